@@ -11,9 +11,10 @@ from pathlib import Path
 from ragindex.corpus.benchmarks import find_file_pair, read_contexts, read_hipporag, read_jsonl, read_paragraphs
 from ragindex.corpus.corpus import Corpus, Gathered, require_documents
 from ragindex.corpus.json_reader import Problems, read_first_item
-from ragindex.corpus.local_files import MAX_FILE_MB, SUFFIXES, FileSelection, read_folder
+from ragindex.corpus.local_files import MAX_FILE_MB, SUFFIXES, FileSelection, read_folder, walk_files
 from ragindex.corpus.more_benchmarks import (
     find_ircot_questions,
+    find_ircot_raw_files,
     find_multihop_rag_files,
     is_asqa,
     read_asqa,
@@ -145,6 +146,23 @@ def _describe_texts(documents: Sequence[Document]) -> Iterator[str]:
         more = ", …" if len(pairs) > _MOST_PAIRS else ""
         were = "1 document is" if len(pairs) == 1 else f"{len(pairs)} documents are"
         yield f"{were} almost equal to another: {named}{more}"
+
+
+def list_source_files(path: Path) -> list[Path]:
+    """Return every file that may be read for the documents and questions at `path`; some need not exist.
+
+    These are all files of a folder except hidden ones, or the file with its corpus beside it, and IRCoT's raw files.
+    """
+    if not os.path.exists(path):
+        return []
+    own = (
+        walk_files(path, Problems(True)) if path.is_dir() else [*find_file_pair(path), find_multihop_rag_files(path)[1]]
+    )
+    try:
+        raw = find_ircot_raw_files(path)
+    except DataError:
+        raw = []
+    return list(dict.fromkeys([*own, *raw]))
 
 
 def _generate_corpus(written: str, format: str | None) -> Corpus | None:

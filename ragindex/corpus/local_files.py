@@ -3,7 +3,7 @@
 import os
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -113,38 +113,45 @@ def read_folder(
 
 def _list_files(top: Path, root: Path, selection: FileSelection, problems: Problems) -> _Listing:
     listing = _Listing()
+    for file in walk_files(top, problems, lambda folder: _note_folder(folder, root, listing)):
+        suffix, name = file.suffix.lower(), _name_file(file, root)
+        if suffix not in READERS:
+            listing.ignored[suffix or file.name] += 1
+        elif not selection.allows(name):
+            listing.excluded += 1
+        elif suffix in (".csv", ".tsv") and _has_questions(file):
+            listing.questions.append(name)
+        else:
+            listing.files.append(file)
+    return listing
+
+
+def _note_folder(folder: Path, root: Path, listing: _Listing) -> None:
+    (listing.links if folder.is_symlink() else listing.generated).append(_name_file(folder, root))
+
+
+def walk_files(
+    top: Path, problems: Problems, pass_over: Callable[[Path], None] = lambda folder: None
+) -> Iterator[Path]:
+    """Yield the files of a folder and its subfolders, sorted by name, without hidden ones.
+
+    Links to folders and generated folders are passed over; `pass_over` is called with each of them.
+    """
 
     def note(error: OSError) -> None:
         problems.note(unreadable_error(Path(error.filename), error))
 
     for current, folders, names in os.walk(top, onerror=note):
-        place = Path(current)
-        shown = sorted(name for name in folders if not name.startswith("."))
-        folders[:] = [name for name in shown if not _is_passed_over(place / name, root, listing)]
-        for name in sorted(name for name in names if not name.startswith(".")):
-            file = place / name
-            suffix = file.suffix.lower()
-            if suffix not in READERS:
-                listing.ignored[suffix or name] += 1
-            elif not selection.allows(_name_file(file, root)):
-                listing.excluded += 1
-            elif suffix in (".csv", ".tsv") and _has_questions(file):
-                listing.questions.append(_name_file(file, root))
-            else:
-                listing.files.append(file)
-    return listing
+        shown = [Path(current, name) for name in sorted(folders) if not name.startswith(".")]
+        for folder in shown:
+            if _is_passed_over(folder):
+                pass_over(folder)
+        folders[:] = [folder.name for folder in shown if not _is_passed_over(folder)]
+        yield from (Path(current, name) for name in sorted(names) if not name.startswith("."))
 
 
-def _is_passed_over(folder: Path, root: Path, listing: _Listing) -> bool:
-    """Return whether a folder is not read, and record why."""
-    name = _name_file(folder, root)
-    if folder.is_symlink():
-        listing.links.append(name)
-    elif folder.name in _GENERATED_FOLDERS or (folder / "pyvenv.cfg").is_file():
-        listing.generated.append(name)
-    else:
-        return False
-    return True
+def _is_passed_over(folder: Path) -> bool:
+    return folder.is_symlink() or folder.name in _GENERATED_FOLDERS or (folder / "pyvenv.cfg").is_file()
 
 
 def _has_questions(file: Path) -> bool:

@@ -10,7 +10,7 @@ import hashlib
 import inspect
 import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.metadata import packages_distributions
 from importlib.util import find_spec, resolve_name
@@ -48,6 +48,13 @@ def of(*defined: Any) -> str | None:
         if any(_find_file(name) is None for name in _find_defining_modules(one))
     )
     return hashlib.sha256("\n".join([*parts, *typed]).encode()).hexdigest()[:16]
+
+
+def of_modules(modules: Iterable[str]) -> str | None:
+    """Return a hash of the code of these modules, without importing them; None if none of it is third-party code."""
+    found = _hash_closure({name for name in modules if foreign(name)})
+    joined = "\n".join(sorted(f"{name} {hash}" for name, hash in found.items()))
+    return hashlib.sha256(joined.encode()).hexdigest()[:16] if found else None
 
 
 def sourced(plugin: object, id: str) -> str:

@@ -63,6 +63,11 @@ def plugin_names(group: PluginGroup) -> list[str]:
     return sorted(_table(group))
 
 
+def plugin_modules() -> set[str]:
+    """Return the names of the modules that define plugins of any group. Imports no plugin."""
+    return {point.module for group in PLUGIN_GROUPS for points in _table(group).values() for point in points}
+
+
 def entry(group: PluginGroup, name: str) -> EntryPoint:
     """Return the entry point of a name. Raises UnknownNameError with similar names, NameTakenError if two claim it."""
     points = _table(group).get(name)

@@ -21,7 +21,7 @@ from ragindex import distribution, durable_files
 from ragindex.errors import NewerFormatError, StoreError, WorkspaceError
 
 INDEX_FORMAT = 4
-_FILE, _COPY = "workspace.json", "workspace.copy.json"
+MANIFEST_FILE, _COPY = "workspace.json", "workspace.copy.json"
 _LIBRARIES = (
     *("lancedb", "elasticsearch", "numpy", "pyarrow", "scikit-learn", "pystemmer"),
     *("sentence-transformers", "torch", "openai", "graspologic-native", "scipy", "umap-learn"),
@@ -113,7 +113,7 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
 
 def read_manifest(folder: Path) -> Manifest | None:
     """Read the manifest of `folder`. Return None if there is none. Raises NewerFormatError, WorkspaceError."""
-    held = [_read_bytes(folder / name) for name in (_FILE, _COPY)]
+    held = [_read_bytes(folder / name) for name in (MANIFEST_FILE, _COPY)]
     if held == [None, None]:
         return None
     whole = [None if content is None else durable_files.load_hashed_json(content) for content in held]
@@ -121,17 +121,17 @@ def read_manifest(folder: Path) -> Manifest | None:
     if value is None:
         _require_format(folder, _parse_unhashed(held[0]))
         raise WorkspaceError(
-            f"{folder} is not a valid index: {_FILE} is damaged, and so is {_COPY}. "
+            f"{folder} is not a valid index: {MANIFEST_FILE} is damaged, and so is {_COPY}. "
             "Run: ragindex index DATA --index OTHER"
         )
     if whole[0] is None:
-        found = f"{folder / _FILE} is damaged or missing; its copy was read"
+        found = f"{folder / MANIFEST_FILE} is damaged or missing; its copy was read"
         warnings.warn(f"{found}. {durable_files.repair_hint(folder)}", durable_files.RepairWarning, stacklevel=2)
     _require_format(folder, value)
     try:
         return Manifest.model_validate(value)
     except ValidationError as error:
-        raise WorkspaceError(f"{folder} is not a valid index: {_FILE}: {error.errors()[0]['msg']}") from error
+        raise WorkspaceError(f"{folder} is not a valid index: {MANIFEST_FILE}: {error.errors()[0]['msg']}") from error
 
 
 def require_manifest(folder: Path) -> Manifest:
@@ -176,7 +176,7 @@ def _require_format(folder: Path, value: Mapping[str, Any]) -> None:
 
 def older_format(folder: Path) -> int | None:
     """Return the format of the index in `folder` if it is too old for this version to read, else None."""
-    for name in (_FILE, _COPY):
+    for name in (MANIFEST_FILE, _COPY):
         content = _read_bytes(folder / name)
         value = {} if content is None else durable_files.load_hashed_json(content) or _parse_unhashed(content)
         if isinstance(value.get("format"), int) and value["format"] < INDEX_FORMAT:
@@ -200,11 +200,11 @@ def _rebuild_command(folder: Path, value: Mapping[str, Any]) -> str:
 @contextmanager
 def creation_lock(folder: Path) -> Iterator[None]:
     """Let one process at a time create the workspace in `folder`. Raises StoreError if the lock cannot be taken."""
-    lock = FileLock(folder / f"{_FILE}.lock")
+    lock = FileLock(folder / f"{MANIFEST_FILE}.lock")
     try:
         lock.acquire()
     except OSError as error:
-        raise StoreError(f"{_FILE} could not be written in {folder}: {error.strerror or error}.") from error
+        raise StoreError(f"{MANIFEST_FILE} could not be written in {folder}: {error.strerror or error}.") from error
     try:
         yield
     finally:
@@ -215,10 +215,10 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest atomically and durably, then its copy. Raises StoreError if a file cannot be written."""
     content = durable_files.dump_hashed_json(manifest.model_dump(mode="json"))
     try:
-        for name in (_FILE, _COPY):
+        for name in (MANIFEST_FILE, _COPY):
             durable_files.write_file(folder / name, content)
     except OSError as error:
-        raise StoreError(f"{_FILE} could not be written in {folder}: {error.strerror or error}.") from error
+        raise StoreError(f"{MANIFEST_FILE} could not be written in {folder}: {error.strerror or error}.") from error
 
 
 def update_copy(folder: Path) -> None:
@@ -226,7 +226,7 @@ def update_copy(folder: Path) -> None:
 
     Raises StoreError if the copy cannot be written, and WorkspaceError if the manifest cannot be read.
     """
-    content = _read_bytes(folder / _FILE)
+    content = _read_bytes(folder / MANIFEST_FILE)
     if content is None or durable_files.load_hashed_json(content) is None or content == _read_bytes(folder / _COPY):
         return
     try:

@@ -1,10 +1,14 @@
 import json
+import shutil
 import socket
 import sqlite3
+import subprocess
 import sys
 import warnings
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from comparing import compare
@@ -12,9 +16,12 @@ from comparing import compare
 from ragindex.corpus import Corpus
 from ragindex.errors import MissingExtraError
 from ragindex.types import Document, Query, Usage
+from ragindex_eval import mlflow_runs
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
-from ragindex_eval.mlflow_tracking import TrackingWarning, metric_name, trace_to_tracker, track
+from ragindex_eval.mlflow_runs import comparison_id
+from ragindex_eval.mlflow_tracking import TrackingWarning, has_run, trace_to_tracker, track
+from ragindex_eval.mlflow_values import metric_name
 from ragindex_eval.results.model import NOT_TIMED, Comparison, MethodAnswer, Study
 
 
@@ -38,7 +45,8 @@ def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_parent_run_with_a_child_a_method(
     comparison: Comparison, working_folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    parent_id = track(Study(comparison.dataset.name, (comparison,)))
+    study = Study(comparison.dataset.name, (comparison,))
+    parent_id = track(study)
     assert capfd.readouterr() == ("", "")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -48,12 +56,13 @@ def test_a_parent_run_with_a_child_a_method(
         experiment = client.get_experiment_by_name("ragindex")
         assert experiment is not None
         runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
-        assert set(runs) == {"two", "bm25", "words, again"}
-        parent, child = runs["two"], runs["words, again"]
+        name = f"two {comparison_id(study)[:8]}"
+        assert set(runs) == {name, "bm25", "words, again"}
+        parent, child = runs[name], runs["words, again"]
         assert parent.info.run_id == parent_id
         assert {run.info.status for run in runs.values()} == {"FINISHED"}
         assert [name for name, run in runs.items() if run.data.tags.get("mlflow.parentRunId") == parent_id] == [
-            name for name in runs if name != "two"
+            one for one in runs if one != name
         ]
         assert parent.data.params["dataset/fingerprint"] == "fingerprint-of-two"
         assert parent.data.params["fingerprint"] == comparison.fingerprint
@@ -99,15 +108,168 @@ def test_a_method_that_failed_is_a_failed_run_and_unknown_money_no_metric(
         client = MlflowClient(tracking_uri="sqlite:///mlflow.db")
         experiment = client.get_experiment_by_name("ragindex")
         assert experiment is not None
-        runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+        runs = {run.info.run_name.split()[0]: run for run in client.search_runs([experiment.experiment_id])}
     assert {name: run.info.status for name, run in runs.items()} == {
-        **{"two": "FINISHED", "bm25": "FINISHED", "words, again": "FINISHED"},
+        **{"two": "FINISHED", "bm25": "FINISHED", "words,": "FINISHED"},
         "broken": "FAILED",
     }
     logged = runs["broken"].data.metrics
     assert (logged["unanswered"], logged["usage/spent/input_tokens"]) == (2, 10)
     assert not [name for name in logged if name.startswith(("retrieval/", "latency/")) or name == "usage/spent/money"]
     assert runs["bm25"].data.metrics["usage/spent/money"] == 0
+
+
+STARTED = "2026-11-23T20:00:00.000+00:00"  # 1,795,464,000 seconds after 1970
+
+
+@pytest.fixture(scope="module")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with MLflow's tables, which take seconds to make."""
+    path = tmp_path_factory.mktemp("store") / "mlflow.db"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from mlflow import MlflowClient
+
+        MlflowClient(tracking_uri=f"sqlite:///{path}").search_experiments()
+    return path
+
+
+@pytest.fixture
+def uri(working_folder: Path, empty_store: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A store of its own: MLflow keeps the database of a relative address open, wherever the working folder is."""
+    shutil.copy(empty_store, working_folder)
+    uri = f"sqlite:///{working_folder / 'mlflow.db'}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    return uri
+
+
+def timed(comparison: Comparison, seconds: float = 12.5, **changes: object) -> Study:
+    """A study that took some seconds, whose second method took 2 of them."""
+    first, second = comparison.methods
+    slow = replace(second, spent=replace(second.spent, seconds=2.0))
+    return Study("two", (replace(comparison, methods=(first, slow), **changes),), "", STARTED, seconds)
+
+
+def all_runs(uri: str) -> list[Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from mlflow import MlflowClient
+
+        client = MlflowClient(tracking_uri=uri)
+        experiment = client.get_experiment_by_name("ragindex")
+        assert experiment is not None
+        return list(client.search_runs([experiment.experiment_id]))
+
+
+def parent_of(runs: list[Any]) -> Any:
+    (parent,) = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
+    return parent
+
+
+def test_durations_datasets_and_a_summary(comparison: Comparison, working_folder: Path, uri: str) -> None:
+    facts = replace(comparison.dataset, corpus_digest="c0", questions_digest="a0", questions_file="asked.csv")
+    assert track(timed(comparison, dataset=facts)) is not None
+    runs = all_runs(uri)
+    parent, (child,) = parent_of(runs), [run for run in runs if run.data.metrics.get("duration_seconds") == 2.0]
+    assert (parent.info.start_time, parent.info.end_time) == (1_795_464_000_000, 1_795_464_012_500)
+    assert (child.info.start_time, child.info.end_time) == (1_795_464_000_000, 1_795_464_002_000)
+    assert parent.data.metrics["duration_seconds"] == 12.5
+    assert parent.data.params["dataset/questions_file"] == "asked.csv"
+    assert parent.data.tags["ragindex.best_method"] == comparison.methods[0].label
+    assert parent.data.metrics["methods/bm25/retrieval/recall_at_1"] == 0.75
+    assert parent.data.metrics["methods/words_ again/latency/p50_ms"] == comparison.methods[1].latency.total.p50
+    counts = [parent.data.metrics[name] for name in ("methods", "failed_methods", "questions")]
+    assert counts == [2, 0, 2]
+    for run in (parent, child):
+        inputs = {one.tags[0].value: one.dataset for one in run.inputs.dataset_inputs}
+        assert {context: (one.name, one.digest) for context, one in inputs.items()} == {
+            "corpus": ("two", "c0"),
+            "questions": ("asked.csv", "a0"),
+        }
+        assert json.loads(inputs["corpus"].profile) == {"documents": 2, "passages": 2}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import mlflow
+
+        assert mlflow.data.get_source(parent.inputs.dataset_inputs[0]).uri == "two"
+
+
+def test_an_equal_comparison_has_one_tree(comparison: Comparison, working_folder: Path, uri: str) -> None:
+    first = track(timed(comparison))
+    before = all_runs(uri)
+    kept = count_rows(working_folder)
+    assert track(timed(comparison)) == first
+    assert count_rows(working_folder) == kept  # nothing is added where nothing differs
+    assert track(timed(comparison, 3.0)) == first
+    after = all_runs(uri)
+    assert {run.info.run_id for run in after} == {run.info.run_id for run in before}
+    assert parent_of(after).data.metrics["duration_seconds"] == 3.0
+    assert parent_of(after).info.end_time == 1_795_464_003_000
+    assert track(replace(timed(comparison), name="other")) != first
+    assert track(timed(comparison, fingerprint="other")) != first
+    assert len(all_runs(uri)) == 9
+
+
+def count_rows(folder: Path) -> dict[str, int]:
+    tables = ("runs", "metrics", "params", "tags", "inputs", "datasets")
+    with closing(sqlite3.connect(folder / "mlflow.db")) as database:
+        return {table: database.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables}
+
+
+def test_a_tree_that_was_interrupted_is_completed(
+    comparison: Comparison, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved, save = [], mlflow_runs.save_method
+
+    def stop_at_second(*given: Any) -> None:
+        saved.append(given)
+        if len(saved) == 2:
+            raise OSError("no space left")
+        save(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mlflow_runs, "save_method", stop_at_second)
+        with pytest.warns(TrackingWarning, match="no space left"):
+            assert track(timed(comparison)) is None
+    before = all_runs(uri)
+    assert sorted(run.info.status for run in before) == ["FINISHED", "RUNNING", "RUNNING"]
+    assert track(timed(comparison)) == parent_of(before).info.run_id
+    after = all_runs(uri)
+    assert {run.info.run_id: run.info.status for run in after} == {run.info.run_id: "FINISHED" for run in before}
+
+
+def test_the_commit_of_the_working_folder(comparison: Comparison, working_folder: Path, uri: str) -> None:
+    track(timed(comparison))
+    tags = parent_of(all_runs(uri)).data.tags
+    assert "mlflow.source.git.commit" not in tags
+    assert (tags["mlflow.source.name"], tags["mlflow.source.type"]) == ("ragindex", "LOCAL")
+    told = ("git", "-c", "user.name=a", "-c", "user.email=a@b.example")
+    for arguments in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "first"]):
+        subprocess.run([*told, *arguments], check=True)
+    head = subprocess.run(["git", "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    track(timed(comparison))
+    runs = all_runs(uri)
+    assert [run.data.tags["mlflow.source.git.commit"] for run in runs] == [head] * 3
+
+
+def test_no_secret_is_a_parameter(comparison: Comparison, uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "not-for-the-eyes-of-others")
+    llm = "openai(base_url=https://user:open-sesame@one.example/v1, note=not-for-the-eyes-of-others)"
+    track(timed(comparison, llm=llm))
+    params = [run.data.params["llm"] for run in all_runs(uri)]
+    assert params == ["openai(base_url=https://…@one.example/v1, note=…)"] * 3
+
+
+def test_a_run_is_found_again_in_its_database(comparison: Comparison, working_folder: Path, uri: str) -> None:
+    run = track(timed(comparison))
+    assert has_run(uri, run)
+    assert not has_run(uri, None)
+    assert not has_run("sqlite:///other.db", run)
+    assert not (working_folder / "other.db").exists()
+    assert has_run("https://tracker.example", run)  # a server is trusted
+    with closing(sqlite3.connect(working_folder / "mlflow.db")) as database, database:
+        database.execute("UPDATE runs SET lifecycle_stage = 'deleted'")
+    assert not has_run(uri, run)
 
 
 @pytest.mark.slow
@@ -117,7 +279,9 @@ def test_a_study_is_one_parent_run(
     uri = f"sqlite:///{working_folder / 'study.db'}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     other = replace(comparison, seed=1)
-    parent_id = track(Study("seeds", (comparison, other)))
+    study = Study("seeds", (comparison, other))
+    parent_id = track(study)
+    parent = f"seeds {comparison_id(study)[:8]}"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from mlflow import MlflowClient
@@ -126,11 +290,14 @@ def test_a_study_is_one_parent_run(
         found = client.search_runs([client.get_experiment_by_name("ragindex").experiment_id])
         runs = {run.info.run_name: run for run in found}
         assert set(runs) == {
-            "seeds",
+            parent,
             *(f"{label}, seed {seed}" for label in ("bm25", "words, again") for seed in (0, 1)),
         }
         assert runs["bm25, seed 1"].data.params["seed"] == "1"
-        assert json.loads(runs["seeds"].data.params["seed"]) == [0, 1]
+        assert json.loads(runs[parent].data.params["seed"]) == [0, 1]
+        assert (
+            runs[parent].data.metrics["methods/bm25/retrieval/recall_at_1"] == comparison.method("bm25").metrics["R@1"]
+        )
         everything = {file.path for file in client.list_artifacts(parent_id)}
         assert everything == {"study.json", "report.html", "01-two", "02-two"}
 

@@ -19,16 +19,18 @@ from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import JsonOption
 from ragindex.redaction import bare_address
 from ragindex.workspace.manifest import require_manifest
-from ragindex_eval.mlflow_tracking import trace_to_tracker, track, tracking_uri
+from ragindex_eval.mlflow_tracking import has_run, store_id, trace_to_tracker, track, tracking_uri
 from ragindex_eval.report.page import save_report
 from ragindex_eval.report.terminal import render_study
 from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Study
 from ragindex_eval.results.save import save_results
+from ragindex_eval.run import rerun
+from ragindex_eval.run.answers_file import format_time
 from ragindex_eval.run.estimate_rest import describe_rest
 from ragindex_eval.run.grid import parse_threshold, require_all_read, require_answers, require_reached
 from ragindex_eval.run.methods import ALL
-from ragindex_eval.run.pipeline import default_index, folder_name
+from ragindex_eval.run.pipeline import default_index
 from ragindex_eval.run.settings import CompareSettings, make_settings, read_settings
 from ragindex_eval.run.study import run_study
 from ragindex_eval.stats.seeds import study_to_json
@@ -143,24 +145,42 @@ def report(
 
 
 def _run(settings: CompareSettings) -> Study:
-    """Run the study, write its files, print the result, and record it in MLflow."""
+    """Show the results of an equal study that is finished, or run it and write its files; record it in MLflow."""
     _check(settings)
-    if settings.trace:
-        trace_to_tracker()
-    study = run_study(settings, _command(sys.argv[1:]))
-    folder = settings.out or Path("ragindex-results", folder_name(study.name))
-    save_results(study, folder)
-    save_report(study, folder / "report.html")
+    held = None if settings.fresh else rerun.find_record(settings)
+    inputs = rerun.describe_inputs(settings, held[1].files if held else {})
+    study = rerun.load_unchanged(settings, *held, inputs) if held else None
+    record: rerun.Record | None
+    if held and study:
+        folder, record = held
+        rerun.require_thresholds(settings, study)
+    else:
+        held = None
+        study, folder, record = _compare(settings, inputs)
     write_result(study_to_json(study), settings.json_file, lambda: standard_output().print(render_study(study)))
-    _print(settings, f"\n  the report      {escape_markup(str(folder / 'report.html'))}")
+    _print(settings, f"\n  the report      {escape_markup(str(folder / rerun.REPORT))}")
     _print(settings, f"  the results     {escape_markup(str(folder))}")
     for name in dict.fromkeys(comparison.dataset.name for comparison in study.comparisons):
         _print(settings, f"  the index       {escape_markup(str(settings.index or default_index(name)))}")
-    _record(study, settings)
+    _record(study, settings, folder, record)
+    if held:
+        _print(settings, f"  unchanged       since {format_time(held[1].finished)}; --fresh asks and times anew")
     if settings.methods is None:
         rest = describe_rest(study.comparisons, asks=settings.llm not in (None, "offline"))
         _print(settings, f"\n{escape_markup(rest)}")
     return study
+
+
+def _compare(settings: CompareSettings, inputs: rerun.Inputs) -> tuple[Study, Path, rerun.Record | None]:
+    """Run the study and write its files; return it with their folder and the record for the next run."""
+    if settings.trace:
+        trace_to_tracker()
+    study = run_study(settings, _command(sys.argv[1:]))
+    folder = rerun.results_folder(settings, study.name)
+    rerun.forget(folder)
+    results = save_results(study, folder)
+    save_report(study, folder / rerun.REPORT)
+    return study, folder, rerun.record_finished(settings, inputs, study, folder, results)
 
 
 def _command(arguments: Sequence[str]) -> str:
@@ -177,14 +197,21 @@ def _check(settings: CompareSettings) -> None:
         require_manifest(settings.index)
 
 
-def _record(study: Study, settings: CompareSettings) -> None:
-    """Record the study in MLflow, and print how to view it."""
-    if track(study) is not None:
-        uri = tracking_uri()
-        shown = bare_address(uri)
-        store = shown if shown == uri else '"$MLFLOW_TRACKING_URI"'
-        look = "" if uri.startswith("http") else f"; to look at them: mlflow ui --backend-store-uri {store}"
-        _print(settings, f"  the runs        {escape_markup(shown + look)}")
+def _record(study: Study, settings: CompareSettings, folder: Path, record: rerun.Record | None) -> None:
+    """Record the study in MLflow, unless this store has it already, and print how to view it."""
+    uri = tracking_uri()
+    store = store_id(uri)
+    if record is None or not has_run(uri, record.tracked.get(store)):
+        run = track(study)
+        if run is None:
+            return
+        if record is not None:
+            tracked = {**record.tracked, store: run}
+            rerun.write_record(settings, folder, record.model_copy(update={"tracked": tracked}))
+    shown = bare_address(uri)
+    named = shown if shown == uri else '"$MLFLOW_TRACKING_URI"'
+    look = "" if uri.startswith("http") else f"; to look at them: mlflow ui --backend-store-uri {named}"
+    _print(settings, f"  the runs        {escape_markup(shown + look)}")
 
 
 def _print(settings: CompareSettings, text: str) -> None:

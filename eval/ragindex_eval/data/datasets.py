@@ -50,7 +50,7 @@ class Dataset:
     documents of equal text into one gold document (`ragindex_eval.data.gold_classes`). `fingerprint` depends on
     the content of documents, questions and gold, not on where they are stored. `skipped` says what was left out
     of the corpus and the questions, and why; `notes` are other remarks. `source` is where the documents came
-    from, "" for documents that a program made.
+    from, "" for documents that a program made. `questions_file` is the name of the file of questions, if there is one.
     """
 
     name: str
@@ -61,6 +61,7 @@ class Dataset:
     skipped: tuple[str, ...] = ()
     source: str = ""
     notes: tuple[str, ...] = ()
+    questions_file: str = ""
 
 
 def read_dataset(
@@ -86,6 +87,7 @@ def read_dataset(
     problems = Problems(bool(skip_bad))
     asked = list(_read_questions(path, file, corpus, problems))
     dataset = _build_dataset(corpus, asked, problems, file or path, limit, seed)
+    dataset = replace(dataset, questions_file=file.name if file else "")
     if corpus.format != "world":
         return replace(dataset, source=str(path.resolve()))
     fewer = worlds.describe_shortfall(asked) if file is None else None
@@ -97,9 +99,8 @@ def add_questions(
 ) -> Dataset:
     """Return a dataset of a corpus and the questions of a `.csv` or `.txt` file; parameters as in `read_dataset`."""
     problems, file = Problems(bool(skip_bad)), Path(questions)
-    return _build_dataset(
-        corpus, list(_read_question_file(file, DocumentFinder(corpus), problems)), problems, file, limit, seed
-    )
+    asked = list(_read_question_file(file, DocumentFinder(corpus), problems))
+    return replace(_build_dataset(corpus, asked, problems, file, limit, seed), questions_file=file.name)
 
 
 def match_workspace(dataset: Dataset, workspace: Workspace) -> Dataset:
@@ -247,6 +248,16 @@ def dataset_fingerprint(corpus: Corpus, queries: tuple[Query, ...], gold: Mappin
     for value in _list_hashed_values(corpus, queries, gold):
         hashed.update(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
     return hashed.hexdigest()[:16]
+
+
+def describe_content(dataset: Dataset) -> dict[str, str]:
+    """Return hashes of the documents alone and of the questions with gold, and the name of the questions file."""
+    corpus, none = dataset.corpus, replace(dataset.corpus, documents=())
+    return {
+        "corpus_digest": dataset_fingerprint(corpus, (), None),
+        "questions_digest": dataset_fingerprint(none, dataset.queries, dataset.gold),
+        "questions_file": dataset.questions_file,
+    }
 
 
 def _list_hashed_values(corpus: Corpus, queries: tuple[Query, ...], gold: Mapping[str, Gold] | None) -> Iterator[Any]:

@@ -38,7 +38,7 @@ def load_results(folder: Path) -> Study:
     value = _read_object(folder / "study.json")
     try:
         comparisons = tuple(_load_comparison(folder / name) for name in value["comparisons"])
-        return Study(value["name"], comparisons, value["command"])
+        return Study(value["name"], comparisons, value["command"], value.get("started", ""), value.get("seconds", 0.0))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         expected = "the files that ragindex compare --out writes"
         what = f"none under the key {error}" if isinstance(error, KeyError) else f"others ({error})"

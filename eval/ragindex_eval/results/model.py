@@ -119,7 +119,11 @@ NOT_TIMED = Latency(_NO_PERCENTILES, _NO_PERCENTILES, _NO_PERCENTILES, _NO_PERCE
 
 @dataclass(frozen=True, slots=True)
 class DatasetFacts:
-    """Size and identity of the dataset. `judged` questions have gold documents; means of metrics are over these."""
+    """Size and identity of the dataset. `judged` questions have gold documents; means of metrics are over these.
+
+    `corpus_digest` is a hash of the documents, `questions_digest` of the questions and gold, and `fingerprint` of both.
+    `questions_file` is the name of the file of questions, "" if they come with the documents.
+    """
 
     name: str
     format: str
@@ -128,11 +132,15 @@ class DatasetFacts:
     questions: int
     judged: int
     fingerprint: str
+    corpus_digest: str = ""
+    questions_digest: str = ""
+    questions_file: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Convert to a JSON object; `judged` is left out if every question is judged."""
+        """Convert to a JSON object; `judged` is left out if every question is judged, and what is unknown."""
         names = ("name", "format", "documents", "passages", "questions", "fingerprint")
-        facts = {name: getattr(self, name) for name in names}
+        known = (name for name in ("corpus_digest", "questions_digest", "questions_file") if getattr(self, name))
+        facts = {name: getattr(self, name) for name in (*names, *known)}
         return facts if self.judged == self.questions else {**facts, "judged": self.judged}
 
 
@@ -221,7 +229,7 @@ class MethodResult:
     - `per_query`, `metrics`: the metrics of every judged question by id, and their means.
     - `ci95`: the intervals of the means, latency_ms_p50 and latency_ms_p95; empty for fewer than two questions.
     - `parts`: the figures of each part of the index, as if the method were built alone.
-    - `spent`: what this run paid for the method.
+    - `spent`: what this run paid for the method; `seconds` is how long it was built and asked, 0 if read from files.
     - `stages`: how the LLM outputs of this run were parsed (strict, repaired, failed, …), counted by task.
     - `fingerprint`: a hash of everything that the answers depend on.
     - `p_best`: by quality metric, the p-value of the test that no other method is better. Under 0.05, the method is
@@ -323,12 +331,14 @@ class MethodResult:
         }
 
 
-def sort_methods(methods: Sequence[MethodResult], ks: Sequence[int]) -> list[MethodResult]:
-    """Sort methods, best first: by recall at the smallest k, else by the first answer metric if answers were read.
+def headline_metric(methods: Sequence[MethodResult], ks: Sequence[int]) -> str:
+    """Return the name of recall at the smallest k, else of the first answer metric; "" if nothing was measured."""
+    return next((name for name in (f"R@{ks[0]}", *ANSWER_METRICS) if any(name in one.metrics for one in methods)), "")
 
-    The sort is stable; without a metric, the order stays as it is.
-    """
-    first = next((name for name in (f"R@{ks[0]}", *ANSWER_METRICS) if any(name in one.metrics for one in methods)), "")
+
+def sort_methods(methods: Sequence[MethodResult], ks: Sequence[int]) -> list[MethodResult]:
+    """Sort methods, best first, by the headline metric. The sort is stable; without it, the order stays as it is."""
+    first = headline_metric(methods, ks)
     return sorted(methods, key=lambda method: -method.metrics.get(first, 0.0))
 
 
@@ -443,9 +453,12 @@ class Comparison:
 class Study:
     """One or more comparisons that belong together, over several corpora, encoders or seeds.
 
-    `command` is the command line that reproduces the study.
+    `command` is the command line that reproduces the study. It ran for `seconds` from `started`, an ISO time in UTC; ""
+    if unknown.
     """
 
     name: str
     comparisons: tuple[Comparison, ...]
     command: str = ""
+    started: str = ""
+    seconds: float = 0.0

@@ -10,8 +10,9 @@
 study.json lists the comparisons. If there are several, each has its own folder with the other files.
 """
 
+import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 import regex
 
 from ragindex.canonical import digest
+from ragindex.durable_files import HASH_DIGITS
 from ragindex.errors import StoreError
 from ragindex_eval.metrics.retrieval import ranking, standing
 from ragindex_eval.metrics.score import judgements, twins
@@ -26,16 +28,24 @@ from ragindex_eval.results.json_values import answer_to_json
 from ragindex_eval.results.model import RESULT_SCHEMA, Comparison, MethodAnswer, MethodResult, Study
 
 
-def save_results(study: Study, folder: Path) -> None:
-    """Write all files of a study. Raises StoreError if they cannot be written."""
+def save_results(study: Study, folder: Path) -> Mapping[str, str]:
+    """Write all files of a study, and return their hashes by relative path. Raises StoreError if one cannot be written.
+
+    A hash is that of what was written, so a file that another process replaced meanwhile does not match it.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        folders = _comparison_folders(study, folder)
-        for place, comparison in zip(folders, study.comparisons, strict=True):
-            _save_comparison(comparison, place)
-        names = [place.relative_to(folder).as_posix() for place in folders]
+        places = _comparison_folders(study, folder)
+        files = {
+            place / name: lines
+            for place, comparison in zip(places, study.comparisons, strict=True)
+            for name, lines in _comparison_files(comparison).items()
+        }
+        names = [place.relative_to(folder).as_posix() for place in places]
         value = {"schema": RESULT_SCHEMA, "name": study.name, "command": study.command, "comparisons": names}
-        _write(folder / "study.json", [json.dumps(value, indent=2, ensure_ascii=False)])
+        value |= {"started": study.started, "seconds": study.seconds}
+        files[folder / "study.json"] = [json.dumps(value, indent=2, ensure_ascii=False)]
+        return {path.relative_to(folder).as_posix(): _write(path, lines) for path, lines in files.items()}
     except OSError as error:
         raise StoreError(f"The results could not be written to {folder}: {error.strerror or error}.") from error
 
@@ -50,33 +60,32 @@ def _comparison_folders(study: Study, folder: Path) -> list[Path]:
     ]
 
 
-def _save_comparison(comparison: Comparison, folder: Path) -> None:
-    (folder / "runs").mkdir(parents=True, exist_ok=True)
-    _write(folder / "comparison.json", [json.dumps(comparison.to_json(), indent=2, ensure_ascii=False)])
-    _write(folder / "questions.jsonl", _question_lines(comparison))
-    _write(folder / "per_query.jsonl", _answer_lines(comparison, comparison.methods))
+def _comparison_files(comparison: Comparison) -> dict[str, Iterable[str]]:
+    """Return the lines of each file of a comparison, by its path in the folder of the comparison."""
+    files: dict[str, Iterable[str]] = {
+        "comparison.json": [json.dumps(comparison.to_json(), indent=2, ensure_ascii=False)],
+        "questions.jsonl": _question_lines(comparison),
+        "per_query.jsonl": _answer_lines(comparison, comparison.methods),
+    }
     if comparison.bounds:
-        _write(folder / "bounds.jsonl", _answer_lines(comparison, comparison.bounds))
+        files["bounds.jsonl"] = _answer_lines(comparison, comparison.bounds)
     if comparison.failed:
-        _write(folder / "failed.jsonl", _answer_lines(comparison, comparison.failed))
-    _save_qrels(comparison, folder)
-    for method in comparison.methods:
-        _write(folder / "runs" / f"{method_file_name(method.label)}.trec", _trec_run(comparison, method))
+        files["failed.jsonl"] = _answer_lines(comparison, comparison.failed)
+    runs = {f"runs/{method_file_name(one.label)}.trec": _trec_run(comparison, one) for one in comparison.methods}
+    return {**files, **_qrels_file(comparison), **runs}
 
 
 def save_method(comparison: Comparison, method: MethodResult, folder: Path) -> None:
     """Write run.trec, qrels.trec and per_query.jsonl of one method. Raises OSError if they cannot be written."""
-    folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "run.trec", _trec_run(comparison, method))
-    _write(folder / "per_query.jsonl", _answer_lines(comparison, [method]))
-    _save_qrels(comparison, folder)
+    own = {"run.trec": _trec_run(comparison, method), "per_query.jsonl": _answer_lines(comparison, [method])}
+    for name, lines in (own | _qrels_file(comparison)).items():
+        _write(folder / name, lines)
 
 
-def _save_qrels(comparison: Comparison, folder: Path) -> None:
-    """Write qrels.trec if any question has gold documents."""
+def _qrels_file(comparison: Comparison) -> dict[str, Iterable[str]]:
+    """Return the lines of qrels.trec by its name; {} if no question has gold documents."""
     lines = list(_trec_qrels(comparison))
-    if lines:
-        _write(folder / "qrels.trec", lines)
+    return {"qrels.trec": lines} if lines else {}
 
 
 def _trec_run(comparison: Comparison, method: MethodResult) -> Iterable[str]:
@@ -166,9 +175,17 @@ def _escape_field(text: str) -> str:
     return regex.sub(r"[\s%]", lambda found: "".join(f"%{byte:02X}" for byte in found.group().encode()), text)
 
 
-def _write(path: Path, lines: Iterable[str]) -> None:
-    """Write a temporary file and rename it, so that an earlier result stays intact until the new one is complete."""
-    partial = path.with_name(f"{path.name}.partial")
-    with partial.open("w", encoding="utf-8", errors="surrogatepass", newline="\n") as file:
-        file.writelines(f"{line}\n" for line in lines)
+def _write(path: Path, lines: Iterable[str]) -> str:
+    """Write a temporary file and rename it, so that an earlier result stays intact until the new one is complete.
+
+    Returns a hash of the content, as `durable_files.hash_file` does.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial, hashed = path.with_name(f"{path.name}.partial"), hashlib.sha256()
+    with partial.open("wb") as file:
+        for line in lines:
+            content = f"{line}\n".encode("utf-8", "surrogatepass")
+            hashed.update(content)
+            file.write(content)
     partial.replace(path)
+    return hashed.hexdigest()[:HASH_DIGITS]

@@ -85,7 +85,7 @@ def note_of_earlier(by_label: Mapping[str, EarlierAnswers]) -> str | None:
     """Return a sentence on the answers of earlier runs, by method; None if there are none."""
     methods: dict[tuple[int, str], list[str]] = {}
     for label, one in by_label.items():
-        methods.setdefault((one.count, _format_time(one.at)), []).append(label)
+        methods.setdefault((one.count, format_time(one.at)), []).append(label)
     if not methods:
         return None
     groups = [
@@ -95,7 +95,7 @@ def note_of_earlier(by_label: Mapping[str, EarlierAnswers]) -> str | None:
     return f"{'; '.join(groups)}; --fresh asks again"
 
 
-def _format_time(at: float) -> str:
+def format_time(at: float) -> str:
     """Format a time as time of day, with the date unless it is today."""
     moment, now = datetime.fromtimestamp(at).astimezone(), datetime.now().astimezone()
     return f"{moment:%H:%M}" if moment.date() == now.date() else f"{moment:%Y-%m-%d %H:%M}"

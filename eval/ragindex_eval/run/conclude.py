@@ -8,7 +8,7 @@ from ragindex.llm.choose_option import parse_choice
 from ragindex.plugins import registry
 from ragindex.workspace.notes import format_part_notes
 from ragindex.workspace.workspace import Workspace
-from ragindex_eval.data import gold_classes
+from ragindex_eval.data import datasets, gold_classes
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.data.titles import find_naming
@@ -46,7 +46,7 @@ def conclude(
     order = tuple(result.label for result in results)
     asked = [method for method in methods if method.label in order]
     asks = reader is not None or any(index.asks(method.scheme) for method in asked)
-    identity = digest([dataset.fingerprint, list(ks), *(result.fingerprint for result in results)])
+    identity = digest([dataset.fingerprint, list(ks), *sorted(one.fingerprint for one in (*results, *failed))])
     titles = _titles(dataset)
     naming = find_naming(dataset.queries, dataset.gold, titles)
     rows = with_intervals(sort_methods(results, ks), dataset.gold, index.seed, naming)
@@ -103,6 +103,7 @@ def _facts(index: Workspace, dataset: Dataset) -> DatasetFacts:
         questions=len(dataset.queries),
         judged=sum(bool(judgements(dataset.gold, query.id)) for query in dataset.queries),
         fingerprint=dataset.fingerprint,
+        **datasets.describe_content(dataset),
     )
 
 

@@ -5,6 +5,7 @@ bounds. Answers and latency are saved in the folder `runs` of the index, under a
 `Workspace.result_fingerprint`, which covers everything else that the figures depend on. Nothing else is written here.
 """
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -197,7 +198,7 @@ class AnsweredMethod:
 
     `folder` holds its answers and times, and `files` are the answer files. `earlier` counts the answers reused from an
     earlier run. `searches` is how its parts are searched when nothing else is in memory. `paid` is the cost of building
-    and asking.
+    and asking, which took `seconds` in this run.
     """
 
     label: str
@@ -210,6 +211,7 @@ class AnsweredMethod:
     earlier: EarlierAnswers | None
     searches: tuple[str, ...]
     paid: ledger.Tally
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +253,7 @@ def _leave_out(method: Method, reason: RagindexError) -> str:
 def _answer_method(experiment: Experiment, method: Method, done: frozenset[Path]) -> AnsweredMethod:
     """Build a method and ask it all questions; an equal method of this comparison has filled the files in `done`."""
     index, scheme, queries, ks = experiment.index, method.scheme, experiment.dataset.queries, experiment.ks
+    start = time.perf_counter()
     with ledger.attribute_calls(method=method.label), ledger.record_calls() as paid:
         index.sync([scheme])
         fingerprint = canonical.digest([index.result_fingerprint(scheme), questions_fingerprint(queries)])
@@ -271,6 +274,7 @@ def _answer_method(experiment: Experiment, method: Method, done: frozenset[Path]
         next((one for one in reversed(earlier) if one), None),
         tuple(retriever.searches()),
         paid,
+        time.perf_counter() - start,
     )
 
 
@@ -375,7 +379,7 @@ def _result(one: AnsweredMethod, metrics: Metrics, times: MethodTimes) -> Method
         metrics=add_disambiguated_rouge(retrieval.means(list(metrics.values()))),
         latency=times.latency,
         parts=one.parts,
-        spent=sum((tally.spent for tally in tallies), NO_USAGE),
+        spent=replace(sum((tally.spent for tally in tallies), NO_USAGE), seconds=one.seconds),
         stages=_add_stages(tallies),
     )
 

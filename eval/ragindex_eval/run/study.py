@@ -4,7 +4,9 @@ All seeds ask the same questions. If there is a limit, the first seed draws them
 only from the randomness of the methods.
 """
 
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from ragindex.errors import UsageError
 from ragindex.llm.budget import Budget, parse_budget
@@ -27,10 +29,11 @@ def run_study(settings: CompareSettings, command: str = "") -> Study:
     """
     _check(settings)
     budget = parse_budget(settings.budget)
+    started, clock = datetime.now(UTC).isoformat(timespec="milliseconds"), time.perf_counter()
     with use_workers(settings.workers):
         found = tuple(one for corpus in settings.all_corpora() for one in _evaluate_corpus(corpus, settings, budget))
     names = dict.fromkeys(comparison.dataset.name for comparison in found)
-    return Study(settings.name or ", ".join(names), found, command)
+    return Study(settings.name or ", ".join(names), found, command, started, round(time.perf_counter() - clock, 3))
 
 
 def _evaluate_corpus(

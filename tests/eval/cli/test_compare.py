@@ -74,6 +74,10 @@ def test_json_alone_on_standard_output(run: Run, working_folder: Path) -> None:
     value = json.loads(result.stdout)
     assert value == json.loads((working_folder / "ragindex-results" / "notes" / "comparison.json").read_text())
     beside = run("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--json", "figures.json")
+    assert json.loads((working_folder / "figures.json").read_text()) == value
+    for record in (working_folder / "ragindex-results" / "notes").glob("inputs-*.json"):
+        record.unlink()
+    run("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--json", "figures.json")
     again = json.loads((working_folder / "figures.json").read_text())
     (note,) = again.pop("notes")
     assert re.fullmatch(r"bm25: 2 answers read from \d\d:\d\d; --fresh asks again", note)
@@ -105,7 +109,8 @@ def test_a_study_of_a_file(run: Run, working_folder: Path) -> None:
     result = run("compare", "--config", "study.yaml")
     assert "notes, encoder lsa, seed 1" in result.stdout
     folder = working_folder / "ragindex-results" / "seeds"
-    assert sorted(path.name for path in folder.iterdir()) == ["01-notes", "02-notes", "report.html", "study.json"]
+    names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("inputs-"))
+    assert names == ["01-notes", "02-notes", "report.html", "study.json"]
     value = json.loads((folder / "02-notes" / "comparison.json").read_text())
     assert [method["label"] for method in value["methods"]] == ["bm25", "hybrid(rrf_k=1)", "hybrid(rrf_k=60)"]
 

@@ -25,7 +25,7 @@ from ragindex.stores.lancedb.store import LanceDB
 from ragindex.types import Usage
 from ragindex.workspace.coverage import PartCoverage
 from ragindex.workspace.journal import Journal
-from ragindex_eval import mlflow_tracking
+from ragindex_eval import mlflow_values
 from ragindex_eval.report import page as report
 from ragindex_eval.report.sections import figures
 from ragindex_eval.report.terminal import render_comparison
@@ -89,9 +89,9 @@ def read_back(folder: Path) -> list[float | None]:
 
 
 def tracker(folder: Path) -> list[float | None]:
-    logged = mlflow_tracking._method_metrics(comparison().method("unknown"))
+    logged = mlflow_values.method_metrics(comparison().method("unknown"))
     assert logged["usage/query/input_tokens"] > 0
-    assert mlflow_tracking._method_metrics(comparison().method("dear"))["usage/query/money"] == 0.25
+    assert mlflow_values.method_metrics(comparison().method("dear"))["usage/query/money"] == 0.25
     return [logged.get(f"usage/{phase}/money") for phase in ("index", "spent", "query")]
 
 

@@ -16,7 +16,7 @@ from ragindex.llm.offline import OfflineRules
 from ragindex.types import Document, Query, Retrieval
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold, SubQuestion
-from ragindex_eval.mlflow_tracking import metric_name
+from ragindex_eval.mlflow_values import metric_name
 from ragindex_eval.report.page import render_report
 from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Comparison, MethodAnswer, Study

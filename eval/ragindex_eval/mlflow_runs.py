@@ -1,0 +1,154 @@
+"""The tree of MLflow runs of a study: a parent run, and a child run per method of each comparison.
+
+A study that runs again has the same tree: runs that are missing are added, and figures that changed are logged.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ragindex.canonical import digest
+from ragindex_eval import mlflow_values as values
+from ragindex_eval.report.page import save_report
+from ragindex_eval.results.model import Comparison, MethodResult, Study
+from ragindex_eval.results.save import save_method, save_results
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+_ID, _CHILD = "ragindex.comparison", "ragindex.method"
+"""Tags by which the runs of a study that ran before are found."""
+_MOST_RUNS = 50_000  # runs that MLflow returns at most
+DEFAULT_URI = "sqlite:///mlflow.db"
+
+
+def comparison_id(study: Study) -> str:
+    """Return the id of what a study compares: equal studies have one tree of runs, however often they run."""
+    compared = [
+        [one.fingerprint, sorted(method.label for method in (*one.methods, *one.failed))] for one in study.comparisons
+    ]
+    return digest([study.name, compared])
+
+
+def log_tree(client: "MlflowClient", experiment: str, study: Study, folder: Path) -> str:
+    """Log the parent run and a child run per method; runs of an equal study are completed or updated."""
+    id, children = comparison_id(study), list(_list_children(study))
+    source = _source_tags()
+    found = client.search_runs([experiment], f"tags.`{_ID}` = '{id}'", max_results=1, order_by=["start_time ASC"])
+    name, tags = f"{study.name} {id[:8]}", {_ID: id, **source}
+    parent = found[0] if found else _create_run(client, experiment, study, name, tags)
+    below = client.search_runs(
+        [experiment], f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'", max_results=_MOST_RUNS
+    )
+    held = {run.data.tags.get(_CHILD): run for run in below}
+    for child in children:
+        tags = {"mlflow.parentRunId": parent.info.run_id, _CHILD: child.key, **source}
+        run = held.get(child.key) or _create_run(client, experiment, study, child.name, tags)
+        failed = child.method in child.comparison.failed
+        logged = _Logged(
+            values.method_params(child.comparison, child.method),
+            values.method_metrics(child.method),
+            {**source, "ragindex.fingerprint": child.method.fingerprint},
+            [child.comparison],
+            "FAILED" if failed else "FINISHED",
+            child.method.spent.seconds,
+        )
+        own = folder / digest(child.key)
+        _log_run(client, run, logged, own, partial(save_method, child.comparison, child.method, own))
+    only = study.comparisons[0] if len(study.comparisons) == 1 else None
+    params = values.params(only) if only else values.shared_params(study)
+    metrics = {**(values.bound_metrics(only) if only else {}), **values.summary_metrics(study)}
+    best = {"ragindex.best_method": only.methods[0].label} if only else {}
+    logged = _Logged(params, metrics, {**source, **best}, study.comparisons, "FINISHED", study.seconds)
+    _log_run(client, parent, logged, folder / "all", partial(_save_all, study, folder / "all"))
+    return str(parent.info.run_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    """Method of a comparison, with the key by which its run is found again and the name of the run."""
+
+    comparison: Comparison
+    method: MethodResult
+    key: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Logged:
+    """What a run holds. `seconds` is its duration."""
+
+    params: Mapping[str, Any]
+    metrics: Mapping[str, float]
+    tags: Mapping[str, str]
+    comparisons: Sequence[Comparison]
+    status: str
+    seconds: float
+
+
+def _list_children(study: Study) -> Iterator[_Child]:
+    for number, comparison in enumerate(study.comparisons):
+        for method in (*comparison.methods, *comparison.failed):
+            yield _Child(comparison, method, f"{number}/{method.label}", values.run_name(study, comparison, method))
+
+
+def _create_run(client: "MlflowClient", experiment: str, study: Study, name: str, tags: Mapping[str, str]) -> "Run":
+    return client.create_run(experiment, _start_time(study), dict(tags), name)
+
+
+def _start_time(study: Study) -> int:
+    """Return when a study started in Unix milliseconds; now if that is unknown."""
+    return int((datetime.fromisoformat(study.started).timestamp() if study.started else time.time()) * 1000)
+
+
+def _log_run(client: "MlflowClient", run: "Run", logged: _Logged, folder: Path, save: Callable[[], object]) -> None:
+    """Log what a run lacks or holds otherwise; a finished run with equal metrics and tags is left as it is.
+
+    Parameters stay as they were first logged, because MLflow forbids changes.
+    """
+    from mlflow.entities import Metric, Param
+
+    id, held = run.info.run_id, run.data
+    metrics = {values.clean_name(name): value for name, value in {**logged.metrics, **_duration(logged)}.items()}
+    new = {name: value for name, value in metrics.items() if held.metrics.get(name) != value}
+    tags = {name: value for name, value in logged.tags.items() if held.tags.get(name) != value}
+    if not new and not tags and run.info.status == logged.status:
+        return
+    now = int(time.time() * 1000)
+    texts = {values.clean_name(key): values.param_text(value) for key, value in logged.params.items()}
+    client.log_batch(
+        id,
+        metrics=[Metric(name, value, now, 0) for name, value in new.items()],
+        params=[Param(key, text) for key, text in texts.items() if key not in held.params],
+    )
+    for name, value in tags.items():
+        client.set_tag(id, name, value)
+    if run.inputs is None or not run.inputs.dataset_inputs:
+        client.log_inputs(id, values.dataset_inputs(logged.comparisons))
+    save()
+    client.log_artifacts(id, str(folder))
+    client.set_terminated(id, logged.status, run.info.start_time + int(logged.seconds * 1000))
+
+
+def _save_all(study: Study, folder: Path) -> None:
+    save_results(study, folder)
+    save_report(study, folder / "report.html")
+
+
+def _duration(logged: _Logged) -> Mapping[str, float]:
+    return {"duration_seconds": logged.seconds} if logged.seconds else {}
+
+
+def _source_tags() -> dict[str, str]:
+    """Return MLflow's tags of the source: the program, and the commit of the working folder in a git repository."""
+    from mlflow.utils.git_utils import get_git_commit
+
+    commit = get_git_commit(os.getcwd())
+    tags = {"mlflow.source.name": "ragindex", "mlflow.source.type": "LOCAL"}
+    return tags if commit is None else {**tags, "mlflow.source.git.commit": commit}

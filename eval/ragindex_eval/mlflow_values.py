@@ -1,0 +1,194 @@
+"""What MLflow is told of a study: names, parameters, metrics and data sets of its runs."""
+
+import json
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+import regex
+
+from ragindex.redaction import hide_secrets
+from ragindex_eval.metrics import answers
+from ragindex_eval.results.model import (
+    COSTS,
+    LATENCY,
+    Comparison,
+    MethodResult,
+    Percentiles,
+    Study,
+    headline_metric,
+)
+
+if TYPE_CHECKING:
+    from mlflow.entities import DatasetInput
+
+_METRIC_NAMES = {
+    "R": "recall",
+    "full_R": "full_recall",
+    "Success": "success",
+    "RR": "reciprocal_rank",
+    "nDCG": "ndcg",
+    "one_doc_R": "one_document_recall",
+}
+_LONGEST_VALUE = 6000  # characters of a parameter value; MLflow rejects longer ones
+
+
+# ---------------------------------------------------------------- names
+
+
+def run_name(study: Study, comparison: Comparison, method: MethodResult) -> str:
+    """Return the label, and in a study of several comparisons the settings that differ between them."""
+    told = {
+        "dataset": comparison.dataset.name,
+        "encoder": comparison.encoder,
+        "seed": f"seed {comparison.seed}",
+        "questions_file": comparison.dataset.questions_file,
+    }
+    others = [value for name, value in told.items() if len(_values(study, name)) > 1]
+    return ", ".join([method.label, *others])
+
+
+def _values(study: Study, name: str) -> list[Any]:
+    """Return the distinct datasets, encoders, seeds or questions files of a study."""
+    named = {"dataset": lambda one: one.dataset.name, "questions_file": lambda one: one.dataset.questions_file}
+    return list(dict.fromkeys(named.get(name, attrgetter(name))(one) for one in study.comparisons))
+
+
+def metric_name(name: str) -> str:
+    """Return the MLflow name of a metric: `R@5` becomes `retrieval/recall_at_5`, `F1` becomes `qa/f1`."""
+    base, _, k = name.partition("@")
+    if name in answers.ANSWER_METRICS:
+        return f"qa/{name.replace('-', '_').lower()}"
+    return f"retrieval/{_METRIC_NAMES[base]}_at_{k}"
+
+
+def _figure_name(name: str) -> str:
+    """Return the MLflow name of a figure that has an interval."""
+    if name in COSTS:
+        return f"usage/query/{name}"
+    measured = "@" in name or name in answers.ANSWER_METRICS
+    return metric_name(name) if measured else f"{name.replace(f'{LATENCY}_', 'latency/')}_ms"
+
+
+def clean_name(name: str) -> str:
+    """Replace characters that MLflow does not allow in names, and cut the name at 250 characters."""
+    return str(regex.sub(r"[^\w./ -]", "_", name))[:250]
+
+
+# ---------------------------------------------------------------- parameters
+
+
+def shared_params(study: Study) -> Mapping[str, Any]:
+    """Return the values of what differs between the comparisons of a study, or may."""
+    return {name: _values(study, name) for name in ("dataset", "questions_file", "encoder", "seed")}
+
+
+def params(comparison: Comparison) -> Mapping[str, Any]:
+    """Return the parameters of a comparison."""
+    return {
+        **{f"dataset/{name}": value for name, value in comparison.dataset.to_json().items()},
+        "encoder": comparison.encoder,
+        "encoder_id": comparison.encoder_id,
+        "llm": comparison.llm,
+        "store": comparison.store,
+        "language": comparison.language,
+        "seed": comparison.seed,
+        "k": ",".join(map(str, comparison.ks)),
+        "fingerprint": comparison.fingerprint,
+    }
+
+
+def method_params(comparison: Comparison, method: MethodResult) -> Mapping[str, Any]:
+    """Return the parameters of a method, and those of its comparison."""
+    own = {f"params/{name}": value for name, value in method.params.items()}
+    shared = {**params(comparison), "fingerprint": method.fingerprint}
+    return {"method": method.name, "label": method.label, **own, **shared}
+
+
+def param_text(value: Any) -> str:
+    """Return the text of a parameter without secrets, cut at the longest that MLflow accepts."""
+    return hide_secrets(value if isinstance(value, str) else json.dumps(value))[:_LONGEST_VALUE]
+
+
+# ---------------------------------------------------------------- metrics
+
+
+def bound_metrics(comparison: Comparison) -> dict[str, float]:
+    """Return the metrics of the reader's bounds by MLflow name, such as `bounds/gold-passages/qa/f1`."""
+    return {
+        f"bounds/{bound.label}/{metric_name(name)}": value
+        for bound in comparison.bounds
+        for name, value in bound.metrics.items()
+    }
+
+
+def method_metrics(method: MethodResult) -> dict[str, float]:
+    """Return the figures of a method; unknown ones are left out."""
+    values = {metric_name(name): value for name, value in method.metrics.items()}
+    split = method.latency
+    for prefix, part in (("", split.total), ("encoder_", split.encoder), ("store_", split.store), ("own_", split.own)):
+        values |= _milliseconds(prefix, part)
+    for name, figures in method.parts.items():
+        values |= {f"index/{name}/seconds": figures.seconds, f"index/{name}/bytes": figures.bytes}
+    for name, bounds in method.ci95.items():
+        values |= {f"{_figure_name(name)}/ci95_low": bounds[0], f"{_figure_name(name)}/ci95_high": bounds[1]}
+    for phase, usage in (("index", method.index_usage), ("spent", method.spent), ("query", method.query_usage)):
+        costs = {cost: getattr(usage, cost) for cost in COSTS}
+        values |= {f"usage/{phase}/{cost}": float(value) for cost, value in costs.items() if value is not None}
+    values["usage/query/calls"] = method.calls
+    for task, counts in method.stages.items():
+        values |= {f"language/{task}/{stage}": float(count) for stage, count in counts.items()}
+    read = method.reading_costs
+    reading = read.to_json() if read else {}
+    values |= {f"usage/reader/{name}": value for name, value in reading.items() if value is not None}
+    totals = {"index/seconds": method.index_seconds, "index/bytes": method.index_bytes}
+    return {**values, **totals, "unanswered": len(method.failures)}
+
+
+def _milliseconds(prefix: str, part: Percentiles) -> dict[str, float]:
+    named = {f"latency/{prefix}p50_ms": part.p50, f"latency/{prefix}p95_ms": part.p95}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def summary_metrics(study: Study) -> Mapping[str, float]:
+    """Return the first quality metric and the median latency of each method, by label, and counts.
+
+    Of several comparisons, these are the means of a method's figures.
+    """
+    figures: dict[str, list[float]] = {}
+    for one in study.comparisons:
+        name = headline_metric(one.methods, one.ks)
+        for method in one.methods:
+            values = {metric_name(name): method.metrics[name]} if name in method.metrics else {}
+            values |= {"latency/p50_ms": method.latency.total.p50} if method.latency.total.p50 is not None else {}
+            for metric, value in values.items():
+                figures.setdefault(f"methods/{method.label}/{metric}", []).append(value)
+    return {
+        **{name: fmean(values) for name, values in figures.items()},
+        "methods": max(len(one.methods) for one in study.comparisons),
+        "failed_methods": sum(len(one.failed) for one in study.comparisons),
+        "questions": sum(one.dataset.questions for one in study.comparisons),
+    }
+
+
+# ---------------------------------------------------------------- data sets
+
+
+def dataset_inputs(comparisons: Sequence[Comparison]) -> list["DatasetInput"]:
+    """Return the corpora and the questions as MLflow datasets, with digests of their content."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    def make(context: str, name: str, content: str, profile: Mapping[str, int]) -> DatasetInput:
+        source = json.dumps({"uri": hide_secrets(name)})
+        made = Dataset(hide_secrets(name)[:500], content, "local", source, profile=json.dumps(dict(profile)))
+        return DatasetInput(made, [InputTag("mlflow.data.context", context)])
+
+    found = {}
+    for facts in (one.dataset for one in comparisons):
+        sizes = {"documents": facts.documents, "passages": facts.passages}
+        asked = {"questions": facts.questions, "judged": facts.judged}
+        name = facts.questions_file or f"{facts.name} questions"
+        found["corpus", facts.corpus_digest] = make("corpus", facts.name, facts.corpus_digest, sizes)
+        found["questions", facts.questions_digest] = make("questions", name, facts.questions_digest, asked)
+    return list(found.values())

@@ -1,0 +1,301 @@
+"""Reruns of a finished study: its saved results stand as long as nothing that they depend on has changed.
+
+A study that finished without a failure leaves a record beside its results: hashes of the documents, questions and all
+other files that it read, of its settings, of code and installed packages, of the indexes, and of the result files. The
+same command then shows the saved results, if all of these are as they were. A file with the same size, times and inode
+is not read again; any other file is compared by its content. `docs/comparing.md` lists what is compared.
+"""
+
+import hashlib
+import json
+import os
+import stat
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import regex
+from pydantic import BaseModel, ValidationError
+
+from ragindex import durable_files
+from ragindex.canonical import digest
+from ragindex.corpus.formats import list_source_files
+from ragindex.errors import DataError
+from ragindex.llm.prices import PRICES_VARIABLE
+from ragindex.plugins import code_fingerprint, registry
+from ragindex.redaction import bare_address
+from ragindex.workspace.manifest import MANIFEST_FILE, read_manifest
+from ragindex_eval.results.load import load_results
+from ragindex_eval.results.model import Study
+from ragindex_eval.run.ask import failure
+from ragindex_eval.run.environment import environment
+from ragindex_eval.run.grid import parse_threshold, require_methods
+from ragindex_eval.run.pipeline import default_index, folder_name
+from ragindex_eval.run.settings import CompareSettings
+
+REPORT = "report.html"
+_NO_RESULT = {"out", "json_file", "fresh", "trace", "workers", "fail_below", "budget"}
+"""Settings that change no figure."""
+_PLUGINS = {"methods", "grid", "encoder", "encoders", "llm", "reranker", "store"}
+"""Settings that are specifications of plugins, in which paths of models and weights may stand."""
+_QUOTED = regex.compile(r'"(?:[^"\\]|\\.)*"')
+_WORD = regex.compile(r"[\p{L}_][\w.\-]*")
+_SETTLED = 2_000_000_000  # nanoseconds; a file changed later than this before it was hashed may change unnoticed
+
+
+class FileState(BaseModel, frozen=True, extra="forbid"):
+    """Hash of a file's content, and its size, times and inode; None if it cannot be read, or was changed just now."""
+
+    hash: str | None
+    stamp: tuple[int, int, int, int] | None
+
+
+class Record(BaseModel, frozen=True, extra="forbid"):
+    """What a finished study depends on, its files, and its runs in MLflow by store. `finished` is in Unix seconds."""
+
+    finished: float
+    digests: Mapping[str, str]
+    files: Mapping[str, FileState]
+    indexes: Mapping[str, str]
+    results: Mapping[str, str]
+    tracked: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What a study depends on before it runs: digests of settings, code and machine, and the files that it reads."""
+
+    digests: Mapping[str, str]
+    files: Mapping[str, FileState]
+
+    def matches(self, other: "Inputs | Record") -> bool:
+        """Return whether digests and contents are equal."""
+        return self.digests == other.digests and _hashes(self.files) == _hashes(other.files)
+
+
+def results_folder(settings: CompareSettings, name: str) -> Path:
+    """Return the folder of the results of a study."""
+    return settings.out or Path("ragindex-results", folder_name(name))
+
+
+def find_record(settings: CompareSettings) -> tuple[Path, Record] | None:
+    """Return the results folder and the record of a finished study with equal settings; None if there is none."""
+    name = _record_name(settings)
+    places = [settings.out / name] if settings.out else sorted(Path("ragindex-results").glob(f"*/{name}"))
+    found = ((path.parent, record) for path in places if (record := _read_record(path)) is not None)
+    return next(found, None)
+
+
+def describe_inputs(settings: CompareSettings, known: Mapping[str, FileState] | None = None) -> Inputs:
+    """Describe what a study of these settings depends on; files that are as in `known` are not read."""
+    digests = {
+        "settings": _settings_digest(settings),
+        "code": _code_digest(),
+        "packages": digest(sorted(_packages())),
+        "machine": digest(dict(environment())),
+        "variables": digest(dict(_variables())),
+        "models": digest(dict(_hub_revisions())),
+    }
+    files = {name: _describe_file(path, (known or {}).get(name)) for name, path in _input_files(settings)}
+    return Inputs(digests, files)
+
+
+def load_unchanged(settings: CompareSettings, folder: Path, record: Record, inputs: Inputs) -> Study | None:
+    """Load the results of a finished study; None if anything that they depend on, or one of their files, changed."""
+    if not inputs.matches(record) or record.indexes != _index_hashes(settings, record.indexes):
+        return None
+    if any(durable_files.find_file_damage(folder / name, hash) for name, hash in record.results.items()):
+        return None
+    try:
+        return load_results(folder)
+    except DataError:
+        return None
+
+
+def require_thresholds(settings: CompareSettings, study: Study) -> None:
+    """Check that the thresholds name methods of the study, as `run_study` does before it runs. Raises UsageError."""
+    thresholds = [parse_threshold(written, settings.k) for written in settings.fail_below]
+    require_methods(thresholds, [label for one in study.comparisons for label in one.asked])
+
+
+def forget(folder: Path) -> None:
+    """Remove the records in a results folder, before its results are written anew."""
+    for path in folder.glob("inputs-*.json"):
+        path.unlink(missing_ok=True)
+
+
+def record_finished(
+    settings: CompareSettings, before: Inputs, study: Study, folder: Path, results: Mapping[str, str]
+) -> Record | None:
+    """Record a finished study, whose files have the hashes `results`; None if the next run has to do some of it again.
+
+    That is so if a question, a method or a passage failed, or if an input changed during the study.
+    """
+    names = dict.fromkeys(one.dataset.name for one in study.comparisons)
+    whole = not _has_failures(study) and not any(_has_failed_passages(settings, name) for name in names)
+    if not whole or not describe_inputs(settings, before.files).matches(before):
+        return None
+    record = Record(
+        finished=time.time(),
+        digests=before.digests,
+        files=before.files,
+        indexes=_index_hashes(settings, names),
+        results={**results, REPORT: durable_files.hash_file(folder / REPORT)},
+    )
+    write_record(settings, folder, record)
+    return record
+
+
+def write_record(settings: CompareSettings, folder: Path, record: Record) -> None:
+    """Write the record of a study into its results folder. Raises OSError."""
+    content = durable_files.dump_hashed_json(record.model_dump(mode="json"))
+    durable_files.write_file(folder / _record_name(settings), content)
+
+
+def _record_name(settings: CompareSettings) -> str:
+    return f"inputs-{_settings_digest(settings)}.json"
+
+
+def _read_record(path: Path) -> Record | None:
+    """Read a record; None if there is none, or it is damaged."""
+    try:
+        return Record.model_validate(durable_files.load_hashed_json(path.read_bytes()))
+    except (OSError, ValidationError):
+        return None
+
+
+# ---------------------------------------------------------------- settings, code, machine
+
+
+def _settings_digest(settings: CompareSettings) -> str:
+    return digest(settings.model_dump(mode="json", exclude=_NO_RESULT))
+
+
+def _code_digest() -> str:
+    """Return a hash of all files of our packages and of the code of third-party plugins."""
+    hashed = hashlib.sha256()
+    for top in sorted(code_fingerprint.OURS):
+        spec = find_spec(top)
+        for place in (spec.submodule_search_locations or ()) if spec else ():
+            files = (path for path in sorted(Path(place).rglob("*")) if "__pycache__" not in path.parts)
+            for path in files:
+                if path.is_file():
+                    hashed.update(f"{top}/{path.relative_to(place)} {durable_files.hash_file(path)}\n".encode())
+    return digest([hashed.hexdigest(), code_fingerprint.of_modules(registry.plugin_modules())])
+
+
+def _packages() -> Iterator[str]:
+    """Yield the names of the installed distributions with their versions, as their metadata folders are called."""
+    for place in sys.path:
+        if os.path.isdir(place or "."):
+            yield from (name for name in os.listdir(place or ".") if name.endswith((".dist-info", ".egg-info")))
+
+
+def _variables() -> Iterator[tuple[str, str]]:
+    """Yield the environment variables that name services and settings, without logins and tokens."""
+    for name, value in sorted(os.environ.items()):
+        if name.endswith("_URL") or name.startswith("RAGINDEX_"):
+            yield name, bare_address(value)
+
+
+def _hub_revisions() -> Iterator[tuple[str, str]]:
+    """Yield the revisions of the models in the Hugging Face cache, as (model/refs/NAME, revision)."""
+    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    caches = (os.environ.get("HF_HUB_CACHE") or Path(home, "hub"), os.environ.get("SENTENCE_TRANSFORMERS_HOME"))
+    for cache in (Path(one).expanduser() for one in caches if one):
+        for path in sorted(cache.glob("models--*/refs/*")):
+            if path.is_file():
+                yield path.relative_to(cache).as_posix(), path.read_text(encoding="utf-8", errors="replace")
+
+
+# ---------------------------------------------------------------- files
+
+
+def _input_files(settings: CompareSettings) -> Iterator[tuple[str, Path]]:
+    """Yield the files that a study may read, with names that tell them apart: every path that a setting contains."""
+    named = [one for corpus in settings.all_corpora() if corpus for one in (corpus.data, corpus.questions)]
+    named += [settings.questions, settings.triples, settings.qa_model, os.environ.get(PRICES_VARIABLE, "").strip()]
+    plugins = settings.model_dump(mode="json", include=_PLUGINS)
+    texts = [*map(str, filter(None, named)), *filter(None, _texts(plugins))]
+    roots = [Path(text).expanduser() for text in dict.fromkeys(texts)]
+    for number, root in enumerate(roots):
+        for file in list_source_files(root):
+            yield f"{number}/{os.path.relpath(file, root)}", file
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts in specifications of plugins that may be paths: whole ones, arguments, quoted ones and words."""
+    if isinstance(value, str):
+        quoted = (_unquote(found) for found in _QUOTED.findall(value))
+        for text in (value, *quoted):
+            for one in (text, text.partition(":")[2]):
+                yield from (one, one.partition("#")[0])  # FILE#HASH names a file with its content
+        yield from _WORD.findall(value)
+    elif isinstance(value, Mapping):
+        yield from (text for name, one in value.items() if name not in ("name", "label") for text in _texts(one))
+    elif isinstance(value, list):
+        yield from (text for one in value for text in _texts(one))
+
+
+def _unquote(written: str) -> str:
+    try:
+        return str(json.loads(written))
+    except ValueError:
+        return ""
+
+
+def _describe_file(path: Path, known: FileState | None) -> FileState:
+    """Describe a file; `known` if its size, times and inode are as they were."""
+    try:
+        status = path.stat()
+        stamp = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+        if known is not None and known.stamp == stamp:
+            return known
+        if not stat.S_ISREG(status.st_mode):  # reading a pipe would wait for ever
+            return FileState(hash=None, stamp=None)
+        settled = time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _SETTLED
+        return FileState(hash=durable_files.hash_file(path), stamp=stamp if settled else None)
+    except OSError:
+        return FileState(hash=None, stamp=None)
+
+
+def _hashes(files: Mapping[str, FileState]) -> dict[str, str | None]:
+    return {name: state.hash for name, state in files.items()}
+
+
+# ---------------------------------------------------------------- indexes and results
+
+
+def _index_folder(settings: CompareSettings, name: str) -> Path:
+    """Return the folder of the index of a data set."""
+    if settings.index is None:
+        return default_index(name)
+    return settings.index / folder_name(name) if len(settings.all_corpora()) > 1 else settings.index
+
+
+def _index_hashes(settings: CompareSettings, names: Mapping[str, Any]) -> dict[str, str]:
+    """Return a hash of the manifest of each data set's index, "" if it cannot be read."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = durable_files.hash_file(_index_folder(settings, name) / MANIFEST_FILE)
+        except OSError:
+            found[name] = ""
+    return found
+
+
+def _has_failed_passages(settings: CompareSettings, name: str) -> bool:
+    """Return whether a part of the index lacks passages that failed, or the index is gone."""
+    manifest = read_manifest(_index_folder(settings, name))
+    return manifest is None or any(part.failed for part in manifest.parts.values())
+
+
+def _has_failures(study: Study) -> bool:
+    """Return whether a method or the reader failed on a question, which the next run asks again."""
+    results = (one for each in study.comparisons for one in (*each.methods, *each.failed, *each.bounds))
+    answers = (answer for one in results for by_k in one.answers.values() for answer in by_k)
+    return any(failure(answer) is not None for answer in answers)
