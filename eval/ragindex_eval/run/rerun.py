@@ -37,7 +37,7 @@ from ragindex_eval.run.grid import parse_threshold, require_methods
 from ragindex_eval.run.pipeline import default_index, folder_name
 from ragindex_eval.run.settings import CompareSettings
 
-REPORT = "report.html"
+REPORT_FILE = "report.html"
 _NO_RESULT = {"out", "json_file", "fresh", "trace", "workers", "fail_below", "budget"}
 """Settings that change no figure."""
 _PLUGINS = {"methods", "grid", "encoder", "encoders", "llm", "reranker", "store"}
@@ -54,7 +54,7 @@ class FileState(BaseModel, frozen=True, extra="forbid"):
     stamp: tuple[int, int, int, int] | None
 
 
-class Record(BaseModel, frozen=True, extra="forbid"):
+class FinishedStudy(BaseModel, frozen=True, extra="forbid"):
     """What a finished study depends on, its files, and its runs in MLflow by store. `finished` is in Unix seconds."""
 
     finished: float
@@ -72,7 +72,7 @@ class Inputs:
     digests: Mapping[str, str]
     files: Mapping[str, FileState]
 
-    def matches(self, other: "Inputs | Record") -> bool:
+    def matches(self, other: "Inputs | FinishedStudy") -> bool:
         """Return whether digests and contents are equal."""
         return self.digests == other.digests and _hashes(self.files) == _hashes(other.files)
 
@@ -82,7 +82,7 @@ def results_folder(settings: CompareSettings, name: str) -> Path:
     return settings.out or Path("ragindex-results", folder_name(name))
 
 
-def find_record(settings: CompareSettings) -> tuple[Path, Record] | None:
+def find_record(settings: CompareSettings) -> tuple[Path, FinishedStudy] | None:
     """Return the results folder and the record of a finished study with equal settings; None if there is none."""
     name = _record_name(settings)
     places = [settings.out / name] if settings.out else sorted(Path("ragindex-results").glob(f"*/{name}"))
@@ -104,7 +104,7 @@ def describe_inputs(settings: CompareSettings, known: Mapping[str, FileState] | 
     return Inputs(digests, files)
 
 
-def load_unchanged(settings: CompareSettings, folder: Path, record: Record, inputs: Inputs) -> Study | None:
+def load_unchanged(settings: CompareSettings, folder: Path, record: FinishedStudy, inputs: Inputs) -> Study | None:
     """Load the results of a finished study; None if anything that they depend on, or one of their files, changed."""
     if not inputs.matches(record) or record.indexes != _index_hashes(settings, record.indexes):
         return None
@@ -122,7 +122,7 @@ def require_thresholds(settings: CompareSettings, study: Study) -> None:
     require_methods(thresholds, [label for one in study.comparisons for label in one.asked])
 
 
-def forget(folder: Path) -> None:
+def remove_records(folder: Path) -> None:
     """Remove the records in a results folder, before its results are written anew."""
     for path in folder.glob("inputs-*.json"):
         path.unlink(missing_ok=True)
@@ -130,7 +130,7 @@ def forget(folder: Path) -> None:
 
 def record_finished(
     settings: CompareSettings, before: Inputs, study: Study, folder: Path, results: Mapping[str, str]
-) -> Record | None:
+) -> FinishedStudy | None:
     """Record a finished study, whose files have the hashes `results`; None if the next run has to do some of it again.
 
     That is so if a question, a method or a passage failed, or if an input changed during the study.
@@ -139,18 +139,18 @@ def record_finished(
     whole = not _has_failures(study) and not any(_has_failed_passages(settings, name) for name in names)
     if not whole or not describe_inputs(settings, before.files).matches(before):
         return None
-    record = Record(
+    record = FinishedStudy(
         finished=time.time(),
         digests=before.digests,
         files=before.files,
         indexes=_index_hashes(settings, names),
-        results={**results, REPORT: durable_files.hash_file(folder / REPORT)},
+        results={**results, REPORT_FILE: durable_files.hash_file(folder / REPORT_FILE)},
     )
     write_record(settings, folder, record)
     return record
 
 
-def write_record(settings: CompareSettings, folder: Path, record: Record) -> None:
+def write_record(settings: CompareSettings, folder: Path, record: FinishedStudy) -> None:
     """Write the record of a study into its results folder. Raises OSError."""
     content = durable_files.dump_hashed_json(record.model_dump(mode="json"))
     durable_files.write_file(folder / _record_name(settings), content)
@@ -160,10 +160,10 @@ def _record_name(settings: CompareSettings) -> str:
     return f"inputs-{_settings_digest(settings)}.json"
 
 
-def _read_record(path: Path) -> Record | None:
+def _read_record(path: Path) -> FinishedStudy | None:
     """Read a record; None if there is none, or it is damaged."""
     try:
-        return Record.model_validate(durable_files.load_hashed_json(path.read_bytes()))
+        return FinishedStudy.model_validate(durable_files.load_hashed_json(path.read_bytes()))
     except (OSError, ValidationError):
         return None
 
