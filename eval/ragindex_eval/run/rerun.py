@@ -13,6 +13,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,9 +23,9 @@ import regex
 from pydantic import BaseModel, ValidationError
 
 from ragindex import durable_files
-from ragindex.canonical import digest
+from ragindex.canonical import digest, encodable
 from ragindex.corpus.formats import list_source_files
-from ragindex.errors import DataError
+from ragindex.errors import DataError, StoreError
 from ragindex.llm.prices import PRICES_VARIABLE
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.redaction import bare_address
@@ -123,9 +124,12 @@ def require_thresholds(settings: CompareSettings, study: Study) -> None:
 
 
 def remove_records(folder: Path) -> None:
-    """Remove the records in a results folder, before its results are written anew."""
+    """Remove the records in a results folder, before its results are written anew. Raises StoreError."""
     for path in folder.glob("inputs-*.json"):
-        path.unlink(missing_ok=True)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"{path} could not be removed: {error.strerror or error}.") from error
 
 
 def record_finished(
@@ -136,7 +140,8 @@ def record_finished(
     That is so if a question, a method or a passage failed, or if an input changed during the study.
     """
     names = dict.fromkeys(one.dataset.name for one in study.comparisons)
-    whole = not _has_failures(study) and not any(_has_failed_passages(settings, name) for name in names)
+    whole = all(encodable(name) == name for name in names) and not _has_failures(study)
+    whole = whole and not any(_has_failed_passages(settings, name) for name in names)
     if not whole or not describe_inputs(settings, before.files).matches(before):
         return None
     record = FinishedStudy(
@@ -151,9 +156,12 @@ def record_finished(
 
 
 def write_record(settings: CompareSettings, folder: Path, record: FinishedStudy) -> None:
-    """Write the record of a study into its results folder. Raises OSError."""
-    content = durable_files.dump_hashed_json(record.model_dump(mode="json"))
-    durable_files.write_file(folder / _record_name(settings), content)
+    """Write the record of a study into its results folder. Raises StoreError if it cannot be written."""
+    path = folder / _record_name(settings)
+    try:
+        durable_files.write_file(path, durable_files.dump_hashed_json(record.model_dump(mode="json")))
+    except OSError as error:
+        raise StoreError(f"{path} could not be written: {error.strerror or error}.") from error
 
 
 def _record_name(settings: CompareSettings) -> str:
@@ -191,7 +199,7 @@ def _code_digest() -> str:
 def _packages() -> Iterator[str]:
     """Yield the names of the installed distributions with their versions, as their metadata folders are called."""
     for place in sys.path:
-        if os.path.isdir(place or "."):
+        with suppress(OSError):  # the path may name folders that are not there
             yield from (name for name in os.listdir(place or ".") if name.endswith((".dist-info", ".egg-info")))
 
 
@@ -208,7 +216,7 @@ def _hub_revisions() -> Iterator[tuple[str, str]]:
     caches = (os.environ.get("HF_HUB_CACHE") or Path(home, "hub"), os.environ.get("SENTENCE_TRANSFORMERS_HOME"))
     for cache in (Path(one).expanduser() for one in caches if one):
         for path in sorted(cache.glob("models--*/refs/*")):
-            if path.is_file():
+            with suppress(OSError):
                 yield path.relative_to(cache).as_posix(), path.read_text(encoding="utf-8", errors="replace")
 
 
@@ -221,10 +229,11 @@ def _input_files(settings: CompareSettings) -> Iterator[tuple[str, Path]]:
     named += [settings.questions, settings.triples, settings.qa_model, os.environ.get(PRICES_VARIABLE, "").strip()]
     plugins = settings.model_dump(mode="json", include=_PLUGINS)
     texts = [*map(str, filter(None, named)), *filter(None, _texts(plugins))]
-    roots = [Path(text).expanduser() for text in dict.fromkeys(texts)]
+    roots = [Path(os.path.expanduser(text)) for text in dict.fromkeys(texts)]
     for number, root in enumerate(roots):
         for file in list_source_files(root):
-            yield f"{number}/{os.path.relpath(file, root)}", file
+            name = f"{number}/{os.path.relpath(file, root)}"
+            yield name.encode("utf-8", "backslashreplace").decode(), file
 
 
 def _texts(value: Any) -> Iterator[str]:
