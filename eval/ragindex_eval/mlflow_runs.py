@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _ID, _CHILD = "ragindex.comparison", "ragindex.method"
 """Tags by which the runs of a study that ran before are found."""
 _MOST_RUNS = 50_000  # runs that MLflow returns at most
-DEFAULT_URI = "sqlite:///mlflow.db"
 
 
 def comparison_id(study: Study) -> str:

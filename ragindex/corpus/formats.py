@@ -160,7 +160,7 @@ def list_source_files(path: Path) -> list[Path]:
     )
     try:
         raw = find_ircot_raw_files(path)
-    except DataError:
+    except (DataError, OSError):
         raw = []
     return list(dict.fromkeys([*own, *raw]))
 

@@ -150,7 +150,7 @@ def _run(settings: CompareSettings) -> Study:
     held = None if settings.fresh else rerun.find_record(settings)
     inputs = rerun.describe_inputs(settings, held[1].files if held else {})
     study = rerun.load_unchanged(settings, *held, inputs) if held else None
-    record: rerun.Record | None
+    record: rerun.FinishedStudy | None
     if held and study:
         folder, record = held
         rerun.require_thresholds(settings, study)
@@ -158,7 +158,7 @@ def _run(settings: CompareSettings) -> Study:
         held = None
         study, folder, record = _compare(settings, inputs)
     write_result(study_to_json(study), settings.json_file, lambda: standard_output().print(render_study(study)))
-    _print(settings, f"\n  the report      {escape_markup(str(folder / rerun.REPORT))}")
+    _print(settings, f"\n  the report      {escape_markup(str(folder / rerun.REPORT_FILE))}")
     _print(settings, f"  the results     {escape_markup(str(folder))}")
     for name in dict.fromkeys(comparison.dataset.name for comparison in study.comparisons):
         _print(settings, f"  the index       {escape_markup(str(settings.index or default_index(name)))}")
@@ -171,15 +171,15 @@ def _run(settings: CompareSettings) -> Study:
     return study
 
 
-def _compare(settings: CompareSettings, inputs: rerun.Inputs) -> tuple[Study, Path, rerun.Record | None]:
+def _compare(settings: CompareSettings, inputs: rerun.Inputs) -> tuple[Study, Path, rerun.FinishedStudy | None]:
     """Run the study and write its files; return it with their folder and the record for the next run."""
     if settings.trace:
         trace_to_tracker()
     study = run_study(settings, _command(sys.argv[1:]))
     folder = rerun.results_folder(settings, study.name)
-    rerun.forget(folder)
+    rerun.remove_records(folder)
     results = save_results(study, folder)
-    save_report(study, folder / rerun.REPORT)
+    save_report(study, folder / rerun.REPORT_FILE)
     return study, folder, rerun.record_finished(settings, inputs, study, folder, results)
 
 
@@ -197,7 +197,7 @@ def _check(settings: CompareSettings) -> None:
         require_manifest(settings.index)
 
 
-def _record(study: Study, settings: CompareSettings, folder: Path, record: rerun.Record | None) -> None:
+def _record(study: Study, settings: CompareSettings, folder: Path, record: rerun.FinishedStudy | None) -> None:
     """Record the study in MLflow, unless this store has it already, and print how to view it."""
     uri = tracking_uri()
     store = store_id(uri)

@@ -13,6 +13,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,9 +23,9 @@ import regex
 from pydantic import BaseModel, ValidationError
 
 from ragindex import durable_files
-from ragindex.canonical import digest
+from ragindex.canonical import digest, encodable
 from ragindex.corpus.formats import list_source_files
-from ragindex.errors import DataError
+from ragindex.errors import DataError, StoreError
 from ragindex.llm.prices import PRICES_VARIABLE
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.redaction import bare_address
@@ -37,7 +38,7 @@ from ragindex_eval.run.grid import parse_threshold, require_methods
 from ragindex_eval.run.pipeline import default_index, folder_name
 from ragindex_eval.run.settings import CompareSettings
 
-REPORT = "report.html"
+REPORT_FILE = "report.html"
 _NO_RESULT = {"out", "json_file", "fresh", "trace", "workers", "fail_below", "budget"}
 """Settings that change no figure."""
 _PLUGINS = {"methods", "grid", "encoder", "encoders", "llm", "reranker", "store"}
@@ -54,7 +55,7 @@ class FileState(BaseModel, frozen=True, extra="forbid"):
     stamp: tuple[int, int, int, int] | None
 
 
-class Record(BaseModel, frozen=True, extra="forbid"):
+class FinishedStudy(BaseModel, frozen=True, extra="forbid"):
     """What a finished study depends on, its files, and its runs in MLflow by store. `finished` is in Unix seconds."""
 
     finished: float
@@ -72,7 +73,7 @@ class Inputs:
     digests: Mapping[str, str]
     files: Mapping[str, FileState]
 
-    def matches(self, other: "Inputs | Record") -> bool:
+    def matches(self, other: "Inputs | FinishedStudy") -> bool:
         """Return whether digests and contents are equal."""
         return self.digests == other.digests and _hashes(self.files) == _hashes(other.files)
 
@@ -82,7 +83,7 @@ def results_folder(settings: CompareSettings, name: str) -> Path:
     return settings.out or Path("ragindex-results", folder_name(name))
 
 
-def find_record(settings: CompareSettings) -> tuple[Path, Record] | None:
+def find_record(settings: CompareSettings) -> tuple[Path, FinishedStudy] | None:
     """Return the results folder and the record of a finished study with equal settings; None if there is none."""
     name = _record_name(settings)
     places = [settings.out / name] if settings.out else sorted(Path("ragindex-results").glob(f"*/{name}"))
@@ -104,7 +105,7 @@ def describe_inputs(settings: CompareSettings, known: Mapping[str, FileState] | 
     return Inputs(digests, files)
 
 
-def load_unchanged(settings: CompareSettings, folder: Path, record: Record, inputs: Inputs) -> Study | None:
+def load_unchanged(settings: CompareSettings, folder: Path, record: FinishedStudy, inputs: Inputs) -> Study | None:
     """Load the results of a finished study; None if anything that they depend on, or one of their files, changed."""
     if not inputs.matches(record) or record.indexes != _index_hashes(settings, record.indexes):
         return None
@@ -122,48 +123,55 @@ def require_thresholds(settings: CompareSettings, study: Study) -> None:
     require_methods(thresholds, [label for one in study.comparisons for label in one.asked])
 
 
-def forget(folder: Path) -> None:
-    """Remove the records in a results folder, before its results are written anew."""
+def remove_records(folder: Path) -> None:
+    """Remove the records in a results folder, before its results are written anew. Raises StoreError."""
     for path in folder.glob("inputs-*.json"):
-        path.unlink(missing_ok=True)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"{path} could not be removed: {error.strerror or error}.") from error
 
 
 def record_finished(
     settings: CompareSettings, before: Inputs, study: Study, folder: Path, results: Mapping[str, str]
-) -> Record | None:
+) -> FinishedStudy | None:
     """Record a finished study, whose files have the hashes `results`; None if the next run has to do some of it again.
 
     That is so if a question, a method or a passage failed, or if an input changed during the study.
     """
     names = dict.fromkeys(one.dataset.name for one in study.comparisons)
-    whole = not _has_failures(study) and not any(_has_failed_passages(settings, name) for name in names)
+    whole = all(encodable(name) == name for name in names) and not _has_failures(study)
+    whole = whole and not any(_has_failed_passages(settings, name) for name in names)
     if not whole or not describe_inputs(settings, before.files).matches(before):
         return None
-    record = Record(
+    record = FinishedStudy(
         finished=time.time(),
         digests=before.digests,
         files=before.files,
         indexes=_index_hashes(settings, names),
-        results={**results, REPORT: durable_files.hash_file(folder / REPORT)},
+        results={**results, REPORT_FILE: durable_files.hash_file(folder / REPORT_FILE)},
     )
     write_record(settings, folder, record)
     return record
 
 
-def write_record(settings: CompareSettings, folder: Path, record: Record) -> None:
-    """Write the record of a study into its results folder. Raises OSError."""
-    content = durable_files.dump_hashed_json(record.model_dump(mode="json"))
-    durable_files.write_file(folder / _record_name(settings), content)
+def write_record(settings: CompareSettings, folder: Path, record: FinishedStudy) -> None:
+    """Write the record of a study into its results folder. Raises StoreError if it cannot be written."""
+    path = folder / _record_name(settings)
+    try:
+        durable_files.write_file(path, durable_files.dump_hashed_json(record.model_dump(mode="json")))
+    except OSError as error:
+        raise StoreError(f"{path} could not be written: {error.strerror or error}.") from error
 
 
 def _record_name(settings: CompareSettings) -> str:
     return f"inputs-{_settings_digest(settings)}.json"
 
 
-def _read_record(path: Path) -> Record | None:
+def _read_record(path: Path) -> FinishedStudy | None:
     """Read a record; None if there is none, or it is damaged."""
     try:
-        return Record.model_validate(durable_files.load_hashed_json(path.read_bytes()))
+        return FinishedStudy.model_validate(durable_files.load_hashed_json(path.read_bytes()))
     except (OSError, ValidationError):
         return None
 
@@ -191,7 +199,7 @@ def _code_digest() -> str:
 def _packages() -> Iterator[str]:
     """Yield the names of the installed distributions with their versions, as their metadata folders are called."""
     for place in sys.path:
-        if os.path.isdir(place or "."):
+        with suppress(OSError):  # the path may name folders that are not there
             yield from (name for name in os.listdir(place or ".") if name.endswith((".dist-info", ".egg-info")))
 
 
@@ -208,7 +216,7 @@ def _hub_revisions() -> Iterator[tuple[str, str]]:
     caches = (os.environ.get("HF_HUB_CACHE") or Path(home, "hub"), os.environ.get("SENTENCE_TRANSFORMERS_HOME"))
     for cache in (Path(one).expanduser() for one in caches if one):
         for path in sorted(cache.glob("models--*/refs/*")):
-            if path.is_file():
+            with suppress(OSError):
                 yield path.relative_to(cache).as_posix(), path.read_text(encoding="utf-8", errors="replace")
 
 
@@ -221,10 +229,11 @@ def _input_files(settings: CompareSettings) -> Iterator[tuple[str, Path]]:
     named += [settings.questions, settings.triples, settings.qa_model, os.environ.get(PRICES_VARIABLE, "").strip()]
     plugins = settings.model_dump(mode="json", include=_PLUGINS)
     texts = [*map(str, filter(None, named)), *filter(None, _texts(plugins))]
-    roots = [Path(text).expanduser() for text in dict.fromkeys(texts)]
+    roots = [Path(os.path.expanduser(text)) for text in dict.fromkeys(texts)]
     for number, root in enumerate(roots):
         for file in list_source_files(root):
-            yield f"{number}/{os.path.relpath(file, root)}", file
+            name = f"{number}/{os.path.relpath(file, root)}"
+            yield name.encode("utf-8", "backslashreplace").decode(), file
 
 
 def _texts(value: Any) -> Iterator[str]:

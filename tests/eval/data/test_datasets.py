@@ -12,7 +12,7 @@ import pytest
 from ragindex.corpus import content_id
 from ragindex.errors import DataError
 from ragindex.types import Query
-from ragindex_eval.data.datasets import Dataset, read_dataset
+from ragindex_eval.data.datasets import Dataset, describe_content, read_dataset
 from ragindex_eval.data.gold import Gold
 
 
@@ -313,3 +313,23 @@ def test_the_fingerprint_does_not_depend_on_the_order_of_documents_but_on_metada
     first = of(lines)
     assert of(lines[::-1]) == first
     assert len({first, of([{**lines[0], "year": 2}, lines[1]]), of([lines[0], {**lines[1], "modified": "now"}])}) == 3
+
+
+def test_documents_and_questions_have_digests_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "hill.txt").write_text("Grey Anna is a hill.")
+    (tmp_path / "asked.csv").write_text("question,answer,documents\nWhat is Grey Anna?,,hill.txt\n")
+
+    def described() -> dict[str, str]:
+        return describe_content(read_dataset(tmp_path / "notes", questions=tmp_path / "asked.csv"))
+
+    first = described()
+    assert first["questions_file"] == "asked.csv"
+    (tmp_path / "notes" / "hill.txt").write_text("Grey Anna is a mountain.")
+    second = described()
+    assert second["corpus_digest"] != first["corpus_digest"]
+    assert second["questions_digest"] == first["questions_digest"]
+    (tmp_path / "asked.csv").write_text("question,answer,documents\nWhat is Grey Anna?,a hill,hill.txt\n")
+    third = described()
+    assert third["corpus_digest"] == second["corpus_digest"]
+    assert third["questions_digest"] != second["questions_digest"]

@@ -184,6 +184,7 @@ def test_json_is_the_published_schema(tmp_path: Path) -> None:
     assert list(value)[9:] == ["ks", "language", "encoder_id", "llm", "notes", "left_out", "environment", "fingerprint"]
     assert value["schema"] == 4
     assert (value["failed"], value["asked"]) == ([], ["words", "dense"])
+    assert (len(value["dataset"].pop("corpus_digest")), len(value["dataset"].pop("questions_digest"))) == (16, 16)
     assert value["dataset"] == {
         **{"name": "tiny", "format": "jsonl", "documents": 6, "passages": 6, "questions": 3},
         "fingerprint": "0123456789abcdef",

@@ -3,16 +3,19 @@
 import importlib
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import QUESTIONS, TEXTS, ragindex, write
 
+from ragindex.errors import StoreError
 from ragindex.plugins import registry
 from ragindex_eval.cli import compare
 from ragindex_eval.run import rerun
@@ -265,6 +268,24 @@ def test_files_of_models_that_settings_name(settings: dict[str, Any]) -> None:
     assert not described(**settings).matches(before)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_a_file_name_that_is_not_unicode() -> None:
+    Path(os.fsdecode(b"notes/caf\xe9.txt")).write_text("Coffee.")
+    assert not is_shown_again(code=11)
+    assert is_shown_again(code=11)
+
+
+def test_results_that_cannot_be_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not is_shown_again()
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(StoreError, match=r"inputs-\w+\.json could not be removed: Operation not permitted"):
+        rerun.remove_records(RESULTS)
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_pipe_among_the_documents_is_not_read() -> None:
     os.mkfifo("notes/pipe")
@@ -314,10 +335,12 @@ def test_a_file_that_was_changed_just_now_is_read_again() -> None:
 
 
 @pytest.mark.slow
-def test_a_rerun_imports_neither_engine_nor_mlflow() -> None:
+def test_a_rerun_imports_neither_engine_nor_mlflow_and_records_nothing() -> None:
     command = [sys.executable, "-m", "ragindex", *GIVEN, "--methods", "bm25,hybrid"]
     environment = {**os.environ, "MLFLOW_TRACKING_URI": "sqlite:///runs.db"}
     subprocess.run(command, env=environment, check=True, capture_output=True)
+    recorded = count_runs()
+    assert recorded["runs"] == 3
     code = (
         "import runpy, sys\n"
         f"sys.argv = {['ragindex', *command[3:]]!r}\n"
@@ -329,3 +352,14 @@ def test_a_rerun_imports_neither_engine_nor_mlflow() -> None:
     done = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
     assert "unchanged       since" in done.stdout
     assert done.stderr == "[]\n"
+    assert count_runs() == recorded
+    Path("runs.db").unlink()
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    assert "unchanged       since" in done.stdout
+    assert count_runs() == recorded  # a store that lacks the runs gets them
+
+
+def count_runs() -> dict[str, int]:
+    with closing(sqlite3.connect("runs.db")) as database:
+        tables = ("runs", "metrics", "params", "tags", "inputs")
+        return {table: database.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables}
