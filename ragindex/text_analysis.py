@@ -50,6 +50,7 @@ _WORD = regex.compile(rf"[\p{{L}}\p{{M}}\p{{N}}{_INVISIBLE}]+(?:_+[\p{{L}}\p{{M}
 _UNSPACED = r"\p{scx=Han}\p{scx=Hira}\p{scx=Kana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Hangul}"
 _RUN = regex.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
 _HAS_UNSPACED = regex.compile(rf"[{_UNSPACED}]")
+_ALL_UNSPACED = regex.compile(rf"[{_UNSPACED}]+")
 _HAN = regex.compile(r"\p{Han}")
 _CLUSTER = regex.compile(r"\X")
 _MARKS = re.compile("[\u0300-\u036f]+")
@@ -75,6 +76,11 @@ def token_spans(text: str, language: str = "english") -> list[tuple[str, int, in
     """Return (token, start, end) for each token of `analyse(text)`, where `text[start:end]` is its source."""
     analyser = _analyser(language)
     return list(_find_spans(text, analyser)) or list(_find_spans(text, analyser.unstopped))
+
+
+def is_unspaced(text: str) -> bool:
+    """Return whether all characters are of scripts that are split into pairs: those without spaces, and Hangul."""
+    return _ALL_UNSPACED.fullmatch(text) is not None
 
 
 @cache
