@@ -17,7 +17,6 @@
 - The language `none` has no stop words and no stemming.
 """
 
-import difflib
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,6 +28,7 @@ import Stemmer
 import stop_words
 
 from ragindex.errors import UsageError
+from ragindex.near_names import suggest_names
 
 VERSION = 2
 """Increased when the same text would give other tokens; everything that stores tokens is then rebuilt."""
@@ -187,9 +187,7 @@ def _fold_marks(word: str) -> str:
 @cache
 def _analyser(language: str) -> _Analyser:
     if language not in languages():
-        near = difflib.get_close_matches(language, languages(), n=3, cutoff=0.6)
-        hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(languages())}."
-        raise UsageError(f"Unknown text analysis {language!r}. {hint}")
+        raise UsageError(f"Unknown text analysis {language!r}. {suggest_names(language, languages())}")
     if language == "english":
         return _Analyser(language, frozenset(_LUCENE_ENGLISH.split()), stems=True)
     return _Analyser(language, listed_stop_words(language), stems=language in Stemmer.algorithms())

@@ -60,7 +60,7 @@ _SHOWN_SENTENCES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class MatchedWords:
     """What is shown where no model composes an answer: the question's words, and those that no passage contains.
 
     `sentences` are those that match best, with the numbers of their passages (None for a method's note).
@@ -138,7 +138,7 @@ def _answer(workspace: Workspace, question: str, context: AnswerContext) -> Cite
     return resolve_citations(workspace.llm.run(ANSWER, answer_inputs(question, context, workspace.language)), context)
 
 
-def _find_evidence(question: str, context: AnswerContext, language: str) -> Evidence:
+def _find_evidence(question: str, context: AnswerContext, language: str) -> MatchedWords:
     """Match the question's words with the context. There are no sentences if it has too few of the words."""
     words = find_question_words(question, language)
     numbers = [*(passage.number for passage in context.passages), *(None for _ in context.notes)]
@@ -147,10 +147,10 @@ def _find_evidence(question: str, context: AnswerContext, language: str) -> Evid
     enough = holds_question(words, titled, language)
     matching = find_matching_sentences(texts, words, language, _SHOWN_SENTENCES) if enough else []
     sentences = [(numbers[place], sentence) for place, sentence in matching]
-    return Evidence(words, find_missing(question, words, titled, language), sentences)
+    return MatchedWords(words, find_missing(question, words, titled, language), sentences)
 
 
-def _cite(evidence: Evidence, context: AnswerContext) -> CitedAnswer:
+def _cite(evidence: MatchedWords, context: AnswerContext) -> CitedAnswer:
     """Return an empty answer that cites the passages with matching sentences."""
     ids = {passage.number: passage.hit_id for passage in context.passages}
     cited = {number: ids[number] for number, _ in evidence.sentences if number is not None}
@@ -158,7 +158,7 @@ def _cite(evidence: Evidence, context: AnswerContext) -> CitedAnswer:
 
 
 def _to_json(
-    question: str, answer: CitedAnswer, context: AnswerContext, retrieval: Retrieval, evidence: Evidence | None
+    question: str, answer: CitedAnswer, context: AnswerContext, retrieval: Retrieval, evidence: MatchedWords | None
 ) -> dict[str, Any]:
     """Return the result as JSON: all `passages` of the context, and in `rests_on` the numbers of the cited ones.
 
@@ -194,7 +194,7 @@ def _show(answer: CitedAnswer, context: AnswerContext, retrieval: Retrieval, ans
     _print_end(f"Answered by {answered_by}; {_describe_context(context, retrieval)}.")
 
 
-def _show_evidence(evidence: Evidence, context: AnswerContext, retrieval: Retrieval, language: str) -> None:
+def _show_evidence(evidence: MatchedWords, context: AnswerContext, retrieval: Retrieval, language: str) -> None:
     """Print the matching sentences below their passages; if nothing was found, the titles of all passages."""
     if not evidence.sentences:
         lacking = f"no passage contains {', '.join(evidence.missing)}" if evidence.missing else _SCATTERED

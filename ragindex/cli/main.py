@@ -1,19 +1,16 @@
 """The command line app: one module per command; other packages add commands by the entry points `ragindex.commands`."""
 
-import ast
 import inspect
 from importlib.metadata import EntryPoint, entry_points
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ragindex import distribution
-from ragindex.cli.console import print_note, run_with_exit_codes
+from ragindex.cli.console import handle_interrupts, print_note, run_with_exit_codes
 from ragindex.errors import RagindexError
-from ragindex.plugins.code_fingerprint import OURS
+from ragindex.plugins.docstrings import read_docstring
 
 _GROUP = "ragindex.commands"
 _BUILT_IN = ("methods", "index", "search", "ask", "add", "remove", "parts", "repair", "cache", "doctor")
@@ -32,7 +29,8 @@ class _Commands(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         for name, command in list(self.commands.items()):
             try:
-                command.short_help = _read_docstring(self._points[name]).partition("\n\n")[0]
+                described = read_docstring(self._points[name]) or inspect.getdoc(_load_function(self._points[name]))
+                command.short_help = (described or "").partition("\n\n")[0]
             except RagindexError as error:
                 del self.commands[name]
                 print_note(f"skipped the command {name}: {error}")
@@ -40,7 +38,9 @@ class _Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, _, rest = super().resolve_command(ctx, args)
-        return name, None if name is None else _load_command(self._points[name]), rest
+        command = None if name is None else _load_command(self._points[name])
+        handle_interrupts()
+        return name, command, rest
 
 
 app = typer.Typer(
@@ -83,15 +83,6 @@ def _load_function(point: EntryPoint) -> Any:
     from ragindex.plugins import registry  # takes long to import
 
     return registry.load_plugin("commands", point.name)
-
-
-def _read_docstring(point: EntryPoint) -> str:
-    """Return the docstring of a command. Ours are parsed, not imported; others raise like `registry.load_plugin`."""
-    source = find_spec(point.module) if point.module.partition(".")[0] in OURS else None
-    if source is None or source.origin is None:
-        return inspect.getdoc(_load_function(point)) or ""
-    functions = [node for node in ast.parse(Path(source.origin).read_bytes()).body if isinstance(node, ast.FunctionDef)]
-    return next((ast.get_docstring(node) or "" for node in functions if node.name == point.attr), "")
 
 
 def run_cli() -> None:

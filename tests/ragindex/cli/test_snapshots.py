@@ -44,7 +44,8 @@ def test_an_index_from_its_first_document_to_its_last() -> None:
 
 def test_methods_and_errors() -> None:
     check("methods_hybrid", "methods", "hybrid")
-    check("unknown_method", "methods", "hibrid")
+    check("methods", "methods")
+    check("unknown_method", "methods", "hybird")
     check("no_index", "search", "slate", *INDEX)
     check("empty_question", "search", " ", *INDEX)
 
