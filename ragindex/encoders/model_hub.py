@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 from functools import cache
 from http.client import HTTPException
 from pathlib import Path
@@ -13,6 +14,7 @@ from urllib.request import build_opener
 
 from ragindex.errors import UsageError
 
+_HUB_NAME = re.compile(r"[\w.-]+(?:/[\w.-]+)?")
 PATIENCE = 6.0
 """Seconds that the hub has for its first answer. Its client tries again for minutes."""
 
@@ -25,7 +27,7 @@ def locate_model(model: str, revision: str = "") -> str:
     folder = Path(model).expanduser()
     if folder.is_dir():
         return str(folder)
-    trouble = find_trouble()
+    trouble = find_trouble() if _HUB_NAME.fullmatch(model) else None  # a path that does not exist is not asked for
     if trouble is None:
         return model
     cached = find_snapshot(model, revision)

@@ -89,5 +89,6 @@ def test_an_answer_of_any_kind_is_one(hub: pytest.MonkeyPatch) -> None:
 
 def test_a_folder_and_an_offline_hub_are_not_asked_for(hub: pytest.MonkeyPatch, silent: str, tmp_path: Path) -> None:
     assert model_hub.locate_model(str(tmp_path)) == str(tmp_path)
+    assert model_hub.locate_model("/no/such/folder") == "/no/such/folder"
     hub.setattr(constants, "HF_HUB_OFFLINE", True)
     assert model_hub.locate_model("somebody/model") == "somebody/model"
