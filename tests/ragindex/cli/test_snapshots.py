@@ -30,6 +30,7 @@ def check(name: str, *arguments: object) -> None:
 
 def test_an_index_from_its_first_document_to_its_last() -> None:
     check("index", "index", "notes", *INDEX, "--methods", "bm25")
+    check("index_again", "index", "notes", *INDEX, "--methods", "bm25")
     check("search", "search", "Which town is of slate?", *INDEX, "--method", "bm25", "--explain")
     check("search_unknown_key", "search", "slate", *INDEX, "--method", "bm25", "--filter", "sauce=x")
     check("search_not_built", "search", "slate", *INDEX, "--method", "dense")

@@ -3,9 +3,10 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from command_line import ragindex
+from command_line import build, ragindex
 
 from ragindex.distribution import find_distribution
 
@@ -43,6 +44,13 @@ def test_a_command_imports_no_slow_package_and_no_other_command(arguments: list[
     assert len(imported) < 1_000
     commands = {"add", "ask", "cache", "doctor", "index", "methods", "parts", "remove", "repair", "search"}
     assert {name for name in commands if f"ragindex.cli.{name}" in imported} == commands & {arguments[0]}
+
+
+def test_a_search_imports_what_it_needs(tmp_path: Path) -> None:
+    folder = build(tmp_path)
+    imported = find_imported("search", "slate", "--index", folder, "--method", "bm25")
+    assert (SLOW - {"lancedb", "pandas", "scipy"}) & imported == set()  # lancedb imports pandas where it is installed
+    assert not any(name.startswith(("ragindex_eval", "ragindex_retrievers")) for name in imported)
 
 
 def test_the_version_is_printed() -> None:
