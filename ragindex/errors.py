@@ -29,6 +29,7 @@ secrets: anything that looks like one is removed, also from quoted texts.
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ragindex.counts import many
 from ragindex.redaction import hide_secrets
 
 
@@ -175,9 +176,9 @@ class LeftOutError(RagindexError):
     exit_code = 11
 
     def __init__(self, count: int) -> None:
-        were = "file that cannot be read was" if count == 1 else "files that cannot be read were"
+        were = many(count, "file that cannot be read was", "files that cannot be read were")
         super().__init__(
-            f"{count} {were} left out, as listed above; everything else is done. Mend or remove them and run the "
+            f"{were} left out, as listed above; everything else is done. Mend or remove them and run the "
             "command again, leave them out with --skip-bad, or stop at the first one with --strict."
         )
 

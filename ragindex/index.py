@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ragindex.cores import limit_blas
 from ragindex.corpus import Chunking, Corpus
+from ragindex.counts import many
 from ragindex.distribution import require_module
 from ragindex.errors import MissingPartError, UsageError
 from ragindex.filters import Filter, from_mapping
@@ -190,7 +191,7 @@ class Index:
 
     def __repr__(self) -> str:
         parts = sorted({record.name for record in self.workspace.manifest.parts.values()})
-        return f"Index({str(self.folder)!r}: {len(self)} documents; parts built: {', '.join(parts) or 'none'})"
+        return f"Index({str(self.folder)!r}: {many(len(self), 'document')}; parts built: {', '.join(parts) or 'none'})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +295,7 @@ class Hits(Sequence[Hit]):
 
     def __repr__(self) -> str:
         lines = [f"{place:>3}. {hit!r}" for place, hit in enumerate(self.hits, start=1)]
-        return "\n".join([f"{len(self.hits)} hits for {self.query!r}", *lines])
+        return "\n".join([f"{many(len(self.hits), 'hit')} for {self.query!r}", *lines])
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{name}</th>" for name in ("score", "title", "text", "documents"))

@@ -17,7 +17,6 @@
 - The language `none` has no stop words and no stemming.
 """
 
-import difflib
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,6 +28,7 @@ import Stemmer
 import stop_words
 
 from ragindex.errors import UsageError
+from ragindex.near_names import suggest_names
 
 VERSION = 2
 """Increased when the same text would give other tokens; everything that stores tokens is then rebuilt."""
@@ -50,6 +50,7 @@ _WORD = regex.compile(rf"[\p{{L}}\p{{M}}\p{{N}}{_INVISIBLE}]+(?:_+[\p{{L}}\p{{M}
 _UNSPACED = r"\p{scx=Han}\p{scx=Hira}\p{scx=Kana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Hangul}"
 _RUN = regex.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
 _HAS_UNSPACED = regex.compile(rf"[{_UNSPACED}]")
+_ALL_UNSPACED = regex.compile(rf"[{_UNSPACED}]+")
 _HAN = regex.compile(r"\p{Han}")
 _CLUSTER = regex.compile(r"\X")
 _MARKS = re.compile("[\u0300-\u036f]+")
@@ -75,6 +76,11 @@ def token_spans(text: str, language: str = "english") -> list[tuple[str, int, in
     """Return (token, start, end) for each token of `analyse(text)`, where `text[start:end]` is its source."""
     analyser = _analyser(language)
     return list(_find_spans(text, analyser)) or list(_find_spans(text, analyser.unstopped))
+
+
+def is_unspaced(text: str) -> bool:
+    """Return whether all characters are of scripts that are split into pairs: those without spaces, and Hangul."""
+    return _ALL_UNSPACED.fullmatch(text) is not None
 
 
 @cache
@@ -181,9 +187,7 @@ def _fold_marks(word: str) -> str:
 @cache
 def _analyser(language: str) -> _Analyser:
     if language not in languages():
-        near = difflib.get_close_matches(language, languages(), n=3, cutoff=0.6)
-        hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(languages())}."
-        raise UsageError(f"Unknown text analysis {language!r}. {hint}")
+        raise UsageError(f"Unknown text analysis {language!r}. {suggest_names(language, languages())}")
     if language == "english":
         return _Analyser(language, frozenset(_LUCENE_ENGLISH.split()), stems=True)
     return _Analyser(language, listed_stop_words(language), stems=language in Stemmer.algorithms())

@@ -14,7 +14,7 @@ from ragindex.types import Query, Retrieval
 
 
 class BM25(Scheme):
-    """The records of `over` that share words with the question, ranked by Lucene's BM25 with k1 = 1.2 and b = 0.75."""
+    """Keyword search: passages that share words with the question, by Lucene's BM25 (k1 = 1.2, b = 0.75)."""
 
     version: ClassVar[int] = 1
     over: PartField = Field(default=Passages(), description="Part whose records are searched.")

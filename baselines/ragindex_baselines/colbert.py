@@ -37,7 +37,7 @@ Ranking: TypeAlias = tuple[list[str], Doubles]
 
 
 class ColBERT(Scheme):
-    """MaxSim: the sum, over the question's tokens, of the best dot product with a token of the record.
+    """MaxSim: the sum, over the question's tokens, of the best dot product with a token of the passage.
 
     If `over` has fewer than `all_below` records (or fewer pass a question's filter), all of them are scored.
     Otherwise the `candidate_factor` * k best candidates are: the records whose average token vector is most

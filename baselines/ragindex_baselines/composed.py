@@ -30,12 +30,12 @@ from ragindex.types import Query, Retrieval, Step
 
 
 class Composed(Scheme):
-    """The `candidate_factor` * k best results of BM25, ranked again with their cosines.
+    """Keyword search whose best results are ranked again by their cosines with the question.
 
-    `composed_score` is the score of a candidate: `cosine` alone (reading V5), the `sum` of both scores, `rrf`
-    of both ranks, or `weighted`: `weight` times the cosine plus 1 - `weight` times the BM25 score, both
-    scaled to [0, 1] over the candidates. The paper announces a score but does not give it, nor the number of
-    candidates.
+    The `candidate_factor` * k best of BM25 are ranked again. `composed_score` is the score of a candidate: `cosine`
+    alone (reading V5), the `sum` of both scores, `rrf` of both ranks, or `weighted`: `weight` times the cosine plus 1
+    - `weight` times the BM25 score, both scaled to [0, 1] over the candidates. The paper announces a score but does
+    not give it, nor the number of candidates.
     """
 
     version: ClassVar[int] = 1

@@ -15,7 +15,7 @@ from ragindex.types import Query, Retrieval
 
 
 class Dense(Scheme):
-    """The records of `over` whose vectors have the highest cosine with the question's vector.
+    """Search by meaning: passages whose vectors have the highest cosine with the question's vector.
 
     A question without any word that the encoder knows has no results.
     """

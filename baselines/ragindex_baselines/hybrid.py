@@ -29,11 +29,12 @@ _EQUAL = 0.5  # the weight of two bases that count alike
 
 
 class Hybrid(Scheme):
-    """The `depth` best results of each of `bases`, by default BM25 and dense over `over`, fused into one ranking.
+    """Keyword search and search by meaning, or other `bases`, fused into one ranking.
 
-    `fusion=rrf` fuses ranks (Cormack et al. 2009); depth 100 and the constant 60 are customary, and the papers that
-    are compared here state neither. `fusion=convex` is the weighted mean of the scores, min-max normalized for each
-    question and base over these results (Bruch et al. 2023): `weight` is that of the second base.
+    The `depth` best results of each base are fused. `fusion=rrf` fuses ranks (Cormack et al. 2009); depth 100 and the
+    constant 60 are customary, and the papers that are compared here state neither. `fusion=convex` is the weighted
+    mean of the scores, min-max normalized for each question and base over these results (Bruch et al. 2023): `weight`
+    is that of the second base.
     """
 
     version: ClassVar[int] = 1

@@ -83,14 +83,14 @@ THOUGHT: Task[Thought] = Task(
 
 
 class IRCoT(Scheme):
-    """Iterative retrieval: `base` is asked for the question, then for each thought of an LLM; the results are merged.
+    """Retrieval and reasoning in turns: `base` is asked for the question, then for each thought of an LLM.
 
-    A thought is one sentence. The LLM makes it from the question, the `shown` best passages so far (at most
-    `shown_tokens` tokens) and the earlier thoughts. The loop ends when a thought contains "the answer is",
-    when a thought repeats an earlier one or the question, or after `iterations` rounds of retrieval, the
-    first included. `merge` ranks the passages of all rounds: by their best `score`, by `rrf` of the rounds'
-    ranks, or by `interleave`, where the rounds take turns. Thoughts are passed on as notes. Every round asks
-    for `base_k` passages, whatever k is, so the ten best are the first ten of the twenty best.
+    The results are merged. A thought is one sentence. The LLM makes it from the question, the `shown` best passages
+    so far (at most `shown_tokens` tokens) and the earlier thoughts. The loop ends when a thought contains "the answer
+    is", when a thought repeats an earlier one or the question, or after `iterations` rounds of retrieval, the first
+    included. `merge` ranks the passages of all rounds: by their best `score`, by `rrf` of the rounds' ranks, or by
+    `interleave`, where the rounds take turns. Thoughts are passed on as notes. Every round asks for `base_k`
+    passages, whatever k is, so the ten best are the first ten of the twenty best.
     """
 
     version: ClassVar[int] = 1

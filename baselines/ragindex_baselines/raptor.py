@@ -19,8 +19,9 @@ from ragindex.types import Hit, Query, Retrieval, Step
 
 
 class Raptor(Scheme):
-    """The flat scheme `base` over all nodes of `tree` (`mode=collapsed`), or from the roots down (`mode=traversal`).
+    """Search in a tree of summaries over the passages.
 
+    The flat scheme `base` searches all nodes of `tree` (`mode=collapsed`), or from the roots down (`mode=traversal`).
     The traversal takes the `per_level` best roots, then the `per_level` best of their children, and so on to
     the leaves. Its result is the k best of all nodes that were taken.
     """

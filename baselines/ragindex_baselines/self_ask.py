@@ -85,7 +85,7 @@ def drop_repeats(follow_ups: Sequence[FollowUp], most: int) -> list[FollowUp]:
 
 
 class SelfAsk(Scheme):
-    """Retrieval with question decomposition: an LLM derives follow-up questions from the `candidates` best of `base`.
+    """Question decomposition: an LLM derives follow-up questions from the `candidates` best of `base`.
 
     In one call, the LLM proposes at most `most_follow_ups` follow-up questions and answers them from the
     candidates (at most `shown_tokens` tokens). They are passed on as notes to the reader, whose call, with

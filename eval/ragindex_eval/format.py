@@ -2,6 +2,8 @@
 
 import regex
 
+from ragindex.counts import many as many
+
 LONGEST = 500
 """No text from the data is shown longer than this many characters."""
 
@@ -71,11 +73,6 @@ def signed(value: float) -> str:
 def probability(p: float) -> str:
     """Format a p-value as papers do: `p < 0.001`, `p = 0.012`, `p = 0.34`."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}"
-
-
-def many(count: int, what: str) -> str:
-    """Format a count with its noun: `1 question`, `1,200 questions`."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _figure_format(value: float) -> str:

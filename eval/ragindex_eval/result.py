@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from ragindex.counts import many
 from ragindex.distribution import require_module
 from ragindex.errors import UnknownNameError
 from ragindex_eval.report.page import save_report
@@ -74,7 +75,7 @@ class Result:
 
     def __repr__(self) -> str:
         data, labels = self.comparison.dataset, [method.label for method in self.comparison.methods]
-        return f"<comparison of {', '.join(labels)} on {data.name}: {data.questions} questions>"
+        return f"<comparison of {', '.join(labels)} on {data.name}: {many(data.questions, 'question')}>"
 
     def __str__(self) -> str:
         return "\n".join(line.rstrip() for line in self._printed().export_text().splitlines())

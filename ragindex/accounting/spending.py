@@ -3,6 +3,7 @@
 from typing import Any
 
 from ragindex.accounting.ledger import Tally
+from ragindex.counts import many
 
 
 def spending_to_json(paid: Tally) -> dict[str, Any]:
@@ -18,7 +19,7 @@ def format_spending(paid: Tally) -> str | None:
     if not (tokens or spent.money or unknown):
         return None
     price = f"no price is known for {' and '.join(unknown)}" if spent.money is None else f"${spent.money:.6f}"
-    return f"Spent: {tokens:,} tokens, {price}."
+    return f"Spent: {many(tokens, 'token')}, {price}."
 
 
 def _list_unpriced(paid: Tally) -> list[str]:

@@ -1,5 +1,6 @@
 """The command `ask`: answer a question from the passages that a method finds."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -25,25 +26,50 @@ from ragindex.cli.options import (
     SeedOption,
     StoreOption,
 )
+from ragindex.cli.show_hits import mark_words
+from ragindex.counts import many
 from ragindex.llm.answer_question import (
     ANSWER,
     DEFAULT_TOKENS,
     AnswerContext,
     CitedAnswer,
+    NumberedPassage,
     answer_inputs,
     build_context,
     resolve_citations,
 )
 from ragindex.llm.budget import parse_budget
-from ragindex.llm.offline import display_name
+from ragindex.llm.offline import is_offline
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
+from ragindex.retrieval.matching import (
+    QuestionWord,
+    find_matching_sentences,
+    find_missing,
+    find_question_words,
+    holds_question,
+)
 from ragindex.retrieval.positions import format_positions, position_to_json
 from ragindex.types import Query, Retrieval
 from ragindex.workspace.workspace import Workspace
 
 _NO_ANSWER = "The retrieved passages do not contain the answer."
 _NO_PASSAGES = "No passages were retrieved."
+_NOT_COMPOSED = "No answer was composed: no model is set. Set one with --llm openai:MODEL, and OPENAI_API_KEY."
+_SCATTERED = "no passage contains enough of the question's words"
+_SHOWN_SENTENCES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedWords:
+    """What is shown where no model composes an answer: the question's words, and those that no passage contains.
+
+    `sentences` are those that match best, with the numbers of their passages (None for a method's note).
+    """
+
+    words: list[QuestionWord]
+    missing: list[str]
+    sentences: list[tuple[int | None, str]]
 
 
 def ask(
@@ -63,6 +89,8 @@ def ask(
     json: JsonOption = None,
 ) -> None:
     """Answer a question in a few words, and cite the passages that support the answer.
+
+    Without a model, show the sentences that match the question; compose no answer.
 
     Example: ragindex ask "Who wrote the report?" --index my-index --method hybrid
     """
@@ -86,29 +114,57 @@ def ask(
         retriever = open_retriever(workspace, scheme, {"--encoder": encoder, "--llm": llm, "--seed": seed})
         (retrieval,) = workspace.positions(scheme).locate(retriever.retrieve([Query("question", question)], k))
         context = build_context(retrieval.hits, retrieval.notes, reader_tokens, workspace.tokens_counted_by)
-        answer, by_rules = _answer(workspace, question, context)
-        name = workspace.llm_name
-    value = _to_json(question, answer, context, retrieval)
-    value |= {"llm": name, "rules": by_rules, "spent": spending_to_json(paid)}
+        name, language = workspace.llm_name, workspace.language
+        evidence = _find_evidence(question, context, language) if is_offline(name) else None
+        answer = _answer(workspace, question, context) if evidence is None else _cite(evidence, context)
+    value = _to_json(question, answer, context, retrieval, evidence)
+    value |= {"llm": name, "rules": is_offline(name), "spent": spending_to_json(paid)}
 
     def show() -> None:
-        _show(answer, context, retrieval, display_name(name))
+        if not context.passages and not context.notes:
+            stdout().print(_NO_PASSAGES)
+        elif evidence is None:
+            _show(answer, context, retrieval, name)
+        else:
+            _show_evidence(evidence, context, retrieval, language)
         print_spending(paid)
 
     write_result(value, json, show)
 
 
-def _answer(workspace: Workspace, question: str, context: AnswerContext) -> tuple[CitedAnswer, bool]:
-    """Return the answer, and whether offline rules gave it. Without context, do not call the LLM."""
+def _answer(workspace: Workspace, question: str, context: AnswerContext) -> CitedAnswer:
+    """Return the model's answer. Without context, do not call it."""
     if not context.passages and not context.notes:
-        return CitedAnswer("", found=False), False
-    with ledger.record_calls() as tally:
-        output = workspace.llm.run(ANSWER, answer_inputs(question, context, workspace.language))
-    return resolve_citations(output, context), tally.rules > 0
+        return CitedAnswer("", found=False)
+    return resolve_citations(workspace.llm.run(ANSWER, answer_inputs(question, context, workspace.language)), context)
 
 
-def _to_json(question: str, answer: CitedAnswer, context: AnswerContext, retrieval: Retrieval) -> dict[str, Any]:
-    """Return the result as JSON: all `passages` of the context, and in `rests_on` the numbers of the cited ones."""
+def _find_evidence(question: str, context: AnswerContext, language: str) -> MatchedWords:
+    """Match the question's words with the context. There are no sentences if it has too few of the words."""
+    words = find_question_words(question, language)
+    numbers = [*(passage.number for passage in context.passages), *(None for _ in context.notes)]
+    texts = [*(passage.text for passage in context.passages), *context.notes]
+    titled = [*(f"{passage.title}\n{passage.text}" for passage in context.passages), *context.notes]
+    enough = holds_question(words, titled, language)
+    matching = find_matching_sentences(texts, words, language, _SHOWN_SENTENCES) if enough else []
+    sentences = [(numbers[place], sentence) for place, sentence in matching]
+    return MatchedWords(words, find_missing(question, words, titled, language), sentences)
+
+
+def _cite(evidence: MatchedWords, context: AnswerContext) -> CitedAnswer:
+    """Return an empty answer that cites the passages with matching sentences."""
+    ids = {passage.number: passage.hit_id for passage in context.passages}
+    cited = {number: ids[number] for number, _ in evidence.sentences if number is not None}
+    return CitedAnswer("", bool(evidence.sentences), cited, context.tokens)
+
+
+def _to_json(
+    question: str, answer: CitedAnswer, context: AnswerContext, retrieval: Retrieval, evidence: MatchedWords | None
+) -> dict[str, Any]:
+    """Return the result as JSON: all `passages` of the context, and in `rests_on` the numbers of the cited ones.
+
+    Without a model, `answer` is empty; `sentences` match, and the words in `missing` are in no passage.
+    """
     hits = {hit.id: hit for hit in retrieval.hits}
     passages = [
         {
@@ -122,24 +178,51 @@ def _to_json(question: str, answer: CitedAnswer, context: AnswerContext, retriev
         for passage in context.passages
     ]
     support = {"answer": answer.answer, "found": answer.found, "rests_on": list(answer.passages)}
-    return {"question": question, **support, "passages": passages, "tokens": context.tokens}
+    found = [] if evidence is None else [{"passage": number, "text": text} for number, text in evidence.sentences]
+    matched = {"sentences": found, "missing": [] if evidence is None else evidence.missing}
+    return {"question": question, **support, **matched, "passages": passages, "tokens": context.tokens}
 
 
 def _show(answer: CitedAnswer, context: AnswerContext, retrieval: Retrieval, answered_by: str) -> None:
     """Print the answer and the passages that support it; without an answer, the titles of all passages."""
-    if not context.passages and not context.notes:
-        stdout().print(_NO_PASSAGES)
-        return
     stdout().print(Text(strip_controls(answer.answer), style="bold") if answer.found else _NO_ANSWER)
-    places = {hit.id: format_positions(hit.positions, hit.title) or ", ".join(hit.doc_ids) for hit in retrieval.hits}
     for passage in context.passages:
         if passage.number in answer.passages or not answer.found:
-            title = f"[{passage.number}] {strip_controls(passage.title or passage.hit_id)}"
-            heading = Text.assemble((title, "bold"), "  ", (strip_controls(places[passage.hit_id]), "dim"))
-            stdout().print(heading)
+            _print_heading(passage, retrieval)
         if answer.found and passage.number in answer.passages:
             stdout().print(Text(strip_controls(passage.text)))
     if answer.found and not answer.passages:
         stdout().print("The answer cites no passage.")
-    read = f"{len(context.passages)} of {len(retrieval.hits)} hits read, {context.tokens} tokens"
-    stdout().print(Text(strip_controls(f"Answered by {answered_by}; {read}."), style="dim"))
+    _print_end(f"Answered by {answered_by}; {_describe_context(context, retrieval)}.")
+
+
+def _show_evidence(evidence: MatchedWords, context: AnswerContext, retrieval: Retrieval, language: str) -> None:
+    """Print the matching sentences below their passages; if nothing was found, the titles of all passages."""
+    if not evidence.sentences:
+        lacking = f"no passage contains {', '.join(evidence.missing)}" if evidence.missing else _SCATTERED
+        stdout().print(Text(strip_controls(f"Nothing was found: {lacking}. The nearest passages:")))
+    for passage in context.passages:
+        sentences = [text for number, text in evidence.sentences if number == passage.number]
+        if sentences or not evidence.sentences:
+            _print_heading(passage, retrieval)
+        for sentence in sentences:
+            stdout().print(mark_words(sentence, evidence.words, language))
+    for number, sentence in evidence.sentences:
+        if number is None:
+            stdout().print(Text.assemble(("note: ", "bold"), mark_words(sentence, evidence.words, language)))
+    _print_end(f"{_NOT_COMPOSED} {_describe_context(context, retrieval).capitalize()}.")
+
+
+def _print_heading(passage: NumberedPassage, retrieval: Retrieval) -> None:
+    hit = next(hit for hit in retrieval.hits if hit.id == passage.hit_id)
+    place = format_positions(hit.positions, hit.title) or ", ".join(hit.doc_ids)
+    title = f"[{passage.number}] {strip_controls(passage.title or passage.hit_id)}"
+    stdout().print(Text.assemble((title, "bold"), "  ", (strip_controls(place), "dim")))
+
+
+def _describe_context(context: AnswerContext, retrieval: Retrieval) -> str:
+    return f"{len(context.passages)} of {many(len(retrieval.hits), 'hit')} read, {many(context.tokens, 'token')}"
+
+
+def _print_end(line: str) -> None:
+    stdout().print(Text(strip_controls(line), style="dim"))

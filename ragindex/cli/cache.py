@@ -9,6 +9,7 @@ import typer
 
 from ragindex.cli.console import format_dollars, stdout, text_table, write_result
 from ragindex.cli.options import IndexOption, JsonOption
+from ragindex.counts import many
 from ragindex.errors import UsageError
 from ragindex.llm.cache import SQLiteCache, disk_size, prune_responses, summarize
 from ragindex.llm.export import export_calls, import_calls
@@ -45,12 +46,12 @@ def cache(
     calls = SQLiteCache(folder / CALLS)
     messages = []
     if import_from is not None:
-        messages.append(f"{import_calls(calls, import_from):,} responses added from {import_from}.")
+        messages.append(f"{many(import_calls(calls, import_from), 'response')} added from {import_from}.")
     if remove:
         deleted = prune_responses(calls, None if older_than is None else older_than * _DAY, task)
-        messages.append(f"{deleted:,} responses deleted.")
+        messages.append(f"{many(deleted, 'response')} deleted.")
     if export_to is not None:
-        messages.append(f"{export_calls(calls, export_to):,} responses written to {export_to}.")
+        messages.append(f"{many(export_calls(calls, export_to), 'response')} written to {export_to}.")
     tasks, size = summarize(calls), disk_size(calls)
 
     def show() -> None:

@@ -154,7 +154,7 @@ def run_with_exit_codes(start: Callable[[], None]) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # do not crash on terminals that are not UTF-8
-    previous = signal.signal(signal.SIGINT, _stop)
+    previous = signal.getsignal(signal.SIGINT)
     try:
         with show_own_logs(lambda text: print_note(f"warning: {text}")):
             start()
@@ -166,6 +166,11 @@ def run_with_exit_codes(start: Callable[[], None]) -> None:
         raise SystemExit(130) from None
     finally:
         signal.signal(signal.SIGINT, previous)
+
+
+def handle_interrupts() -> None:
+    """Let Ctrl-C end the command in order, once everything is imported: a library could catch it before."""
+    signal.signal(signal.SIGINT, _stop)
 
 
 def _stop(*signal: object) -> NoReturn:

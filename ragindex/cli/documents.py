@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ragindex.cli.console import print_note
 from ragindex.corpus import Corpus, FileSelection, read_selected
+from ragindex.counts import many
 from ragindex.errors import LeftOutError
 from ragindex.workspace.documents import Changed
 from ragindex.workspace.settings import require_apart
@@ -30,11 +31,11 @@ def read_corpus(data: str, folder: Path, format: str | None, skip_bad: bool | No
     for encoding, ids in corpus.encodings.items():
         print_note(f"read as {encoding}: {len(ids)}{_format_names(ids)}")
     for suffix, count in sorted(corpus.ignored.items()):
-        print_note(f"ignored: {count} {suffix} files")
+        print_note(f"ignored: {many(count, f'{suffix} file')}")
     for note in corpus.notes:
         print_note(note)
     if corpus.repeats:
-        print_note(f"ignored: {corpus.repeats} duplicate documents")
+        print_note(f"ignored: {many(corpus.repeats, 'duplicate document')}")
     return corpus
 
 
@@ -48,10 +49,18 @@ def report_skipped(corpora: Sequence[Corpus], skip_bad: bool | None) -> None:
 
 
 def format_changes(changed: Changed) -> str:
-    """Return the counts of added, changed, removed and unchanged documents, with the first new and removed ids."""
+    """Return how many documents were added, changed and removed, with the first ids, or that nothing changed."""
+    if not changed.added + changed.changed + changed.removed:
+        return f"nothing changed in {many(changed.unchanged, 'document')}"
     added = _format_names(changed.new) if changed.changed + changed.unchanged else ""
-    removed = f", {changed.removed} removed{_format_names(changed.gone)}" if changed.removed else ""
-    return f"{changed.added} added{added}, {changed.changed} changed{removed}, {changed.unchanged} unchanged"
+    counts = (
+        (changed.added, f"added{added}"),
+        (changed.changed, f"changed{_format_names(changed.replaced)}"),
+        (changed.removed, f"removed{_format_names(changed.gone)}"),
+        (changed.unchanged, "unchanged"),
+    )
+    first, *others = [(count, what) for count, what in counts if count]
+    return ", ".join([f"{many(first[0], 'document')} {first[1]}", *(f"{count:,} {what}" for count, what in others)])
 
 
 def _format_names(ids: Sequence[str]) -> str:

@@ -37,6 +37,7 @@ from ragindex.cli.options import (
 )
 from ragindex.corpus import Corpus, FileSelection
 from ragindex.corpus.local_files import MAX_FILE_MB
+from ragindex.counts import many
 from ragindex.interfaces import Scheme
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.settings import LLMSettings
@@ -127,7 +128,8 @@ def index(
         value["changed"] = {name: getattr(changed, name) for name in ("added", "changed", "removed", "unchanged")}
 
     def show() -> None:
-        stdout().print(escape_markup(f"{counts.documents} documents, {counts.passages} passages in {folder}"))
+        sizes = f"{many(counts.documents, 'document')}, {many(counts.passages, 'passage')}"
+        stdout().print(escape_markup(f"{sizes} in {folder}"))
         if changed is not None:
             stdout().print(escape_markup(f"{data}: {format_changes(changed)}"), soft_wrap=True)
         rows = [(name, f"{f.seconds:.1f}", f"{f.bytes / 1e6:.1f}", f.search) for name, f in parts.items()]

@@ -1,31 +1,56 @@
 """The command line app: one module per command; other packages add commands by the entry points `ragindex.commands`."""
 
-from typing import Annotated
+import inspect
+from importlib.metadata import EntryPoint, entry_points
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from ragindex import distribution
-from ragindex.cli.add import add
-from ragindex.cli.ask import ask
-from ragindex.cli.cache import cache
-from ragindex.cli.console import print_note, run_with_exit_codes
-from ragindex.cli.doctor import doctor
-from ragindex.cli.index import index
-from ragindex.cli.methods import methods
-from ragindex.cli.parts import parts
-from ragindex.cli.remove import remove
-from ragindex.cli.repair import repair
-from ragindex.cli.search import search
+from ragindex.cli.console import handle_interrupts, print_note, run_with_exit_codes
 from ragindex.errors import RagindexError
-from ragindex.plugins import registry
+from ragindex.plugins.docstrings import read_docstring
+
+_GROUP = "ragindex.commands"
+_BUILT_IN = ("methods", "index", "search", "ask", "add", "remove", "parts", "repair", "cache", "doctor")
+
+
+class _Commands(TyperGroup):
+    """The commands by name. Only the one that runs is imported; help reads the docstrings of ours from their source."""
+
+    def __init__(self, *, commands: object, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._points = {name: EntryPoint(name, f"ragindex.cli.{name}:{name}", _GROUP) for name in _BUILT_IN}
+        for point in sorted(entry_points(group=_GROUP), key=lambda point: point.name):
+            self._points.setdefault(point.name, point)
+        self.commands = {name: TyperCommand(name) for name in self._points}
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        for name, command in list(self.commands.items()):
+            try:
+                described = read_docstring(self._points[name]) or inspect.getdoc(_load_function(self._points[name]))
+                command.short_help = (described or "").partition("\n\n")[0]
+            except RagindexError as error:
+                del self.commands[name]
+                print_note(f"skipped the command {name}: {error}")
+        super().format_help(ctx, formatter)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, _, rest = super().resolve_command(ctx, args)
+        command = None if name is None else _load_command(self._points[name])
+        handle_interrupts()
+        return name, command, rest
+
 
 app = typer.Typer(
     name="ragindex",
+    cls=_Commands,
     help="Which retriever should I use on my documents? Build several, compare them, use the best.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
 )
 
 
@@ -45,30 +70,24 @@ def _main(
     pass
 
 
-for command in (methods, index, search, ask, add, remove, parts, repair, cache, doctor):
-    app.command(command.__name__)(command)
+def _load_command(point: EntryPoint) -> Any:
+    """Import a command and return it as typer runs it. Raises the errors of `registry.load_plugin`."""
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    single.command(point.name)(_load_function(point))
+    return typer.main.get_command(single)
 
 
-def register_commands(to: typer.Typer) -> None:
-    """Add the commands of installed packages; skip those that fail to load, with a note."""
-    known = {command.name for command in to.registered_commands}
-    for name in registry.plugin_names("commands"):
-        if name in known:
-            continue
-        try:
-            to.command(name)(registry.load_plugin("commands", name))
-        except RagindexError as error:
-            print_note(f"skipped the command {name}: {error}")
+def _load_function(point: EntryPoint) -> Any:
+    if point.name in _BUILT_IN:
+        return point.load()
+    from ragindex.plugins import registry  # takes long to import
+
+    return registry.load_plugin("commands", point.name)
 
 
 def run_cli() -> None:
     """Run the command line."""
-    run_with_exit_codes(_start)
-
-
-def _start() -> None:
-    register_commands(app)
-    app()
+    run_with_exit_codes(app)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from ragindex.cli.options import JsonOption
 from ragindex.cli.plugin_help import docstring, parameters
 from ragindex.errors import UsageError
 from ragindex.plugins import registry
+from ragindex.plugins.docstrings import read_docstring
 from ragindex.plugins.specs import parse_spec
 
 _GROUPS: tuple[registry.PluginGroup, ...] = ("schemes", "encoders", "stores", "parts")
@@ -27,8 +28,9 @@ def methods(
     """
     if name is None:
         rows = list(_installed_methods())
-        value = [dict(zip(("name", "distribution", "object"), row, strict=True)) for row in rows]
-        write_result(value, json, lambda: stdout().print(text_table(("method", "from", "object"), rows)))
+        value = [dict(zip(("name", "summary", "distribution", "object"), row, strict=True)) for row in rows]
+        cells = [(name, _add_owner(name, summary, owner)) for name, summary, owner, _ in rows]
+        write_result(value, json, lambda: stdout().print(text_table(("method", "what it does"), cells)))
         return
     spec = parse_spec(name)
     group, name = _find_group(spec.name), spec.name
@@ -52,17 +54,21 @@ def methods(
     write_result({"name": name, "doc": docstring(plugin), "parameters": rows_json}, json, show)
 
 
-def _installed_methods() -> Iterator[tuple[str, str, str]]:
-    """Yield name, distribution and object of every method; skip third-party ones that fail to load, with a note."""
+def _installed_methods() -> Iterator[tuple[str, str, str, str]]:
+    """Yield name, summary, distribution and object of every method; skip those that fail to load, with a note."""
     for name in registry.plugin_names("schemes"):
         try:
             point = registry.entry("schemes", name)
-            if not registry.is_ours("schemes", name):
-                registry.load_plugin("schemes", name)
+            described = read_docstring(point) or docstring(registry.load_plugin("schemes", name))
         except UsageError as error:
             print_note(f"skipped: {error}")
         else:
-            yield name, point.dist.name if point.dist else "", point.value
+            summary = " ".join(described.partition("\n\n")[0].split())
+            yield name, summary, point.dist.name if point.dist else "", point.value
+
+
+def _add_owner(name: str, summary: str, owner: str) -> str:
+    return summary if registry.is_ours("schemes", name) else f"{summary} (from {owner})"
 
 
 def _find_group(name: str) -> registry.PluginGroup:

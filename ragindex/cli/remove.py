@@ -12,6 +12,7 @@ from ragindex.accounting.spending import spending_to_json
 from ragindex.cli.console import print_note, print_spending, stdout, write_result
 from ragindex.cli.documents import MAX_NAMED
 from ragindex.cli.options import BudgetOption, EncoderOption, IndexOption, JsonOption, StoreOption
+from ragindex.counts import many
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.settings import LLMSettings
 from ragindex.workspace import sources
@@ -52,7 +53,7 @@ def remove(
         print_note(f"{file} still exists. Indexing its folder again adds it back.")
 
     def show() -> None:
-        stdout().print(f"{changed.removed} removed")
+        stdout().print(f"{many(changed.removed, 'document')} removed")
         print_spending(paid)
 
     write_result({"removed": changed.removed, "spent": spending_to_json(paid)}, json, show)

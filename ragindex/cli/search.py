@@ -46,6 +46,7 @@ def search(
             metavar="KEY=VALUE", help="Search only documents with this metadata. Repeat a key for either value."
         ),
     ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Show whole passages, not only the part that matches.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show each step of the retrieval.")] = False,
     encoder: EncoderOption = None,
     llm: LlmOption = None,
@@ -54,7 +55,7 @@ def search(
     seed: SeedOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Search an index with one method and print the hits.
+    """Search an index with one method and print the part of each hit that matches.
 
     Example: ragindex search "Who wrote the report?" --index my-index --method hybrid -k 3
     """
@@ -79,9 +80,10 @@ def search(
         (retrieval,) = workspace.positions(scheme).locate(retriever.retrieve([Query("question", question, where)], k))
         if not retrieval.hits:
             _note_unknown_keys(workspace, scheme, wanted)
+        language = workspace.language
 
     def show() -> None:
-        print_hits(retrieval, explain)
+        print_hits(question, retrieval, language, full=full, explain=explain)
         print_spending(paid)
 
     write_result(retrieval_to_json(question, retrieval) | {"spent": spending_to_json(paid)}, json, show)

@@ -1,15 +1,21 @@
 """Output of the hits and steps of a retrieval, as text or JSON."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from rich.padding import Padding
 from rich.text import Text
 
 from ragindex.cli.console import stdout, strip_controls
+from ragindex.counts import many
+from ragindex.retrieval.matching import QuestionWord, find_matches, find_question_words, find_window
 from ragindex.retrieval.positions import format_positions, position_to_json
 from ragindex.retrieval.steps import format_path, step_to_json
-from ragindex.types import Retrieval, Step
+from ragindex.types import Hit, Retrieval, Step
 
 _SHOWN_TRIPLES = 10
+_WINDOW = 400
+"""Characters of a passage that are shown."""
 
 
 def retrieval_to_json(question: str, retrieval: Retrieval) -> dict[str, Any]:
@@ -33,35 +39,47 @@ def retrieval_to_json(question: str, retrieval: Retrieval) -> dict[str, Any]:
     return {"question": question, "hits": hits, "trace": trace, "notes": list(retrieval.notes)}
 
 
-def print_hits(retrieval: Retrieval, explain: bool) -> None:
-    """Print the hits; with `explain`, also print each step of the retrieval."""
+def print_hits(question: str, retrieval: Retrieval, language: str, *, full: bool, explain: bool) -> None:
+    """Print the part of each hit that matches, or with `full` all of it; with `explain`, also print each step."""
+    words = find_question_words(question, language)
     if not retrieval.hits:
         stdout().print("No results.")
     for rank, hit in enumerate(retrieval.hits, start=1):
         name = strip_controls(hit.title or hit.id)
         place = strip_controls(format_positions(hit.positions, hit.title) or ", ".join(hit.doc_ids))
         stdout().print(Text.assemble((f"{rank}. {name}", "bold"), f"  {hit.score:.4f}  ", (place, "dim")))
-        stdout().print(Text(strip_controls(_truncate(hit.text, 400))))
+        stdout().print(mark_words(hit.text if full else _cut_to_match(hit, words, language), words, language))
     for step in retrieval.trace if explain else ():
-        stdout().print(Text(strip_controls(_summarize_step(step)), style="dim"))
+        tokens = step.input_tokens + step.output_tokens
+        cost = f", {many(tokens, 'token')}" if tokens else ""
+        summary = f"Step {step.iteration}: {step.index}, {step.ms:.1f} ms{cost}"
+        stdout().print(Text(strip_controls(summary), style="bold dim"))
         for line in _format_details(step):
-            stdout().print(Text(strip_controls(f"    {line}"), style="dim"))
+            stdout().print(Padding.indent(Text(strip_controls(line), style="dim"), 4))
 
 
-def _summarize_step(step: Step) -> str:
-    ids = ", ".join(step.ids[:5]) + (f", … ({len(step.ids)})" if len(step.ids) > 5 else "")
-    tokens = step.input_tokens + step.output_tokens
-    cost = f", {tokens:,} tokens" if tokens else ""
-    summary = f"step {step.iteration}, {step.index}, {step.ms:.1f} ms{cost}: {_truncate(step.query, 100)}"
-    return summary + (f" → {ids}" if ids else "")
+def mark_words(text: str, words: Sequence[QuestionWord], language: str) -> Text:
+    """Return the text for a terminal, with the question's words in bold."""
+    marked = Text(strip_controls(text))
+    for start, end in find_matches(text, words, language):
+        marked.stylize("bold", start, end)
+    return marked
+
+
+def _cut_to_match(hit: Hit, words: Sequence[QuestionWord], language: str) -> str:
+    start, end = find_window(hit.text, words, language, _WINDOW)
+    before, after = hit.text[:start].strip(), hit.text[end:].strip()
+    return f"{'… ' * bool(before)}{hit.text[start:end]}{' …' * bool(after)}"
 
 
 def _format_details(step: Step) -> list[str]:
-    """Return lines with the note and the first triples and scored paths of a step."""
+    """Return lines with the query, the first ids, the note and the first triples and scored paths of a step."""
+    ids = ", ".join(step.ids[:5]) + (f", … ({len(step.ids)})" if len(step.ids) > 5 else "")
+    lines = [f"asked: {_truncate(step.query, 100)}", *([f"found: {ids}"] if ids else [])]
     scores = [f"{score:.3f}  " for score in step.scores] or [""] * len(step.paths)
     paths = [("", (triple,)) for triple in step.triples] + list(zip(scores, step.paths, strict=False))
     shown = [_truncate(score + format_path(path), 200) for score, path in paths[:_SHOWN_TRIPLES]]
-    return [*([_truncate(step.note, 200)] if step.note else []), *shown]
+    return [*lines, *([_truncate(step.note, 200)] if step.note else []), *shown]
 
 
 def _truncate(text: str, longest: int) -> str:

@@ -9,6 +9,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from ragindex.cli.console import strip_controls
+from ragindex.counts import many
 from ragindex.interfaces import Collection
 from ragindex.parts.trees.summary_tree import SUMMARY_KIND
 
@@ -60,9 +61,9 @@ def render_tree(
 ) -> Group:
     """Render the counts as one sentence, then the tree of each of the `shown` roots."""
     levels = ", ".join(f"{count:,} on level {level}" for level, count in counts["levels"].items())
-    alone = f" {counts['alone']:,} leaves are below no summary." if counts["alone"] else ""
+    alone = f" {many(counts['alone'], 'leaf is', 'leaves are')} below no summary." if counts["alone"] else ""
     first = Text(f"Nodes: {levels or 'none'}.{alone}")
-    more = [Text(f"… and {len(roots) - len(shown):,} more roots")] if len(shown) < len(roots) else []
+    more = [Text(f"… and {many(len(roots) - len(shown), 'more root')}")] if len(shown) < len(roots) else []
     return Group(first, *(_render_node(root) for root in shown), *more)
 
 
@@ -71,10 +72,10 @@ def _render_node(node: Mapping[str, Any]) -> Tree:
     for below in node["below"][:_MAX_CHILDREN]:
         tree.add(_render_node(below))
     if len(node["below"]) > _MAX_CHILDREN:
-        tree.add(f"… and {len(node['below']) - _MAX_CHILDREN:,} more summaries")
+        tree.add(f"… and {many(len(node['below']) - _MAX_CHILDREN, 'more summary', 'more summaries')}")
     return tree
 
 
 def _format_node(node: Mapping[str, Any]) -> Text:
-    size = f"level {node['level']}, {node['children']:,} children, {node['passages']:,} passages, {node['id']}"
-    return Text.assemble((size, "dim"), f"  {strip_controls(node['text'])}")
+    size = f"level {node['level']}, {many(node['children'], 'child', 'children')}, {many(node['passages'], 'passage')}"
+    return Text.assemble((f"{size}, {node['id']}", "dim"), f"  {strip_controls(node['text'])}")

@@ -1,6 +1,5 @@
 """Recognize the format of a path and read its documents."""
 
-import difflib
 import os
 import shlex
 import unicodedata
@@ -25,6 +24,7 @@ from ragindex.corpus.more_benchmarks import (
 from ragindex.corpus.near_duplicates import find_near_duplicates
 from ragindex.corpus.readers import DATA_SUFFIXES
 from ragindex.errors import DataError, UnknownNameError, UsageError
+from ragindex.near_names import suggest_names
 from ragindex.plugins import registry
 from ragindex.types import Document
 
@@ -212,10 +212,7 @@ def recognise_format(path: Path) -> str:
 
 def _check_format(path: Path, format: str) -> str:
     if format not in FORMATS:
-        near = difflib.get_close_matches(format, FORMATS, n=3, cutoff=0.4) or FORMATS
-        raise UnknownNameError(
-            f"Unknown format {format!r}. Did you mean {' or '.join(near)}? Available: {', '.join(FORMATS)}."
-        )
+        raise UnknownNameError(f"Unknown format {format!r}. {suggest_names(format, FORMATS)}")
     _require_existing(path)
     if format == "beir" and not path.is_dir():
         raise DataError("a BEIR folder (corpus.jsonl, queries.jsonl, qrels/)", "a file", path=path)

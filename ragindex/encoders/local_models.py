@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ragindex.distribution import install_line, require_module
+from ragindex.encoders.model_hub import locate_model
 from ragindex.encoders.sentence_transformer import _content, _quiet, choose_device, hide_progress_bars
 from ragindex.errors import UsageError
 
@@ -29,21 +30,19 @@ def load_local_model(kind: str, model: str, revision: str, wanted_by: str, devic
     Prints no progress bars. Raises MissingExtraError without sentence-transformers, and UsageError if it is too old,
     if there is no such model, or if the folder's files have another revision.
     """
+    where = locate_model(model, revision)
     module = require_module("sentence_transformers", "sentence-transformers", wanted_by)
     if not hasattr(module, kind):
         raise UsageError(
             f"{wanted_by} needs a newer sentence-transformers. Run: {install_line('sentence-transformers')}"
         )
     folder = Path(model).expanduser()
-    if folder.is_dir():
-        if revision and revision != (found := _compute_revision(folder)):
-            raise UsageError(
-                f"{wanted_by}: the files in {model} have changed (revision {revision}, now {found}). "
-                "Omit the revision to use the current files."
-            )
-        where, options = str(folder), {}
-    else:
-        where, options = model, {"revision": revision} if revision else {}
+    if folder.is_dir() and revision and revision != (found := _compute_revision(folder)):
+        raise UsageError(
+            f"{wanted_by}: the files in {model} have changed (revision {revision}, now {found}). "
+            "Omit the revision to use the current files."
+        )
+    options = {"revision": revision} if revision and where == model else {}
     try:
         with hide_progress_bars(), _quiet("sentence_transformers"):
             return getattr(module, kind)(where, device=choose_device(device), **options)

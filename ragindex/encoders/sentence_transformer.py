@@ -3,7 +3,6 @@
 import hashlib
 import importlib.util
 import logging
-import os
 import platform
 import shutil
 import sys
@@ -23,6 +22,7 @@ from ragindex.distribution import install_line, require_module
 from ragindex.encoders import onnx_export
 from ragindex.encoders.common import normalize_rows
 from ragindex.encoders.engines import EngineName, installed_engines, open_engine
+from ragindex.encoders.model_hub import find_snapshot, locate_model, require_snapshot
 from ragindex.encoders.onnx_export import ExportedModel
 from ragindex.encoders.token_spans import locate_tokens
 from ragindex.encoders.transformer_model import TransformerEncoder, UnsupportedModelError, read_model_settings
@@ -85,7 +85,7 @@ class SentenceTransformers(EncoderPlugin):
 
     def _open_torch(self, device: str) -> "SentenceTransformerEncoder":
         model = self._load(device)
-        return SentenceTransformerEncoder(self, model, _content(self._folder() or _require_snapshot(self.model)))
+        return SentenceTransformerEncoder(self, model, _content(self._folder() or require_snapshot(self.model)))
 
     def _open_compiled(self) -> TransformerEncoder:
         """Raises UnsupportedModelError with the reason if only torch can run the model here."""
@@ -124,7 +124,7 @@ class SentenceTransformers(EncoderPlugin):
         model = None
         if folder is None:  # not downloaded yet; sentence-transformers does that
             model = self._load("cpu")
-            folder = _require_snapshot(self.model)
+            folder = require_snapshot(self.model)
         content = _content(folder)
         found = onnx_export.find_export(content, self.precision)
         if found is not None:
@@ -147,20 +147,20 @@ class SentenceTransformers(EncoderPlugin):
     def _folder(self) -> Path | None:
         """Return the model's folder: the one given, or the one in the hub's cache; None if it is not there yet."""
         folder = Path(self.model).expanduser()
-        return folder if folder.is_dir() else _snapshot(self.model)
+        return folder if folder.is_dir() else find_snapshot(self.model)
 
     def _id(self, content: str) -> str:
         return f"sentence-transformers-{digest([content, self.query_prompt, self.document_prompt])}"
 
     def _load(self, device: str) -> Any:
         """Load the model with sentence-transformers. Raises MissingExtraError and UsageError."""
+        place = locate_model(self.model)  # before the import, which takes long
         module = require_module(
             "sentence_transformers", "sentence-transformers", f"The encoder sentence-transformers:{self.model}"
         )
-        folder = Path(self.model).expanduser()
         try:
             with hide_progress_bars(), _quiet("sentence_transformers"):
-                return module.SentenceTransformer(str(folder) if folder.is_dir() else self.model, device=device)
+                return module.SentenceTransformer(place, device=device)
         except (OSError, ValueError, RuntimeError) as error:
             raise UsageError(
                 f"sentence-transformers cannot load the model {self.model!r} ({str(error).partition(chr(10))[0]}). "
@@ -358,32 +358,6 @@ def hide_progress_bars() -> Iterator[None]:
 
 
 # ---------------------------------------------------------------- which model it is
-
-
-def _snapshot(model: str) -> Path | None:
-    """Return the folder of a model in the hub's cache, or None."""
-    if importlib.util.find_spec("huggingface_hub") is None:
-        return None
-    from huggingface_hub import try_to_load_from_cache
-
-    cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")
-    for name in (model, f"sentence-transformers/{model}"):
-        for file in ("modules.json", "config.json"):
-            found = try_to_load_from_cache(name, file, cache_dir=cache) if name.count("/") <= 1 else None
-            if isinstance(found, str):
-                return Path(found).parent
-    return None
-
-
-def _require_snapshot(model: str) -> Path:
-    """Return the folder that the hub's cache keeps a loaded model in. Raises UsageError."""
-    folder = _snapshot(model)
-    if folder is None:
-        raise UsageError(
-            f"The files of the model {model!r} are not in the Hugging Face cache, so its revision is unknown. "
-            "Download the model and give the path of its folder."
-        )
-    return folder
 
 
 def _content(folder: Path) -> str:

@@ -14,7 +14,12 @@ from ragindex.workers import map_in_processes
 
 def display_name(llm: str) -> str:
     """Return the name of an LLM for display: `offline` is shown as rules."""
-    return "rules (no model)" if llm == "offline" else llm
+    return "rules (no model)" if is_offline(llm) else llm
+
+
+def is_offline(llm: str) -> bool:
+    """Return whether an LLM of this name is the rules."""
+    return llm == "offline"
 
 
 class Offline(LLMPlugin):

@@ -17,8 +17,6 @@ from importlib.util import find_spec, resolve_name
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 OURS = frozenset({"ragindex", "ragindex_retrievers", "ragindex_baselines", "ragindex_eval"})
 """The packages of this distribution."""
 _ROOT = Path(__file__).resolve().parents[2]
@@ -81,9 +79,9 @@ def _is_ours(top: str) -> bool:
 
 
 def _find_defining_modules(one: Any) -> list[str]:
-    """Return the foreign modules that define a function, or a class and its base classes."""
-    classes = [cls for cls in one.__mro__ if cls not in BaseModel.__mro__] if isinstance(one, type) else [one]
-    return [cls.__module__ for cls in classes if foreign(cls.__module__ or "__main__")]
+    """Return the foreign modules that define a function, or a class and its base classes without pydantic's."""
+    modules = [cls.__module__ or "__main__" for cls in (one.__mro__ if isinstance(one, type) else [one])]
+    return [module for module in modules if foreign(module) and not module.startswith("pydantic.")]
 
 
 def _hash_closure(modules: set[str]) -> dict[str, str]:

@@ -3,7 +3,6 @@
 Plugins are entry points of installed distributions, including this one. Listing them imports none of them.
 """
 
-import difflib
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -22,6 +21,7 @@ from ragindex.errors import (
 )
 from ragindex.interfaces import EncoderPlugin, FittedEncoderPlugin, Part, Scheme, StorePlugin
 from ragindex.llm.plugins import LLMPlugin
+from ragindex.near_names import suggest_names
 from ragindex.plugins import code_fingerprint
 from ragindex.plugins.base import Plugin, require_no_secrets
 from ragindex.plugins.specs import Spec, parse_spec, render_spec
@@ -72,9 +72,7 @@ def entry(group: PluginGroup, name: str) -> EntryPoint:
     """Return the entry point of a name. Raises UnknownNameError with similar names, NameTakenError if two claim it."""
     points = _table(group).get(name)
     if points is None:
-        near = difflib.get_close_matches(name, plugin_names(group), n=3, cutoff=0.5)
-        known = ", ".join(plugin_names(group)) or "none"
-        hint = f"Did you mean {' or '.join(near)}?" if near else f"Available: {known}."
+        hint = suggest_names(name, plugin_names(group))
         raise UnknownNameError(f"No {_SINGULAR[group]} is called {name!r}. {hint}")
     if len(points) > 1:
         owners = " and ".join(f"{p.value} ({p.dist.name if p.dist else 'unknown'})" for p in points)
@@ -193,9 +191,7 @@ def _explain_validation_error(name: str, plugin: type[BaseModel], error: Validat
     for problem in error.errors():
         where = ".".join(str(part) for part in problem["loc"])
         if problem["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(where, list(plugin.model_fields), n=3, cutoff=0.5)
-            allowed = " or ".join(near) if near else ", ".join(plugin.model_fields) or "none"
-            sentences.append(f"{name} has no parameter {where!r}; did you mean {allowed}?")
+            sentences.append(f"{name} has no parameter {where!r}. {suggest_names(where, plugin.model_fields)}")
             continue
         must = problem["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
         if not where:  # the error of a model validator concerns several parameters

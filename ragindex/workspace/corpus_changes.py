@@ -98,6 +98,7 @@ def _upsert_documents(session: Session, corpus: Documents, placed: Sequence[Plac
         changed=sum(one.changed for one in found),
         unchanged=sum(one.unchanged for one in found),
         new=tuple(id for one in found for id in one.new),
+        replaced=tuple(id for one in found for id in one.replaced),
     )
 
 

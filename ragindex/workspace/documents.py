@@ -32,7 +32,8 @@ PASSAGES = pa.schema([(name, pa.string()) for name in ("id", "doc_id", "title", 
 class Changed:
     """The numbers of documents that a call added, changed, removed, and left unchanged.
 
-    `new` are the ids of the added documents; `gone` are the ids removed because their source no longer has them.
+    `new` are the ids of the added documents, `replaced` those of the changed ones; `gone` are the ids removed because
+    their source no longer has them.
     """
 
     added: int = 0
@@ -41,6 +42,7 @@ class Changed:
     unchanged: int = 0
     new: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Documents:
     ) -> Changed:
         """Add the documents of a source, replacing those with the same id. The ids must be unique."""
         coming, held = iter(documents), _FieldLookup(self.collection, "revision")
-        added, changed, unchanged = list[str](), 0, 0
+        added, changed, unchanged = list[str](), list[str](), 0
         while batch := list(islice(coming, _BATCH)):
             known = held.values([document.id for document in batch])
             rows = [{**_build_row(document, self.chunking), "source": source} for document in batch]
@@ -63,12 +65,12 @@ class Documents:
             if new:
                 self.collection.upsert(pa.RecordBatch.from_pylist(new, schema=_ROW_SCHEMA))
             added += [row["id"] for row in new if row["id"] not in known]
-            changed += sum(row["id"] in known for row in new)
+            changed += [row["id"] for row in new if row["id"] in known]
             unchanged += len(rows) - len(new)
             advance(len(batch))
-        if len(added) + changed > _FEW_IDS:
+        if len(added) + len(changed) > _FEW_IDS:
             self.collection.finish()  # the following sync looks passages up by id
-        return Changed(len(added), changed, 0, unchanged, tuple(added))
+        return Changed(len(added), len(changed), 0, unchanged, tuple(added), replaced=tuple(changed))
 
     def remove(self, ids: Sequence[str]) -> int:
         """Remove the documents among `ids` that exist, and return their number."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ragindex.counts import many
 from ragindex.errors import ServiceError
 from ragindex.interfaces import Scheme
 from ragindex.workspace.workspace import Workspace
@@ -16,8 +17,8 @@ def format_part_notes(workspace: Workspace, schemes: Sequence[Scheme]) -> list[s
         said |= dict.fromkeys(workspace.notes(scheme))
         for name, failed in workspace.failures(scheme).items():
             reasons = "; ".join(list(dict.fromkeys(failed.values()))[:_MAX_REASONS])
-            sentence = f"{name}: {len(failed)} records could not be made and are tried again the next time: {reasons}"
-            said[sentence] = None
+            could_not = many(len(failed), "record could not be made and is", "records could not be made and are")
+            said[f"{name}: {could_not} tried again the next time: {reasons}"] = None
     return list(said)
 
 

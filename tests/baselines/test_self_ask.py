@@ -263,5 +263,5 @@ def test_bad_parameters_are_named() -> None:
     for written in ("self-ask(candidates=0)", "self-ask(most_follow_ups=0)", "self-ask(shown_tokens=0)"):
         with pytest.raises(UsageError, match="greater than or equal to 1"):
             registry.scheme(written)
-    with pytest.raises(UsageError, match="self-ask has no parameter 'search'; did you mean searches"):
+    with pytest.raises(UsageError, match="self-ask has no parameter 'search'. Did you mean searches"):
         registry.scheme("self-ask(search=true)")

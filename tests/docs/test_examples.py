@@ -58,11 +58,6 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     mlflow_tracing.autolog(disable=True)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _commands() -> None:
-    main.register_commands(main.app)
-
-
 @pytest.mark.parametrize(
     "page",
     [pytest.param(page, marks=pytest.mark.slow) if page.name in LONG else page for page in PAGES],

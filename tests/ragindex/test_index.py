@@ -127,7 +127,7 @@ def test_values_have_short_texts(folder: Path) -> None:
     with ragindex.open(folder) as index:
         assert repr(index) == f"Index('{folder}': 3 documents; parts built: passages)"
         hits = index.retriever("bm25").search("lighthouse slate")
-    assert repr(hits) == f"1 hits for 'lighthouse slate'\n  1. Hit({hits[0].score:.4g}, 'light#0', 'Lighthouse')"
+    assert repr(hits) == f"1 hit for 'lighthouse slate'\n  1. Hit({hits[0].score:.4g}, 'light#0', 'Lighthouse')"
     assert repr(DOCUMENTS[0]) == "Document('light', 'Lighthouse', 42 characters)"
     odd = ragindex.Hits("<b>", hits.hits)
     assert "<p>&lt;b&gt;</p>" in odd._repr_html_()

@@ -191,7 +191,7 @@ def test_threads_get_what_one_thread_gets(monkeypatch: pytest.MonkeyPatch) -> No
 def test_unknown_language() -> None:
     with pytest.raises(UsageError, match=r"'germn'\. Did you mean german"):
         analyse("text", "germn")
-    with pytest.raises(UsageError, match=r"There are: arabic, .*none"):
+    with pytest.raises(UsageError, match=r"Available: arabic, .*none"):
         analyse_many([], "xx")
 
 

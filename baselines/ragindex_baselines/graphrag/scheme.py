@@ -11,11 +11,11 @@ from ragindex_baselines.graphrag.retriever import GraphRAGRetriever
 
 
 class GraphRAG(GraphRAGParameters):
-    """The passages of the `entities` nearest to the question, with notes on the surroundings of these entities.
+    """Passages of the entities nearest to the question, with notes on these entities' communities and relations.
 
-    Passages are ranked entity by entity, nearest first, and for each entity by the number of its triples that
-    they state. Notes are the reports on the entities' communities, up to `note_tokens` tokens, and the
-    entities' relations, `relations` per entity, up to `relation_tokens` tokens (estimated; 0: none).
+    The nearest `entities` are taken. Passages are ranked entity by entity, nearest first, and for each entity by the
+    number of its triples that they state. Notes are the reports on the entities' communities, up to `note_tokens`
+    tokens, and the entities' relations, `relations` per entity, up to `relation_tokens` tokens (estimated; 0: none).
     """
 
     version: ClassVar[int] = 1

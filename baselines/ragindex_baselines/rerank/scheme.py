@@ -20,11 +20,11 @@ from ragindex_baselines.rerank.rerankers import LanguageModel, RerankerField
 
 
 class Rerank(Scheme):
-    """The `depth` best results of `base`, scored again by `reranker`; further results follow in the base's order.
+    """The best results of another method, scored again by an LLM or a cross-encoder.
 
-    `reranker` is language-model (the default; it is asked once per question, and a rule replaces it if there
-    is no LLM), cross-encoder(model=NAME) or endpoint(model=NAME). Candidates that it does not return keep the
-    base's order, behind those that it does.
+    The `depth` best of `base` are scored; further results follow in the base's order. `reranker` is language-model
+    (the default; it is asked once per question, and a rule replaces it if there is no LLM), cross-encoder(model=NAME)
+    or endpoint(model=NAME). Candidates that it does not return keep the base's order, behind those that it does.
     """
 
     version: ClassVar[int] = 1

@@ -26,6 +26,7 @@ from ragindex.cli.options import (
 )
 from ragindex.corpus import Corpus, chunk, read_selected
 from ragindex.corpus.local_files import MAX_FILE_MB, FileSelection
+from ragindex.counts import many
 from ragindex.errors import DataError, StoreError, UsageError
 from ragindex.text_analysis import analyse, language_warning
 from ragindex.types import Document
@@ -153,13 +154,14 @@ def _read_notes(corpus: Corpus, language: str | None) -> list[str]:
     other = language_warning(texts, "english") if language is None else None
     unreadable = sum(not readable(document.id) for document in corpus.documents)
     copies = len(corpus.documents) - len(_drop_copies(corpus.documents))
+    have = many(copies, "document has", "documents have")
     return [
         *(f"skipped: {sentence}" for sentence in corpus.skipped),
         *corpus.notes,
-        *(f"not read: {count} files {suffix}" for suffix, count in sorted(corpus.ignored.items())),
+        *(f"not read: {many(count, f'{suffix} file')}" for suffix, count in sorted(corpus.ignored.items())),
         *([f"{other}: real questions are drafted in English only, others with a gap."] if other else []),
-        *([f"{unreadable} documents are left out: {_BAD_ID}."] if unreadable else []),
-        *([f"{copies} documents have the text of another: it is drafted from once."] if copies else []),
+        *([f"{many(unreadable, 'document is', 'documents are')} left out: {_BAD_ID}."] if unreadable else []),
+        *([f"{have} the text of another: it is drafted from once."] if copies else []),
     ]
 
 
@@ -179,13 +181,13 @@ def _explain_shortfall(drafted: Sequence[Draft], asked_for: int) -> list[str]:
 
 def _format_counts(drafted: Sequence[Draft]) -> str:
     two = sum(draft.kind == "two" for draft in drafted)
-    return f"{len(drafted)} questions ({len(drafted) - two} over one document, {two} over two)"
+    return f"{many(len(drafted), 'question')} ({len(drafted) - two} over one document, {two} over two)"
 
 
 def _no_drafts_error(data: Path, documents: int) -> DataError:
     expected = "sentences that a question can be drafted from, with names, dates or numbers"
     found = (
-        f"none in {documents} documents; write questions yourself, one a line in a .txt, and run: "
+        f"none in {many(documents, 'document')}; write questions yourself, one a line in a .txt, and run: "
         f"ragindex compare {shlex.quote(str(data))} --questions questions.txt"
     )
     return DataError(expected, found, path=data)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ragindex.distribution import require_module
+from ragindex.encoders.model_hub import locate_model
 from ragindex.encoders.sentence_transformer import choose_device, hide_progress_bars
 from ragindex.errors import UsageError
 
@@ -111,11 +112,12 @@ def open_span_model(name: str) -> SpanModel:
     Raises MissingExtraError if transformers and torch are not installed, and UsageError if the model cannot be loaded
     or has no fast tokenizer, whose offsets are needed.
     """
+    place = locate_model(name)
     transformers = require_module("transformers", "sentence-transformers", "--qa-model")
     try:
         with hide_progress_bars():
-            tokenizer = transformers.AutoTokenizer.from_pretrained(name)
-            model = transformers.AutoModelForQuestionAnswering.from_pretrained(name)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(place)
+            model = transformers.AutoModelForQuestionAnswering.from_pretrained(place)
     except (OSError, ValueError) as error:
         raise UsageError(f"--qa-model: {name!r} is no model for extractive QA: {str(error)[:300]}") from error
     if not tokenizer.is_fast:

@@ -4,7 +4,6 @@ A new option needs one field here and one flag in `ragindex_eval.cli.compare`; t
 text of the flag. Fields that were not given are not in `model_fields_set`, so that any flag overrides the file.
 """
 
-import difflib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from ragindex.corpus import FileSelection
 from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.errors import DataError, UsageError
 from ragindex.llm.answer_question import DEFAULT_TOKENS
+from ragindex.near_names import suggest_names
 from ragindex.plugins.registry import Written
 from ragindex.plugins.specs import Spec, parse_many
 from ragindex.plugins.strict_models import BOOLEAN_FOR_NUMBER, Strict
@@ -226,8 +226,7 @@ def _require_known(names: Mapping[str, Any], where: str) -> None:
     known = {name.removesuffix("_file").replace("_", "-"): name for name in CompareSettings.model_fields}
     for name in names:
         if name not in known.values():
-            near = difflib.get_close_matches(name.replace("_", "-"), known, n=3, cutoff=0.5)
-            hint = f"Did you mean {' or '.join(near)}?" if near else f"Available: {', '.join(sorted(known))}."
+            hint = suggest_names(name.replace("_", "-"), sorted(known))
             raise UsageError(f"{where}there is no setting {name!r}. {hint}")
 
 

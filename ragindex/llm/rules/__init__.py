@@ -8,7 +8,7 @@ from ragindex.llm.rules.answering import extract_answer
 from ragindex.llm.rules.extracting import ALSO, ExtractedProposition, Extraction, entity_key, extract
 from ragindex.llm.rules.lexical_overlap import nearest_texts, nearest_triples
 from ragindex.llm.rules.mentions import MentionSpan, MentionSpanKind, find_mentions
-from ragindex.llm.rules.sentences import MAX_TEXT_LENGTH, normalize_text, split_sentences
+from ragindex.llm.rules.sentences import MAX_TEXT_LENGTH, find_sentences, normalize_text, split_sentences
 from ragindex.llm.rules.summarising import summarise
 from ragindex.llm.rules.tokens import is_number
 from ragindex.llm.rules.triples import ASSOCIATED
@@ -25,6 +25,7 @@ __all__ = [
     "extract",
     "extract_answer",
     "find_mentions",
+    "find_sentences",
     "is_number",
     "nearest_texts",
     "nearest_triples",

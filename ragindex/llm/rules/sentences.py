@@ -1,6 +1,7 @@
 """Text normalization and sentence splitting. Every pattern takes time linear in the text."""
 
 import unicodedata
+from collections.abc import Iterator
 
 import regex
 
@@ -71,14 +72,19 @@ def split_sentences(text: str) -> list[str]:
 
 def split_normalized(text: str) -> list[str]:
     """Return the sentences of a normalized text, in order."""
-    found: list[str] = []
+    return [text[start:end] for start, end in find_sentences(text)]
+
+
+def find_sentences(text: str) -> list[tuple[int, int]]:
+    """Return the ranges of a text's sentences, in order, without the white space around them."""
+    found: list[tuple[int, int]] = []
     start = 0
     for match in _END.finditer(text):
         if match[1] and not _ends_sentence(text, start, match):
             continue
-        found += _split_long_sentence(text[start : match.end()].strip())
+        found += _split_long_sentence(text, start, match.end())
         start = match.end()
-    return found + _split_long_sentence(text[start:].strip())
+    return found + list(_split_long_sentence(text, start, len(text)))
 
 
 def _ends_sentence(text: str, start: int, match: regex.Match[str]) -> bool:
@@ -101,11 +107,18 @@ def _is_abbreviation(word: str) -> bool:
     return word in ABBREVIATIONS or len(word) == 1 or ("." in word and len(word.split(".")[-1]) == 1)
 
 
-def _split_long_sentence(sentence: str) -> list[str]:
-    found = []
-    while len(sentence) > MAX_SENTENCE_LENGTH:
-        cut = sentence.rfind(" ", MAX_SENTENCE_LENGTH // 2, MAX_SENTENCE_LENGTH)
-        cut = MAX_SENTENCE_LENGTH if cut < 0 else cut
-        found.append(sentence[:cut].strip())
-        sentence = sentence[cut:].strip()
-    return [piece for piece in [*found, sentence] if piece]
+def _split_long_sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    start, end = _strip(text, start, end)
+    while end - start > MAX_SENTENCE_LENGTH:
+        cut = text.rfind(" ", start + MAX_SENTENCE_LENGTH // 2, start + MAX_SENTENCE_LENGTH)
+        cut = start + MAX_SENTENCE_LENGTH if cut < 0 else cut
+        yield _strip(text, start, cut)
+        start, end = _strip(text, cut, end)
+    if start < end:
+        yield start, end
+
+
+def _strip(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return the range without the white space at its ends."""
+    piece = text[start:end]
+    return start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 from pydantic import BaseModel, Field
 
+from ragindex.counts import many
 from ragindex.errors import DataError
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema, Uses
 from ragindex.llm import rules
@@ -221,15 +222,16 @@ def _write_notes(records: Collection) -> list[str]:
         dropped += int(sum(batch.column("dropped").to_pylist()))
     sentences = []
     if sources["rules"]:
-        sentences.append(f"{sources['rules']:,} passages were read by rules, not by a language model.")
+        were = many(sources["rules"], "passage was", "passages were")
+        sentences.append(f"{were} read by rules, not by a language model.")
     if sources["blank"]:
-        sentences.append(f"{sources['blank']:,} passages have no text.")
+        sentences.append(f"{many(sources['blank'], 'passage has', 'passages have')} no text.")
     if dropped:
         sentences.append(f"{dropped:,} of {kept + dropped:,} triples were malformed and dropped.")
     common = sorted(remarks.items(), key=lambda pair: (-pair[1], pair[0]))
-    sentences += [f"{count:,} passages: {remark}" for remark, count in common[:_SHOWN_NOTES]]
+    sentences += [f"{many(count, 'passage')}: {remark}" for remark, count in common[:_SHOWN_NOTES]]
     if rest := sum(count for _, count in common[_SHOWN_NOTES:]):
-        sentences.append(f"{rest:,} passages with other remarks.")
+        sentences.append(f"{many(rest, 'passage')} with other remarks.")
     return sentences
 
 
@@ -244,5 +246,6 @@ def _write_import_notes(records: Collection, file: OpenIE) -> list[str]:
         f"{unused:,} of {len(file.passages):,} passages of the file are not in the corpus."
     ]
     if file.repeated:
-        sentences.append(f"{file.repeated:,} passages stand in the file more than once: the first counts.")
+        stand = many(file.repeated, "passage stands", "passages stand")
+        sentences.append(f"{stand} in the file more than once: the first counts.")
     return sentences

@@ -102,7 +102,7 @@ class ExpandingScheme(Scheme):
 
 
 class Naive(ExpandingScheme):
-    """NaiveGE (section 6.2): the beam search starts from all triples of the base's passages. Calls no LLM."""
+    """Beam search over a graph of triples, from all triples of the base's passages, without an LLM (section 6.2)."""
 
     def open(self, index: OpenIndex) -> Retriever:
         """Return a retriever that calls the base once per batch and runs one beam search per question."""
@@ -135,7 +135,7 @@ class LinkingScheme(ExpandingScheme):
 
 
 class Sync(LinkingScheme):
-    """SyncGE (section 4): an LLM reads triples from the base's passages.
+    """Beam search over a graph of triples, from those that an LLM reads in the base's passages (section 4).
 
     The beam search starts from the triples of the graph that are nearest to them.
     """
@@ -153,7 +153,7 @@ class Sync(LinkingScheme):
 
 
 class Gear(LinkingScheme):
-    """The agent (section 5): rounds of SyncGE add triples to a memory until the memory answers the question.
+    """An LLM agent: rounds of `gear.sync` add triples to a memory until it answers the question (section 5).
 
     The paper runs at most 4 rounds on MuSiQue, and 2 on 2Wiki and HotpotQA. It states neither `passage_link_k`
     nor `gist_read_k`.

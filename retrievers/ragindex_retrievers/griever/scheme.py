@@ -21,7 +21,7 @@ from ragindex_retrievers.griever.splitting import CONNECTORS
 
 
 class Griever(GrieverParameters):
-    """Ranking of passages by paths of triples that match the question, in a few searches and without an LLM.
+    """Passages ranked by paths of triples that match the question, in a few searches and without an LLM.
 
     `base` finds the first passages, `follow` those of later `iterations`: unseen passages that share an entity with
     the triples found. Both are flat schemes; they search passages whatever their `over` is. Each sub-query of a

@@ -24,7 +24,7 @@ _EXPLAINED_HITS, _EXPLAINED_FEATURES = 10, 3
 
 
 class Evidence(LinksParameters):
-    """Candidates of `links` and of `bases`, ranked by a logistic regression over what speaks for each passage.
+    """Candidates of `links` and other methods, ranked by a logistic regression fitted to judged questions.
 
     The features are the scores of `links`, its links of two hops by kind, and the reciprocal rank in each of `bases`
     (ragindex_retrievers.links.features). The candidates are the best `candidates` by `links` and the best

@@ -14,7 +14,7 @@ from ragindex_retrievers.links.walk import WalkedParts
 
 
 class Links(LinksParameters):
-    """BM25 and dense scores, and what the best passages mention by name or are mentioned by.
+    """Keyword search and search by meaning, and what the best passages mention by name or are mentioned by.
 
     The candidates are the `depth` best of BM25 and of dense. Their base score is the mean of both scores, min-max
     normalized over the candidates, with `weight` for the cosine, plus `title_bonus` if the question holds a name of

@@ -14,12 +14,13 @@ from ragindex_retrievers.sirerag.entity_boost import Lifted
 
 
 class SiReRAG(Scheme):
-    """Flat scheme `base` over a pool of two trees: one over passages, one over aggregates of propositions per entity.
+    """Search in two trees of summaries: one over passages, one over what is said of each entity.
 
-    `pool` defines the trees and which of their nodes are searched (the paper's ablations). `ranking=pool`
-    returns the best nodes of any kind, as in the paper. `ranking=lifted` returns passages only: each is scored
-    by its own score and that of the best aggregate or proposition that names it, among the `depth` best leaves,
-    so that no summary takes the place of a passage.
+    The flat scheme `base` searches both, the second over aggregates of propositions per entity. `pool` defines the
+    trees and which of their nodes are searched (the paper's ablations). `ranking=pool` returns the best nodes of any
+    kind, as in the paper. `ranking=lifted` returns passages only: each is scored by its own score and that of the
+    best aggregate or proposition that names it, among the `depth` best leaves, so that no summary takes the place of
+    a passage.
     """
 
     version: ClassVar[int] = 1

@@ -99,7 +99,7 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     small = ragindex("compare", "world:60", "--limit", "5", "--methods", "bm25", "--json", "-")
     assert small.json["notes"][1:] == [worlds.describe_shortfall(worlds.make_questions(60))]
-    assert ragindex("add", "world:60", "--index", desk / "other").out == "60 added, 0 changed, 0 unchanged\n"
+    assert ragindex("add", "world:60", "--index", desk / "other").out == "60 documents added\n"
     assert failed(2, "index", "world:10", "--index", "v").startswith("A world has 50 to 1,000,000 passages.")
     assert failed(4, "index", "world:60", "--index", "w") == (
         "The index w has the documents of world:200:0. Those of world:60:0 need a name, which their ids begin "

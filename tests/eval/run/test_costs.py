@@ -158,7 +158,7 @@ def test_a_passage_that_failed_is_counted_and_made_the_next_time(server: OpenAIS
         openai_server.status(400, "moderated") if "Sarn" in str(request.body) else None
     )
     comparison = compared(tmp_path)
-    assert any("1 records could not be made and are tried again the next time" in note for note in comparison.notes)
+    assert any("1 record could not be made and is tried again the next time" in note for note in comparison.notes)
     with Workspace.open(tmp_path / "w", llm="openai:small") as workspace:
         assert list(next(iter(workspace.failures(AskingScheme()).values()))) == ["sarn"]
     server.choose = lambda request, seen: None

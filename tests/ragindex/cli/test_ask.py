@@ -54,25 +54,29 @@ def lines(result: Result) -> list[str]:
     return result.stdout.splitlines()
 
 
-def test_the_rules_answer_and_say_so(workspace: Path) -> None:
+NOT_COMPOSED = "No answer was composed: no model is set. Set one with --llm openai:MODEL, and OPENAI_API_KEY."
+
+
+def test_without_a_model_the_matching_sentences_are_shown(workspace: Path) -> None:
     assert lines(run(QUESTION, "--index", workspace, "--method", "bm25")) == [
-        "Grey Anna",
         "[1] Grey Anna  anna.md, characters 0-43",
         "Grey Anna is the highest hill of the north.",
-        "Answered by rules (no model); 1 of 1 hits read, 15 tokens.",
+        f"{NOT_COMPOSED} 1 of 1 hit read, 15 tokens.",
     ]
 
 
 def test_as_json(workspace: Path, tmp_path: Path) -> None:
     told = run(QUESTION, "--index", workspace, "--method", "bm25", "-k", 3, "--json", tmp_path / "answer.json")
-    assert lines(told)[0] == "Grey Anna"
+    assert lines(told)[0] == "[1] Grey Anna  anna.md"
     alone = run(QUESTION, "--index", workspace, "--method", "bm25", "-k", 3, "--json", "-")
     assert json.loads(alone.stdout) == json.loads((tmp_path / "answer.json").read_text())
     assert json.loads(alone.stdout) == {
         "question": QUESTION,
-        "answer": "Grey Anna",
+        "answer": "",
         "found": True,
         "rests_on": [1],
+        "sentences": [{"passage": 1, "text": "Grey Anna is the highest hill of the north."}],
+        "missing": [],
         "passages": [
             {
                 "number": 1,
@@ -90,12 +94,16 @@ def test_as_json(workspace: Path, tmp_path: Path) -> None:
     }
 
 
-def test_passages_without_the_answer(workspace: Path) -> None:
-    assert lines(run("When was the river found?", "--index", workspace, "--method", "bm25", "-k", 1)) == [
-        "The retrieved passages do not contain the answer.",
-        "[1] Orla  orla.md, characters 0-45",
-        "Answered by rules (no model); 1 of 1 hits read, 14 tokens.",
+def test_passages_with_too_few_words_of_the_question(workspace: Path) -> None:
+    asked = ("What is the highest point of Mongolia?", "--index", workspace, "--method", "bm25")
+    assert lines(run(*asked)) == [
+        "Nothing was found: no passage contains Mongolia. The nearest passages:",
+        "[1] Grey Anna  anna.md, characters 0-43",
+        f"{NOT_COMPOSED} 1 of 1 hit read, 15 tokens.",
     ]
+    value = json.loads(run(*asked, "--json", "-").stdout)
+    found = {name: value[name] for name in ("answer", "found", "rests_on", "sentences", "missing")}
+    assert found == {"answer": "", "found": False, "rests_on": [], "sentences": [], "missing": ["Mongolia"]}
 
 
 def test_nothing_is_found(workspace: Path, server: OpenAIServer) -> None:

@@ -156,13 +156,13 @@ def test_a_tree_folded(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one["below"] for one in root["below"]] == [[], [], []]
     assert root["below"][2]["text"] == "c1 @0.100,0.000,1.000 c2 @-0.050,0.087,1.000 c3 @-0.050,-0.087,1.000"
     text = drawn_as_text(show_tree.render_tree(counts, roots, roots))
-    assert text.splitlines()[0] == ("Nodes: 21 on level 0, 3 on level 1, 1 on level 2. 1 leaves are below no summary.")
+    assert text.splitlines()[0] == ("Nodes: 21 on level 0, 3 on level 1, 1 on level 2. 1 leaf is below no summary.")
     assert [line[:38] for line in text.splitlines()[1:]] == [
         "level 2, 3 children, 20 passages, " + root["id"][:4],
         *("├── level 1, 9 children, 9 passages, " + one["id"][:1] for one in root["below"][:2]),
         "└── level 1, 3 children, 3 passages, " + root["below"][2]["id"][:1],
     ]
-    assert drawn_as_text(show_tree.render_tree(counts, roots, [])).splitlines()[1:] == ["… and 1 more roots"]
+    assert drawn_as_text(show_tree.render_tree(counts, roots, [])).splitlines()[1:] == ["… and 1 more root"]
 
 
 def drawn_as_text(value: Any) -> str:

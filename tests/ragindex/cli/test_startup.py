@@ -3,9 +3,10 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from command_line import ragindex
+from command_line import build, ragindex
 
 from ragindex.distribution import find_distribution
 
@@ -19,14 +20,37 @@ except SystemExit:
 print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 """
 SLOW = {"sklearn", "scipy", "pandas", "mlflow", "lancedb", "openai", "tiktoken", "torch", "sentence_transformers"}
+LIBRARIES = {"numpy", "pydantic", "pyarrow", "yaml", "jinja2", "rich.markdown"}
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["compare", "--help"], ["methods"]])
-def test_no_slow_package_is_imported(arguments: list[str]) -> None:
-    done = subprocess.run([sys.executable, "-c", SCRIPT, *arguments], capture_output=True, text=True, check=True)
-    imported = json.loads(done.stderr.splitlines()[-1])
-    assert SLOW & set(imported) == set()
-    assert len(imported) < 1_200
+def find_imported(*arguments: object) -> set[str]:
+    command = [sys.executable, "-c", SCRIPT, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
+def test_help_imports_no_command() -> None:
+    imported = find_imported("--help")
+    assert (SLOW | LIBRARIES) & imported == set()
+    modules = {name for name in imported if name.startswith(("ragindex.cli.", "ragindex_eval.cli."))}
+    assert modules == {"ragindex.cli.main", "ragindex.cli.console"}
+    assert len(imported) < 350
+
+
+@pytest.mark.parametrize("arguments", [["compare", "--help"], ["methods"], ["search", "--help"]])
+def test_a_command_imports_no_slow_package_and_no_other_command(arguments: list[str]) -> None:
+    imported = find_imported(*arguments)
+    assert SLOW & imported == set()
+    assert len(imported) < 1_000
+    commands = {"add", "ask", "cache", "doctor", "index", "methods", "parts", "remove", "repair", "search"}
+    assert {name for name in commands if f"ragindex.cli.{name}" in imported} == commands & {arguments[0]}
+
+
+def test_a_search_imports_what_it_needs(tmp_path: Path) -> None:
+    folder = build(tmp_path)
+    imported = find_imported("search", "slate", "--index", folder, "--method", "bm25")
+    assert (SLOW - {"lancedb", "pandas", "scipy"}) & imported == set()  # lancedb imports pandas where it is installed
+    assert not any(name.startswith(("ragindex_eval", "ragindex_retrievers")) for name in imported)
 
 
 def test_the_version_is_printed() -> None:

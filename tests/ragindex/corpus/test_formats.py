@@ -186,8 +186,8 @@ def test_the_formats() -> None:
 @pytest.mark.parametrize(
     ("format", "hint"),
     [
-        ("hotpot", "'hotpot'. Did you mean hotpotqa or hipporag?"),
-        ("musiqe", "Did you mean musique or musique-single-hop or asqa?"),
+        ("hotpot", "'hotpot'. Did you mean hotpotqa?"),
+        ("musiqe", "Did you mean musique?"),
         (
             "parquet?!",
             "Available: folder, jsonl, beir, hipporag, musique, hotpotqa, 2wikimultihopqa, musique-",

@@ -91,7 +91,7 @@ def test_made_from_what_was_written() -> None:
 @pytest.mark.parametrize(
     ("written", "message"),
     [
-        ("hybrid(rrfk=3)", "hybrid has no parameter 'rrfk'; did you mean rrf_k?"),
+        ("hybrid(rrfk=3)", "hybrid has no parameter 'rrfk'. Did you mean rrf_k?"),
         ("hybrid(depth=0)", "The 'depth' parameter of hybrid must be greater than or equal to 1. Got 0 instead."),
         ("composed(composed_score=max)", "must be 'cosine', 'sum', 'rrf' or 'weighted'. Got 'max' instead."),
         ("dense(over=passage)", "No part is called 'passage'. Did you mean passages"),

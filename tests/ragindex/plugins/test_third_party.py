@@ -364,7 +364,11 @@ def test_the_commands_go_on_without_a_broken_one(
     listed = ragindex("methods")
     assert (listed.code, "bm25" in listed.out, "unhappy" in listed.out) == (0, True, False)
     assert f"skipped: The method {said} Fix or uninstall it." in " ".join(listed.err.split())
-    assert "skipped the command unhappy" in listed.err
+    assert "command" not in listed.err  # no other command is imported
+    helped, tried = ragindex("--help"), ragindex("unhappy")
+    assert (helped.code, "\n  unhappy" in helped.out) == (0, False)
+    assert f"skipped the command unhappy: The command {said}" in " ".join(helped.err.split())
+    assert (tried.code, tried.err) == (2, f"error: The command {said} Fix or uninstall it.\n")
     looked = ragindex("doctor", "--json", "-")
     states = {row["what"]: row["state"] for row in looked.json}
     assert {what: state for what, state in states.items() if what.endswith(" unhappy")} == {
