@@ -7,6 +7,7 @@ import re
 from functools import cache
 from importlib import import_module
 from importlib.metadata import Distribution, entry_points
+from importlib.util import find_spec
 from types import ModuleType
 
 from ragindex.errors import MissingExtraError
@@ -49,11 +50,21 @@ def upgrade_line() -> str:
     return f"pip install --upgrade {find_distribution().name}"
 
 
+def require_installed(module: str, package: str, wanted_by: str) -> None:
+    """Raise MissingExtraError, with the install command, if a top-level module of an optional package is missing."""
+    if find_spec(module) is None:
+        raise _missing_error(package, wanted_by)
+
+
 def require_module(module: str, package: str, wanted_by: str) -> ModuleType:
     """Import a module of an optional package. Raises MissingExtraError with the install command if it is missing."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            f"{wanted_by} needs the package {package}, which is not installed. Run: {install_line(package)}"
-        ) from error
+        raise _missing_error(package, wanted_by) from error
+
+
+def _missing_error(package: str, wanted_by: str) -> MissingExtraError:
+    return MissingExtraError(
+        f"{wanted_by} needs the package {package}, which is not installed. Run: {install_line(package)}"
+    )

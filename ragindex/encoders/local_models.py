@@ -5,7 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ragindex.distribution import install_line, require_module
+from ragindex.distribution import install_line, require_installed, require_module
 from ragindex.encoders.model_hub import locate_model
 from ragindex.encoders.sentence_transformer import _content, _quiet, choose_device, hide_progress_bars
 from ragindex.errors import UsageError
@@ -30,6 +30,7 @@ def load_local_model(kind: str, model: str, revision: str, wanted_by: str, devic
     Prints no progress bars. Raises MissingExtraError without sentence-transformers, and UsageError if it is too old,
     if there is no such model, or if the folder's files have another revision.
     """
+    require_installed("sentence_transformers", "sentence-transformers", wanted_by)
     where = locate_model(model, revision)
     module = require_module("sentence_transformers", "sentence-transformers", wanted_by)
     if not hasattr(module, kind):

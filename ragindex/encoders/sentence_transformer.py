@@ -18,7 +18,7 @@ from pydantic import Field
 
 from ragindex.canonical import digest, encodable
 from ragindex.cores import available_cores
-from ragindex.distribution import install_line, require_module
+from ragindex.distribution import install_line, require_installed, require_module
 from ragindex.encoders import onnx_export
 from ragindex.encoders.common import normalize_rows
 from ragindex.encoders.engines import EngineName, installed_engines, open_engine
@@ -154,10 +154,10 @@ class SentenceTransformers(EncoderPlugin):
 
     def _load(self, device: str) -> Any:
         """Load the model with sentence-transformers. Raises MissingExtraError and UsageError."""
+        needed = ("sentence_transformers", "sentence-transformers", f"The encoder sentence-transformers:{self.model}")
+        require_installed(*needed)
         place = locate_model(self.model)  # before the import, which takes long
-        module = require_module(
-            "sentence_transformers", "sentence-transformers", f"The encoder sentence-transformers:{self.model}"
-        )
+        module = require_module(*needed)
         try:
             with hide_progress_bars(), _quiet("sentence_transformers"):
                 return module.SentenceTransformer(place, device=device)

@@ -34,7 +34,7 @@ def describe_rest(comparisons: Sequence[Comparison], *, asks: bool) -> str:
     seconds = sum(map(estimate_seconds, comparisons))
     held = _peak_memory()
     memory = "" if held is None else f" and {_describe_memory(held, comparisons)}"
-    return f"{said}, about {format_time(seconds)}{memory} here"
+    return f"{said}, about {format_duration(seconds)}{memory} here"
 
 
 def estimate_seconds(comparison: Comparison) -> float:
@@ -57,7 +57,7 @@ def _describe_memory(held: int, comparisons: Sequence[Comparison]) -> str:
     return f"{more}{(held + fixed + each * min(passages, _MEASURED)) / 1e9:.1f} GB of memory"
 
 
-def format_time(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format seconds in the unit that fits: `40 s`, `9 min`, `3 h`."""
     if seconds < 90:
         return f"{seconds:.0f} s"

@@ -14,7 +14,7 @@ from ragindex.workspace.part_keys import topological_order
 from ragindex.workspace.workspace import PartFigures
 from ragindex_eval.results.model import Comparison
 from ragindex_eval.run import estimate_rest
-from ragindex_eval.run.estimate_rest import describe_rest, estimate_seconds, format_time
+from ragindex_eval.run.estimate_rest import describe_rest, estimate_seconds, format_duration
 from ragindex_eval.run.methods import QUICK, choose_methods
 
 
@@ -54,7 +54,7 @@ def test_the_line_says_how_many_how_long_and_how_much_memory(monkeypatch: pytest
 
 @pytest.mark.parametrize(("seconds", "text"), [(42.4, "42 s"), (89.9, "90 s"), (540, "9 min"), (7300, "2 h")])
 def test_times_have_the_unit_that_fits(seconds: float, text: str) -> None:
-    assert format_time(seconds) == text
+    assert format_duration(seconds) == text
 
 
 def test_five_quick_methods_are_the_default() -> None:
