@@ -122,6 +122,17 @@ def test_what_changes_a_result_runs_the_comparison_again(change: str) -> None:
     assert is_shown_again()
 
 
+def test_the_documents_of_an_index() -> None:
+    assert not is_shown_again()
+    given = ("compare", "--index", "ragindex-workspaces/notes", "--questions", "questions.csv", "--methods", "bm25")
+    assert "unchanged " not in ragindex(*given).out
+    assert "unchanged " in ragindex(*given).out
+    _add_to_index()
+    changed = ragindex(*given).out
+    assert "unchanged " not in changed
+    assert "5 documents" in changed
+
+
 @pytest.mark.parametrize(
     "extra",
     [("--k", "2"), ("--seed", "3"), ("--encoder", "lsa:1"), ("--language", "german"), ("--limit", "1"), ("--fresh",)],
