@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ragindex.corpus import FORMATS, content_id, read
 from ragindex.corpus.benchmarks import join_sentences
+from ragindex.corpus.formats import list_source_files
 from ragindex.errors import DataError, UsageError
 from ragindex.types import Document
 
@@ -225,3 +226,23 @@ def test_nothing_under_the_path(tmp_path: Path) -> None:
         for format in (None, *FORMATS):
             with pytest.raises(DataError, match="expected a file or a folder; found no such path"):
                 read(tmp_path / name, format=format)
+
+
+def test_source_files_are_all_that_may_be_read(tmp_path: Path) -> None:
+    def made(*names: str) -> None:
+        for name in names:
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text("")
+
+    def listed(name: str) -> list[str]:
+        return [path.relative_to(tmp_path).as_posix() for path in list_source_files(tmp_path / name)]
+
+    made("notes/b.md", "notes/deep/a.png", "notes/.hidden/a.md", "notes/.b.md")
+    assert listed("notes") == ["notes/b.md", "notes/deep/a.png"]
+    made("some/two.json", "some/questions.json")
+    assert listed("some/two.json") == ["some/two.json", "some/two_corpus.json", "some/corpus.json"]
+    assert listed("some/questions.json") == ["some/questions.json", "some/corpus.json"]
+    raw = [f"raw_data/2wiki/{split}.json" for split in ("train", "dev", "test")]
+    made("processed_data/2wiki/dev_subsampled.jsonl", *raw)
+    assert listed("processed_data/2wiki") == ["processed_data/2wiki/dev_subsampled.jsonl", *raw]
+    assert list_source_files(Path("world:1k")) == []
