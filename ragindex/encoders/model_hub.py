@@ -27,7 +27,8 @@ def locate_model(model: str, revision: str = "") -> str:
     folder = Path(model).expanduser()
     if folder.is_dir():
         return str(folder)
-    trouble = find_trouble() if _HUB_NAME.fullmatch(model) else None  # a path that does not exist is not asked for
+    installed = all(importlib.util.find_spec(package) for package in ("sentence_transformers", "huggingface_hub"))
+    trouble = find_trouble() if installed and _HUB_NAME.fullmatch(model) else None  # not for a path that is missing
     if trouble is None:
         return model
     cached = find_snapshot(model, revision)
@@ -42,8 +43,6 @@ def locate_model(model: str, revision: str = "") -> str:
 @cache
 def find_trouble() -> str | None:
     """Return why the hub does not answer; None if it does, or if it is not to be asked (HF_HUB_OFFLINE)."""
-    if importlib.util.find_spec("huggingface_hub") is None:
-        return None  # what needs it says so
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:

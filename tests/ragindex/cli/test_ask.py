@@ -67,7 +67,7 @@ def test_without_a_model_the_matching_sentences_are_shown(workspace: Path) -> No
 
 def test_as_json(workspace: Path, tmp_path: Path) -> None:
     told = run(QUESTION, "--index", workspace, "--method", "bm25", "-k", 3, "--json", tmp_path / "answer.json")
-    assert lines(told)[0] == "[1] Grey Anna  anna.md"
+    assert lines(told)[0] == "[1] Grey Anna  anna.md, characters 0-43"
     alone = run(QUESTION, "--index", workspace, "--method", "bm25", "-k", 3, "--json", "-")
     assert json.loads(alone.stdout) == json.loads((tmp_path / "answer.json").read_text())
     assert json.loads(alone.stdout) == {

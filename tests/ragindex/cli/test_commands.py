@@ -292,7 +292,7 @@ def test_files_are_selected_and_what_is_left_out_is_said() -> None:
     assert (
         ragindex("search", "Łódź", "--index", "w", "--method", "bm25", "--json", "-").json["hits"][0]["text"] == "Łódź"
     )
-    assert ragindex("remove", "--index", "w", "--", "-y.md").out.startswith("1 removed")
+    assert ragindex("remove", "--index", "w", "--", "-y.md").out.startswith("1 document removed")
     large = ragindex("index", "docs", "--index", "w", "--methods", "bm25", "--max-file-mb", "0.001")
     assert large.code == 11
     assert "b.log: expected a file of at most 0.001 MB (--max-file-mb, or leave it out with --exclude)" in large.err
