@@ -17,6 +17,7 @@ from ragindex_eval.run.pipeline import evaluate
 from ragindex_eval.run.settings import CompareSettings, make_settings
 from ragindex_eval.run.study import load_dataset
 
+_SELECTION = ("include", "exclude", "encoding", "max_file_mb")
 _COMMAND_ONLY = ("corpora", "encoders", "seeds", "out", "json_file", "fail_below", "trace", "name")
 
 
@@ -57,14 +58,20 @@ def _resolve_dataset(data: str | Path | Corpus | Dataset | None, settings: Compa
     if isinstance(data, str | Path):
         return load_dataset(settings)
     if isinstance(data, Corpus):
-        _refuse(["format"] if settings.format else [], "describes a path, and the data is a Corpus")
+        _refuse(_given(settings, ("format", *_SELECTION)), "describes a path, and the data is a Corpus")
         if settings.questions is None:
             raise UsageError("compare: a Corpus comes without questions. Give questions=FILE, a .csv or a .txt.")
         asking = {"skip_bad": settings.skip_bad, "limit": settings.limit, "seed": settings.seed or 0}
         return datasets.add_questions(data, settings.questions, **asking)  # type: ignore[arg-type]  # a flag and two numbers
-    given = [name for name in ("questions", "format", "limit") if getattr(settings, name) is not None]
+    given = _given(settings, ("questions", "format", "limit", *_SELECTION))
     _refuse(given, "describes a path, and the data is a Dataset, which is read already")
     return data if data.gold is None else replace(data, gold=gold_classes.in_classes(data.corpus.documents, data.gold))
+
+
+def _given(settings: CompareSettings, names: Sequence[str]) -> list[str]:
+    """Return those of the settings that have another value than the default."""
+    fields = CompareSettings.model_fields
+    return [name for name in names if getattr(settings, name) != fields[name].get_default()]
 
 
 def _refuse(names: Sequence[str], reason: str) -> None:

@@ -475,6 +475,8 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
         run(tmp_path, "bm25", data=dataset(questions=()))
     with pytest.raises(UsageError, match="'limit' describes a path"):
         run(tmp_path, "bm25", limit=3)
+    with pytest.raises(UsageError, match="'exclude' describes a path"):
+        run(tmp_path, "bm25", exclude=["*.log"])
     with pytest.raises(UsageError, match="compare needs DATA"):
         compare(methods=["bm25"])
     run(tmp_path / "w", "bm25")
