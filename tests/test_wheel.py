@@ -67,7 +67,8 @@ def environment(folder: Path) -> Environment:
 
 def use(place: Environment) -> str:
     """Index, search and compare; what the comparison printed."""
-    assert "ragindex_baselines.bm25:BM25" in place.run("ragindex", "methods")
+    assert "bm25" in place.run("ragindex", "methods").split()
+    assert "ragindex_baselines.bm25:BM25" in place.run("ragindex", "doctor")
     place.run("ragindex", "index", "notes", "--index", "built", "--methods", "bm25")
     assert "hill.md" in place.run("ragindex", "search", "highest hill", "--index", "built", "--method", "bm25")
     said = place.run("ragindex", "compare", "notes", "--questions", "questions.csv", "--methods", "bm25")

@@ -157,7 +157,8 @@ def _run(settings: CompareSettings) -> Study:
     else:
         held = None
         study, folder, record = _compare(settings, inputs)
-    write_result(study_to_json(study), settings.json_file, lambda: standard_output().print(render_study(study)))
+    shown = rerun.spent_nothing(study) if held else study
+    write_result(study_to_json(shown), settings.json_file, lambda: standard_output().print(render_study(shown)))
     _print(settings, f"\n  the report      {escape_markup(str(folder / rerun.REPORT_FILE))}")
     _print(settings, f"  the results     {escape_markup(str(folder))}")
     for name in dict.fromkeys(comparison.dataset.name for comparison in study.comparisons):

@@ -12,9 +12,9 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from ragindex.plugins import code_fingerprint, registry
 from ragindex.redaction import bare_address
 from ragindex.workspace.manifest import MANIFEST_FILE, read_manifest
 from ragindex_eval.results.load import load_results
-from ragindex_eval.results.model import Study
+from ragindex_eval.results.model import NO_USAGE, MethodResult, Study
 from ragindex_eval.run.ask import failure
 from ragindex_eval.run.environment import environment
 from ragindex_eval.run.grid import parse_threshold, require_methods
@@ -115,6 +115,19 @@ def load_unchanged(settings: CompareSettings, folder: Path, record: FinishedStud
         return load_results(folder)
     except DataError:
         return None
+
+
+def spent_nothing(study: Study) -> Study:
+    """Return the study as a run shows it that read it from files: `spent` is what this run paid, which is nothing."""
+
+    def free(results: Sequence[MethodResult]) -> tuple[MethodResult, ...]:
+        return tuple(replace(one, spent=NO_USAGE) for one in results)
+
+    comparisons = (
+        replace(one, methods=free(one.methods), failed=free(one.failed), bounds=free(one.bounds))
+        for one in study.comparisons
+    )
+    return replace(study, comparisons=tuple(comparisons))
 
 
 def require_thresholds(settings: CompareSettings, study: Study) -> None:

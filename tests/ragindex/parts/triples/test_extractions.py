@@ -82,7 +82,7 @@ def test_what_the_rules_could_not_read_is_said(tmp_path: Path) -> None:
     workspace.sync([Triples()])
     assert notes(workspace, "extractions") == [
         "2 passages were read by rules, not by a language model.",
-        "1 passages have no text.",
+        "1 passage has no text.",
         "2 passages: The text is in capitals: only its title, quoted titles, dates and numbers are found.",
     ]
 
@@ -117,7 +117,7 @@ def test_one_call_a_passage_and_malformed_triples_are_dropped_and_counted(server
     assert (a["source"], a["kept"], a["dropped"]) == ("model", 4.0, 5.0)
     assert (b["source"], b["triples"]) == ("blank", "[]")
     assert notes(workspace, "extractions") == [
-        "1 passages have no text.",
+        "1 passage has no text.",
         "5 of 9 triples were malformed and dropped.",
     ]
     assert len(server.requests) == 1

@@ -69,7 +69,7 @@ def test_an_imported_file_is_counted_and_no_model_is_asked(server: OpenAIServer,
         "7 of 11 triples were malformed and dropped.",
         "Imported: 4 of 5 passages are in the file; the others have no triples. "
         "1 of 4 passages of the file are not in the corpus.",
-        "1 passages stand in the file more than once: the first counts.",
+        "1 passage stands in the file more than once: the first counts.",
     ]
     assert server.requests == []
 
