@@ -43,6 +43,7 @@ _RAW_ELEMENTS = (*_HIDDEN_ELEMENTS, "title", "textarea", "xmp")  # elements whos
 _RAW_ENDS = {name: regex.compile(rf"</{name}(?=[\t\n\f />])", regex.IGNORECASE | regex.ASCII) for name in _RAW_ELEMENTS}
 _LEADING_ZEROS = regex.compile(r"&#([xX]?)00++")
 _OVERSIZED_REFERENCE = regex.compile(r"&#(?:[0-9]{10,}+|[xX][0-9a-fA-F]{9,}+);?")  # int() fails on very long numbers
+_ANCHOR_SIGN = regex.compile(r"(?<=\S)\s*[¶§🔗]$|^[¶§🔗]\s*(?=\S)")  # of a link to the heading itself
 _SPACE = regex.compile(r"[ \t\n\f]+")
 
 # HTML elements that end SVG or MathML around them, and elements of SVG and MathML that contain HTML again.
@@ -95,6 +96,7 @@ _NAVIGATION_NAMES = frozenset(  # classes and ids of common generators of pages,
             "pagination",
             "toc",
             "table-of-contents",
+            "table_of_contents",
             "_table_of_contents",
             "sphinxsidebar",
             "headerlink",
@@ -139,7 +141,7 @@ def read_page(markup: str) -> Page:
         reader = _read(markup, "main")
     shown = reader.shown
     text, starts = shown.text()
-    levels = [(level, " ".join("".join(pieces).split())) for level, pieces in shown.headings]
+    levels = [(level, _ANCHOR_SIGN.sub("", " ".join("".join(pieces).split()))) for level, pieces in shown.headings]
     headings = tuple((start, *heading) for start, heading in zip(starts, levels, strict=True))
     first = next((heading for _, level, heading in headings if level == 1), "")
     return Page(reader.title or first, text, headings, tuple(shown.hyperlinks), reader.unclosed)

@@ -113,6 +113,14 @@ def test_sections_of_html() -> None:
 
 
 @pytest.mark.parametrize(
+    ("heading", "text"),
+    [("<a>§</a>Examples", "Examples"), ("Set up <a>¶</a>", "Set up"), ("From C#", "From C#"), ("§", "§")],
+)
+def test_signs_of_links_to_a_heading_are_no_part_of_it(heading: str, text: str) -> None:
+    assert [found for _, _, found in read_page(f"<h2>{heading}</h2>").headings] == [text]
+
+
+@pytest.mark.parametrize(
     ("markup", "text"),
     [
         ("<nav><ul><li><a href=a.html>A</a></ul></nav><p>text", "text"),
