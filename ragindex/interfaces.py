@@ -5,19 +5,33 @@ working object. See docs/writing-a-retriever.md for a complete plugin, and ragin
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+    runtime_checkable,
+)
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pydantic import Field
 
+from ragindex.errors import UsageError
 from ragindex.filters import Filter
 from ragindex.plugins.base import Plugin
-from ragindex.types import Query, Retrieval
+from ragindex.types import Chunking, Query, Retrieval
 
 if TYPE_CHECKING:
     from ragindex.llm.cache import ResponseCache
@@ -85,10 +99,59 @@ class OpenIndex(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ChunkedIndex:
+    """An index whose parts are made from passages of another chunking than its own."""
+
+    index: OpenIndex
+    chunking: Chunking
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the index."""
+        return self.index.folder
+
+    @property
+    def language(self) -> str:
+        """The language of the index."""
+        return self.index.language
+
+    @property
+    def encoder(self) -> "QueryEncoder":
+        """The encoder of the index."""
+        return self.index.encoder
+
+    @property
+    def llm(self) -> "LLM":
+        """The LLM of the index."""
+        return self.index.llm
+
+    @property
+    def tokens_counted_by(self) -> str:
+        """The model whose tokenizer counts token budgets."""
+        return self.index.tokens_counted_by
+
+    @property
+    def setting(self) -> "LLMSettings":
+        """Prices, budget, seed and clock."""
+        return self.index.setting
+
+    @property
+    def calls(self) -> "ResponseCache":
+        """The cache of paid calls."""
+        return self.index.calls
+
+    def open_part(self, part: "Part[Opened]") -> "Opened":
+        """Open a part over the passages of this chunking."""
+        return self.index.open_part(part.with_chunking(self.chunking))
+
+
 class Scheme(Plugin):
     """Base class of methods: the parts that a method needs, and a retriever over them.
 
-    A subclass sets `version`, implements `open`, and overrides other methods if their defaults do not fit.
+    A subclass sets `version`, implements `open`, and overrides other methods if their defaults do not fit. If one of
+    its parameters, such as `over`, is `passages(size=128)`, then all parts that `parts` returns and `open` opens are
+    made from these passages.
     """
 
     version: ClassVar[int]
@@ -96,13 +159,24 @@ class Scheme(Plugin):
     order_depends_on_filter: ClassVar[bool] = False
     """Whether the order of two records can depend on the filter, as when scores are normalized."""
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Make `parts` and `open` of a subclass keep to the chunking that the parameters name."""
+        super().__init_subclass__(**options)
+        for name, keep in (("parts", _with_chunked_parts), ("open", _with_chunked_index)):
+            if name in cls.__dict__:
+                setattr(cls, name, keep(cls.__dict__[name]))
+
+    def own_chunking(self) -> Chunking | None:
+        """Return the chunking that the parameters name; None: the index's. Raises UsageError if they name several."""
+        return _find_chunking(self)
+
     def base_schemes(self) -> tuple["Scheme", ...]:
         """Return the schemes among the parameters, alone or in lists, in the order of the parameters."""
         return tuple(plugin for plugin in self.inner_plugins() if isinstance(plugin, Scheme))
 
     def parts(self) -> tuple["Part[Any]", ...]:
         """Return the parts to build before `open`; schemes share equal parts. Default: the base schemes' parts."""
-        return tuple(part for base in self.base_schemes() for part in base.parts())
+        return _fill(self, tuple(part for base in self.base_schemes() for part in base.parts()))
 
     def tasks(self) -> "tuple[Task[Any], ...]":
         """Return the LLM tasks of the scheme's own retriever, without those of its base schemes and parts."""
@@ -118,6 +192,41 @@ class Scheme(Plugin):
     @abstractmethod
     def open(self, index: "OpenIndex") -> Retriever:
         """Open a retriever that is pinned to the last finished sync of `index`. Raises MissingPartError."""
+
+
+def _find_chunking(plugin: Plugin) -> Chunking | None:
+    inner = (one for one in plugin.inner_plugins() if isinstance(one, Scheme | Part))
+    found = {named for one in inner if (named := one.own_chunking()) is not None}
+    if len(found) > 1:
+        raise UsageError(
+            f"{type(plugin).__name__} needs one chunking for all its parts. Got {len(found)} different ones: "
+            f"{' and '.join(sorted(map(str, found)))}. Set `over` once, on the outermost method."
+        )
+    return next(iter(found), None)
+
+
+def _fill(scheme: Scheme, parts: tuple["Part[Any]", ...]) -> tuple["Part[Any]", ...]:
+    chunking = scheme.own_chunking()
+    return parts if chunking is None else tuple(part.with_chunking(chunking) for part in parts)
+
+
+def _with_chunked_parts(
+    parts: "Callable[[Scheme], tuple[Part[Any], ...]]",
+) -> "Callable[[Scheme], tuple[Part[Any], ...]]":
+    @wraps(parts)
+    def filled(self: Scheme) -> tuple["Part[Any]", ...]:
+        return _fill(self, parts(self))
+
+    return filled
+
+
+def _with_chunked_index(open: "Callable[[Scheme, OpenIndex], Retriever]") -> "Callable[[Scheme, OpenIndex], Retriever]":
+    @wraps(open)
+    def opened(self: Scheme, index: OpenIndex) -> Retriever:
+        chunking = self.own_chunking()
+        return open(self, index if chunking is None else ChunkedIndex(index, chunking))
+
+    return opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +288,10 @@ class PartContext(Protocol):
         ...
 
     def passages(self, ids: Sequence[str]) -> RecordBatch:
-        """Return passages of the corpus: columns id, doc_id, title, text and metadata (the document's, as JSON)."""
+        """Return passages of the corpus.
+
+        Columns: id, doc_id, title, text, metadata (the document's, as JSON), and headings, joined by " › ".
+        """
         ...
 
 
@@ -239,6 +351,22 @@ class Part(Plugin, Generic[Opened_co]):
     its seed, or an imported file ("import")."""
     finishes_changes: ClassVar[bool] = False
     """Whether each `finish` processes only what has changed; the times of all calls are then added up."""
+    chunked: Chunking | None = Field(
+        default=None, description="Chunking of the passages, set by the parameter over of methods. null: the index's."
+    )
+
+    def own_chunking(self) -> Chunking | None:
+        """Return the chunking of the passages that the part is made from; None: the index's."""
+        return self.chunked or _find_chunking(self)
+
+    def with_chunking(self, chunking: Chunking | None) -> Self:
+        """Return the part made from passages of `chunking`, unless it names another, or None (the index's)."""
+        own = self.own_chunking() or chunking
+        if own is None:
+            return self
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        inner = {name: part.with_chunking(own) for name, part in values.items() if isinstance(part, Part)}
+        return self.model_copy(update={**inner, "chunked": own})
 
     def inputs(self) -> tuple["Part[Any]", ...]:
         """Return the parts that this part is built from. Default: none; it is built from the passages."""
@@ -539,6 +667,20 @@ class TokenEncoder(Protocol):
 
     def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenEmbeddings]]:
         """Return the result of `encode_queries` and the token vectors of the same forward pass."""
+        ...
+
+
+@runtime_checkable
+class TokenCounter(Protocol):
+    """An encoder that tells how it splits texts into tokens. Optional; chunking by tokens needs it."""
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The number of tokens of a text that are encoded, without special ones; None: all."""
+        ...
+
+    def token_spans(self, text: str) -> list[tuple[int, int]]:
+        """Return the characters (start, end) of each token of the whole text, in order, without special tokens."""
         ...
 
 

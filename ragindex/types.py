@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
+from ragindex.errors import UsageError
 from ragindex.filters import Filter
 
 MetadataValue: TypeAlias = (
@@ -55,14 +56,65 @@ class Document:
     text: str
     metadata: Metadata = field(default_factory=_empty_metadata)
     sections: tuple[Section, ...] = ()
+    blocks: tuple[tuple[int, int], ...] = ()
 
     def __repr__(self) -> str:
         return f"Document({self.id!r}, {_shorten(self.title)!r}, {len(self.text)} characters)"
 
 
+ChunkBy: TypeAlias = Literal["characters", "words", "tokens", "sentences", "headings", "sections", "documents", "index"]
+ChunkContext: TypeAlias = Literal["none", "title", "headings", "sentence"]
+UNSIZED_CHUNKS: tuple[ChunkBy, ...] = ("sections", "documents", "index")
+"""The values of `Chunking.by` that take no size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunking:
+    """How documents are split into passages.
+
+    Example:
+        index = ragindex.open("another-index", chunking=ragindex.Chunking(size=800, overlap=100), create=True)
+
+    - `characters`: at most `size` characters, which end at the end of a paragraph, sentence or word if possible.
+    - `words`: windows of `size` words. `tokens`: windows of `size` tokens of the index's encoder.
+    - `sentences`: as many whole sentences as fit into `size` words.
+    - `headings`: whole sections, with the sections below them, if they fit into `size` words; larger ones are divided
+      at their subheadings, then by sentences. Tables and code blocks stay whole, even where they are larger.
+    - `sections`: a passage per section. `documents`: a passage per document. `index`: as the index splits them. These
+      three take no `size`.
+
+    Up to `overlap` of the same units are shared with the passage before; `headings` and the last three take none.
+    `context` is what is encoded and analysed before the text: nothing, the document's title, title and headings, or a
+    sentence that says what the passage is about in its document. Raises UsageError for values out of range.
+    """
+
+    size: int | None = 1200
+    overlap: int = 200
+    by: ChunkBy = "characters"
+    context: ChunkContext = "title"
+
+    def __post_init__(self) -> None:
+        if self.by in UNSIZED_CHUNKS:
+            if self.size is not None or self.overlap:
+                raise UsageError(f"Passages by {self.by} have no 'size' and no 'overlap'. Leave them out.")
+            return
+        if type(self.size) is not int or self.size < 1:
+            raise UsageError(f"The 'size' of a passage must be an int of at least 1. Got {self.size!r} instead.")
+        if type(self.overlap) is not int or not 0 <= self.overlap < self.size:
+            raise UsageError(
+                f"The 'overlap' of passages must be an int in the range [0, {self.size}), the size of a passage "
+                f"excluded. Got {self.overlap!r} instead."
+            )
+        if self.by == "headings" and self.overlap:
+            raise UsageError("Passages by headings have no 'overlap'. Leave it out.")
+
+
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """The characters `start` to `end` of a document's text. Indexed and embedded as title, newline, text."""
+    """The characters `start` to `end` of a document's text. Indexed and embedded as title, newline, text.
+
+    `headings` are those that the passage starts under, outermost first.
+    """
 
     id: str
     doc_id: str
@@ -71,6 +123,7 @@ class Passage:
     start: int
     end: int
     metadata: Metadata = field(default_factory=_empty_metadata)
+    headings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from ragindex.interfaces import OpenIndex, Retriever, Scheme
 from ragindex.llm import answer_question, rules
 from ragindex.llm.rules.chains import find_next_fact, list_facts
 from ragindex.llm.tasks import LLM, Task
+from ragindex.parts.text.passages import OVER_PASSAGES, PassagesField
 from ragindex.plugins import registry
 from ragindex.plugins.registry import SchemeField, label
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
@@ -95,6 +96,7 @@ class IRCoT(Scheme):
 
     version: ClassVar[int] = 1
     base: SchemeField = Field(default_factory=lambda: registry.scheme("bm25"), description="Retriever that is asked.")
+    over: PassagesField = OVER_PASSAGES
     base_k: int = Field(default=10, ge=1, description="Passages asked of the base in each round.")
     iterations: int = Field(default=4, ge=1, description="Rounds of retrieval at most.")
     shown: int = Field(default=10, ge=1, description="Passages that the LLM is shown.")

@@ -9,6 +9,7 @@ from pydantic import Field
 from ragindex.encoders.vector_cache import share_question_vectors
 from ragindex.filters import Filter, Ids
 from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
+from ragindex.parts.text.passages import OVER_PASSAGES, PassagesField
 from ragindex.parts.trees.summary_tree import SummaryTree
 from ragindex.parts.trees.tree_search import Above, Nodes, above
 from ragindex.parts.vectors.base_field import FlatField, over
@@ -31,6 +32,7 @@ class Raptor(Scheme):
         default_factory=lambda: registry.scheme("dense"), description="Flat scheme that searches the nodes."
     )
     tree: Annotated[PartField, of_class(SummaryTree)] = Field(default=SummaryTree(), description="Tree of summaries.")
+    over: PassagesField = OVER_PASSAGES
     mode: Literal["collapsed", "traversal"] = Field(
         default="collapsed", description="Search all nodes at once, or from the roots down."
     )

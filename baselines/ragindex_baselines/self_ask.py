@@ -11,6 +11,7 @@ from ragindex.interfaces import OpenIndex, Retriever, Scheme
 from ragindex.llm import answer_question
 from ragindex.llm.rules.chains import ChainFact, find_new_name, find_next_fact, list_facts
 from ragindex.llm.tasks import LLM, Task
+from ragindex.parts.text.passages import OVER_PASSAGES, PassagesField
 from ragindex.plugins import registry
 from ragindex.plugins.registry import SchemeField, label
 from ragindex.retrieval.hits import check_queries
@@ -97,6 +98,7 @@ class SelfAsk(Scheme):
 
     version: ClassVar[int] = 1
     base: SchemeField = Field(default_factory=lambda: registry.scheme("dense"), description="Retriever that is asked.")
+    over: PassagesField = OVER_PASSAGES
     candidates: int = Field(default=10, ge=1, description="Passages asked of the base.")
     most_follow_ups: int = Field(default=4, ge=1, description="Follow-up questions at most.")
     shown_tokens: int = Field(default=4_000, ge=1, description="Tokens of passages that the LLM is shown at most.")

@@ -1,9 +1,10 @@
 """Readers for documents, and chunking into passages."""
 
-from ragindex.corpus.chunking import Chunking, chunk, passage_text
+from ragindex.corpus.chunking import chunk, passage_text
 from ragindex.corpus.corpus import Corpus, content_id
 from ragindex.corpus.formats import FORMATS, read, read_selected, recognise_format
 from ragindex.corpus.local_files import SUFFIXES, FileSelection
+from ragindex.types import Chunking
 
 __all__ = [
     "FORMATS",

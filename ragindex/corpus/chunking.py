@@ -1,39 +1,22 @@
 """Chunking documents into passages."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 from semantic_text_splitter import TextSplitter
 
+from ragindex.corpus import chunk_spans
+from ragindex.corpus.chunk_spans import Span
 from ragindex.errors import DataError, UsageError
-from ragindex.types import Document, Passage
+from ragindex.types import Chunking, Document, Passage, Section
+
+TokenSpans: TypeAlias = Callable[[str], Sequence[Span]]
+"""A function that returns the characters (start, end) of each token of a text."""
 
 # The splitter takes quadratic time on text without sentence ends, so it only gets about this many passages at a time.
 _PASSAGES_PER_WINDOW = 16
 _MIN_WINDOW = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Chunking:
-    """Split documents into passages of at most `size` characters, up to `overlap` of them shared with the one before.
-
-    Example:
-        index = ragindex.open("another-index", chunking=ragindex.Chunking(size=800, overlap=100), create=True)
-
-    Raises UsageError unless 0 < size and 0 <= overlap < size.
-    """
-
-    size: int = 1200
-    overlap: int = 200
-
-    def __post_init__(self) -> None:
-        if type(self.size) is not int or self.size < 1:
-            raise UsageError(f"The 'size' of a passage must be an int of at least 1. Got {self.size!r} instead.")
-        if type(self.overlap) is not int or not 0 <= self.overlap < self.size:
-            raise UsageError(
-                f"The 'overlap' of passages must be an int in the range [0, {self.size}), the size of a passage "
-                f"excluded. Got {self.overlap!r} instead."
-            )
 
 
 def passage_text(title: str, text: str) -> str:
@@ -43,18 +26,41 @@ def passage_text(title: str, text: str) -> str:
     return f"{title}\n{text}" if text.strip() else title
 
 
-def chunk(document: Document, chunking: Chunking | None) -> list[Passage]:
+def id_mark(chunking: Chunking | None, *, of_index: bool = True) -> str:
+    """Return what stands between a document's id and the number of a passage; "" if a document is one passage.
+
+    Passages of the index's own chunking are `ID#0`, `ID#1`, …; those of others, such as 128 words with 16 of them
+    shared, `ID#words128+16.0`, so that no two passages of an index have the same id.
+    """
+    if of_index:
+        return "" if chunking is None else "#"
+    if chunking is None:
+        raise UsageError("A part's chunking must be given.")
+    overlap = f"+{chunking.overlap}" if chunking.overlap else ""
+    return f"#{chunking.by}{chunking.size or ''}{overlap}."
+
+
+def chunk(
+    document: Document, chunking: Chunking | None, mark: str | None = None, tokens: TokenSpans | None = None
+) -> list[Passage]:
     """Split a document into passages, in order; `document.text[p.start:p.end] == p.text` for each passage `p`.
 
-    Without `chunking` the document is one passage with the document's id. Otherwise the ids are `ID#0`, `ID#1`, …, and
-    passages end at the end of a paragraph, sentence or word if possible. Only white space is left out. A blank text
-    gives one empty passage, which is indexed by its title. Raises DataError if UTF-8 cannot encode the document.
+    Without `chunking` the document is one passage with the document's id. Otherwise the ids are `ID#0`, `ID#1`, …, or
+    with another `mark` than "#". Only white space is left out. A blank text gives one empty passage, which is indexed
+    by its title. `tokens` is needed by `tokens`. Raises DataError if UTF-8 cannot encode the document.
     """
     _require_unicode(document)
     if chunking is None:
         return [_make_passage(document, document.id, 0, len(document.text))]
-    spans = list(_find_spans(document.text, chunking)) or [(0, 0)]
-    return [_make_passage(document, f"{document.id}#{number}", *span) for number, span in enumerate(spans)]
+    spans = list(_find_spans(document, chunking, tokens)) or [(0, 0)]
+    mark = "#" if mark is None else mark
+    return [_make_passage(document, f"{document.id}{mark}{number}", *span) for number, span in enumerate(spans)]
+
+
+def section_at(sections: Sequence[Section], start: int) -> Section:
+    """Return the section that the character `start` is in; one without headings before the first."""
+    at = bisect_right(sections, start, key=lambda section: section.start) - 1
+    return sections[at] if at >= 0 else Section(0)
 
 
 def _require_unicode(document: Document) -> None:
@@ -69,12 +75,34 @@ def _require_unicode(document: Document) -> None:
 
 
 def _make_passage(document: Document, id: str, start: int, end: int) -> Passage:
-    return Passage(id, document.id, document.title, document.text[start:end], start, end, document.metadata)
+    headings = section_at(document.sections, start).headings
+    text = document.text[start:end]
+    return Passage(id, document.id, document.title, text, start, end, document.metadata, headings)
 
 
-def _find_spans(text: str, chunking: Chunking) -> Iterator[tuple[int, int]]:
-    splitter = TextSplitter(chunking.size, overlap=chunking.overlap)
-    window = max(_PASSAGES_PER_WINDOW * chunking.size, _MIN_WINDOW)
+def _find_spans(document: Document, chunking: Chunking, tokens: TokenSpans | None) -> Iterator[Span]:
+    text, size = document.text, chunking.size or 0
+    if chunking.by == "characters":
+        yield from _split_by_characters(text, size, chunking.overlap)
+    elif chunking.by == "tokens":
+        if tokens is None:
+            raise UsageError("Passages by tokens need an encoder, so they cannot be an index's own. Use: by=words")
+        yield from chunk_spans.windows(text, tokens(text), size, chunking.overlap)
+    elif chunking.by == "words":
+        yield from chunk_spans.windows(text, chunk_spans.word_spans(text), size, chunking.overlap)
+    elif chunking.by == "sentences":
+        yield from chunk_spans.by_sentences(text, size, chunking.overlap)
+    elif chunking.by == "headings":
+        yield from chunk_spans.by_headings(text, document.sections, document.blocks, size)
+    elif chunking.by == "sections":
+        yield from chunk_spans.by_sections(text, document.sections)
+    else:
+        yield from chunk_spans.strip([(0, len(text))], text)
+
+
+def _split_by_characters(text: str, size: int, overlap: int) -> Iterator[Span]:
+    splitter = TextSplitter(size, overlap=overlap)
+    window = max(_PASSAGES_PER_WINDOW * size, _MIN_WINDOW)
     at = end = 0
     while at < len(text):
         found = splitter.chunk_indices(text[at : at + window])

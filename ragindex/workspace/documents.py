@@ -5,9 +5,8 @@ therefore change in one write. Its sections are no part of a passage's revision:
 """
 
 import json
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -16,16 +15,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ragindex.canonical import metadata_json
-from ragindex.corpus import Chunking, chunk
+from ragindex.corpus.chunking import TokenSpans, chunk, id_mark, section_at
 from ragindex.errors import UsageError
 from ragindex.interfaces import Collection, Schema
-from ragindex.types import Document, Position, Section
+from ragindex.types import Chunking, Document, Passage, Position, Section
 from ragindex.workspace import revisions
 
-DOCUMENT_SCHEMA = Schema(stored=("title", "text", "metadata", "sections", "revision", "source"), keywords=("passages",))
+_CONTENT = ("title", "text", "metadata", "sections", "blocks")
+DOCUMENT_SCHEMA = Schema(stored=(*_CONTENT, "revision", "source"), keywords=("passages",))
+CHUNK_SCHEMA = Schema(keywords=("passages",))
+"""The schema of the spans of passages of a chunking that is not the index's own: one record per document."""
 _BATCH = 2000
 _FEW_IDS = 64
-PASSAGES = pa.schema([(name, pa.string()) for name in ("id", "doc_id", "title", "text", "metadata")])
+PASSAGES = pa.schema([(name, pa.string()) for name in ("id", "doc_id", "title", "text", "metadata", "headings")])
+"""`headings` are those that the passage starts under, outermost first, joined by " › "."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +50,28 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """The documents collection. If `chunking` is None, every document is one passage with the document's id."""
+    """The documents collection, and the passages of one chunking.
+
+    If `chunking` is None, every document is one passage with the document's id. The spans of the index's own chunking
+    stand in the records of the documents; those of another one in the collection that `chunks` opens.
+    """
 
     collection: Collection
     chunking: Chunking | None
+    chunks: Callable[[], Collection] | None = None
+
+    def chunked(self, chunking: Chunking, chunks: Callable[[], Collection]) -> "Documents":
+        """Return the same documents with the passages of another chunking."""
+        return replace(self, chunking=chunking, chunks=chunks)
+
+    @property
+    def mark(self) -> str:
+        """What stands between a document's id and the number of a passage; "" if a document is one passage."""
+        return id_mark(self.chunking, of_index=self.chunks is None)
+
+    @property
+    def _spans(self) -> Collection:
+        return self.collection if self.chunks is None else self.chunks()
 
     def upsert(
         self, documents: Iterable[Document], source: str, advance: Callable[[int], None] = lambda done: None
@@ -85,59 +106,90 @@ class Documents:
 
     def __iter__(self) -> Iterator[Document]:
         """Yield all documents, in no particular order."""
-        for batch in self.collection.scan(("title", "text", "metadata", "sections")):
-            for row in batch.to_pylist():
-                metadata, sections = json.loads(row["metadata"]), _parse_sections(row["sections"])
-                yield Document(row["id"], row["title"], row["text"], metadata, sections)
+        for batch in self.collection.scan(_CONTENT):
+            yield from map(_build_document, batch.to_pylist())
+
+    def read(self, ids: Sequence[str]) -> list[Document]:
+        """Return the existing documents among `ids`, in the order of `ids`."""
+        found = {row["id"]: row for row in self.collection.get(list(ids), _CONTENT).to_pylist()}
+        return [_build_document(found[id]) for id in ids if id in found]
+
+    def owns(self, passage: str) -> bool:
+        """Return whether the id of a passage is one of this chunking."""
+        mark = self.mark
+        return bool(mark) and passage.rpartition(mark)[2].isdecimal() and mark in passage
 
     def owner(self, passage: str) -> str:
         """Return the id of the document that a passage belongs to."""
-        return passage if self.chunking is None else passage.rpartition("#")[0]
+        return passage.rpartition(self.mark)[0] if self.mark else passage
 
     def positions(self, ids: Iterable[str]) -> dict[str, dict[str, Position]]:
         """Return where each passage of the existing documents among `ids` stands, by document and passage."""
-        found = self.collection.get(list(ids), ("passages", "sections"))
-        return {row["id"]: dict(self._place_passages(row)) for row in found.to_pylist()}
+        return {row["id"]: dict(self._place_passages(row)) for row in self._read_rows(list(ids), ("sections",))}
+
+    def _read_rows(self, ids: Sequence[str], fields: tuple[str, ...]) -> list[dict[str, Any]]:
+        """Return the fields of the existing documents among `ids`, and the spans of their passages."""
+        if self.chunks is None:
+            return list(self.collection.get(ids, (*fields, "passages")).to_pylist())
+        spans = {row["id"]: row["passages"] for row in self.chunks().get(ids, ("passages",)).to_pylist()}
+        found = self.collection.get(ids, fields).to_pylist()
+        return [{**row, "passages": spans[row["id"]]} for row in found if row["id"] in spans]
 
     def _place_passages(self, row: Mapping[str, Any]) -> Iterator[tuple[str, Position]]:
         sections = _parse_sections(row["sections"])
         for number, written in enumerate(row["passages"]):
-            start, end = map(int, written.split(":")[1:])
-            at = bisect_right(sections, start, key=lambda section: section.start) - 1
-            section = sections[at] if at >= 0 else Section(0)
-            id = row["id"] if self.chunking is None else f"{row['id']}#{number}"
+            start, end = _parse_span(written)
+            section = section_at(sections, start)
+            id = f"{row['id']}{self.mark}{number}" if self.mark else row["id"]
             yield id, Position(row["id"], start, end, section.page, section.headings)
+
+    def document_revisions(self) -> pa.Table:
+        """Return the revision of every document."""
+        return pa.Table.from_batches(self.collection.scan(("revision",)), revisions.REVISION_SCHEMA)
 
     def passage_revisions(self) -> pa.Table:
         """Return the revision of every passage, from which parts without inputs are built."""
-        read = pa.Table.from_batches(self.collection.scan(("passages",)), _SPAN_SCHEMA)
+        read = pa.Table.from_batches(self._spans.scan(("passages",)), _SPAN_SCHEMA)
         if not len(read):
             return revisions.revision_table([], [])
         spans = read.column("passages").combine_chunks()
         parents = pc.list_parent_indices(spans)
         ids = read.column("id").combine_chunks().take(parents)
-        if self.chunking is not None:
+        if self.mark:
             numbers = np.arange(len(parents)) - spans.offsets.to_numpy()[parents.to_numpy()] + spans.offsets[0].as_py()
-            ids = pc.binary_join_element_wise(ids, pa.array(numbers).cast(pa.string()), "#")
+            ids = pc.binary_join_element_wise(ids, pa.array(numbers).cast(pa.string()), self.mark)
         revision = pc.utf8_slice_codeunits(spans.flatten(), 0, 16)
         return pa.table([ids, revision], schema=revisions.REVISION_SCHEMA)
 
     def passages(self, ids: Sequence[str]) -> pa.RecordBatch:
         """Return the existing passages among `ids`, in the order of `ids`, with the columns of PASSAGES."""
-        owners = [id if self.chunking is None else id.rpartition("#")[0] for id in ids]
+        owners = [self.owner(id) for id in ids]
         unique = list(dict.fromkeys(owners))
-        found = self.collection.get(unique, ("title", "text", "metadata", "passages"))
-        by_id = {row["id"]: row for row in found.to_pylist()}
+        found = self._read_rows(unique, ("title", "text", "metadata", "sections"))
+        by_id = {row["id"]: {**row, "sections": _parse_sections(row["sections"])} for row in found}
         rows = []
         for id, owner in zip(ids, owners, strict=True):
             record = by_id.get(owner)
-            number = 0 if self.chunking is None else int(id.rpartition("#")[2])
+            number = int(id.rpartition(self.mark)[2]) if self.mark else 0
             if record is not None and number < len(record["passages"]):
-                start, end = map(int, record["passages"][number].split(":")[1:])
-                rows.append({**record, "id": id, "doc_id": owner, "text": record["text"][start:end]})
+                start, end = _parse_span(record["passages"][number])
+                headings = _HEADING_SEPARATOR.join(section_at(record["sections"], start).headings)
+                rows.append(
+                    {**record, "id": id, "doc_id": owner, "text": record["text"][start:end], "headings": headings}
+                )
         return pa.RecordBatch.from_pylist(rows, schema=PASSAGES)
 
+    def chunk_rows(self, ids: Sequence[str], chunking: Chunking, tokens: TokenSpans | None = None) -> pa.RecordBatch:
+        """Split the existing documents among `ids`; returns records of CHUNK_SCHEMA."""
+        mark = id_mark(chunking, of_index=False)
+        rows = [
+            {"id": document.id, "passages": _write_spans(document, chunk(document, chunking, mark, tokens))}
+            for document in self.read(ids)
+        ]
+        return pa.RecordBatch.from_pylist(rows, schema=_SPAN_SCHEMA)
 
+
+_HEADING_SEPARATOR = " › "
 _ROW_SCHEMA = pa.schema(
     [
         ("id", pa.string()),
@@ -174,17 +226,35 @@ class _FieldLookup:
 def _build_row(document: Document, chunking: Chunking | None) -> dict[str, Any]:
     metadata = metadata_json(document.metadata)
     sections = _write_sections(document.sections)
-    passages = chunk(document, chunking)
-    spans = [f"{revisions.revision(p.title, p.text, metadata)}:{p.start}:{p.end}" for p in passages]
+    blocks = json.dumps(document.blocks) if document.blocks else ""
+    hashed = (document.title, document.text, metadata, *([sections] if sections else []), *([blocks] if blocks else []))
     return {
         "id": document.id,
         "title": document.title,
         "text": document.text,
         "metadata": metadata,
         "sections": sections,
-        "revision": revisions.revision(document.title, document.text, metadata, *([sections] if sections else [])),
-        "passages": spans,
+        "blocks": blocks,
+        "revision": revisions.revision(*hashed),
+        "passages": _write_spans(document, chunk(document, chunking)),
     }
+
+
+def _build_document(row: Mapping[str, Any]) -> Document:
+    blocks = tuple((start, end) for start, end in json.loads(row["blocks"])) if row["blocks"] else ()
+    sections = _parse_sections(row["sections"])
+    return Document(row["id"], row["title"], row["text"], json.loads(row["metadata"]), sections, blocks)
+
+
+def _write_spans(document: Document, passages: Sequence[Passage]) -> list[str]:
+    """Return REVISION:START:END of each passage. The revision is a hash of what parts are built from."""
+    metadata = metadata_json(document.metadata)
+    return [f"{revisions.revision(p.title, p.text, metadata, *p.headings)}:{p.start}:{p.end}" for p in passages]
+
+
+def _parse_span(written: str) -> tuple[int, int]:
+    _, start, end = written.split(":")
+    return int(start), int(end)
 
 
 def _write_sections(sections: Sequence[Section]) -> str:

@@ -19,8 +19,9 @@ from pydantic import BaseModel, ValidationError
 
 from ragindex import distribution, durable_files
 from ragindex.errors import NewerFormatError, StoreError, WorkspaceError
+from ragindex.types import ChunkBy
 
-INDEX_FORMAT = 4
+INDEX_FORMAT = 5
 MANIFEST_FILE, _COPY = "workspace.json", "workspace.copy.json"
 _LIBRARIES = (
     *("lancedb", "elasticsearch", "numpy", "pyarrow", "scikit-learn", "pystemmer"),
@@ -29,9 +30,10 @@ _LIBRARIES = (
 
 
 class IndexSettings(BaseModel, frozen=True, extra="forbid"):
-    """Settings fixed when the workspace is created. Chunk `size` and `overlap` are None for whole documents."""
+    """Settings fixed when the workspace is created. `by`, `size` and `overlap` are None for whole documents."""
 
     language: str
+    by: ChunkBy | None
     size: int | None
     overlap: int | None
     store: dict[str, Any]

@@ -13,6 +13,7 @@ from ragindex.llm.plugins import PaidPlugin
 from ragindex.plugins import registry
 from ragindex.plugins.base import Plugin
 from ragindex.text_analysis import VERSION as ANALYSIS
+from ragindex.workspace.chunks import Chunks, chunks_of
 
 if TYPE_CHECKING:
     from ragindex.llm.tasks import Task
@@ -39,7 +40,7 @@ def part_key(part: Part[Any], means: Means) -> str:
     """
     own: dict[str, Any] = {
         "part": registry.plugin_fingerprint(part),
-        "inputs": [part_key(source, means) for source in part.inputs()],
+        "inputs": [part_key(source, means) for source in inputs_of(part)],
         "encoder": means.encoder if "encoder" in part.uses else None,
         "seed": means.seed if "seed" in part.uses else None,
         "analysis": ANALYSIS,
@@ -91,7 +92,7 @@ def paid_by(plugin: Plugin) -> Iterator[PaidPlugin]:
 
 def uses_encoder(part: Part[Any]) -> bool:
     """Return whether the part or one of its inputs uses the encoder."""
-    return "encoder" in part.uses or any(uses_encoder(source) for source in part.inputs())
+    return "encoder" in part.uses or any(uses_encoder(source) for source in inputs_of(part))
 
 
 def parts_of(plugin: Scheme | Part[Any]) -> tuple[Part[Any], ...]:
@@ -99,15 +100,23 @@ def parts_of(plugin: Scheme | Part[Any]) -> tuple[Part[Any], ...]:
     return plugin.parts() if isinstance(plugin, Scheme) else (plugin,)
 
 
+def inputs_of(part: Part[Any]) -> tuple[Part[Any], ...]:
+    """Return the inputs of a part, made from the same passages; without any, the chunks that it is made from."""
+    chunking = part.own_chunking()
+    inputs = tuple(source.with_chunking(chunking) for source in part.inputs())
+    chunks = None if inputs or isinstance(part, Chunks) else chunks_of(chunking)
+    return inputs if chunks is None else (chunks,)
+
+
 def topological_order(parts: Iterable[Part[Any]]) -> list[Part[Any]]:
     """Return the parts and their inputs without duplicates, inputs first."""
     ordered: dict[str, Part[Any]] = {}
 
     def visit(part: Part[Any]) -> None:
-        for source in part.inputs():
+        for source in inputs_of(part):
             visit(source)
         ordered.setdefault(registry.plugin_fingerprint(part), part)
 
     for part in parts:
-        visit(part)
+        visit(part.with_chunking(None))
     return list(ordered.values())

@@ -14,30 +14,44 @@ _MOST_KEPT = 20_000
 
 @dataclass(frozen=True, slots=True)
 class PassagePositions:
-    """A lookup of positions in the documents that a method was built from; None if it was built from earlier ones.
+    """A lookup of positions in the documents that a method was built from; none if it was built from earlier ones.
 
-    Holds `lease`, so that these documents stay on disk. Thread-safe.
+    `documents` has one view for each chunking of the method's parts. Holds `lease`, so that these documents stay on
+    disk. Thread-safe.
     """
 
-    documents: Documents | None
+    documents: tuple[Documents, ...]
     lease: object = None
-    _kept: dict[str, Mapping[str, Position]] = field(default_factory=dict)
+    _kept: dict[tuple[int, str], Mapping[str, Position]] = field(default_factory=dict)
 
     def locate(self, found: Sequence[Retrieval], first: int | None = None) -> list[Retrieval]:
         """Return the retrievals with the positions of their `first` hits (None: all), from one request to the store."""
-        if self.documents is None:
+        if not self.documents:
             return list(found)
         hits = [hit for one in found for hit in one.hits[:first] if len(hit.passage_ids) <= _MOST_PASSAGES]
-        owners = {id: self.documents.owner(id) for hit in hits for id in hit.passage_ids}
-        by_document = self._look_up(self.documents, set(owners.values()))
+        owners = {id: self._find_owner(id) for hit in hits for id in hit.passage_ids}
+        by_document = self._look_up(set(owners.values()))
         positions = {id: by_document[owner].get(id) for id, owner in owners.items() if owner in by_document}
         return [replace(one, hits=tuple(_place(hit, positions) for hit in one.hits)) for one in found]
 
-    def _look_up(self, documents: Documents, ids: set[str]) -> Mapping[str, Mapping[str, Position]]:
+    def _find_owner(self, id: str) -> tuple[int, str]:
+        """Return the number of the view that has a passage, and its document."""
+        marked = [number for number, view in enumerate(self.documents) if view.mark and view.owns(id)]
+        number = max(marked, key=lambda number: len(self.documents[number].mark), default=0)
+        return number, self.documents[number].owner(id)
+
+    def _look_up(self, ids: set[tuple[int, str]]) -> Mapping[tuple[int, str], Mapping[str, Position]]:
         known = {id: kept for id in ids if (kept := self._kept.get(id)) is not None}
         if len(known) == len(ids):
             return known
-        read = documents.positions(sorted(ids - known.keys()))
+        missing = ids - known.keys()
+        read = {
+            (number, document): positions
+            for number in {number for number, _ in missing}
+            for document, positions in self.documents[number]
+            .positions(sorted(document for one, document in missing if one == number))
+            .items()
+        }
         if len(self._kept) + len(read) > _MOST_KEPT:
             self._kept.clear()
         self._kept.update(read)

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ragindex.corpus import Chunking
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import MissingPartError, StoreError, UsageError
 from ragindex.interfaces import Part, Store, StorePlugin
 from ragindex.llm.tasks import LLM
 from ragindex.plugins import registry
 from ragindex.stores.metered import MeteredCollection
+from ragindex.types import Chunking
 from ragindex.workspace import imported_files, reader_leases
 from ragindex.workspace import manifest as manifests
 from ragindex.workspace.documents import DOCUMENT_SCHEMA, Documents
@@ -55,7 +55,7 @@ class Session:
     def chunking(self) -> Chunking | None:
         """The chunking of documents into passages; None if every document is one passage."""
         settings = self.manifest.settings
-        return None if settings.size is None else Chunking(settings.size, settings.overlap or 0)
+        return None if settings.by is None else Chunking(settings.size, settings.overlap or 0, settings.by)
 
     @property
     def documents(self) -> Documents:

@@ -46,13 +46,18 @@ def resolve_settings(
         analyse("", language)  # raises an error that suggests similar names if the language is unknown
     cut = Chunking() if chunking == "default" else chunking
     described = registry.describe(store)
+    if isinstance(cut, Chunking) and (cut.by in ("tokens", "index") or cut.context != "title"):
+        raise UsageError(
+            f"An index's own chunking is by characters, words, sentences, headings or sections, with the title as "
+            f"context. Got {cut} instead. Give it to methods: --methods 'bm25(over=passages(by=…, context=…))'"
+        )
+    asked_cut = (cut.by, cut.size, cut.overlap) if isinstance(cut, Chunking) else (None, None, None)
     if held is None:
-        size, overlap = (cut.size, cut.overlap) if isinstance(cut, Chunking) else (None, None)
-        return IndexSettings(language=language or "english", size=size, overlap=overlap, store=described)
-    same_cut = chunking == "default" or (held.settings.size, held.settings.overlap) == (
-        (cut.size, cut.overlap) if isinstance(cut, Chunking) else (None, None)
-    )
-    was = "whole documents" if held.settings.size is None else f"{held.settings.size} and {held.settings.overlap}"
+        by, size, overlap = asked_cut
+        return IndexSettings(language=language or "english", by=by, size=size, overlap=overlap, store=described)
+    held_cut = (held.settings.by, held.settings.size, held.settings.overlap)
+    same_cut = chunking == "default" or held_cut == asked_cut
+    was = "whole documents" if held.settings.by is None else f"{held.settings.size} and {held.settings.overlap}"
     asked = (
         ("language", held.settings.language, language in (None, held.settings.language)),
         ("chunking", was, same_cut),

@@ -38,16 +38,17 @@ from ragindex.llm.tasks import LLM
 from ragindex.plugins import registry
 from ragindex.plugins.registry import describe, name_of
 from ragindex.progress import progress_bar
-from ragindex.types import Usage
+from ragindex.types import Chunking, Usage
 from ragindex.workspace import cleaning, imported_files, journal, payments, revisions, versioned_files
 from ragindex.workspace import manifest as manifests
 from ragindex.workspace import repair as mending
+from ragindex.workspace.chunks import Chunks, chunks_of
 from ragindex.workspace.coverage import PartCoverage
 from ragindex.workspace.documents import Documents
 from ragindex.workspace.journal import DamagedJournalError, Journal
 from ragindex.workspace.manifest import Manifest, PartRecord
 from ragindex.workspace.part_context import PartBuildContext
-from ragindex.workspace.part_keys import Means, part_key, parts_of, topological_order, uses_encoder
+from ragindex.workspace.part_keys import Means, inputs_of, part_key, parts_of, topological_order, uses_encoder
 from ragindex.workspace.session import Session
 
 _BATCH = 1024
@@ -181,14 +182,24 @@ def _plan(session: Session, parts: Sequence[Part[Any]], corpus: Documents) -> li
         lost = any(now is None for now, _ in _list_versions(session, key))
         if lost or f"{key}.coverage" not in names:  # data without coverage may be left from an interrupted drop
             drop_part(session, key, names)
-        inputs = tuple(tasks[session.key(source, id)] for source in part.inputs())
+        inputs = tuple(tasks[session.key(source, id)] for source in inputs_of(part))
         used = encoder if "encoder" in part.uses else None
-        context = _build_context(session, part, key, inputs, corpus, used)
+        context = _build_context(session, part, key, inputs, _chunk_corpus(session, part, corpus, id), used)
         coverage = _open_coverage(session, part, key, names)
         earlier = session.manifest.parts.get(key) if part.finishes_changes else None
         finished_before = earlier.finish_seconds if earlier else 0.0
         tasks[key] = Building(key, part, inputs, context, used, session.encoders.name, coverage, finished_before)
     return list(tasks.values())
+
+
+def _chunk_corpus(session: Session, part: Part[Any], corpus: Documents, encoder: str | None) -> Documents:
+    """Return the documents with the passages that a part is made from."""
+    chunking = part.own_chunking()
+    chunks = chunks_of(chunking)
+    if chunking is None or chunks is None:
+        return corpus
+    name = f"{session.key(chunks, encoder)}.records"
+    return corpus.chunked(chunking, lambda: session.store.open(name, session.store.version(name) or 0))
 
 
 def _open_coverage(session: Session, part: Part[Any], key: str, names: Sequence[str]) -> PartCoverage:
@@ -262,24 +273,43 @@ def drop_part(session: Session, key: str, names: Sequence[str]) -> None:
 def apply_changes(tasks: Sequence[Building], corpus: pa.Table) -> tuple[dict[str, PartRecord], Synced]:
     """Update `tasks`, ordered inputs first, to the passage revisions of `corpus`.
 
-    A part is finished before the parts built from it are started. Returns the records of the finished parts by key,
-    and the totals.
+    The passages of other chunkings are made first. A part is finished before the parts built from it are started.
+    Returns the records of the finished parts by key, and the totals.
     """
-    records, made, finish_seconds, start = {}, 0, 0.0, time.perf_counter()
-    forgotten = sum(_forget(task, revisions.to_forget(corpus, task.coverage.held)) for task in reversed(tasks))
+    records, made, forgotten, finish_seconds, start = dict[str, PartRecord](), 0, 0, 0.0, time.perf_counter()
     fingerprint = revisions.corpus_fingerprint(corpus)
-    for task in tasks:
-        # An input may have failed for some passages.
-        forgotten += _forget(task, revisions.to_forget(_select_revisions(task, corpus), task.coverage.held))
-        made += _build_passages(task, revisions.to_make(_select_revisions(task, corpus), task.coverage.held))
+    chunks = [task for task in tasks if isinstance(task.part, Chunks)]
+    others = [task for task in tasks if not isinstance(task.part, Chunks)]
+
+    def update(task: Building, wanted: pa.Table) -> None:
+        nonlocal made, forgotten, finish_seconds
+        forgotten += _forget(task, revisions.to_forget(wanted, task.coverage.held))
+        made += _build_passages(task, revisions.to_make(wanted, task.coverage.held))
         made_at = time.perf_counter()
         records[task.key] = _finish_part(task, fingerprint)
         finish_seconds += time.perf_counter() - made_at
+
+    for task in chunks:
+        update(task, task.context.documents.document_revisions())
+    passages = _read_passage_revisions(others, corpus)
+    for task in reversed(others):
+        forgotten += _forget(task, revisions.to_forget(passages[task.part.own_chunking()], task.coverage.held))
+    for task in others:
+        sources = [one.coverage.outputs for one in task.inputs if not isinstance(one.part, Chunks)]
+        # An input may have failed for some passages.
+        wanted = revisions.merge_revisions(sources) if sources else passages[task.part.own_chunking()]
+        update(task, wanted)
     return records, Synced(made, forgotten, time.perf_counter() - start - finish_seconds, finish_seconds)
 
 
-def _select_revisions(task: Building, corpus: pa.Table) -> pa.Table:
-    return revisions.merge_revisions([source.coverage.outputs for source in task.inputs]) if task.inputs else corpus
+def _read_passage_revisions(tasks: Sequence[Building], corpus: pa.Table) -> dict[Chunking | None, pa.Table]:
+    """Return the revisions of the passages of each chunking; `corpus` are those of the index's own."""
+    found: dict[Chunking | None, pa.Table] = {None: corpus}
+    for task in tasks:
+        chunking, documents = task.part.own_chunking(), task.context.documents
+        if chunking not in found:
+            found[chunking] = corpus if documents.chunks is None else documents.passage_revisions()
+    return found
 
 
 def _forget(task: Building, ids: list[str]) -> int:

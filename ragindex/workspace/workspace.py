@@ -29,6 +29,7 @@ from ragindex.types import Document, Usage
 from ragindex.workspace import corpus_changes, disk_usage, imported_files, payments, sources
 from ragindex.workspace import manifest as manifests
 from ragindex.workspace import repair as mending
+from ragindex.workspace.chunks import chunks_of
 from ragindex.workspace.disk_usage import Disk
 from ragindex.workspace.documents import DOCUMENT_SCHEMA, Changed, Documents
 from ragindex.workspace.encoder import Encoders
@@ -36,6 +37,7 @@ from ragindex.workspace.llm import Model
 from ragindex.workspace.manifest import IndexSettings, Manifest, PartRecord
 from ragindex.workspace.part_context import PartReadContext, open_pinned
 from ragindex.workspace.part_keys import (
+    inputs_of,
     tasks_of,
     topological_order,
 )
@@ -232,17 +234,26 @@ class Workspace(Session):
     def positions(self, scheme: Scheme) -> PassagePositions:
         """Return a lookup of where the hits of a built scheme stand in their documents."""
         lease, corpus = self.pin(), self.manifest.corpus
-        current = all(self.record(part).corpus == corpus for part in self.all_parts(scheme))
-        return PassagePositions(self._pinned_documents() if current else None, lease)
+        parts = self.all_parts(scheme)
+        current = all(self.record(part).corpus == corpus for part in parts)
+        views = {one.mark: one for one in map(self._pinned_documents, parts)} if current else {}
+        return PassagePositions(tuple(views.values()), lease)
 
-    def _pinned_documents(self) -> Documents:
+    def _pinned_documents(self, part: Part[Any]) -> Documents:
+        """Return the documents with the passages that a part is made from."""
         version, identity = self.manifest.documents_version, self.manifest.documents_identity
-        return Documents(open_pinned(self.store, "documents", version, identity), self.chunking)
+        documents = Documents(open_pinned(self.store, "documents", version, identity), self.chunking)
+        chunking = part.own_chunking()
+        chunks = chunks_of(chunking)
+        if chunking is None or chunks is None:
+            return documents
+        return documents.chunked(chunking, lambda: self.open_part(chunks))
 
     @mending.adds_repair_hint
     def open_part(self, part: Part[Any]) -> Any:
         """Return a part as of the last finished sync. Raises MissingPartError, with the command that builds it."""
         self.pin()
+        part = part.with_chunking(None)
         key, record = self.key(part, self.pinned_encoder(part)), self.record(part)
         if record.corpus != self.manifest.corpus or self.corpus_moved():
             warnings.warn(
@@ -256,12 +267,12 @@ class Workspace(Session):
 
     def _read_context(self, part: Part[Any], key: str, record: PartRecord) -> PartReadContext:
         def open_inputs() -> tuple[Any, ...]:
-            return tuple(self.open_part(source) for source in part.inputs())
+            return tuple(self.open_part(source) for source in inputs_of(part))
 
         return PartReadContext(
             key=key,
             store=self.store,
-            documents=self._pinned_documents(),
+            documents=self._pinned_documents(part),
             root=self.folder,
             language=self.language,
             open_inputs=open_inputs,

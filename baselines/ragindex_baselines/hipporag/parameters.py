@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer
 
 from ragindex.interfaces import Scheme
+from ragindex.parts.text.passages import OVER_PASSAGES, PassagesField
 from ragindex.plugins import registry
 from ragindex_baselines.hipporag.parts.phrase_graph import PhraseGraph
 
@@ -21,6 +22,7 @@ class HippoRAGParameters(Scheme):
         description="Start at entities of the question (HippoRAG), or at triples near it (HippoRAG 2).",
     )
     graph: GraphField = Field(default=PhraseGraph(), description="Graph of phrases and passages.")
+    over: PassagesField = OVER_PASSAGES
     facts: int = Field(default=5, ge=1, description="With mode=facts: triples nearest the question.")
     passage_weight: float = Field(
         default=0.05, ge=0, description="With mode=facts: weight of passages in the reset distribution."

@@ -9,6 +9,7 @@ from pydantic import Field
 from ragindex.accounting import ledger
 from ragindex.interfaces import OpenIndex, Retriever, Scheme
 from ragindex.llm.tasks import Task
+from ragindex.parts.text.passages import OVER_PASSAGES, PassagesField
 from ragindex.plugins import registry
 from ragindex.plugins.registry import SchemeField, label
 from ragindex.retrieval.hits import check_queries
@@ -31,6 +32,7 @@ class Rerank(Scheme):
     base: SchemeField = Field(
         default_factory=lambda: registry.scheme("hybrid"), description="Retriever whose results are reranked."
     )
+    over: PassagesField = OVER_PASSAGES
     reranker: RerankerField | None = Field(
         default=None,
         description="language-model, cross-encoder(model=NAME) or endpoint(model=NAME). null: language-model.",

@@ -93,7 +93,7 @@ def answer_all(
         kept.unlink(missing_ok=True)
     answers = {id: one for id, one in load_answers(kept).items() if find_breach(one.hits, k, known) is None}
     todo = [query for query in queries if query.id not in answers]
-    located = PassagePositions(None) if positions is None else positions
+    located = PassagePositions(()) if positions is None else positions
     with progress_bar(f"{label}: asking", len(todo)) as advance:
         for batch in _answer_in_threads(retriever, todo, k, size, reader, _Contract(label, known), located):
             append_answers(kept, [answer for answer in batch if failure(answer) is None])

@@ -1,18 +1,62 @@
 """Passages of the corpus, searched by text."""
 
 import json
-from typing import ClassVar
+from typing import Annotated, ClassVar, Self, TypeAlias
 
 import pyarrow as pa
+from pydantic import Field, model_validator
 
+from ragindex.errors import UsageError
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext
+from ragindex.plugins.registry import PartField, of_class
 from ragindex.retrieval.hits import build_filter_fields, text_search_schema
+from ragindex.types import UNSIZED_CHUNKS, ChunkBy, ChunkContext, Chunking
+
+_SIZE = 200
 
 
 class Passages(Part[Collection]):
-    """One record per passage: title, text, metadata, and the tokens of "title, newline, text"."""
+    """One record per passage: title, text, metadata, and the tokens of "title, newline, text".
 
-    version: ClassVar[int] = 1
+    Without parameters, these are the passages of the index's own chunking. `bm25(over=passages(size=128))` searches
+    others; the parameter `over` of a method chunks for all its parts.
+    """
+
+    version: ClassVar[int] = 2
+    by: ChunkBy | None = Field(
+        default=None, description="Units and boundaries of passages. null: words if there is a size, else the index's."
+    )
+    size: int | None = Field(
+        default=None,
+        description=f"Most words (or characters, tokens) of a passage. null: {_SIZE} where needed.",
+    )
+    overlap: int = Field(default=0, description="Most words, characters or tokens shared with the passage before.")
+    context: ChunkContext = Field(
+        default="title", description="What is encoded and analysed before the text, and not shown."
+    )
+
+    @model_validator(mode="after")
+    def _check_chunking(self) -> Self:
+        try:
+            self.own_chunking()
+        except UsageError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    def own_chunking(self) -> Chunking | None:
+        """Return the chunking that the parameters name; None: the index's."""
+        if (self.by, self.size, self.overlap, self.context) == (None, None, 0, "title"):
+            return None
+        by = self.by or ("words" if self.size is not None or self.overlap else "index")
+        size = _SIZE if self.size is None and by not in UNSIZED_CHUNKS else self.size
+        return Chunking(size, self.overlap, by, self.context)
+
+    def with_chunking(self, chunking: Chunking | None) -> Self:
+        """Return the passages of `chunking`, unless these name their own."""
+        own = self.own_chunking() or chunking
+        if own is None:
+            return self
+        return self.model_copy(update={"by": own.by, "size": own.size, "overlap": own.overlap, "context": own.context})
 
     def apply(self, change: Change, context: BuildContext) -> None:
         """Write the passages of the batch, and delete those that were removed."""
@@ -24,6 +68,11 @@ class Passages(Part[Collection]):
     def open(self, context: ReadContext) -> Collection:
         """Return the collection of passages."""
         return context.collection("records")
+
+
+PassagesField: TypeAlias = Annotated[PartField, of_class(Passages)]
+"""The type of the parameter `over` of a method that is built over passages: `over: PassagesField = OVER_PASSAGES`."""
+OVER_PASSAGES = Field(default=Passages(), description="Passages that all its parts are made from.")
 
 
 def _build_records(passages: pa.RecordBatch) -> pa.RecordBatch:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, TypeAlias, cast
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, ValidationError
 
 from ragindex.interfaces import Part, Scheme
 from ragindex.parts.triples.triples import Triples
@@ -22,7 +22,10 @@ def _check_flat(scheme: Any) -> Any:
 
     The check sets `over` to the triples, because no scheme searches triples by default.
     """
-    elsewhere = over(scheme, Triples()) if "over" in type(scheme).model_fields else None
+    try:
+        elsewhere = over(scheme, Triples()) if "over" in type(scheme).model_fields else None
+    except ValidationError:  # it is built over passages only
+        elsewhere = None
     if elsewhere is None or not all(part == Triples() or _is_made_of_triples(part) for part in elsewhere.parts()):
         raise ValueError("a method that searches one part `over`: bm25, dense, hybrid, composed, colbert")
     return scheme

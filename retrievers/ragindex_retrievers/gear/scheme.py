@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 
 from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
 from ragindex.llm.tasks import Task
-from ragindex.parts.text.passages import Passages
+from ragindex.parts.text.passages import OVER_PASSAGES, Passages, PassagesField
 from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.base_field import FlatField, over
 from ragindex.parts.vectors.vectors import Vectors
@@ -64,6 +64,7 @@ class ExpandingScheme(Scheme):
         description="When two triples are the same: the same record, or the same subject, predicate and object (G1).",
     )
     rrf_k: float = Field(default=60, ge=0, description="Constant of reciprocal rank fusion.")
+    over: PassagesField = OVER_PASSAGES
 
     @field_validator("graph")
     @classmethod

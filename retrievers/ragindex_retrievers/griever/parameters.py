@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 from pydantic import Field, model_validator
 
 from ragindex.interfaces import Scheme
+from ragindex.parts.text.passages import OVER_PASSAGES, PassagesField
 from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.base_field import FlatField
 from ragindex.plugins import registry
@@ -21,6 +22,7 @@ class GrieverParameters(Scheme):
     base: FlatField = Field(
         default_factory=lambda: registry.scheme("composed"), description="Flat scheme that finds the first passages."
     )
+    over: PassagesField = OVER_PASSAGES
     base_k: int | None = Field(default=None, ge=1, description="Passages asked for in each iteration. null: k.")
     follow: FlatField = Field(
         default_factory=lambda: registry.scheme("hybrid"),

@@ -3,11 +3,13 @@
 from pydantic import Field
 
 from ragindex.interfaces import Scheme
+from ragindex.parts.text.passages import OVER_PASSAGES, PassagesField
 
 
 class LinksParameters(Scheme):
     """The parameters of `links`, with the values of its page; none of them was fitted to questions."""
 
+    over: PassagesField = OVER_PASSAGES
     depth: int = Field(default=100, ge=1, description="Best results of BM25 and of dense that are candidates.")
     weight: float = Field(default=2 / 3, ge=0, le=1, description="Weight of the cosine; BM25 has the rest.")
     seeds: int = Field(default=5, ge=0, description="Best passages whose links are followed, in each hop.")

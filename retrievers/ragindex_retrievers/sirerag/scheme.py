@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
+from ragindex.parts.text.passages import OVER_PASSAGES, PassagesField
 from ragindex.parts.trees.tree_pool import TreePool
 from ragindex.parts.trees.tree_search import Nodes, above
 from ragindex.parts.vectors.base_field import FlatField, over
@@ -30,6 +31,7 @@ class SiReRAG(Scheme):
     pool: Annotated[PartField, of_class(TreePool)] = Field(
         default=TreePool(), description="Trees, and which of their nodes are searched."
     )
+    over: PassagesField = OVER_PASSAGES
     ranking: Literal["pool", "lifted"] = Field(
         default="pool",
         description="Rank all nodes of the pool (as in the paper), or passages, each with the best node that names it.",

@@ -1,0 +1,167 @@
+"""Spans (start, end) of the passages of a text: windows of units, whole sentences, and sections.
+
+All functions take time linear in the text. Spans begin and end at characters that are no white space.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import TypeAlias
+
+import regex
+
+from ragindex.types import Section
+
+Span: TypeAlias = tuple[int, int]
+
+# Scripts without spaces have no words that a rule finds, so each of their characters counts as one.
+_UNSPACED = r"\p{scx=Han}\p{scx=Hira}\p{scx=Kana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+_WORD = regex.compile(rf"[{_UNSPACED}]\p{{M}}*|[^\s{_UNSPACED}]+")
+_SENTENCE_END = regex.compile(
+    r"""[.!?…]+["'”’)\]]*\s+ | [。！？]+[”’」』）]*\s* | \n\s*\n\s* | \n(?=[ \t]*(?:[-*+•]|\d+[.)])\s)""", regex.VERBOSE
+)
+
+
+def word_spans(text: str) -> list[Span]:
+    """Return the words of a text: what white space separates, and each character of scripts without spaces."""
+    return [match.span() for match in _WORD.finditer(text)]
+
+
+def windows(text: str, units: Sequence[Span], size: int, overlap: int) -> Iterator[Span]:
+    """Yield windows of `size` units, each of which shares `overlap` units with the one before.
+
+    Whatever stands between two windows goes to the first one.
+    """
+    step = size - overlap
+    found = []
+    for first in range(0, max(1, len(units) - overlap), step):
+        start = units[first][0] if first and units else 0
+        following = first + size
+        end = units[following][0] if following < len(units) else len(text)
+        found.append((start, end))
+    yield from strip(found, text)
+
+
+def sentence_spans(text: str, start: int = 0, end: int | None = None) -> list[Span]:
+    """Return the sentences of a part of a text. Blank lines and items of lists end a sentence, too."""
+    end = len(text) if end is None else end
+    cuts = [start, *(match.end() for match in _SENTENCE_END.finditer(text, start, end)), end]
+    return list(strip(pairwise(cuts), text))
+
+
+def by_sentences(text: str, size: int, overlap: int = 0, start: int = 0, end: int | None = None) -> Iterator[Span]:
+    """Yield as many whole sentences as fit into `size` words, and longer sentences cut into windows of words.
+
+    The whole sentences at the end of a passage that have at most `overlap` words together begin the next one.
+    """
+    sentences = [piece for one in sentence_spans(text, start, end) for piece in _cut_long(text, one, size)]
+    yield from pack(text, sentences, size, overlap)
+
+
+def pack(text: str, atoms: Sequence[Span], size: int, overlap: int = 0) -> Iterator[Span]:
+    """Yield runs of neighbouring atoms that have at most `size` words; an atom with more is a run of its own."""
+    counts = [_count_words(text, *atom) for atom in atoms]
+    first = 0
+    while first < len(atoms):
+        last, total = first, counts[first]
+        while last + 1 < len(atoms) and total + counts[last + 1] <= size:
+            last += 1
+            total += counts[last]
+        yield atoms[first][0], atoms[last][1]
+        following, shared = last + 1, 0
+        if following == len(atoms):
+            return
+        while following - 1 > first and shared + counts[following - 1] <= min(overlap, size - counts[last + 1]):
+            following -= 1
+            shared += counts[following]
+        first = following
+
+
+def by_sections(text: str, sections: Sequence[Section]) -> Iterator[Span]:
+    """Yield the text from each heading or page to the next, and what stands before the first."""
+    cuts = [0, *sorted({section.start for section in sections if section.start > 0}), len(text)]
+    yield from strip(pairwise(cuts), text)
+
+
+def by_headings(text: str, sections: Sequence[Section], blocks: Sequence[Span], size: int) -> Iterator[Span]:
+    """Yield whole sections of at most `size` words, and larger ones divided.
+
+    A section with all sections below it is one passage if it fits. If not, its own text, divided at the ends of
+    sentences if it is too long, and the sections below are treated likewise. Neighbours under the same heading that
+    fit together are joined, and so are a section's own text and the first ones below. The spans `blocks` are never
+    divided.
+    """
+    own = [one for one in sections if not _is_inside(one.start, blocks)]
+    if not own or own[0].start > 0:
+        own.insert(0, Section(0))
+    ends = [*(one.start for one in own[1:]), len(text)]
+    spans = [(one.start, end) for one, end in zip(own, ends, strict=True)]
+    yield from strip(_divide(text, spans, [one.headings for one in own], blocks, size), text)
+
+
+def _is_inside(start: int, blocks: Sequence[Span]) -> bool:
+    before = bisect_left(blocks, (start,)) - 1
+    return before >= 0 and start < blocks[before][1]
+
+
+def _divide(
+    text: str, sections: Sequence[Span], paths: Sequence[tuple[str, ...]], blocks: Sequence[Span], size: int
+) -> Iterator[Span]:
+    words = [_count_words(text, *section) for section in sections]
+    start = end = total = at = 0  # what is joined so far: characters start to end, of `total` words, below `parent`
+    parent: tuple[str, ...] = ()
+    while at < len(sections):
+        after = at + 1
+        while after < len(sections) and _is_below(paths[after], paths[at]):
+            after += 1
+        whole = sum(words[at:after])
+        fits, own = whole <= size, words[at] <= size
+        if not (fits and parent == paths[at][:-1] and total + whole <= size):
+            yield start, end
+            start, total = sections[at][0], 0
+        if fits:
+            end, total, parent, at = sections[after - 1][1], total + whole, paths[at][:-1], after
+        elif own:
+            end, total, parent, at = sections[at][1], words[at], paths[at], at + 1
+        else:
+            yield from pack(text, _find_atoms(text, sections[at], blocks, size), size)
+            start = end = sections[at][1]
+            at += 1
+    yield start, end
+
+
+def _is_below(path: tuple[str, ...], above: tuple[str, ...]) -> bool:
+    return len(path) > len(above) > 0 and path[: len(above)] == above
+
+
+def _find_atoms(text: str, section: Span, blocks: Sequence[Span], size: int) -> list[Span]:
+    """Return the sentences of a section, long ones cut, and its blocks whole."""
+    start, end = section
+    atoms, at = list[Span](), start
+    for block in blocks[bisect_left(blocks, (start,)) : bisect_right(blocks, (end,))]:
+        atoms += [piece for one in sentence_spans(text, at, block[0]) for piece in _cut_long(text, one, size)]
+        atoms.append(block)
+        at = block[1]
+    return atoms + [piece for one in sentence_spans(text, at, end) for piece in _cut_long(text, one, size)]
+
+
+def _cut_long(text: str, sentence: Span, size: int) -> Iterable[Span]:
+    start, end = sentence
+    units = [(start + a, start + b) for a, b in word_spans(text[start:end])]
+    if len(units) <= size:
+        return [sentence]
+    return [(units[at][0], units[min(at + size, len(units)) - 1][1]) for at in range(0, len(units), size)]
+
+
+def _count_words(text: str, start: int, end: int) -> int:
+    return sum(1 for _ in _WORD.finditer(text, start, end))
+
+
+def strip(spans: Iterable[Span], text: str) -> Iterator[Span]:
+    """Yield the spans without the white space at their ends; blank ones are left out."""
+    for start, end in spans:
+        piece = text[start:end]
+        kept = piece.strip()
+        if kept:
+            first = start + len(piece) - len(piece.lstrip())
+            yield first, first + len(kept)
