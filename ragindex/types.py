@@ -14,6 +14,9 @@ MetadataValue: TypeAlias = (
 )
 Metadata: TypeAlias = Mapping[str, MetadataValue]
 
+Span: TypeAlias = tuple[int, int]
+"""The first character of a part of a text, and the one after its last."""
+
 NO_METADATA: Metadata = MappingProxyType({})
 
 
@@ -56,7 +59,7 @@ class Document:
     text: str
     metadata: Metadata = field(default_factory=_empty_metadata)
     sections: tuple[Section, ...] = ()
-    blocks: tuple[tuple[int, int], ...] = ()
+    blocks: tuple[Span, ...] = ()
 
     def __repr__(self) -> str:
         return f"Document({self.id!r}, {_shorten(self.title)!r}, {len(self.text)} characters)"

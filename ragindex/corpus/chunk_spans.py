@@ -6,13 +6,10 @@ All functions take time linear in the text. Spans begin and end at characters th
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import TypeAlias
 
 import regex
 
-from ragindex.types import Section
-
-Span: TypeAlias = tuple[int, int]
+from ragindex.types import Section, Span
 
 # Scripts without spaces have no words that a rule finds, so each of their characters counts as one.
 _UNSPACED = r"\p{scx=Han}\p{scx=Hira}\p{scx=Kana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"

@@ -7,9 +7,8 @@ from typing import TypeAlias
 from semantic_text_splitter import TextSplitter
 
 from ragindex.corpus import chunk_spans
-from ragindex.corpus.chunk_spans import Span
 from ragindex.errors import DataError, UsageError
-from ragindex.types import Chunking, Document, Passage, Section
+from ragindex.types import Chunking, Document, Passage, Section, Span
 
 TokenSpans: TypeAlias = Callable[[str], Sequence[Span]]
 """A function that returns the characters (start, end) of each token of a text."""

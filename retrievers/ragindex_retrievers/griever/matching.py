@@ -6,7 +6,7 @@ The question is encoded once; the vector of an n-gram is pooled from the vectors
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
 import regex
@@ -14,9 +14,9 @@ import regex
 from ragindex.encoders.common import normalize_rows
 from ragindex.interfaces import Floats, TokenEmbeddings
 from ragindex.parts.support.arrays import Integers
+from ragindex.types import Span
 
 Pooling = Literal["mean", "max"]
-Span: TypeAlias = tuple[int, int]
 _BLOCK = 1024  # n-grams per block, to bound the memory of their tokens' vectors
 _WORD = regex.compile(r"[\w'’.-]*\w")
 

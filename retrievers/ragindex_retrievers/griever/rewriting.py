@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ragindex_retrievers.griever.matching import Span
+from ragindex.types import Span
 from ragindex_retrievers.griever.scoring import ScoredTriple
 
 

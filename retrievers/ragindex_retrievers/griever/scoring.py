@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ragindex.interfaces import Floats
+from ragindex.types import Span
 from ragindex_retrievers.griever.lookups import Aliases, Counted, Lookups, Stated
-from ragindex_retrievers.griever.matching import Matches, Ngrams, Span, choose_best, match_names
+from ragindex_retrievers.griever.matching import Matches, Ngrams, choose_best, match_names
 
 
 @dataclass(frozen=True, slots=True)

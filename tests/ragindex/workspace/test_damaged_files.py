@@ -229,7 +229,7 @@ def test_without_a_whole_manifest_there_is_one_clear_line(harm: str, kept: Kept,
     (folder / "workspace.json").write_bytes(durable_files.dump_hashed_json({"format": 1}))
     error = tried(read, folder).error
     assert isinstance(error, WorkspaceError)
-    assert "has format 1, of an earlier ragindex; this one reads 4" in str(error)
+    assert "has format 1, of an earlier ragindex; this one reads 5" in str(error)
 
 
 @pytest.mark.parametrize("harm", HARMS)

@@ -34,7 +34,7 @@ def test_the_command_of_the_refusal_builds_it_again_with_its_caches(older: Path)
     refused = failed(4, "search", "lighthouse", "--index", older, "--method", "dense")
     start, _, command = refused.partition("Run: ")
     assert start == (
-        f"The index {older} has format 2, of an earlier ragindex; this one reads 4. Build it again; cached answers and "
+        f"The index {older} has format 2, of an earlier ragindex; this one reads 5. Build it again; cached answers and "
         "vectors are carried over. "
     )
     words = shlex.split(command)

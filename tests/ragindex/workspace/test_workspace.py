@@ -210,6 +210,7 @@ def test_the_manifest_names_what_results_depend_on(tmp_path: Path) -> None:
     manifest = json.loads((tmp_path / "workspace.json").read_text())
     assert manifest["settings"] == {
         "language": "english",
+        "by": None,
         "size": None,
         "overlap": None,
         "store": {"name": "lancedb", "params": {"memory_gib": 1.0, "float16": False, "mmap": False}},
@@ -355,7 +356,7 @@ def test_a_workspace_of_a_newer_version(tmp_path: Path) -> None:
     assert held is not None
     path.write_bytes(durable_files.dump_hashed_json({**held, "format": 99}))
     with pytest.raises(
-        NewerFormatError, match="has format 99; this ragindex reads up to 4. Run: pip install --upgrade"
+        NewerFormatError, match="has format 99; this ragindex reads up to 5. Run: pip install --upgrade"
     ):
         Workspace.open(tmp_path)
 

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from histories import made
+from ragindex.plugins import registry
 from ragindex.workspace import manifest as manifests
+from ragindex.workspace.chunks import Chunks
 from ragindex.workspace.workspace import Workspace
 
 
@@ -22,12 +24,14 @@ def check(space: Workspace, corpus: made.Corpus, chunking: str) -> None:
     """Of every part that is up to date with `corpus`. Raises BrokenError."""
     manifest = manifests.read_manifest(space.folder)
     assert manifest is not None
-    passages = set(made.passages(corpus, chunking))
-    known = passages | {f"doc-{name}" for name in corpus}
-    names = space.store.names()
+    documents, names = {f"doc-{name}" for name in corpus}, space.store.names()
     for key, record in manifest.parts.items():
         if record.corpus != manifest.corpus:
             continue
+        part = registry.part(record.part)
+        own = part.own_chunking()
+        passages = documents if isinstance(part, Chunks) else set(made.passages(corpus, chunking, own))
+        known = passages | documents
         for name in (one for one in names if one.rpartition(".")[0] == key):
             _check_records(space, name, known, record.collections)
         covered = _ids(space, f"{key}.coverage")

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from ragindex.corpus import Chunking, chunk
+from ragindex.corpus.chunking import chunk, id_mark
 from ragindex.errors import LLMError
 from ragindex.filters import Ids, Terms
 from ragindex.interfaces import (
@@ -36,7 +36,7 @@ from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Output, Task
 from ragindex.parts.text.passages import Passages
 from ragindex.plugins import registry
-from ragindex.types import Document, Query
+from ragindex.types import Chunking, Document, Query, Section
 
 # ---------------------------------------------------------------- documents
 
@@ -73,7 +73,11 @@ Corpus = Mapping[str, Sequence[int]]
 
 def document(name: str, sentences: Sequence[int]) -> Document:
     """A title of its own, so that no two passages of a corpus are the same text."""
-    return Document(f"doc-{name}", f"Doc {name}", " ".join(SENTENCES[one] for one in sentences), {"half": name < "dot"})
+    texts = [SENTENCES[one] for one in sentences]
+    starts = [sum(len(text) + 1 for text in texts[:number]) for number in range(len(texts))]
+    headings = [(text.split()[0], *(["Below"] if number % 2 else [])) for number, text in enumerate(texts)]
+    sections = tuple(Section(*one) for one in zip(starts, headings, strict=True))
+    return Document(f"doc-{name}", f"Doc {name}", " ".join(texts), {"half": name < "dot"}, sections)
 
 
 def named(id: str) -> str:
@@ -85,9 +89,10 @@ def documents(corpus: Corpus) -> list[Document]:
     return [document(name, sentences) for name, sentences in sorted(corpus.items())]
 
 
-def passages(corpus: Corpus, chunking: str) -> dict[str, tuple[str, str]]:
-    """Title and text of each passage, by its id."""
-    every = (one for each in documents(corpus) for one in chunk(each, CUTTINGS[chunking]))
+def passages(corpus: Corpus, chunking: str, own: Chunking | None = None) -> dict[str, tuple[str, str]]:
+    """Title and text of each passage, by its id: those of the index, or of a method's `own` chunking."""
+    cutting, mark = (CUTTINGS[chunking], "#") if own is None else (own, id_mark(own, of_index=False))
+    every = (one for each in documents(corpus) for one in chunk(each, cutting, mark))
     return {one.id: (one.title, one.text) for one in every}
 
 
@@ -295,6 +300,10 @@ METHODS: Mapping[str, Scheme] = {
     "griever passage": registry.scheme("griever(partial_scope=passage)"),
     "griever full": registry.scheme("griever(shortlist=full)"),
     "links": registry.scheme("links(hops=2, max_mentions=3)"),
+    "bm25 sentences": registry.scheme("bm25(over=passages(by=sentences, size=14, overlap=7))"),
+    "hybrid headings": registry.scheme("hybrid(over=passages(by=headings, size=14))"),
+    "links words": registry.scheme("links(hops=2, max_mentions=3, over=passages(size=9, overlap=2))"),
+    "raptor sections": registry.scheme("raptor(tree=summary_tree(stop_at=1, levels=3), over=passages(by=sections))"),
     "raptor": registry.scheme("raptor(tree=summary_tree(stop_at=1, levels=3))"),
     "sirerag": registry.scheme(f"sirerag(pool=tree_pool(trees={_TREES}))"),
 }
@@ -305,5 +314,6 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "merged": ("composed words", "griever", "griever passage", "griever full"),
     "graph": ("gear.naive", "gear.naive store", "hipporag", "hipporag push", "graphrag"),
     "tree": ("raptor", "sirerag"),
+    "chunked": ("bm25 sentences", "hybrid headings", "links words", "raptor sections"),
 }
 """A history draws its methods from several of them."""
