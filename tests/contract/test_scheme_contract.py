@@ -42,6 +42,29 @@ def test_scheme(written: str, check: Check, tmp_path: Path, request: pytest.Fixt
     check(registry.scheme(written), tmp_path, "lsa")
 
 
+CHUNKED = (
+    *("size=9, overlap=3", "by=sentences, size=12", "by=headings, size=20"),
+    *("by=sections", "by=characters, size=60"),
+)
+    "size=9, overlap=3",
+    "by=sentences, size=12",
+    "by=headings, size=20",
+    "by=sections",
+    "by=characters, size=60",
+)
+"""Chunkings other than that of the index, which are the whole documents here."""
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [(name, CHUNKED[number % len(CHUNKED)]) for number, name in enumerate(registry.plugin_names("schemes"))],
+)
+def test_scheme_over_other_passages(name: str, written: str, tmp_path: Path) -> None:
+    for check in (check_hits, check_filter, check_law):
+        scheme = registry.scheme({"name": name, "params": {"over": f"passages({written})"}})
+        check(scheme, tmp_path / check.__name__, "lsa")
+
+
 ON_ELASTICSEARCH = {  # each way of searching that we have, and the checks in which an engine can go wrong
     "bm25": (check_hits, check_filter, check_law),
     "dense": (check_hits, check_finds, check_filter),
@@ -51,6 +74,7 @@ ON_ELASTICSEARCH = {  # each way of searching that we have, and the checks in wh
     "griever": (check_filter, check_law, check_finds),
     "hipporag(mode=facts)": (check_hits, check_filter),
     "links": (check_filter, check_law, check_batches),
+    "hybrid(over=passages(by=sentences, size=12))": (check_filter, check_law),
 }
 
 

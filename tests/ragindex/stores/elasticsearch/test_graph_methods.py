@@ -24,6 +24,8 @@ METHODS = (
     "griever(shortlist=full, same_as=none)",
     "links",
     "links(hops=3, max_mentions=5)",
+    "links(over=passages(size=25, overlap=5))",
+    "hipporag(mode=facts, over=passages(by=sentences, size=30))",
     "evidence(bases=[bm25])",
     "hipporag",
     "hipporag(mode=facts)",

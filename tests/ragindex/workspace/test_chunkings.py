@@ -1,0 +1,131 @@
+"""Methods over passages of other chunkings than the index's own, in one index."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from histories import made
+
+import ragindex
+from ragindex.errors import UsageError
+from ragindex.interfaces import Part
+from ragindex.plugins import registry
+from ragindex.types import Chunking, Position
+from ragindex.workspace.part_keys import topological_order
+from ragindex.workspace.workspace import Workspace
+
+PIER = """# Pier\n\nThe old pier is closed.\n
+## Tides\n\nThe tide turns twice a day.\n
+## Fees\n\nA berth costs nine crowns."""
+MILL = "# Mill\n\nThe mill grinds rye.\n\n## Wheel\n\nIts wheel is of oak."
+HEADINGS = {"pier.md": (("Pier", "Tides"), ("Pier", "Fees")), "mill.md": (("Mill", "Wheel"),)}
+
+
+def page(id: str, text: str) -> ragindex.Document:
+    title = text[2 : text.index("\n")]
+    below = [ragindex.Section(text.index(f"## {path[-1]}"), path) for path in HEADINGS[id]]
+    return ragindex.Document(id, title, text, sections=(ragindex.Section(0, (title,)), *below))
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> Workspace:
+    opened = Workspace.open(tmp_path / "w", encoder=made.Hashed())
+    opened.add([page("pier.md", PIER), page("mill.md", MILL)])
+    return opened
+
+
+def made_from(space: Workspace, method: str) -> list[str]:
+    return [registry.name_of(part) for part in space.all_parts(registry.scheme(method))]
+
+
+def test_each_method_searches_its_own_passages(space: Workspace) -> None:
+    methods = ["bm25", "bm25(over=passages(by=sections))", "bm25(over=passages(size=4, overlap=1))"]
+    space.sync([registry.scheme(method) for method in methods])
+    found = {}
+    for method in methods:
+        scheme = registry.scheme(method)
+        (answer,) = space.retriever(scheme).retrieve([ragindex.Query("q", "berth crowns")], 2)
+        (answer,) = space.positions(scheme).locate([answer])
+        found[method] = [(hit.id, hit.text, hit.positions) for hit in answer.hits]
+    start, end, fees = PIER.index("## Fees"), len(PIER), ("Pier", "Fees")
+    assert found == {
+        methods[0]: [("pier.md#0", PIER, (Position("pier.md", 0, len(PIER), None, ("Pier",)),))],
+        methods[1]: [
+            ("pier.md#sections.2", PIER[start:], (Position("pier.md", start, end, None, fees),)),
+        ],
+        methods[2]: [
+            (
+                "pier.md#words4+1.6",
+                "berth costs nine crowns.",
+                (Position("pier.md", start + 11, end, None, fees),),
+            ),
+            ("pier.md#words4+1.5", "## Fees\n\nA berth", (Position("pier.md", start, start + 16, None, fees),)),
+        ],
+    }
+
+
+def test_equal_chunkings_are_shared_and_documents_are_stored_once(space: Workspace) -> None:
+    methods = ("bm25", "dense", "hybrid", "links", "hipporag", "graphrag", "raptor")
+    written = [f"{method}(over=passages(by=headings, size=20))" for method in methods]
+    space.sync([registry.scheme(one) for one in written])
+    names = [record.name for record in space.manifest.parts.values()]
+    assert sorted(names) == sorted(
+        (
+            *("chunks", "passages", "vectors", "links", "extractions", "triples", "phrase_graph"),
+            *("entity_graph", "entity_vectors", "communities", "summary_tree"),
+        )
+    )
+    assert made_from(space, written[2]) == ["chunks", "passages", "vectors"]
+    assert space.sync([registry.scheme("dense(over=passages(by=headings, size=20))")]).made == 0
+    same = "bm25(over=passages(by=headings, size=20, context=title, overlap=0))"
+    assert space.sync([registry.scheme(same)]).made == 0
+
+
+def test_one_more_document_touches_its_own_chunks_alone(space: Workspace) -> None:
+    schemes = [registry.scheme(one) for one in ("bm25", "dense(over=passages(by=sections))")]
+    space.sync(schemes)
+    longer = page("mill.md", MILL + "\n\nIt turns.")
+    assert space.add([longer]).changed == 1
+    synced = space.sync()
+    # mill.md: its whole passage; its document in chunks; its last section in passages and vectors
+    assert (synced.made, synced.forgotten) == (4, 0)
+    space.remove(["pier.md"])
+    synced = space.sync()
+    assert (synced.made, synced.forgotten) == (0, 1 + 1 + 3 + 3)
+    (answer,) = space.retriever("dense(over=passages(by=sections))").retrieve([ragindex.Query("q", "oak wheel")], 9)
+    assert [hit.id for hit in answer.hits] == ["mill.md#sections.1", "mill.md#sections.0"]
+
+
+def test_a_base_brings_its_chunking_along(space: Workspace) -> None:
+    inner, outer = "self-ask(base=dense(over=passages(size=9)))", "self-ask(over=passages(size=9))"
+    assert [space.key(part, None) for part in space.all_parts(registry.scheme(inner))] == [
+        space.key(part, None) for part in space.all_parts(registry.scheme(outer))
+    ]
+    with pytest.raises(UsageError, match="Hybrid needs one chunking for all its parts. Got 2 different ones"):
+        registry.scheme("hybrid(bases=[bm25(over=passages(size=9)), dense(over=passages(size=8))])").parts()
+
+
+@pytest.mark.parametrize("name", registry.plugin_names("schemes"))
+def test_all_parts_of_a_method_are_made_from_its_passages(name: str) -> None:
+    scheme = registry.scheme({"name": name, "params": {"over": "passages(by=sentences, size=30, overlap=5)"}})
+    expected = Chunking(30, 5, "sentences")
+
+    def reads_passages(part: Part[Any]) -> bool:
+        return registry.name_of(part) not in ("chunks",)
+
+    parts = [part for part in topological_order(scheme.parts()) if reads_passages(part)]
+    assert len(parts) >= 1
+    assert {part.own_chunking() for part in parts} == {expected}
+    assert registry.part(registry.describe(parts[0])) == parts[0]  # as the manifest keeps it
+    assert registry.scheme(registry.label(scheme)) == scheme
+
+
+def test_an_index_has_another_chunking_of_its_own(tmp_path: Path) -> None:
+    with ragindex.open(tmp_path / "w", chunking=Chunking(None, 0, "sections"), create=True) as index:
+        index.add([page("pier.md", PIER)])
+        index.build("bm25")
+        assert [hit.id for hit in index.retriever("bm25").search("tide", k=1)] == ["pier.md#1"]
+    with ragindex.open(tmp_path / "w") as index:
+        assert [hit.id for hit in index.retriever("bm25").search("berth", k=1)] == ["pier.md#2"]
+    with pytest.raises(UsageError, match="An index's own chunking is by characters, words, sentences, headings"):
+        ragindex.open(tmp_path / "v", chunking=Chunking(9, 0, "tokens"), create=True)
