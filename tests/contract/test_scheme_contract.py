@@ -46,12 +46,6 @@ CHUNKED = (
     *("size=9, overlap=3", "by=sentences, size=12", "by=headings, size=20"),
     *("by=sections", "by=characters, size=60"),
 )
-    "size=9, overlap=3",
-    "by=sentences, size=12",
-    "by=headings, size=20",
-    "by=sections",
-    "by=characters, size=60",
-)
 """Chunkings other than that of the index, which are the whole documents here."""
 
 

@@ -76,7 +76,7 @@ def compare(
     k: Annotated[str | None, setting_flag("k", "5,10,20")] = None,
     limit: Annotated[int | None, setting_flag("limit", "N", 1)] = None,
     seed: Annotated[int | None, setting_flag("seed", "S")] = None,
-    grid: Annotated[list[str] | None, setting_flag("grid", "LABEL:P=V,V")] = None,
+    grid: Annotated[list[str] | None, setting_flag("grid", "[LABEL:]P=V,V")] = None,
     fail_below: Annotated[list[str] | None, setting_flag("fail_below", "LABEL:M=V")] = None,
     strict: Annotated[bool | None, setting_flag("strict")] = None,
     fresh: Annotated[bool | None, setting_flag("fresh")] = None,

@@ -17,7 +17,7 @@ from ragindex_eval.run.methods import Method
 def expand_grid(methods: Sequence[Method], grids: Sequence[str]) -> list[Method]:
     """Replace each method that a grid names by its variants: `LABEL:beam_width=5,10;depth=50,100`.
 
-    Several parameters give every combination of their values; the label of a variant names the varied parameters.
+    A grid without a label, as `over=passages(size=64),passages(size=256)`, is one of every method. Several parameters give every combination of their values; the label of a variant names the varied parameters.
     Raises UsageError if a grid cannot be parsed or names an unknown method, or if a parameter is invalid.
     """
     asked: dict[str, dict[str, list[Any]]] = {}
@@ -26,16 +26,23 @@ def expand_grid(methods: Sequence[Method], grids: Sequence[str]) -> list[Method]
         asked.setdefault(label, {}).update(values)
     there = [method.label for method in methods]
     for label in asked:
-        if label not in there:
+        if label and label not in there:
             raise UsageError(f"--grid names {label!r}, which is not in this comparison. Available: {', '.join(there)}.")
-    return [variant for method in methods for variant in _make_variants(method, asked.get(method.label))]
+    every = asked.get("", {})
+    return [
+        variant for method in methods for variant in _make_variants(method, {**every, **asked.get(method.label, {})})
+    ]
 
 
 def _parse_grid(written: str) -> tuple[str, dict[str, list[Any]]]:
-    label, colon, rest = written.rpartition(":")
+    label, _, parameter = written.partition("=")[0].rpartition(":")
+    rest = written[len(written.partition("=")[0]) - len(parameter) :]
     pairs = [pair.partition("=") for pair in rest.split(";")]
-    if not colon or not all(name.strip() and equals and values.strip() for name, equals, values in pairs):
-        raise UsageError(f"--grid must be LABEL:parameter=value,value, as 'hybrid:rrf_k=10,60'. Got {written!r}.")
+    if not all(name.strip() and equals and values.strip() for name, equals, values in pairs):
+        raise UsageError(
+            "--grid must be parameter=value,value or LABEL:parameter=value,value, as 'hybrid:rrf_k=10,60'. "
+            f"Got {written!r}."
+        )
     return label.strip(), {name.strip(): _parse_values(values) for name, _, values in pairs}
 
 
@@ -45,8 +52,8 @@ def _parse_values(values: str) -> list[Any]:
     return listed if isinstance(listed, list) else [listed]
 
 
-def _make_variants(method: Method, values: Mapping[str, Sequence[Any]] | None) -> list[Method]:
-    if values is None:
+def _make_variants(method: Method, values: Mapping[str, Sequence[Any]]) -> list[Method]:
+    if not values:
         return [method]
     described = registry.describe(method.scheme)
     made = []

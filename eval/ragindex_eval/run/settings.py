@@ -107,7 +107,10 @@ class CompareSettings(Strict):
     limit: int | None = Field(default=None, description="Ask N questions, drawn by the seed.")
     seed: int | None = Field(default=None, description="The seed of everything random. Default: 0, or the index's.")
     seeds: list[int] | None = Field(default=None, min_length=1)
-    grid: list[str] = Field(default=[], description="Variants, as 'hybrid:rrf_k=10,60'. Repeatable.")
+    grid: list[str] = Field(
+        default=[],
+        description="Variants, as 'hybrid:rrf_k=10,60', or of every method: 'over=passages(size=64),passages(size=256)'. Repeatable.",
+    )
     fail_below: list[str] = Field(default=[], description="Exit with 8 below it, as 'dense:R@5=0.60'. Repeatable.")
     strict: bool = Field(
         default=False, description="Stop at the first file that cannot be read, or question that fails."
