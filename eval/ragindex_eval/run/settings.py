@@ -109,7 +109,8 @@ class CompareSettings(Strict):
     seeds: list[int] | None = Field(default=None, min_length=1)
     grid: list[str] = Field(
         default=[],
-        description="Variants, as 'hybrid:rrf_k=10,60', or of every method: 'over=passages(size=64),passages(size=256)'. Repeatable.",
+        description="Variants, as 'hybrid:rrf_k=10,60', or of every method, as 'over=passages,passages(size=64)'. "
+        "Repeatable.",
     )
     fail_below: list[str] = Field(default=[], description="Exit with 8 below it, as 'dense:R@5=0.60'. Repeatable.")
     strict: bool = Field(
