@@ -42,12 +42,19 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text of the corpus. `metadata` (source file, date, any JSON value) is copied to every hit.
+    r"""A text of the corpus. `metadata` (source file, date, any JSON value) is copied to every hit.
 
     Example:
         ragindex.Document("report-7", "Annual report", "The harbour was rebuilt.", {"year": 1931})
 
-    `sections`, sorted by `start`, say under which headings and on which page the positions of hits are.
+    `sections`, sorted by `start`, say under which headings and on which page the positions of hits are. `blocks` are
+    the start and end of each table and code block in `text`, sorted and not overlapping; `text[start:end]` is not
+    empty and has no white space around it.
+
+    Example:
+        text = "Tides turn twice:\n\n| port | hour |\n|---|---|\n| Ely | 7 |"
+        document = ragindex.Document("tides", "Tides", text, blocks=((19, len(text)),))
+        assert document.text[19:].startswith("| port")
     """
 
     id: str
@@ -55,6 +62,7 @@ class Document:
     text: str
     metadata: Metadata = field(default_factory=_empty_metadata)
     sections: tuple[Section, ...] = ()
+    blocks: tuple[tuple[int, int], ...] = ()
 
     def __repr__(self) -> str:
         return f"Document({self.id!r}, {_shorten(self.title)!r}, {len(self.text)} characters)"

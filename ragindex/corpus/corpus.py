@@ -64,6 +64,7 @@ class RawDocument:
     metadata: Metadata
     item: Item
     sections: tuple[Section, ...] = ()
+    blocks: tuple[tuple[int, int], ...] = ()
 
 
 Gathered: TypeAlias = tuple[tuple[Document, ...], int]
@@ -90,7 +91,7 @@ def gather(given: Iterable[RawDocument], problems: Problems) -> Gathered:
         elif id in kept:
             raise one.item.error("each document id once", f"the id {id!r} a second time")
         else:
-            kept[id] = Document(id, one.title, one.text, one.metadata, one.sections)
+            kept[id] = Document(id, one.title, one.text, one.metadata, one.sections, one.blocks)
             hashed.update([id] if one.id is None else [])
 
     for _ in problems.each(add, given):
