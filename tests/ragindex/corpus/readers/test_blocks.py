@@ -205,5 +205,4 @@ def test_blocks_of_office_files_are_their_tables(pieces) -> None:  # type: ignor
 @settings(deadline=None)
 @given(text=st.text("`~|-:=+> \n\tab.<pretablh/>#*1", max_size=80))
 def test_blocks_of_any_text_are_sorted_and_disjoint(name: str, text: str) -> None:
-    markup = "".join(text)
-    check_blocks(READERS[Path(name).suffix](f"{markup}\n.".encode(), Path(name), None))
+    check_blocks(read_file(name, f".\n{text}"))
