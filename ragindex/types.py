@@ -46,12 +46,19 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text of the corpus. `metadata` (source file, date, any JSON value) is copied to every hit.
+    r"""A text of the corpus. `metadata` (source file, date, any JSON value) is copied to every hit.
 
     Example:
         ragindex.Document("report-7", "Annual report", "The harbour was rebuilt.", {"year": 1931})
 
-    `sections`, sorted by `start`, say under which headings and on which page the positions of hits are.
+    `sections`, sorted by `start`, say under which headings and on which page the positions of hits are. `blocks` are
+    the start and end of each table and code block in `text`, sorted and not overlapping; `text[start:end]` is not
+    empty and has no white space around it.
+
+    Example:
+        text = "Tides turn twice:\n\n| port | hour |\n|---|---|\n| Ely | 7 |"
+        document = ragindex.Document("tides", "Tides", text, blocks=((19, len(text)),))
+        assert document.text[19:].startswith("| port")
     """
 
     id: str

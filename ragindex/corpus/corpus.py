@@ -10,7 +10,7 @@ from ragindex.canonical import digest
 from ragindex.corpus.json_reader import Item, Problems, format_value
 from ragindex.corpus.readers.text_encodings import ENCODING
 from ragindex.errors import DataError
-from ragindex.types import NO_METADATA, Document, Metadata, Section
+from ragindex.types import NO_METADATA, Document, Metadata, Section, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,7 @@ class RawDocument:
     metadata: Metadata
     item: Item
     sections: tuple[Section, ...] = ()
+    blocks: tuple[Span, ...] = ()
 
 
 Gathered: TypeAlias = tuple[tuple[Document, ...], int]
@@ -90,7 +91,7 @@ def gather(given: Iterable[RawDocument], problems: Problems) -> Gathered:
         elif id in kept:
             raise one.item.error("each document id once", f"the id {id!r} a second time")
         else:
-            kept[id] = Document(id, one.title, one.text, one.metadata, one.sections)
+            kept[id] = Document(id, one.title, one.text, one.metadata, one.sections, one.blocks)
             hashed.update([id] if one.id is None else [])
 
     for _ in problems.each(add, given):

@@ -187,7 +187,7 @@ def _read_document(file: Path, root: Path, selection: FileSelection) -> RawDocum
     if not read.text.strip():
         raise item.error("a file with text in it", "none")
     metadata = {**read.metadata, "source": id, "modified": _get_modification_date(file)}
-    return RawDocument(id, read.title or file.stem, read.text, metadata, item, read.sections)
+    return RawDocument(id, read.title or file.stem, read.text, metadata, item, read.sections, read.blocks)
 
 
 def _name_file(file: Path, root: Path) -> str:

@@ -17,7 +17,8 @@ from ragindex_eval.run.methods import Method
 def expand_grid(methods: Sequence[Method], grids: Sequence[str]) -> list[Method]:
     """Replace each method that a grid names by its variants: `LABEL:beam_width=5,10;depth=50,100`.
 
-    A grid without a label, as `over=passages(size=64),passages(size=256)`, is one of every method. Several parameters give every combination of their values; the label of a variant names the varied parameters.
+    A grid without a label, as `over=passages(size=64),passages(size=256)`, is one of every method. Several
+    parameters give every combination of their values; the label of a variant names the varied parameters.
     Raises UsageError if a grid cannot be parsed or names an unknown method, or if a parameter is invalid.
     """
     asked: dict[str, dict[str, list[Any]]] = {}

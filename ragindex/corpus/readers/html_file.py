@@ -21,7 +21,7 @@ def read_html(raw: bytes, path: Path, encoding: str | None) -> FileContent:
         raise DataError("a page with text in its body", f"none, for {read.unclosed} is never closed", path=path)
     pairs = [list(pair) for pair in dict.fromkeys(read.hyperlinks) if _is_relative(pair[1])][:_MOST_HYPERLINKS]
     metadata = {**({HYPERLINKS: pairs} if pairs else {}), **name_encoding(found)}
-    return FileContent(read.title, read.text, find_heading_paths(read.headings), metadata)
+    return FileContent(read.title, read.text, find_heading_paths(read.headings), metadata, read.blocks)
 
 
 def _is_relative(address: str) -> bool:

@@ -14,7 +14,8 @@ from typing import Literal
 
 import regex
 
-from ragindex.corpus.readers.content import SOFT_HYPHEN
+from ragindex.corpus.readers.content import SOFT_HYPHEN, Blocks
+from ragindex.corpus.readers.html_blocks import BLOCK_ELEMENTS, HEADER_PARTS, BlockElements
 
 _NAME = regex.compile(r"[A-Za-z][^\t\n\f />]*+")
 _REST_OF_TAG = regex.compile(  # attributes as the tokenizer sees them: a quote only counts after "="
@@ -106,7 +107,10 @@ _NAVIGATION_NAMES = frozenset(  # classes and ids of common generators of pages,
 )
 _LEAST_MAIN = 0.5  # share of the text
 _CONTENT_SECTIONS = ("article", "blockquote", "main", "section")  # a footer inside of them is content
-_MARK = "\0"  # stands before the first character of a heading; NUL does not occur in text
+_MARK = "\0"  # NUL, which does not occur in text
+_HEADING_MARK = f"{_MARK}#"  # stands before the first character of a heading
+_BLOCK_MARKS = f"{_MARK}[", f"{_MARK}]"  # stand before and after a block
+_ANY_MARK = regex.compile(rf"{_MARK}[#\[\]]")
 _PREFORMATTED_ELEMENTS = frozenset(("listing", "plaintext", "pre", "textarea", "xmp"))
 
 
@@ -114,9 +118,10 @@ _PREFORMATTED_ELEMENTS = frozenset(("listing", "plaintext", "pre", "textarea", "
 class Page:
     """The visible content of a page: `title` (of the page, else its first heading, else "") and `text` of the body.
 
-    `headings` are start in the text, level (1 to 6) and text of each heading. `hyperlinks` are pairs of visible text,
-    with single spaces, and address, in the order of the page. `unclosed` names the unclosed markup that hides the rest
-    of the page, with its line; "" if there is none.
+    `headings` are start in the text, level (1 to 6) and text of each heading. `blocks` are the start and end of tables
+    and preformatted texts, without those that hold a heading and tables that lay out the page. `hyperlinks` are pairs
+    of visible text, with single spaces, and address, in the order of the page. `unclosed` names the unclosed markup
+    that hides the rest of the page, with its line; "" if there is none.
     """
 
     title: str
@@ -124,6 +129,7 @@ class Page:
     headings: tuple[tuple[int, int, str], ...] = ()
     hyperlinks: tuple[tuple[str, str], ...] = ()
     unclosed: str = ""
+    blocks: Blocks = ()
 
 
 def read_page(markup: str) -> Page:
@@ -140,11 +146,11 @@ def read_page(markup: str) -> Page:
     elif reader.shown_in["body"] > reader.shown_in["main"] >= _LEAST_MAIN * reader.shown_in["body"]:
         reader = _read(markup, "main")
     shown = reader.shown
-    text, starts = shown.text()
+    text, starts, blocks = shown.text()
     levels = [(level, _ANCHOR_SIGN.sub("", " ".join("".join(pieces).split()))) for level, pieces in shown.headings]
     headings = tuple((start, *heading) for start, heading in zip(starts, levels, strict=True))
     first = next((heading for _, level, heading in headings if level == 1), "")
-    return Page(reader.title or first, text, headings, tuple(shown.hyperlinks), reader.unclosed)
+    return Page(reader.title or first, text, headings, tuple(shown.hyperlinks), reader.unclosed, blocks)
 
 
 def _read(markup: str, wanted: Literal["all", "content", "main"]) -> "_Reader":
@@ -169,6 +175,7 @@ class _VisibleText:
     hyperlinks: list[tuple[str, str]] = field(default_factory=list)
     address: str = ""
     linked_from: int = 0
+    blocks: BlockElements = field(default_factory=BlockElements)
 
     def add(self, text: str) -> None:
         """Add text between tags. White space next to a newline is dropped."""
@@ -187,13 +194,17 @@ class _VisibleText:
         self.headings.append((self.heading_level, []))
         self.heading_begun = True
         start = len(text) - len(text.lstrip())
-        return text[:start] + _MARK + text[start:]
+        return text[:start] + _HEADING_MARK + text[start:]
 
     def open(self, name: str) -> None:
         """Process a start tag. HTML5 ignores tags of table parts outside of a table."""
         if name in _TABLE_PARTS and not self.opened["table"]:
             return
         self.opened[name] += name not in _VOID_ELEMENTS
+        if name in BLOCK_ELEMENTS:
+            self.blocks.open(name, len(self.pieces), len(self.headings))
+        elif name in HEADER_PARTS:
+            self.blocks.add_header()
         self._part(name)
         self.in_paragraph = self.in_paragraph or name == "p"
         if name in _HEADINGS:
@@ -207,6 +218,8 @@ class _VisibleText:
         if not self.opened[name] and name not in ("br", "p"):
             return
         self.opened[name] -= self.opened[name] > 0
+        if name in BLOCK_ELEMENTS:
+            self.blocks.close(name, len(self.pieces), len(self.headings))
         self.as_it_is = max(0, self.as_it_is - (name in _PREFORMATTED_ELEMENTS))
         self._part(name)
 
@@ -217,7 +230,7 @@ class _VisibleText:
 
     def end_link(self) -> None:
         """End the open hyperlink, if any; without visible text it is dropped."""
-        shown = "".join(self.pieces[self.linked_from :]).replace(_MARK, "") if self.address else ""
+        shown = "".join(self.pieces[self.linked_from :]).replace(_HEADING_MARK, "") if self.address else ""
         visible = " ".join(shown.split())
         if visible:
             self.hyperlinks.append((visible, self.address))
@@ -233,12 +246,20 @@ class _VisibleText:
             self.heading_level = 0
         self.newlines = max(self.newlines, newlines)
 
-    def text(self) -> tuple[str, list[int]]:
-        """Return the visible text with white space normalized, and where its headings start."""
+    def text(self) -> tuple[str, list[int], Blocks]:
+        """Return the visible text with white space normalized, where its headings start, and its blocks."""
+        for first, last in self.blocks.choose(self.pieces, len(self.headings)):
+            start = len(self.pieces[first]) - len(self.pieces[first].lstrip())
+            self.pieces[first] = f"{self.pieces[first][:start]}{_BLOCK_MARKS[0]}{self.pieces[first][start:]}"
+            end = len(self.pieces[last].rstrip())
+            self.pieces[last] = f"{self.pieces[last][:end]}{_BLOCK_MARKS[1]}{self.pieces[last][end:]}"
         lines = (" ".join(line.split()) for line in "".join(self.pieces).split("\n"))
         marked = regex.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
-        starts = [found.start() - number for number, found in enumerate(regex.finditer(_MARK, marked))]
-        return marked.replace(_MARK, ""), starts
+        places: dict[str, list[int]] = {mark: [] for mark in (_HEADING_MARK, *_BLOCK_MARKS)}
+        for number, found in enumerate(_ANY_MARK.finditer(marked)):
+            places[found[0]].append(found.start() - len(found[0]) * number)
+        blocks = tuple(zip(places[_BLOCK_MARKS[0]], places[_BLOCK_MARKS[1]], strict=True))
+        return _ANY_MARK.sub("", marked), places[_HEADING_MARK], blocks
 
 
 class _Reader:

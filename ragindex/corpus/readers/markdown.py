@@ -11,6 +11,8 @@ from ragindex.corpus.json_reader import decode_utf8
 from ragindex.corpus.readers.content import FileContent, clean_text, find_heading_paths
 from ragindex.corpus.readers.front_matter import split_front_matter
 from ragindex.corpus.readers.html_file import HYPERLINKS
+from ragindex.corpus.readers.markdown_blocks import find_fences, find_markdown_blocks
+from ragindex.corpus.readers.rst_blocks import find_rst_blocks
 from ragindex.corpus.readers.text_encodings import ENCODING, decode_text, name_encoding
 from ragindex.errors import DataError
 from ragindex.types import Section
@@ -18,7 +20,6 @@ from ragindex.types import Section
 _HEADING = regex.compile(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*")
 _UNDERLINE = regex.compile(r" {0,3}(?:(=+)|-+)[ \t]*")
 _ITEM = regex.compile(r"\s*(?:[-*+>]|\d+[.)])(?:\s|$)")  # a line below is no underline of it
-_FENCE = regex.compile(r" {0,3}(`{3,}|~{3,})")
 _ANCHOR = regex.compile(r"[ \t]*\{#[^{}\n]*\}[ \t]*$")
 _COMMENT = regex.compile(  # or code, which the first group matches
     r"""(^[ ]{0,3}(`{3,}|~{3,})[^\n]*+ (?:\n(?![ ]{0,3}\2)[^\n]*+)*+ (?:\n[ ]{0,3}\2[^\n]*+)?+ | `[^`\n]++`)
@@ -42,7 +43,7 @@ def read_markdown(raw: bytes, path: Path, encoding: str | None) -> FileContent:
     title = front.pop("title", None)
     own = {key: value for key, value in front.items() if key not in (HYPERLINKS, ENCODING)}
     named = title.strip() if isinstance(title, str) and title.strip() else first
-    return FileContent(named, text, sections, {**own, **name_encoding(found)})
+    return FileContent(named, text, sections, {**own, **name_encoding(found)}, find_markdown_blocks(text))
 
 
 def read_restructured_text(raw: bytes, path: Path, encoding: str | None) -> FileContent:
@@ -50,7 +51,7 @@ def read_restructured_text(raw: bytes, path: Path, encoding: str | None) -> File
     decoded, found = decode_text(raw, path, encoding)
     text = clean_text(decoded)
     sections, first = _find_sections(list(_find_rst_headings(text)))
-    return FileContent(first, text, sections, name_encoding(found))
+    return FileContent(first, text, sections, name_encoding(found), find_rst_blocks(text))
 
 
 def read_notebook(raw: bytes, path: Path, encoding: str | None) -> FileContent:
@@ -68,7 +69,7 @@ def read_notebook(raw: bytes, path: Path, encoding: str | None) -> FileContent:
     blocks = [block for cell in cells if isinstance(cell, dict) and (block := _read_cell(cell))]
     text = _drop_anchors(clean_text("\n\n".join(blocks)))
     sections, first = _find_sections(list(find_markdown_headings(text)))
-    return FileContent(first, text.encode("utf-8", "replace").decode(), sections)
+    return FileContent(first, text.encode("utf-8", "replace").decode(), sections, blocks=find_markdown_blocks(text))
 
 
 def _read_cell(cell: dict[str, Any]) -> str:
@@ -77,22 +78,25 @@ def _read_cell(cell: dict[str, Any]) -> str:
         source = "".join(line for line in source if isinstance(line, str))
     if not isinstance(source, str) or not source.strip():
         return ""
-    return f"```\n{source.strip()}\n```" if cell.get("cell_type") == "code" else source.strip()
+    if cell.get("cell_type") != "code":
+        return source.strip()
+    fence = "`" * max(3, 1 + max(map(len, regex.findall("`{3,}", source)), default=0))  # longer than those inside
+    return f"{fence}\n{source.strip()}\n{fence}"
 
 
 def find_markdown_headings(text: str) -> Iterator[_Heading]:
     """Yield start, level and text of each heading of a Markdown text, outside of fenced code."""
-    fence, before, start = None, "", 0
-    for line in text.split("\n"):
-        mark = _FENCE.match(line)
-        if mark is not None and (fence is None or _closes_fence(mark, fence)):
-            fence = mark[1] if fence is None else None
-        elif fence is None and (heading := _HEADING.fullmatch(line)) and heading[2].strip():
-            yield start, len(heading[1]), _plain(heading[2])
-        elif fence is None and before.strip() and not _ITEM.match(before) and (under := _UNDERLINE.fullmatch(line)):
-            yield start - len(before) - 1, 1 if under[1] else 2, _plain(before)
-        before = "" if mark is not None or fence is not None else line
-        start += len(line) + 1
+    start = 0
+    for first, end in (*find_fences(text), (len(text), len(text))):
+        before = ""
+        for line in text[start:first].split("\n"):
+            if (heading := _HEADING.fullmatch(line)) and heading[2].strip():
+                yield start, len(heading[1]), _plain(heading[2])
+            elif before.strip() and not _ITEM.match(before) and (under := _UNDERLINE.fullmatch(line)):
+                yield start - len(before) - 1, 1 if under[1] else 2, _plain(before)
+            before = line
+            start += len(line) + 1
+        start = end
 
 
 def _find_rst_headings(text: str) -> Iterator[_Heading]:
@@ -132,8 +136,3 @@ def _drop_anchors(text: str) -> str:
 def _drop_comments(text: str) -> str:
     """Remove HTML comments outside of code."""
     return str(_COMMENT.sub(lambda found: found[0] if found[1] else "", text))
-
-
-def _closes_fence(mark: "regex.Match[str]", fence: str) -> bool:
-    """Return whether a line closes a fence: at least as many of the same marks, and nothing after them."""
-    return bool(mark[1].startswith(fence) and not mark.string[mark.end() :].strip())

@@ -4,9 +4,9 @@ import zipfile
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from ragindex.corpus.readers.content import FileContent, clean_text, find_heading_paths, join_pages
+from ragindex.corpus.readers.content import Blocks, FileContent, clean_text, find_heading_paths, join_pages
 from ragindex.distribution import require_module
 from ragindex.errors import DataError
 
@@ -24,7 +24,7 @@ def read_pdf(raw: bytes, path: Path, encoding: str | None) -> FileContent:
         title = (reader.metadata.title if reader.metadata else None) or ""
     except (pypdf.errors.PyPdfError, pypdf.errors.DependencyError, *_FAULTS) as error:
         raise DataError("a PDF file", str(error) or type(error).__name__, path=path) from error
-    text, sections = join_pages([(page, ()) for page in pages])
+    text, sections, _ = join_pages([(page, (), ()) for page in pages])
     return FileContent(_clean(str(title)).strip(), text, sections, {"pages": len(pages)})
 
 
@@ -34,28 +34,30 @@ def read_word(raw: bytes, path: Path, encoding: str | None) -> FileContent:
     _check_archive(raw, path)
     try:
         document = docx.Document(BytesIO(raw))
-        blocks = list(_read_blocks(document.iter_inner_content()))
+        pieces = list(_read_pieces(document.iter_inner_content()))
         title = document.core_properties.title or ""
     except (docx.exceptions.PythonDocxError, zipfile.BadZipFile, SyntaxError, *_FAULTS) as error:
         raise DataError("a Word file", str(error) or type(error).__name__, path=path) from error
-    headings, pieces, start = list[tuple[int, int, str]](), list[str](), 0
-    for level, block in blocks:
-        text = _clean(block).strip()
+    headings, blocks, texts, start = list[tuple[int, int, str]](), list[tuple[int, int]](), list[str](), 0
+    for level, piece in pieces:
+        text = _clean(piece).strip()
         if not text:
             continue
-        if level is not None:
+        if level == "table":
+            blocks.append((start, start + len(text)))
+        elif level is not None:
             headings.append((start, level, " ".join(text.split())))
-        pieces.append(text)
+        texts.append(text)
         start += len(text) + 2
     named = _clean(title).strip() or (headings[0][2] if headings else "")
-    return FileContent(named, "\n\n".join(pieces), find_heading_paths(headings))
+    return FileContent(named, "\n\n".join(texts), find_heading_paths(headings), blocks=tuple(blocks))
 
 
-def _read_blocks(blocks: Any) -> Iterator[tuple[int | None, str]]:
-    """Yield the text of each paragraph and table, and the level of a heading (0: the title)."""
+def _read_pieces(blocks: Any) -> Iterator[tuple[int | Literal["table"] | None, str]]:
+    """Yield the text of each paragraph and table, and the level of a heading (0: the title) or "table"."""
     for block in blocks:
         if hasattr(block, "rows"):
-            yield None, _format_table([[cell.text for cell in row.cells] for row in block.rows])
+            yield "table", _format_table([[cell.text for cell in row.cells] for row in block.rows])
         else:
             yield _find_level(str(block.style.name if block.style is not None else "")), block.text
 
@@ -77,29 +79,36 @@ def read_slides(raw: bytes, path: Path, encoding: str | None) -> FileContent:
         title = presentation.core_properties.title or ""
     except (pptx.exc.PythonPptxError, zipfile.BadZipFile, SyntaxError, *_FAULTS) as error:
         raise DataError("a PowerPoint file", str(error) or type(error).__name__, path=path) from error
-    text, sections = join_pages(slides)
-    first = next((headings[0] for _, headings in slides if headings), "")
-    return FileContent(_clean(title).strip() or first, text, sections, {"pages": len(slides)})
+    text, sections, blocks = join_pages(slides)
+    first = next((headings[0] for _, headings, _ in slides if headings), "")
+    return FileContent(_clean(title).strip() or first, text, sections, {"pages": len(slides)}, blocks)
 
 
-def _read_slide(slide: Any) -> tuple[str, tuple[str, ...]]:
-    """Return the text of a slide, and its title if it has one."""
-    pieces = [_clean(text).strip() for text in _read_shapes(slide.shapes)]
+def _read_slide(slide: Any) -> tuple[str, tuple[str, ...], Blocks]:
+    """Return the text of a slide, its title if it has one, and its tables."""
+    pieces = list(_read_shapes(slide.shapes))
     if slide.has_notes_slide and slide.notes_slide.notes_text_frame is not None:
-        pieces.append(_clean(slide.notes_slide.notes_text_frame.text).strip())
+        pieces.append((False, slide.notes_slide.notes_text_frame.text))
+    texts, blocks, start = list[str](), list[tuple[int, int]](), 0
+    for is_table, piece in pieces:
+        if text := _clean(piece).strip():
+            blocks += [(start, start + len(text))] if is_table else []
+            texts.append(text)
+            start += len(text) + 2
     title = slide.shapes.title
     heading = "" if title is None else " ".join(_clean(title.text_frame.text).split())
-    return "\n\n".join(filter(None, pieces)), (heading,) if heading else ()
+    return "\n\n".join(texts), (heading,) if heading else (), tuple(blocks)
 
 
-def _read_shapes(shapes: Any) -> Iterator[str]:
+def _read_shapes(shapes: Any) -> Iterator[tuple[bool, str]]:
+    """Yield whether a shape is a table, and its text."""
     for shape in shapes:
         if hasattr(shape, "shapes"):  # a group
             yield from _read_shapes(shape.shapes)
         elif shape.has_text_frame:
-            yield shape.text_frame.text
+            yield False, shape.text_frame.text
         elif shape.has_table:
-            yield _format_table([[cell.text for cell in row.cells] for row in shape.table.rows])
+            yield True, _format_table([[cell.text for cell in row.cells] for row in shape.table.rows])
 
 
 def _format_table(rows: list[list[str]]) -> str:
