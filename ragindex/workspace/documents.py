@@ -18,7 +18,7 @@ from ragindex.canonical import metadata_json
 from ragindex.corpus.chunking import TokenSpans, chunk, id_mark, section_at
 from ragindex.errors import UsageError
 from ragindex.interfaces import Collection, Schema
-from ragindex.types import Chunking, Document, Passage, Position, Section
+from ragindex.types import Chunking, Document, Passage, Position, Section, Span
 from ragindex.workspace import revisions
 
 _CONTENT = ("title", "text", "metadata", "sections", "blocks")
@@ -226,7 +226,7 @@ class _FieldLookup:
 def _build_row(document: Document, chunking: Chunking | None) -> dict[str, Any]:
     metadata = metadata_json(document.metadata)
     sections = _write_sections(document.sections)
-    blocks = json.dumps(document.blocks) if document.blocks else ""
+    blocks = _write_blocks(document.blocks, len(document.text))
     hashed = (document.title, document.text, metadata, *([sections] if sections else []), *([blocks] if blocks else []))
     return {
         "id": document.id,
@@ -264,6 +264,17 @@ def _write_sections(sections: Sequence[Section]) -> str:
         raise UsageError(f"The sections of a document must be sorted by 'start'. Got the starts {starts[:20]!r}.")
     rows = [[section.start, section.page, *section.headings] for section in sections]
     return json.dumps(rows, ensure_ascii=False) if rows else ""
+
+
+def _write_blocks(blocks: Sequence[Span], length: int) -> str:
+    """Return blocks as JSON, "" for none. Raises UsageError if they are empty, overlap, or leave the text."""
+    edges = [place for span in blocks for place in span]
+    if any(start >= end for start, end in blocks) or edges != sorted(edges) or not all(0 <= e <= length for e in edges):
+        raise UsageError(
+            f"The blocks of a document must be spans (start, end) of its {length} characters, sorted and apart. "
+            f"Got {list(blocks[:20])!r}."
+        )
+    return json.dumps(blocks) if blocks else ""
 
 
 def _parse_sections(written: str) -> tuple[Section, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ragindex.types import NO_METADATA, MetadataValue, Section, Span
+from ragindex.types import NO_METADATA, MetadataValue, Section
 
 SOFT_HYPHEN = "\N{SOFT HYPHEN}"
 Blocks: TypeAlias = tuple[tuple[int, int], ...]
