@@ -126,6 +126,13 @@ def test_the_first_is_who_was_named_first_not_who_found_most() -> None:
     assert [row[1] for row in tables(replace(comparison, asked=("a", "b")))[0][2]] == ["a", "b"]
 
 
+def test_chunkings_are_one_parameter() -> None:
+    labels = ("bm25", "bm25(over=passages(size=64))", "bm25(over=passages(by=sentences, size=100, overlap=30))")
+    comparison = named(made({label: [1.0, 0.0] for label in labels}), {label: described(label) for label in labels})
+    values = ("passages", "passages(size=64)", "passages(by=sentences, size=100, overlap=30)")
+    assert tables(comparison) == [("bm25", "over", list(zip(values, labels, strict=True)))]
+
+
 def test_nothing_is_said_where_no_method_varies_another() -> None:
     assert ablations.render_ablations(made({"a": [1.0], "b": [0.0]})) is None
     two = {"a": ("x", {"l": 2, "m": 1}), "b": ("x", {"l": 3, "m": 2})}

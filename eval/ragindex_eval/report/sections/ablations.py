@@ -72,8 +72,11 @@ def render_ablations(comparison: Comparison) -> Ablations | None:
 def differences(one: Any, other: Any, path: str = "") -> list[tuple[str, Any, Any]]:
     """Return the parameters in which two JSON values differ: path (such as `base.depth`), and both values.
 
-    Plugins with different names are one difference, whatever their parameters.
+    Plugins with different names are one difference, whatever their parameters, and so are two chunkings: `by`, `size`
+    and `overlap` mean something together only.
     """
+    if _is_chunking(one) and _is_chunking(other):
+        return [] if one == other else [(path, one, other)]
     if _is_plugin(one) and _is_plugin(other) and one["name"] == other["name"]:
         return differences(one["params"], other["params"], path)
     if isinstance(one, Mapping) and isinstance(other, Mapping) and not _is_plugin(one) and not _is_plugin(other):
@@ -86,6 +89,10 @@ def differences(one: Any, other: Any, path: str = "") -> list[tuple[str, Any, An
 
 def _is_plugin(value: Any) -> bool:
     return isinstance(value, Mapping) and value.keys() == {"name", "params"} and isinstance(value["params"], Mapping)
+
+
+def _is_chunking(value: Any) -> bool:
+    return _is_plugin(value) and value["name"] == "passages"
 
 
 def _families(comparison: Comparison) -> Iterator[tuple[int, list[int]]]:
