@@ -352,7 +352,9 @@ class Part(Plugin, Generic[Opened_co]):
     finishes_changes: ClassVar[bool] = False
     """Whether each `finish` processes only what has changed; the times of all calls are then added up."""
     chunked: Chunking | None = Field(
-        default=None, description="Chunking of the passages, set by the parameter over of methods. null: the index's."
+        default=None,
+        exclude_if=lambda value: value is None,
+        description="Chunking of the passages, set by the parameter over of methods. null: the index's.",
     )
 
     def own_chunking(self) -> Chunking | None:

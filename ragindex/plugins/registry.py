@@ -268,7 +268,7 @@ def _with_versions(value: Any, plain: Any) -> Any:
     """Return plugins as name, version, parameters and code hash, and every other value as the JSON `plain`."""
     if isinstance(value, BaseModel):
         plain = value.model_dump(mode="json")
-        fields = {key: _with_versions(getattr(value, key), plain[key]) for key in type(value).model_fields}
+        fields = {key: _with_versions(getattr(value, key), plain.get(key)) for key in type(value).model_fields}
         source = code_fingerprint.of(type(value))
         code = {} if source is None else {"source": source}
         return {"name": name_of(value), "version": getattr(type(value), "version", 0), "params": fields, **code}
