@@ -10,7 +10,7 @@ import regex
 
 from ragindex.corpus.json_reader import Item
 from ragindex.types import Document
-from ragindex_eval.data.gold import Evidence
+from ragindex_eval.data.gold import EvidencePlace
 
 _OFFSETS = regex.compile(r"(?P<document>.+):(?P<start>[0-9]{1,9})-(?P<end>[0-9]{1,9})", regex.DOTALL)
 _WORD = regex.compile(r"\S+")
@@ -18,7 +18,7 @@ _WORD = regex.compile(r"\S+")
 
 def find_evidence(
     written: Iterable[str], doc_ids: Iterable[str], documents: Mapping[str, Document], item: Item
-) -> tuple[Evidence, ...]:
+) -> tuple[EvidencePlace, ...]:
     """Return the places that quotes and offsets name.
 
     A quote is a text that stands once in the gold documents `doc_ids`, whatever white space stands between its words.
@@ -28,7 +28,7 @@ def find_evidence(
     return tuple(_find_place(quote.strip(), gold, item) for quote in written if quote.strip())
 
 
-def _find_place(quote: str, gold: Mapping[str, Document], item: Item) -> Evidence:
+def _find_place(quote: str, gold: Mapping[str, Document], item: Item) -> EvidencePlace:
     offsets = _OFFSETS.fullmatch(quote)
     if offsets is not None and offsets["document"] in gold:
         document, start, end = gold[offsets["document"]], int(offsets["start"]), int(offsets["end"])
@@ -43,5 +43,5 @@ def _find_place(quote: str, gold: Mapping[str, Document], item: Item) -> Evidenc
     return _mark_words(found[0][0], *found[0][1].span())
 
 
-def _mark_words(document: Document, start: int, end: int) -> Evidence:
-    return Evidence(document.id, tuple(match.span() for match in _WORD.finditer(document.text, start, end)))
+def _mark_words(document: Document, start: int, end: int) -> EvidencePlace:
+    return EvidencePlace(document.id, tuple(match.span() for match in _WORD.finditer(document.text, start, end)))

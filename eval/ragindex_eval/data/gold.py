@@ -15,7 +15,7 @@ class SubQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class EvidencePlace:
     """A place in a document that answers a question: the spans of its words in the document's text."""
 
     doc_id: str
@@ -45,7 +45,7 @@ class Gold:
     options: tuple[str, ...] = ()
     sub_questions: tuple[SubQuestion, ...] = ()
     candidates: frozenset[str] = field(default=frozenset(), compare=False)
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[EvidencePlace, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.grades:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ragindex.types import Position, Span
-from ragindex_eval.data.gold import Evidence, Gold, gains
+from ragindex_eval.data.gold import EvidencePlace, Gold, gains
 from ragindex_eval.metrics.retrieval import ranking, standing
 
 TARGETS = (0.5, 0.8)
@@ -57,7 +57,7 @@ def find_ranks(hits: Sequence[Sequence[Position]], gold: Gold) -> list[int | Non
     return [_find_rank(hits, one, gold.twins) for one in gold.evidence]
 
 
-def _find_rank(hits: Sequence[Sequence[Position]], evidence: Evidence, twins: Mapping[str, str]) -> int | None:
+def _find_rank(hits: Sequence[Sequence[Position]], evidence: EvidencePlace, twins: Mapping[str, str]) -> int | None:
     document, missing = twins.get(evidence.doc_id, evidence.doc_id), set(evidence.words)
     for rank, positions in enumerate(hits, start=1):
         for one in positions:

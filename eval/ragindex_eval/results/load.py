@@ -10,7 +10,7 @@ from typing import Any
 from ragindex.errors import DataError
 from ragindex.types import Query, Usage
 from ragindex.workspace.workspace import PartFigures
-from ragindex_eval.data.gold import Evidence, Gold, SubQuestion
+from ragindex_eval.data.gold import EvidencePlace, Gold, SubQuestion
 from ragindex_eval.metrics.evidence import TokensToRecall
 from ragindex_eval.metrics.tree_coverage import Coverage
 from ragindex_eval.results.json_values import answer_from_json
@@ -107,8 +107,8 @@ def _gold(line: Mapping[str, Any]) -> Gold:
     )
 
 
-def _evidence(doc_id: str, *words: Sequence[int]) -> Evidence:
-    return Evidence(doc_id, tuple((start, end) for start, end in words))
+def _evidence(doc_id: str, *words: Sequence[int]) -> EvidencePlace:
+    return EvidencePlace(doc_id, tuple((start, end) for start, end in words))
 
 
 def _method(value: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], k: int) -> MethodResult:

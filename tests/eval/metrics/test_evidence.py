@@ -10,7 +10,7 @@ from ragindex.corpus.json_reader import Item
 from ragindex.errors import DataError
 from ragindex.types import Document, Position
 from ragindex_eval.data.evidence import find_evidence
-from ragindex_eval.data.gold import Evidence, Gold
+from ragindex_eval.data.gold import EvidencePlace, Gold
 from ragindex_eval.metrics.evidence import (
     TokensToRecall,
     evidence_recall,
@@ -26,8 +26,8 @@ ITEM = Item({}, Path("q.csv"), 3)
 
 def test_quotes_and_offsets_become_the_spans_of_their_words() -> None:
     assert find_evidence(["opens at  nine.", " ", "a:26-45"], {"a"}, DOCUMENTS, ITEM) == (
-        Evidence("a", ((9, 14), (17, 19), (20, 25))),
-        Evidence("a", ((27, 29), (30, 36), (37, 39), (40, 44))),
+        EvidencePlace("a", ((9, 14), (17, 19), (20, 25))),
+        EvidencePlace("a", ((27, 29), (30, 36), (37, 39), (40, 44))),
     )
     assert TEXT[26:45] == " It closes at six. "
 
@@ -50,7 +50,7 @@ def test_evidence_that_names_no_place(quote: str, documents: set[str], said: str
     assert "q.csv, line 3" in str(caught.value)
 
 
-FIRST, SECOND = Evidence("a", ((0, 3), (4, 8))), Evidence("b", ((5, 9),))
+FIRST, SECOND = EvidencePlace("a", ((0, 3), (4, 8))), EvidencePlace("b", ((5, 9),))
 GOLD = Gold(frozenset({"a", "b"}), evidence=(FIRST, SECOND), twins={"copy": "b"})
 HITS = (
     (Position("c", 0, 99),),
@@ -98,7 +98,7 @@ spans = st.tuples(st.integers(0, 12), st.integers(1, 6)).map(lambda one: (one[0]
 @given(st.lists(st.lists(spans, max_size=3), max_size=6), st.lists(spans, min_size=1, max_size=4, unique=True))
 def test_ranks_agree_with_sets_of_characters(hits: list[list[tuple[int, int]]], words: list[tuple[int, int]]) -> None:
     """Words are held whole by single positions: a word that two positions cover in halves is not held."""
-    gold = Gold(frozenset({"d"}), evidence=(Evidence("d", tuple(sorted(words))),))
+    gold = Gold(frozenset({"d"}), evidence=(EvidencePlace("d", tuple(sorted(words))),))
     expected = None
     for rank in range(1, len(hits) + 1):
         read = [set(range(*span)) for one in hits[:rank] for span in one]

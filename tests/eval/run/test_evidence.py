@@ -59,7 +59,5 @@ def test_evidence_is_found_in_small_passages_for_fewer_tokens(data: Path) -> Non
 
 def test_a_quote_that_stands_nowhere_stops_the_comparison(data: Path) -> None:
     (data / "questions.csv").write_text(QUESTIONS.replace("costs nine crowns.", "costs ten crowns"))
-    with pytest.raises(
-        DataError, match=r"questions.csv, line 2: expected evidence that stands once"
-    ):
+    with pytest.raises(DataError, match=r"questions.csv, line 2: expected evidence that stands once"):
         ragindex.compare("pages", ["bm25"], questions="questions.csv")

@@ -116,7 +116,10 @@ def test_all_parts_of_a_method_are_made_from_its_passages(name: str) -> None:
     parts = [part for part in topological_order(scheme.parts()) if reads_passages(part)]
     assert len(parts) >= 1
     assert {part.own_chunking() for part in parts} == {expected}
-    assert registry.part(registry.describe(parts[0])) == parts[0]  # as the manifest keeps it
+    for part in parts:
+        assert registry.part(registry.describe(part)) == part  # as the manifest keeps it
+        assert registry.part(registry.label(part)).with_chunking(None) == part
+        assert registry.label(part).count("sentences") == 1
     assert registry.scheme(registry.label(scheme)) == scheme
 
 
