@@ -32,7 +32,7 @@ from pydantic import BeforeValidator, Field
 from ragindex.errors import UsageError
 from ragindex.filters import Filter
 from ragindex.plugins.base import Plugin
-from ragindex.types import Chunking, Query, Retrieval
+from ragindex.types import Chunking, Position, Query, Retrieval
 
 if TYPE_CHECKING:
     from ragindex.llm.cache import ResponseCache
@@ -54,6 +54,18 @@ class Retriever(Protocol):
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """Return one Retrieval per query, in order: at most `k` hits, best first, equal scores sorted by id."""
+        ...
+
+
+class PositionLookup(Protocol):
+    """Where passages of one chunking stand in the documents that the parts were built from."""
+
+    def find(self, passage_ids: Iterable[str]) -> dict[str, Position]:
+        """Return the positions of the passages that are known."""
+        ...
+
+    def of_documents(self, doc_ids: Iterable[str]) -> dict[str, dict[str, Position]]:
+        """Return the positions of all passages of the documents that are known, in order, by document."""
         ...
 
 
@@ -97,6 +109,10 @@ class OpenIndex(Protocol):
 
     def open_part(self, part: "Part[Opened]") -> "Opened":
         """Open a part as the last finished sync left it. Raises MissingPartError with the command that builds it."""
+        ...
+
+    def open_positions(self, part: "Part[Any]") -> PositionLookup:
+        """Open a look-up of the passages that a built part is made from. Raises MissingPartError."""
         ...
 
 
@@ -145,6 +161,10 @@ class ChunkedIndex:
     def open_part(self, part: "Part[Opened]") -> "Opened":
         """Open a part over the passages of this chunking."""
         return self.index.open_part(part.with_chunking(self.chunking))
+
+    def open_positions(self, part: "Part[Any]") -> PositionLookup:
+        """Open a look-up of the passages of a part over this chunking."""
+        return self.index.open_positions(part.with_chunking(self.chunking))
 
 
 class Scheme(Plugin):
