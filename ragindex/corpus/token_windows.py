@@ -6,6 +6,8 @@ again; only a word with more tokens than a window is divided.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
 from typing import TypeAlias
 
 from ragindex.corpus.chunk_spans import strip, word_spans
@@ -38,7 +40,9 @@ def _find_windows(text: str, tokens: TokenSpans, size: int, overlap: int) -> Ite
         if last == done > first and len(tokens(text[starts[first] : ends[last]])) > size:
             first += 1  # less is shared, so that a new word fits in
             continue
-        yield starts[first], ends[last]
+        pieces = _halve(text, starts[first], ends[last], tokens, size) if first == last else [(starts[first], 0)]
+        cuts = [*(start for start, _ in pieces), ends[last]]
+        yield from pairwise(cuts)
         done = following = last + 1
         shared = 0
         while following - 1 > first and shared + counts[following - 1] <= overlap:
@@ -52,7 +56,7 @@ def _find_atoms(text: str, tokens: TokenSpans, size: int) -> tuple[list[int], li
     words, starts, counts = {start for start, _ in word_spans(text)}, [0], [0]
     end = 0
     for token in tokens(text):
-        begin = token[1] - len(text[token[0] : token[1]].lstrip())
+        begin = _find_begin(text, token)
         if counts[-1] and begin >= end and begin in words:
             starts.append(begin)
             counts.append(0)
@@ -67,14 +71,19 @@ def _find_atoms(text: str, tokens: TokenSpans, size: int) -> tuple[list[int], li
     return [start for start, _ in divided], [count for _, count in divided]
 
 
+def _find_begin(text: str, token: Span) -> int:
+    """Return the first character of a token that is no white space."""
+    return token[1] - len(text[token[0] : token[1]].lstrip())
+
+
 def _halve(text: str, start: int, end: int, tokens: TokenSpans, size: int) -> Iterator[tuple[int, int]]:
     """Yield the start and number of tokens of pieces of a long word."""
     found = tokens(text[start:end])
-    cuts = sorted({token[0] for token in found if token[0] > 0})
+    begins = {_find_begin(text[start:end], token) for token in found}
+    cuts = sorted(begin for begin in begins if 0 < begin < end - start and not text[start + begin].isspace())
     if len(found) <= size or not cuts:
         yield start, len(found)
         return
-    middle = found[len(found) // 2][0]
-    cut = start + cuts[max(0, bisect_right(cuts, middle) - 1)]
+    cut = start + cuts[max(0, bisect_right(cuts, found[len(found) // 2][0]) - 1)]
     yield from _halve(text, start, cut, tokens, size)
     yield from _halve(text, cut, end, tokens, size)

@@ -6,10 +6,10 @@ the chunk. There the model reads the whole document with every chunk; here it re
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
-from pydantic import BaseModel, StringConstraints
+from pydantic import BaseModel
 
 from ragindex.canonical import encodable
 from ragindex.counts import many
@@ -28,20 +28,18 @@ _LONGEST = 300
 
 
 class PlacingSentence(BaseModel):
-    """A sentence that places a passage in its document."""
-
-    sentence: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-
-
-class RulePlacing(PlacingSentence):
-    """What the rule says: nothing, where the document has neither headings nor a beginning outside the passage."""
+    """A sentence that places a passage in its document; "" if there is nothing to say."""
 
     sentence: str
 
 
+class RulePlacing(PlacingSentence):
+    """What the rule says, which is no whole sentence."""
+
+
 def bound_sentence(text: str) -> str:
     """Return the first sentence of a text on one line, at most 300 characters of it, to the end of a word."""
-    line = " ".join(next(iter(split_sentences(text)), "").split())
+    line = " ".join(next(iter(split_sentences(" ".join(text.split()))), "").split())
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST].rpartition(' ')[0] or line[:_LONGEST]} …"
 
 
@@ -52,8 +50,9 @@ def below_title(title: str, headings: str) -> str:
 
 
 def _place_by_rule(inputs: Mapping[str, Any]) -> RulePlacing:
-    """Return the headings below the title and the first sentence of the document's beginning: "Tides: The pier …"."""
-    found = (below_title(inputs["title"], inputs["headings"]), bound_sentence(inputs["beginning"]))
+    """Return the headings below the title and the first sentence of the document that is no heading: "Tides: The …"."""
+    prose = (one for one in split_sentences(inputs["beginning"]) if not one.startswith("#") and one != inputs["title"])
+    found = (below_title(inputs["title"], inputs["headings"]), bound_sentence(next(prose, "")))
     return RulePlacing(sentence=": ".join(one for one in found if one))
 
 
@@ -68,7 +67,7 @@ PLACING_SENTENCE: Task[PlacingSentence] = Task(
 )
 
 
-class Contexts(Part[Collection]):
+class PassageContexts(Part[Collection]):
     """One record per passage: a sentence that places it in its document, from one LLM call.
 
     The model reads the title, the headings, the beginning of the document's first passage and the end of the passage
@@ -114,7 +113,7 @@ class Contexts(Part[Collection]):
             rule = isinstance(answer, RulePlacing)
             sentences.append("" if answer is None else answer.sentence if rule else bound_sentence(answer.sentence))
         ids, texts = [one["id"] for one in passages], [encodable(one) for one in sentences]
-        columns = (pa.array(ids, pa.string()), pa.array(texts, pa.string()), pa.array(failed, pa.float64()))
+        columns = [pa.array(ids, pa.string()), pa.array(texts, pa.string()), pa.array(failed, pa.float64())]
         records.upsert(pa.RecordBatch.from_arrays(columns, names=["id", "text", "failed"]))
 
     def finish(self, context: BuildContext) -> None:

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from ragindex.errors import UsageError
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext
 from ragindex.parts.support.records import CONTEXT
-from ragindex.parts.text.contexts import Contexts, below_title
+from ragindex.parts.text.contexts import PassageContexts, below_title
 from ragindex.plugins.registry import PartField, of_class
 from ragindex.retrieval.hits import build_filter_fields, text_search_schema
 from ragindex.types import UNSIZED_CHUNKS, ChunkBy, ChunkContext, Chunking
@@ -82,7 +82,7 @@ class Passages(Part[Collection]):
 
     def inputs(self) -> tuple[Part[Any], ...]:
         """Return the sentences that place passages in their documents, if the context is one."""
-        return (Contexts(),) if self.context == "sentence" else ()
+        return (PassageContexts(),) if self.context == "sentence" else ()
 
     def _write_contexts(self, passages: pa.RecordBatch, context: BuildContext) -> list[str]:
         rows = passages.to_pylist()

@@ -22,7 +22,7 @@ def find_limit(encoder: Encoder) -> int | None:
     return encoder.max_tokens if isinstance(encoder, TokenCounter) else None
 
 
-def count_tokens(texts: Sequence[str], encoder: Encoder) -> list[float]:
+def count_record_tokens(texts: Sequence[str], encoder: Encoder) -> list[float]:
     """Return the number of tokens of each text, 0 where the encoder cannot count (a vocabulary that is not here)."""
     if not isinstance(encoder, TokenCounter):
         return [0.0] * len(texts)

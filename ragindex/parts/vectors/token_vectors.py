@@ -104,7 +104,7 @@ class TokenVectors(Part["TokenIndex"]):
 
     def _count_tokens(self, texts: Sequence[str], context: BuildContext) -> list[float]:
         limited = "encoder" in self.uses and token_counts.find_limit(context.encoder) is not None
-        return token_counts.count_tokens(texts, context.encoder) if limited else [0.0] * len(texts)
+        return token_counts.count_record_tokens(texts, context.encoder) if limited else [0.0] * len(texts)
 
     def coding(self, context: PartContext) -> multi_vector.TokenCoding:
         """Return the encoder that turns texts into token vectors.

@@ -152,6 +152,8 @@ def _encode(table: pa.Table, context: BuildContext) -> pa.RecordBatch:
     texts = _read_texts(table)
     vectors = context.encoder.encode_documents(texts)
     for name in token_counts.number_fields(context.encoder):
-        table = table.append_column(name, pa.array(token_counts.count_tokens(texts, context.encoder), pa.float64()))
+        table = table.append_column(
+            name, pa.array(token_counts.count_record_tokens(texts, context.encoder), pa.float64())
+        )
     column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
     return table.append_column("vector", column).combine_chunks().to_batches()[0]
