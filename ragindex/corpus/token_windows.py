@@ -7,7 +7,6 @@ again; only a word with more tokens than a window is divided.
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-
 from typing import TypeAlias
 
 from ragindex.corpus.chunk_spans import strip, word_spans
@@ -57,7 +56,7 @@ def _find_atoms(text: str, tokens: TokenSpans, size: int) -> tuple[list[int], li
     end = 0
     for token in tokens(text):
         begin = _find_begin(text, token)
-        if counts[-1] and begin >= end and begin in words:
+        if begin > starts[-1] and counts[-1] and begin >= end and begin in words:
             starts.append(begin)
             counts.append(0)
         counts[-1] += 1
