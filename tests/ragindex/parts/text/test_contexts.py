@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -244,3 +245,33 @@ def test_the_preceding_passage_of_every_chunking(tmp_path: Path) -> None:
         workspace.sync([before, PassageContexts().with_chunking(Chunking(2, 1, "words"))])
         rows = [{"id": "x#words2+1.0", "doc_id": "x"}, {"id": "x#words2+1.1", "doc_id": "x"}]
         assert workspace.open_part(before).of(rows) == ["", "one two"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_changes_give_what_a_new_index_gives(seed: int, tmp_path: Path) -> None:
+    """Passages, sentences and vectors, after every one of several changes of three documents."""
+    rng = Random(seed)
+    dense = registry.scheme("dense(over=passages(by=words, size=3, overlap=1, context=sentence))")
+    held: dict[str, Document] = {}
+
+    def written(workspace: Workspace) -> list[dict[str, dict[str, Any]]]:
+        parts = [dense.parts()[-1], Passages(by="words", size=3, overlap=1, context="sentence")]
+        return [nodes(workspace, part) for part in parts]
+
+    with Workspace.open(tmp_path / "w", encoder=Letters()) as workspace:
+        for turn in range(6):
+            id, words = (
+                rng.choice("abc"),
+                rng.choices(["one", "two.", "three", "four.", "# five\n"], k=rng.randrange(9)),
+            )
+            if id in held and rng.random() < 0.2:
+                workspace.remove([id])
+                del held[id]
+            else:
+                held[id] = Document(id, rng.choice(["T", ""]) or id, " ".join(words))
+                workspace.add([held[id]])
+            workspace.sync([dense])
+            with Workspace.open(tmp_path / f"new{turn}", encoder=Letters()) as new:
+                new.add(held.values())
+                new.sync([dense])
+                assert written(workspace) == written(new)
