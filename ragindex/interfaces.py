@@ -12,6 +12,7 @@ from functools import wraps
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
+    Annotated,
     Any,
     ClassVar,
     Generic,
@@ -26,12 +27,12 @@ from typing import (
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from ragindex.errors import UsageError
 from ragindex.filters import Filter
 from ragindex.plugins.base import Plugin
-from ragindex.types import Chunking, Query, Retrieval
+from ragindex.types import Chunking, Position, Query, Retrieval
 
 if TYPE_CHECKING:
     from ragindex.llm.cache import ResponseCache
@@ -53,6 +54,18 @@ class Retriever(Protocol):
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """Return one Retrieval per query, in order: at most `k` hits, best first, equal scores sorted by id."""
+        ...
+
+
+class PositionLookup(Protocol):
+    """Where passages of one chunking stand in the documents that the parts were built from."""
+
+    def find(self, passage_ids: Iterable[str]) -> dict[str, Position]:
+        """Return the positions of the passages that are known."""
+        ...
+
+    def of_documents(self, doc_ids: Iterable[str]) -> dict[str, dict[str, Position]]:
+        """Return the positions of all passages of the documents that are known, in order, by document."""
         ...
 
 
@@ -96,6 +109,10 @@ class OpenIndex(Protocol):
 
     def open_part(self, part: "Part[Opened]") -> "Opened":
         """Open a part as the last finished sync left it. Raises MissingPartError with the command that builds it."""
+        ...
+
+    def open_positions(self, part: "Part[Any]") -> PositionLookup:
+        """Open a look-up of the passages that a built part is made from. Raises MissingPartError."""
         ...
 
 
@@ -144,6 +161,10 @@ class ChunkedIndex:
     def open_part(self, part: "Part[Opened]") -> "Opened":
         """Open a part over the passages of this chunking."""
         return self.index.open_part(part.with_chunking(self.chunking))
+
+    def open_positions(self, part: "Part[Any]") -> PositionLookup:
+        """Open a look-up of the passages of a part over this chunking."""
+        return self.index.open_positions(part.with_chunking(self.chunking))
 
 
 class Scheme(Plugin):
@@ -256,6 +277,13 @@ class FeatureRetriever(Retriever, Protocol):
 # ---------------------------------------------------------------- parts
 
 
+def _parse_chunking(value: Any) -> Any:
+    """Return the parameters of a chunking that is written as `passages(by=words, size=128)`."""
+    if isinstance(value, Mapping) and value.get("name") == "passages":
+        return {"size": None, "overlap": 0, **value["params"]}
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """One batch of work for a part: `upsert` maps passages to add or update to their revisions; `remove` lists ids."""
@@ -351,8 +379,10 @@ class Part(Plugin, Generic[Opened_co]):
     its seed, or an imported file ("import")."""
     finishes_changes: ClassVar[bool] = False
     """Whether each `finish` processes only what has changed; the times of all calls are then added up."""
-    chunked: Chunking | None = Field(
-        default=None, description="Chunking of the passages, set by the parameter over of methods. null: the index's."
+    chunked: Annotated[Chunking | None, BeforeValidator(_parse_chunking)] = Field(
+        default=None,
+        exclude_if=lambda value: value is None,
+        description="Chunking of the passages, set by the parameter over of methods. null: the index's.",
     )
 
     def own_chunking(self) -> Chunking | None:
@@ -367,6 +397,17 @@ class Part(Plugin, Generic[Opened_co]):
         values = {name: getattr(self, name) for name in type(self).model_fields}
         inner = {name: part.with_chunking(own) for name, part in values.items() if isinstance(part, Part)}
         return self.model_copy(update={**inner, "chunked": own})
+
+    def without_chunking(self, chunking: Chunking | None) -> Self:
+        """Return the part without `chunking` in it and in the parts among its parameters; the opposite of the above."""
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        inner = {name: part.without_chunking(chunking) for name, part in values.items() if isinstance(part, Part)}
+        return self.model_copy(update={**inner, "chunked": None if self.chunked == chunking else self.chunked})
+
+    def to_label(self) -> Self:
+        """Return an equivalent part with the shortest text: parts among its parameters take its chunking by default."""
+        own = self.chunked
+        return self if own is None else self.without_chunking(own).model_copy(update={"chunked": own})
 
     def inputs(self) -> tuple["Part[Any]", ...]:
         """Return the parts that this part is built from. Default: none; it is built from the passages."""

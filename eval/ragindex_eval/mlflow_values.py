@@ -30,6 +30,7 @@ _METRIC_NAMES = {
     "RR": "reciprocal_rank",
     "nDCG": "ndcg",
     "one_doc_R": "one_document_recall",
+    "evidence_R": "evidence_recall",
 }
 _LONGEST_VALUE = 6000  # characters of a parameter value; MLflow rejects longer ones
 

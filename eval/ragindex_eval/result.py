@@ -122,6 +122,7 @@ def _figures(method: MethodResult) -> dict[str, float | None]:
     asked = method.query_usage
     return {
         **method.metrics,
+        **{name: one.tokens for name, one in method.tokens_to_recall.items()},
         "latency_ms_p50": method.latency.total.p50,
         "latency_ms_p95": method.latency.total.p95,
         "index_seconds": method.index_seconds,

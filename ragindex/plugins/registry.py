@@ -25,6 +25,7 @@ from ragindex.near_names import suggest_names
 from ragindex.plugins import code_fingerprint
 from ragindex.plugins.base import Plugin, require_no_secrets
 from ragindex.plugins.specs import Spec, parse_spec, render_spec
+from ragindex.types import Chunking
 
 PluginGroup: TypeAlias = Literal["schemes", "parts", "encoders", "stores", "llms", "corpora", "commands"]
 PLUGIN_GROUPS: tuple[PluginGroup, ...] = ("schemes", "parts", "encoders", "stores", "llms", "corpora", "commands")
@@ -231,6 +232,7 @@ def describe(plugin: BaseModel) -> dict[str, Any]:
 
 def label(plugin: BaseModel) -> str:
     """Return the shortest text that recreates the plugin: its name and the parameters that differ from the defaults."""
+    plugin = plugin.to_label() if isinstance(plugin, Part) else plugin
     short = _shorten_spec(describe(plugin), plugin)
     argument = plugin.argument if isinstance(plugin, Plugin) else None
     if argument is not None and set(short.params) == {argument} and isinstance(short.params[argument], str):
@@ -249,6 +251,8 @@ def _shorten_spec(described: Mapping[str, Any], plugin: BaseModel) -> Spec:
 
 
 def _shorten_value(value: Any, dumped: Any) -> Any:
+    if isinstance(value, Chunking):
+        return Spec("passages", {key: one for key, one in dumped.items() if one not in (None, 0, "title")})
     if isinstance(value, BaseModel):
         return _shorten_spec(dumped, value)
     if isinstance(value, tuple | list):
@@ -268,7 +272,7 @@ def _with_versions(value: Any, plain: Any) -> Any:
     """Return plugins as name, version, parameters and code hash, and every other value as the JSON `plain`."""
     if isinstance(value, BaseModel):
         plain = value.model_dump(mode="json")
-        fields = {key: _with_versions(getattr(value, key), plain[key]) for key in type(value).model_fields}
+        fields = {key: _with_versions(getattr(value, key), plain.get(key)) for key in type(value).model_fields}
         source = code_fingerprint.of(type(value))
         code = {} if source is None else {"source": source}
         return {"name": name_of(value), "version": getattr(type(value), "version", 0), "params": fields, **code}

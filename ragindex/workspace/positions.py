@@ -1,6 +1,6 @@
 """Where the passages of hits stand in their documents."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ragindex.types import Hit, Position, Retrieval
@@ -29,10 +29,19 @@ class PassagePositions:
         if not self.documents:
             return list(found)
         hits = [hit for one in found for hit in one.hits[:first] if len(hit.passage_ids) <= _MOST_PASSAGES]
-        owners = {id: self._find_owner(id) for hit in hits for id in hit.passage_ids}
-        by_document = self._look_up(set(owners.values()))
-        positions = {id: by_document[owner].get(id) for id, owner in owners.items() if owner in by_document}
+        positions = self.find(id for hit in hits for id in hit.passage_ids)
         return [replace(one, hits=tuple(_place(hit, positions) for hit in one.hits)) for one in found]
+
+    def find(self, passage_ids: Iterable[str]) -> dict[str, Position]:
+        """Return the positions of the passages that are known."""
+        owners = {id: self._find_owner(id) for id in passage_ids}
+        by_document = self._look_up(set(owners.values()))
+        return {id: by_document[owner][id] for id, owner in owners.items() if id in by_document.get(owner, {})}
+
+    def of_documents(self, doc_ids: Iterable[str]) -> dict[str, dict[str, Position]]:
+        """Return the positions of all passages of the documents that are known, in order, by document."""
+        found = self._look_up({(0, doc_id) for doc_id in doc_ids})
+        return {doc_id: dict(positions) for (_, doc_id), positions in found.items()}
 
     def _find_owner(self, id: str) -> tuple[int, str]:
         """Return the number of the view that has a passage, and its document."""
@@ -58,6 +67,6 @@ class PassagePositions:
         return {**known, **read}
 
 
-def _place(hit: Hit, positions: Mapping[str, Position | None]) -> Hit:
+def _place(hit: Hit, positions: Mapping[str, Position]) -> Hit:
     known = [position for id in hit.passage_ids if (position := positions.get(id)) is not None]
     return replace(hit, positions=tuple(known)) if known and len(known) == len(hit.passage_ids) else hit

@@ -239,6 +239,13 @@ class Workspace(Session):
         views = {one.mark: one for one in map(self._pinned_documents, parts)} if current else {}
         return PassagePositions(tuple(views.values()), lease)
 
+    def open_positions(self, part: Part[Any]) -> PassagePositions:
+        """Return a lookup of the passages that a part is made from. Raises MissingPartError if it is not built."""
+        made = part.with_chunking(None)
+        lease = self.pin()
+        self.record(made)
+        return PassagePositions((self._pinned_documents(made),), lease)
+
     def _pinned_documents(self, part: Part[Any]) -> Documents:
         """Return the documents with the passages that a part is made from."""
         version, identity = self.manifest.documents_version, self.manifest.documents_identity

@@ -71,7 +71,8 @@ def test_a_parent_run_with_a_child_a_method(
         assert child.data.params["method"] == "bm25"
         assert child.data.params["label"] == "words, again"
         assert child.data.params["fingerprint"] == method.fingerprint
-        assert json.loads(child.data.params["params/over"]) == {"name": "passages", "params": {}}
+        passages = {"name": "passages", "params": {"by": None, "size": None, "overlap": 0, "context": "title"}}
+        assert json.loads(child.data.params["params/over"]) == passages
         assert child.data.metrics["retrieval/recall_at_1"] == method.metrics["R@1"] == 0.75
         assert child.data.metrics["retrieval/full_recall_at_2"] == method.metrics["full_R@2"]
         assert child.data.metrics["retrieval/ndcg_at_2"] == method.metrics["nDCG@2"]

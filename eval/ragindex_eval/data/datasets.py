@@ -129,7 +129,8 @@ def _prefix_gold(gold: Gold, lead: str) -> Gold:
     candidates = frozenset(lead + id for id in gold.candidates)
     twins = {lead + id: lead + stands for id, stands in gold.twins.items()}
     doc_ids = frozenset(lead + id for id in gold.doc_ids)
-    return replace(gold, doc_ids=doc_ids, grades=grades, twins=twins, candidates=candidates)
+    evidence = tuple(replace(one, doc_id=lead + one.doc_id) for one in gold.evidence)
+    return replace(gold, doc_ids=doc_ids, grades=grades, twins=twins, candidates=candidates, evidence=evidence)
 
 
 def origin(written: Path | str) -> str:
@@ -272,5 +273,6 @@ def _list_hashed_values(corpus: Corpus, queries: tuple[Query, ...], gold: Mappin
 
 def _list_gold_values(gold: Gold) -> list[Any]:
     parts = [[part.question, list(part.answers)] for part in gold.sub_questions]
-    rare = [values for values in (list(gold.options), parts) if values]
+    places = [[one.doc_id, *map(list, one.words)] for one in gold.evidence]
+    rare = [values for values in (list(gold.options), parts, places) if values]
     return [sorted(gold.grades.items()), list(gold.answers), gold.kind, *rare]

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from ragindex.types import Span
+
 
 @dataclass(frozen=True, slots=True)
 class SubQuestion:
@@ -10,6 +12,14 @@ class SubQuestion:
 
     question: str
     answers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EvidencePlace:
+    """A place in a document that answers a question: the spans of its words in the document's text."""
+
+    doc_id: str
+    words: tuple[Span, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +32,8 @@ class Gold:
     (`ragindex_eval.data.gold_classes`). `options` are the choices of a multiple-choice question, which the reader is
     shown, and the accepted answer is one of them. With `sub_questions`, the accepted answers are long ones that answer
     all of these. `candidates` are the documents that the benchmark lists with the question, gold and distractors, as
-    far as the corpus holds them; empty if it lists none; neither compared nor saved with results.
+    far as the corpus holds them; empty if it lists none; neither compared nor saved with results. `evidence` are the
+    places in these documents that answer the question, empty if the questions name none.
     """
 
     doc_ids: frozenset[str]
@@ -34,6 +45,7 @@ class Gold:
     options: tuple[str, ...] = ()
     sub_questions: tuple[SubQuestion, ...] = ()
     candidates: frozenset[str] = field(default=frozenset(), compare=False)
+    evidence: tuple[EvidencePlace, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.grades:

@@ -22,6 +22,7 @@ from ragindex.corpus.json_reader import (
 from ragindex.corpus.readers.plain_text import read_csv_rows
 from ragindex.errors import DataError
 from ragindex_eval.data.equal_texts import content
+from ragindex_eval.data.evidence import find_evidence
 from ragindex_eval.data.gold import Gold
 
 _SPLITS = ("test", "dev", "train")
@@ -204,10 +205,11 @@ def read_plain_questions(path: Path) -> Iterator[DatasetQuestion]:
 
 
 def read_csv_questions(path: Path, finder: DocumentFinder, problems: Problems) -> Iterator[DatasetQuestion]:
-    """Yield the questions of a CSV file with the columns `question`, `documents` and optionally `answer` and `kind`.
+    """Yield the questions of a CSV file: columns `question`, `documents`, optionally `answer`, `kind` and `evidence`.
 
     `documents` are ids, titles or file names, separated by `;`, each with its grade as in `a.md=2` (default: 1).
-    Several accepted answers are separated by ` || `. Raises DataError if a required column is missing.
+    Several accepted answers, and several places of evidence, are separated by ` || `. Raises DataError if a required
+    column is missing.
     """
     rows = read_csv_rows(decode_utf8(read_bytes(path), path), path)
     _, header = next(rows, (Item({}, path), []))
@@ -234,7 +236,8 @@ def _csv_question(item: Item, row: Sequence[str], names: Sequence[str], finder: 
     gold = frozenset(id for id, grade in grades.items() if grade)
     answers = [one for one in map(str.strip, _ACCEPTED.split(cells.get("answer", ""))) if one]
     graded = {id: grade for id, grade in grades.items() if grade} if any(one > 1 for one in grades.values()) else {}
-    return DatasetQuestion(text, Gold(gold, tuple(answers), cells.get("kind", ""), grades=graded))
+    evidence = find_evidence(_ACCEPTED.split(cells.get("evidence", "")), gold, finder.ids, item)
+    return DatasetQuestion(text, Gold(gold, tuple(answers), cells.get("kind", ""), grades=graded, evidence=evidence))
 
 
 def _graded_name(written: str, item: Item, finder: DocumentFinder) -> tuple[str, int]:

@@ -10,6 +10,7 @@ from ragindex.cli.console import escape_markup
 from ragindex.llm.offline import display_name
 from ragindex.types import Usage
 from ragindex_eval.format import many, shown
+from ragindex_eval.metrics.evidence import TokensToRecall
 from ragindex_eval.report.fitted_table import FittedColumn, FittedTable
 from ragindex_eval.report.sections.kinds import GROUPINGS, group_name
 from ragindex_eval.report.sections.published import PublishedFigures, PublishedRow, render_published
@@ -61,6 +62,7 @@ def render_comparison(comparison: Comparison) -> RenderableType:
     return Group(
         made,
         *_one_doc_lines(comparison),
+        *_token_lines(comparison),
         *_kind_lines(comparison),
         "",
         said,
@@ -106,6 +108,32 @@ def _one_doc_lines(comparison: Comparison) -> list[RenderableType]:
             FittedColumn(f"one-doc R\n@{k}", tuple("" if value is None else f"{value:.1f}" for value in values))
         )
     return ["", FittedTable("method", tuple(escape_markup(method.label) for method in methods), (tuple(columns),))]
+
+
+def _token_lines(comparison: Comparison) -> list[RenderableType]:
+    """Return a table of the tokens that must be read for a recall; [] if the questions name no evidence."""
+    shown_metrics = metrics_shown(comparison)
+    names = list(comparison.methods[0].tokens_to_recall)
+    if not names or not any(name.startswith("evidence_R") for name in shown_metrics):
+        return []
+    columns = tuple(
+        FittedColumn(
+            f"tokens to recall\n{float(name.partition('@')[2]):.0%} of evidence",
+            tuple(_format_tokens(method.tokens_to_recall.get(name)) for method in comparison.methods),
+        )
+        for name in names
+    )
+    labels = tuple(escape_markup(method.label) for method in comparison.methods)
+    return ["", FittedTable("method", labels, (columns,))]
+
+
+def _format_tokens(found: TokensToRecall | None) -> str:
+    if found is None or found.tokens is None:
+        return "not reached"
+    if found.ci95 is None:
+        return f"{found.tokens:,}"
+    high = "…" if found.ci95[1] is None else f"{found.ci95[1]:,}"
+    return f"{found.tokens:,} ({found.ci95[0]:,} to {high})"
 
 
 def _one_doc_recall(method: MethodResult, k: int) -> float | None:

@@ -10,7 +10,8 @@ from typing import Any
 from ragindex.errors import DataError
 from ragindex.types import Query, Usage
 from ragindex.workspace.workspace import PartFigures
-from ragindex_eval.data.gold import Gold, SubQuestion
+from ragindex_eval.data.gold import EvidencePlace, Gold, SubQuestion
+from ragindex_eval.metrics.evidence import TokensToRecall
 from ragindex_eval.metrics.tree_coverage import Coverage
 from ragindex_eval.results.json_values import answer_from_json
 from ragindex_eval.results.model import (
@@ -94,8 +95,20 @@ def _gold(line: Mapping[str, Any]) -> Gold:
     parts = (SubQuestion(one["question"], tuple(one["answers"])) for one in line.get("sub_questions", ()))
     options = tuple(line.get("options", ()))
     return Gold(
-        frozenset(grades), tuple(line["answers"]), line["kind"], line["source_id"], grades, equal, options, tuple(parts)
+        frozenset(grades),
+        tuple(line["answers"]),
+        line["kind"],
+        line["source_id"],
+        grades,
+        equal,
+        options,
+        tuple(parts),
+        evidence=tuple(_evidence(*one) for one in line.get("evidence", ())),
     )
+
+
+def _evidence(doc_id: str, *words: Sequence[int]) -> EvidencePlace:
+    return EvidencePlace(doc_id, tuple((start, end) for start, end in words))
 
 
 def _method(value: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], k: int) -> MethodResult:
@@ -120,10 +133,15 @@ def _method(value: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], k: int
         },
         ci95=_intervals(value["ci95"]),
         p_best=value["p_best"],
+        tokens_to_recall={name: _tokens_to_recall(one) for name, one in value["tokens_to_recall"].items()},
         spent=_usage(value["usage"]["spent"]),
         stages=value["usage"]["stages"],
         breakdown=tuple(map(_breakdown, value["breakdown"])),
     )
+
+
+def _tokens_to_recall(value: Mapping[str, Any]) -> TokensToRecall:
+    return TokensToRecall(value["tokens"], None if value["ci95"] is None else tuple(value["ci95"]))
 
 
 def _breakdown(value: Mapping[str, Any]) -> Breakdown:

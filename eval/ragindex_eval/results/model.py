@@ -9,6 +9,7 @@ from ragindex.types import Position, Query, Step, Usage
 from ragindex.workspace.workspace import PartFigures
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics.answers import ANSWER_METRICS
+from ragindex_eval.metrics.evidence import TokensToRecall
 from ragindex_eval.metrics.tree_coverage import Coverage
 from ragindex_eval.results.published import PublishedComparison
 from ragindex_eval.results.reader_results import ReaderAnswer, ReaderFacts, ReadingCosts
@@ -17,7 +18,7 @@ from ragindex_eval.results.reader_results import costs as reading_costs
 Interval: TypeAlias = tuple[float, float]
 """The low and the high end of a 95 % interval."""
 
-RESULT_SCHEMA = 4
+RESULT_SCHEMA = 5
 NO_USAGE = Usage()
 SKIPPED = "skipped: "
 """What notes on files and items that were left out begin with."""
@@ -30,7 +31,10 @@ DIFFERENCE, RATIO = "difference of means", "ratio of geometric means"
 
 @dataclass(frozen=True, slots=True)
 class SavedHit:
-    """The parts of a hit that metrics need; the first few also have title, beginning of the text, positions."""
+    """The parts of a hit that metrics need; the first few also have title and beginning of the text.
+
+    `tokens` is the estimated number of tokens of its title and text.
+    """
 
     id: str
     doc_ids: tuple[str, ...]
@@ -38,6 +42,7 @@ class SavedHit:
     title: str = ""
     text: str = ""
     positions: tuple[Position, ...] = ()
+    tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +239,7 @@ class MethodResult:
     - `fingerprint`: a hash of everything that the answers depend on.
     - `p_best`: by quality metric, the p-value of the test that no other method is better. Under 0.05, the method is
       excluded as the best. Empty for a single method.
+    - `tokens_to_recall`: how many tokens a reader must be given, by the name of the figure; empty without gold.
 
     Money is None if any part of it is unknown, for example for a model without a price.
     """
@@ -252,6 +258,7 @@ class MethodResult:
     spent: Usage = NO_USAGE
     stages: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     p_best: Mapping[str, float] = field(default_factory=dict)
+    tokens_to_recall: Mapping[str, TokensToRecall] = field(default_factory=dict)
 
     @property
     def index_usage(self) -> Usage:
@@ -326,6 +333,7 @@ class MethodResult:
             },
             "ci95": {name: list(bounds) for name, bounds in self.ci95.items()},
             "p_best": dict(self.p_best),
+            "tokens_to_recall": {name: one.to_json() for name, one in self.tokens_to_recall.items()},
             "breakdown": [one.to_json() for one in self.breakdown],
             "fingerprint": self.fingerprint,
         }

@@ -112,7 +112,8 @@ def _question_lines(comparison: Comparison) -> Iterable[str]:
     """Yield one JSON object per question; `gold` maps document ids to grades and is null if there is no gold.
 
     `twins` maps other documents with the text of a gold document to that gold document. Only multiple-choice questions
-    have `options`, and only ambiguous ones `sub_questions`.
+    have `options`, only ambiguous ones `sub_questions`, and only those that name places `evidence`: per place, the
+    document and the spans of its words.
     """
     for query in comparison.queries:
         gold = None if comparison.gold is None else comparison.gold.get(query.id)
@@ -129,6 +130,8 @@ def _question_lines(comparison: Comparison) -> Iterable[str]:
         }
         if gold and gold.options:
             line["options"] = list(gold.options)
+        if gold and gold.evidence:
+            line["evidence"] = [[one.doc_id, *one.words] for one in gold.evidence]
         if gold and gold.sub_questions:
             line["sub_questions"] = [asdict(one) for one in gold.sub_questions]
         yield json.dumps(line, ensure_ascii=False)

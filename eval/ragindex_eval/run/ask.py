@@ -13,6 +13,7 @@ from typing import TypeAlias
 from ragindex.accounting import ledger
 from ragindex.accounting.ledger import EMBEDDING
 from ragindex.cores import available_cores, limit_blas
+from ragindex.corpus import passage_text
 from ragindex.errors import (
     BudgetError,
     ContractError,
@@ -26,6 +27,7 @@ from ragindex.errors import (
     WorkspaceError,
 )
 from ragindex.interfaces import Retriever
+from ragindex.llm.tokens import count_text_tokens
 from ragindex.progress import progress_bar
 from ragindex.redaction import hide_secrets
 from ragindex.retrieval.hits import find_breach
@@ -81,7 +83,7 @@ def answer_all(
     that ask an LLM are asked one question at a time. With `fresh`, the file is deleted first.
 
     A question on which the retriever raises gets an answer with `error`, which is not saved, so it is asked again the
-    next time. The first hits of answers get their `positions`. With `strict`, the first such question raises
+    next time. Hits get their `positions`. With `strict`, the first such question raises
     QuestionError. Errors for which `ends_all` holds are always raised. With a `reader`, it reads the complete hits,
     before they are cut for saving; a question that it cannot answer counts as failed, and exceptions of the reader are
     raised.
@@ -180,7 +182,7 @@ def _answer_batch(
         try:
             found = retrieve(retriever, batch, k)
             contract.require(batch, found, k)
-            located = positions.locate(found, first=_HITS_WITH_TEXT)
+            located = positions.locate(found)
             reduced = [_reduce_retrieval(query, retrieval) for query, retrieval in zip(batch, located, strict=True)]
         except SURVIVED as error:
             if ends_all(error):
@@ -231,12 +233,18 @@ def _require_answers(answers: Iterable[MethodAnswer], texts: Mapping[str, str], 
 def _reduce_retrieval(query: Query, retrieval: Retrieval) -> MethodAnswer:
     """Reduce a retrieval for saving: keep the whole ranking, and bound everything else."""
     ranked = tuple(
-        SavedHit(hit.id, tuple(hit.doc_ids), float(hit.score), *_shorten_texts(hit, rank), hit.positions)
+        SavedHit(
+            hit.id, tuple(hit.doc_ids), float(hit.score), *_shorten_texts(hit, rank), hit.positions, _count_tokens(hit)
+        )
         for rank, hit in enumerate(retrieval.hits)
     )
     told = [step for at, step in enumerate(retrieval.trace) if at < _STEPS or step.index == IF_STOPPED]
     trace = tuple(_reduce_step(step) for step in told[: 2 * _STEPS])
     return MethodAnswer(query.id, ranked, None, trace, tuple(note[:_NOTE] for note in retrieval.notes[:_STEPS]))
+
+
+def _count_tokens(hit: Hit) -> int:
+    return count_text_tokens(passage_text(hit.title, hit.text), "").tokens
 
 
 def _shorten_texts(hit: Hit, rank: int) -> tuple[str, str]:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+import regex
+
 from ragindex.errors import BelowThresholdError, LeftOutError, QuestionError, UsageError
 from ragindex.plugins import registry
 from ragindex.plugins.specs import Spec, parse_spec, render_spec
@@ -12,6 +14,8 @@ from ragindex_eval.metrics import answers
 from ragindex_eval.metrics.retrieval import metric_names
 from ragindex_eval.results.model import SKIPPED, Comparison, Study, describe_failed
 from ragindex_eval.run.methods import Method
+
+_PARAMETER = regex.compile(r"\s*\w+\s*=")
 
 
 def expand_grid(methods: Sequence[Method], grids: Sequence[str]) -> list[Method]:
@@ -36,10 +40,9 @@ def expand_grid(methods: Sequence[Method], grids: Sequence[str]) -> list[Method]
 
 
 def _parse_grid(written: str) -> tuple[str, dict[str, list[Any]]]:
-    label, _, parameter = written.partition("=")[0].rpartition(":")
-    rest = written[len(written.partition("=")[0]) - len(parameter) :]
+    label, colon, rest = ("", ":", written) if _PARAMETER.match(written) else written.rpartition(":")
     pairs = [pair.partition("=") for pair in rest.split(";")]
-    if not all(name.strip() and equals and values.strip() for name, equals, values in pairs):
+    if not colon or not all(name.strip() and equals and values.strip() for name, equals, values in pairs):
         raise UsageError(
             "--grid must be parameter=value,value or LABEL:parameter=value,value, as 'hybrid:rrf_k=10,60'. "
             f"Got {written!r}."

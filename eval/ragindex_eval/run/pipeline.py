@@ -32,9 +32,17 @@ from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.published import require_published_data
 from ragindex_eval.metrics import retrieval
+from ragindex_eval.metrics.evidence import TokensToRecall
 from ragindex_eval.metrics.extractive_qa import open_span_model
 from ragindex_eval.metrics.long_answers import add_disambiguated_rouge
-from ragindex_eval.results.model import NO_USAGE, Comparison, MethodAnswer, MethodResult, describe_failed
+from ragindex_eval.results.model import (
+    NO_USAGE,
+    RESULT_SCHEMA,
+    Comparison,
+    MethodAnswer,
+    MethodResult,
+    describe_failed,
+)
 from ragindex_eval.run import latency, read_answers
 from ragindex_eval.run.answers_file import EarlierAnswers, earlier_answers
 from ragindex_eval.run.ask import BATCH, MISTAKES, answer_all, failure
@@ -43,7 +51,7 @@ from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.grid import expand_grid
 from ragindex_eval.run.latency import LazyRetriever, MethodTimes, Timing
 from ragindex_eval.run.methods import Method, add_reranked, choose_methods
-from ragindex_eval.run.score import Metrics, score
+from ragindex_eval.run.score import Metrics, count_tokens_to_recall, score
 from ragindex_eval.run.settings import CompareSettings
 from ragindex_eval.stats.published import compare_published
 
@@ -75,7 +83,10 @@ def evaluate(
         failed = _failed_results(scored)
         measured = [(one, metrics) for one, metrics in scored if not _fails(one, metrics)]
         times = _measure_latency(experiment, [one for one, _ in measured])
-        results = [_result(one, metrics, time) for (one, metrics), time in zip(measured, times, strict=True)]
+        results = [
+            _result(one, metrics, time, _count_tokens(experiment, one))
+            for (one, metrics), time in zip(measured, times, strict=True)
+        ]
         bounds = _read_bounds(experiment)
         earlier = {one.label: one.earlier for one in answered.methods if one.earlier}
         left_out = [*plan.left_out, *answered.left_out]
@@ -256,7 +267,9 @@ def _answer_method(experiment: Experiment, method: Method, done: frozenset[Path]
     start = time.perf_counter()
     with ledger.attribute_calls(method=method.label), ledger.record_calls() as paid:
         index.sync([scheme])
-        fingerprint = canonical.digest([index.result_fingerprint(scheme), questions_fingerprint(queries)])
+        fingerprint = canonical.digest(
+            [index.result_fingerprint(scheme), questions_fingerprint(queries), RESULT_SCHEMA]
+        )
         folder = index.folder / "runs" / fingerprint
         files = {k: _answers_file(folder, k, experiment) for k in (ks if scheme.depends_on_k(ks[-1]) else ks[-1:])}
         again = {k for k, path in files.items() if experiment.fresh and path not in done}
@@ -360,13 +373,19 @@ def _measure_latency(experiment: Experiment, methods: Sequence[AnsweredMethod]) 
 
 def _failed_results(scored: Sequence[tuple[AnsweredMethod, Metrics]]) -> list[MethodResult]:
     """Return the methods that failed on every question, without metrics. Raises QuestionError if all failed."""
-    failed = [_result(one, {}, MethodTimes()) for one, metrics in scored if _fails(one, metrics)]
+    failed = [_result(one, {}, MethodTimes(), {}) for one, metrics in scored if _fails(one, metrics)]
     if failed and len(failed) == len(scored):
         raise QuestionError(f"No method answered any question. {describe_failed(failed)}")
     return failed
 
 
-def _result(one: AnsweredMethod, metrics: Metrics, times: MethodTimes) -> MethodResult:
+def _count_tokens(experiment: Experiment, one: AnsweredMethod) -> dict[str, TokensToRecall]:
+    return count_tokens_to_recall(one.answers[experiment.ks[-1]], experiment.dataset.gold, experiment.index.seed)
+
+
+def _result(
+    one: AnsweredMethod, metrics: Metrics, times: MethodTimes, tokens: Mapping[str, TokensToRecall]
+) -> MethodResult:
     described = registry.describe(one.scheme)
     tallies = [one.paid, *times.paid]
     return MethodResult(
@@ -381,6 +400,7 @@ def _result(one: AnsweredMethod, metrics: Metrics, times: MethodTimes) -> Method
         parts=one.parts,
         spent=replace(sum((tally.spent for tally in tallies), NO_USAGE), seconds=one.seconds),
         stages=_add_stages(tallies),
+        tokens_to_recall=tokens,
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics import answers as answer_metrics
 from ragindex_eval.metrics import long_answers, retrieval
+from ragindex_eval.metrics.evidence import TokensToRecall, evidence_recall, recall_steps, tokens_to_recall
 from ragindex_eval.metrics.long_answers import SpanReader
 from ragindex_eval.metrics.score import judgements, score_question
 from ragindex_eval.results.model import MethodAnswer
@@ -24,10 +25,25 @@ def score_rankings(
     for k in ks:
         for answer in answers.get(k, answers[max(answers)]):
             if gold and judgements(gold, answer.query_id):
-                hits = [hit.doc_ids for hit in answer.hits]
-                found.setdefault(answer.query_id, {}).update(score_question(hits, gold[answer.query_id], (k,)))
-    ordered = retrieval.metric_names(ks)
-    return {query_id: {name: values[name] for name in ordered} for query_id, values in found.items()}
+                hits, one = [hit.doc_ids for hit in answer.hits], gold[answer.query_id]
+                positions = [hit.positions for hit in answer.hits]
+                scores = {**score_question(hits, one, (k,)), **evidence_recall(positions, one, (k,))}
+                found.setdefault(answer.query_id, {}).update(scores)
+    ordered = [*retrieval.metric_names(ks), *(f"evidence_R@{k}" for k in ks)]
+    return {id: {name: values[name] for name in ordered if name in values} for id, values in found.items()}
+
+
+def count_tokens_to_recall(
+    answers: Sequence[MethodAnswer], gold: Mapping[str, Gold] | None, seed: int
+) -> dict[str, TokensToRecall]:
+    """Return how many tokens of hits must be read for a recall, over the judged questions; {} if there are none."""
+    judged = [answer for answer in answers if gold and judgements(gold, answer.query_id)]
+    steps = [
+        recall_steps([(hit.doc_ids, hit.positions, hit.tokens) for hit in answer.hits], gold[answer.query_id])
+        for answer in judged
+        if gold
+    ]
+    return tokens_to_recall(steps, seed)
 
 
 def score_answers(

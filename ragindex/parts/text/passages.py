@@ -66,6 +66,11 @@ class Passages(Part[Collection]):
             return self
         return self.model_copy(update={"by": own.by, "size": own.size, "overlap": own.overlap, "context": own.context})
 
+    def without_chunking(self, chunking: Chunking | None) -> Self:
+        """Return the index's own passages if these are of `chunking`."""
+        same = chunking is not None and self.own_chunking() == chunking
+        return self.model_copy(update={"by": None, "size": None, "overlap": 0, "context": "title"}) if same else self
+
     def apply(self, change: Change, context: BuildContext) -> None:
         """Write the passages of the batch, and delete those that were removed."""
         schema = text_search_schema(context.language)

@@ -182,7 +182,7 @@ def test_json_is_the_published_schema(tmp_path: Path) -> None:
     value = run(tmp_path, {"name": "bm25", "label": "words"}, "dense", k=(5,), seed=3).to_json()
     assert list(value)[:9] == ["schema", "dataset", "encoder", "store", "seed", "methods", "failed", "asked", "pairs"]
     assert list(value)[9:] == ["ks", "language", "encoder_id", "llm", "notes", "left_out", "environment", "fingerprint"]
-    assert value["schema"] == 4
+    assert value["schema"] == 5
     assert (value["failed"], value["asked"]) == ([], ["words", "dense"])
     assert (len(value["dataset"].pop("corpus_digest")), len(value["dataset"].pop("questions_digest"))) == (16, 16)
     assert value["dataset"] == {
@@ -192,7 +192,7 @@ def test_json_is_the_published_schema(tmp_path: Path) -> None:
     assert (value["store"], value["seed"]) == ("lancedb", 3)
     words, dense = value["methods"]
     assert list(words)[:7] == ["name", "label", "params", "metrics", "latency_ms", "index", "unanswered"]
-    assert list(words)[7:] == ["usage", "ci95", "p_best", "breakdown", "fingerprint"]
+    assert list(words)[7:] == ["usage", "ci95", "p_best", "tokens_to_recall", "breakdown", "fingerprint"]
     assert words["usage"]["index"] == {"input_tokens": 0, "output_tokens": 0, "money": 0.0}
     assert words["usage"]["query"]["calls"] == 0.0
     assert value["llm"] == "none"
@@ -202,7 +202,8 @@ def test_json_is_the_published_schema(tmp_path: Path) -> None:
     assert (pair["a"], pair["b"], pair["metric"], pair["questions"]) == ("words", "dense", "R@5", 3)
     assert {pair["metric"] for pair in value["pairs"]} == {*words["metrics"], "latency_ms"}
     assert (words["name"], words["label"], dense["label"], words["unanswered"]) == ("bm25", "words", "dense", 0)
-    assert words["params"] == {"over": {"name": "passages", "params": {}}}
+    passages = {"name": "passages", "params": {"by": None, "size": None, "overlap": 0, "context": "title"}}
+    assert words["params"] == {"over": passages}
     assert set(words["metrics"]) == {f"{name}@5" for name in ("R", "full_R", "Success", "RR", "nDCG", "one_doc_R")}
     assert list(words["latency_ms"]) == ["p50", "p95", "mean", "sd", "encoder", "store", "own", "taken"]
     assert list(words["latency_ms"]["own"]) == ["p50", "p95"]

@@ -40,6 +40,16 @@ def test_labels_and_other_parameters_stay() -> None:
     assert list(varied(["hybrid(depth=7)"], "hybrid(depth=7):rrf_k=1")) == ["hybrid(depth=7, rrf_k=1)"]
 
 
+def test_without_a_label_every_method_is_varied() -> None:
+    found = varied(["bm25", "hybrid"], "over=passages,passages(size=64)", "hybrid:rrf_k=1")
+    assert list(found) == [
+        "bm25(over=passages)",
+        "bm25(over=passages(size=64))",
+        "hybrid(over=passages, rrf_k=1)",
+        "hybrid(over=passages(size=64), rrf_k=1)",
+    ]
+
+
 def test_values_may_be_methods() -> None:
     found = varied(["hybrid"], "hybrid:bases=[bm25],[bm25, dense]")
     assert list(found) == ["hybrid(bases=[bm25])", "hybrid(bases=[bm25, dense])"]
@@ -49,9 +59,9 @@ def test_values_may_be_methods() -> None:
 @pytest.mark.parametrize(
     ("grid", "match"),
     [
-        ("hybrid", "must be LABEL:parameter=value"),
-        ("hybrid:rrf_k", "must be LABEL:parameter=value"),
-        ("hybrid:rrf_k=", "must be LABEL:parameter=value"),
+        ("hybrid", "must be parameter=value,value or LABEL:parameter=value"),
+        ("hybrid:rrf_k", "must be parameter=value,value or LABEL:parameter=value"),
+        ("hybrid:rrf_k=", "must be parameter=value,value or LABEL:parameter=value"),
         ("gear:beam_width=5", "names 'gear', which is not in this comparison. Available: hybrid, bm25."),
         ("hybrid:rrf=5", "hybrid has no parameter 'rrf'"),
         ("hybrid:depth=0,5", "'depth' parameter of hybrid must be greater than or equal to 1"),

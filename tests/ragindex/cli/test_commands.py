@@ -106,7 +106,8 @@ def test_a_method_with_its_parameters() -> None:
         ],
     ]
     value = ragindex("methods", "composed", "--json", "-").json
-    assert value["parameters"][0]["default"] == {"name": "passages", "params": {}}
+    passages = {"name": "passages", "params": {"by": None, "size": None, "overlap": 0, "context": "title"}}
+    assert value["parameters"][0]["default"] == passages
     kind = "cosine | sum | rrf | weighted"
     described = value["parameters"][2]
     assert described.pop("description").startswith("Score of a candidate: its cosine, the sum of both scores")

@@ -110,13 +110,18 @@ def test_all_parts_of_a_method_are_made_from_its_passages(name: str) -> None:
     scheme = registry.scheme({"name": name, "params": {"over": "passages(by=sentences, size=30, overlap=5)"}})
     expected = Chunking(30, 5, "sentences")
 
+    units = registry.part("passages(by=sections)").with_chunking(None)  # what `parent` returns
+
     def reads_passages(part: Part[Any]) -> bool:
-        return registry.name_of(part) not in ("chunks",)
+        return registry.name_of(part) != "chunks" and part != units
 
     parts = [part for part in topological_order(scheme.parts()) if reads_passages(part)]
     assert len(parts) >= 1
     assert {part.own_chunking() for part in parts} == {expected}
-    assert registry.part(registry.describe(parts[0])) == parts[0]  # as the manifest keeps it
+    for part in parts:
+        assert registry.part(registry.describe(part)) == part  # as the manifest keeps it
+        assert registry.part(registry.label(part)).with_chunking(None) == part
+        assert registry.label(part).count("sentences") == 1
     assert registry.scheme(registry.label(scheme)) == scheme
 
 

@@ -13,6 +13,10 @@ _QUALITY = {
         "nDCG@k",
         "Gold documents count less the lower they are ranked, by the logarithm of the rank; 100 is the best order.",
     ),
+    "evidence_R": (
+        "evidence R@k",
+        "The share of the places that answer a question which the first k hits hold together, whatever the chunking.",
+    ),
     "one_doc_R": (
         "one doc R@k",
         "Recall over the hits that name exactly one document. Shown where summaries of several add to R@k.",

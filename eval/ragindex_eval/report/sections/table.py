@@ -17,6 +17,7 @@ _MEANINGS = {
     "Success": "the share of questions with any gold document among the first k",
     "RR": "one divided by the rank of the first gold document",
     "nDCG": "how much of the best possible ranking's discounted gain is reached",
+    "evidence_R": "the share of a question's evidence that the first k hits hold",
     "one_doc_R": "recall over the hits that name exactly one document",
     "EM": "exact match: the share of questions whose answer is an accepted one",
     "F1": "the words that the answer shares with an accepted one",
@@ -104,8 +105,8 @@ def _bound_rows(comparison: Comparison, metrics: list[str], costs: int) -> tuple
 def metrics_shown(comparison: Comparison) -> list[str]:
     """Return the metrics of the table, as far as they were measured for any method.
 
-    These are recall at every k, full recall and nDCG at one k, one_doc_R where it differs from recall, and
-    the answer metrics of `select_shown`.
+    These are recall at every k, that of evidence, full recall and nDCG at one k, one_doc_R where it differs from
+    recall, and the answer metrics of `select_shown`.
     """
     ks, every = comparison.ks, [method.metrics for method in comparison.methods]
     of_answers = select_shown({name for found in every for name in found})
@@ -113,7 +114,13 @@ def metrics_shown(comparison: Comparison) -> list[str]:
         return of_answers
     one = 10 if 10 in ks else ks[len(ks) // 2]
     differing = [k for k in ks if any(found.get(f"one_doc_R@{k}") != found.get(f"R@{k}") for found in every)]
-    names = [*(f"R@{k}" for k in ks), f"full_R@{one}", f"nDCG@{one}", *(f"one_doc_R@{k}" for k in differing)]
+    names = [
+        *(f"R@{k}" for k in ks),
+        *(f"evidence_R@{k}" for k in ks),
+        f"full_R@{one}",
+        f"nDCG@{one}",
+        *(f"one_doc_R@{k}" for k in differing),
+    ]
     return [*(name for name in names if any(name in found for found in every)), *of_answers]
 
 

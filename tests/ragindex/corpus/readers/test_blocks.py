@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ragindex
+from ragindex.corpus import chunk
 from ragindex.corpus.readers import READERS, FileContent
+from ragindex.types import Chunking, Document
 
 
 def read_file(name: str, content: str | bytes) -> FileContent:
@@ -32,6 +34,18 @@ def check_blocks(read: FileContent) -> None:
         assert after <= start < end <= len(read.text)
         assert read.text[start:end] == read.text[start:end].strip()
         after = end
+    check_chunks(read)
+
+
+def check_chunks(read: FileContent) -> None:
+    """Passages by headings hold every block whole, and are what their offsets say."""
+    document = Document("d", read.title, read.text, {}, read.sections, read.blocks)
+    for size in (3, 40):
+        passages = chunk(document, Chunking(size, 0, "headings"))
+        for start, end in read.blocks:
+            assert any(one.start <= start and end <= one.end for one in passages)
+        assert all(read.text[one.start : one.end] == one.text for one in passages)
+        assert "".join("".join(one.text for one in passages).split()) == "".join(read.text.split())
 
 
 # ---------------------------------------------------------------- hand-worked cases

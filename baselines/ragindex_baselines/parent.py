@@ -1,0 +1,105 @@
+"""Search small passages, return larger ones: parent document retrieval, also called small-to-big."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from ragindex.filters import Ids
+from ragindex.interfaces import Collection, FilterQuery, OpenIndex, Part, PositionLookup, Retriever, Scheme
+from ragindex.parts.text.passages import OVER_PASSAGES, Passages, PassagesField
+from ragindex.plugins import registry
+from ragindex.plugins.registry import SchemeField, label
+from ragindex.retrieval.hits import HIT_FIELDS, check_queries, read_hits
+from ragindex.types import Hit, Position, Query, Retrieval, Step
+
+
+class Parent(Scheme):
+    """Sections or whole documents that contain the passages a base retriever finds.
+
+    The base is asked for `candidate_factor` * k hits. Each passage of a hit stands for the section (or document) that
+    it begins in; a unit that contains several has the score of the best. Small passages are easier to find, and
+    larger ones say more to a reader, who is given whole units.
+    """
+
+    version: ClassVar[int] = 1
+    order_depends_on_filter: ClassVar[bool] = True
+    base: SchemeField = Field(
+        default_factory=lambda: registry.scheme("hybrid"), description="Retriever of the passages that are searched."
+    )
+    unit: Literal["section", "document"] = Field(default="section", description="What is returned.")
+    candidate_factor: int = Field(default=5, ge=1, description="Hits asked of the base: candidate_factor * k.")
+    over: PassagesField = OVER_PASSAGES
+
+    def depends_on_k(self, k: int) -> bool:
+        """Return True: the number of candidates grows with k."""
+        return True
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        """Return the parts of the base, the passages, and the units."""
+        return (*self.base.parts(), Passages(), self._units())
+
+    def open(self, index: OpenIndex) -> Retriever:
+        """Open a retriever that asks the base once per batch and reads the units in one search."""
+        return ParentRetriever(
+            self.base.open(index),
+            index.open_part(self._units()),
+            index.open_positions(Passages()),
+            index.open_positions(self._units()),
+            self.candidate_factor,
+            label(self),
+        )
+
+    def _units(self) -> Passages:
+        return Passages(by="sections" if self.unit == "section" else "documents")
+
+
+@dataclass(frozen=True, slots=True)
+class ParentRetriever:
+    """The open retriever of Parent."""
+
+    base: Retriever
+    units: Collection
+    passages: PositionLookup
+    parents: PositionLookup
+    factor: int
+    source: str
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """Ask the base, find the units of its hits, and read them."""
+        check_queries(queries, k)
+        found = self.base.retrieve(queries, self.factor * k)
+        spans = self.passages.find({id for one in found for hit in one.hits for id in hit.passage_ids})
+        parents = self.parents.of_documents({span.doc_id for span in spans.values()})
+        ranked = [self._rank(one.hits, spans, parents)[:k] for one in found]
+        hits = self._read(sorted({id for one in ranked for id, _ in one}))
+        return [self._answer(query, one, best, hits) for query, one, best in zip(queries, found, ranked, strict=True)]
+
+    def _rank(
+        self, hits: Sequence[Hit], spans: dict[str, Position], parents: dict[str, dict[str, Position]]
+    ) -> list[tuple[str, float]]:
+        scores: dict[str, float] = {}
+        for hit in hits:
+            for span in (spans[id] for id in hit.passage_ids if id in spans):
+                scores.setdefault(_find_parent(span, parents[span.doc_id]), hit.score)
+        return sorted(scores.items(), key=lambda one: (-one[1], one[0]))
+
+    def _read(self, ids: Sequence[str]) -> dict[str, Hit]:
+        if not ids:
+            return {}
+        (found,) = self.units.search([FilterQuery(Ids(tuple(ids)), len(ids), HIT_FIELDS)])
+        return {hit.id: hit for hit in read_hits(found, self.source)}
+
+    def _answer(
+        self, query: Query, found: Retrieval, best: Sequence[tuple[str, float]], hits: dict[str, Hit]
+    ) -> Retrieval:
+        step = Step(1 + max((one.iteration for one in found.trace), default=0), "parent", query.text)
+        chosen = tuple(replace(hits[id], score=score) for id, score in best)
+        return Retrieval(chosen, (*found.trace, replace(step, ids=tuple(hit.id for hit in chosen))), found.notes)
+
+
+def _find_parent(span: Position, parents: dict[str, Position]) -> str:
+    """Return the last unit that begins where the passage does, or before."""
+    before = [(one.start, id) for id, one in parents.items() if one.start <= span.start]
+    return max(before, default=(0, next(iter(parents))))[1]

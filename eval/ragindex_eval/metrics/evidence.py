@@ -1,0 +1,120 @@
+"""Whether passages hold the evidence of a question, and how much must be read until they do.
+
+Evidence is found by the first k hits if their positions together cover all its words: a quote that a boundary of
+chunks divides is found when both chunks are. Hits without positions, and texts that were written anew (summaries),
+hold evidence only as far as they state the positions of the passages that they were made from.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ragindex.types import Position, Span
+from ragindex_eval.data.gold import EvidencePlace, Gold, gains
+from ragindex_eval.metrics.retrieval import ranking, standing
+
+TARGETS = (0.5, 0.8)
+"""The mean recalls up to which the tokens are counted."""
+_RESAMPLES = 1_000
+Steps: TypeAlias = Sequence[tuple[int, float]]
+"""Of one question: tokens read so far, and what they add to its recall."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokensToRecall:
+    """The tokens of hits that a reader of each question must be given until the mean recall reaches a target.
+
+    Every question is given the same number of tokens, its best hits first. `tokens` is None if the target is not
+    reached by all hits together. `ci95` is the interval over resamples of the questions; its high end is None if the
+    target is not reached in 2.5 % of them. None for fewer than two questions, or if most resamples do not reach it.
+    """
+
+    tokens: int | None
+    ci95: tuple[int, int | None] | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Convert to the JSON object `{"tokens", "ci95"}`."""
+        return {"tokens": self.tokens, "ci95": None if self.ci95 is None else list(self.ci95)}
+
+
+def evidence_recall(hits: Sequence[Sequence[Position]], gold: Gold, ks: Sequence[int]) -> dict[str, float]:
+    """Return `evidence_R@k`, the share of a question's evidence that its first k hits hold; {} if it names none.
+
+    `hits` are the positions of each hit, best first.
+    """
+    if not gold.evidence:
+        return {}
+    ranks = find_ranks(hits, gold)
+    found = {k: sum(rank is not None and rank <= k for rank in ranks) for k in ks}
+    return {f"evidence_R@{k}": count / len(gold.evidence) for k, count in found.items()}
+
+
+def find_ranks(hits: Sequence[Sequence[Position]], gold: Gold) -> list[int | None]:
+    """Return for each place of evidence the number of hits (from 1) that together hold it; None if they do not."""
+    return [_find_rank(hits, one, gold.twins) for one in gold.evidence]
+
+
+def _find_rank(hits: Sequence[Sequence[Position]], evidence: EvidencePlace, twins: Mapping[str, str]) -> int | None:
+    document, missing = twins.get(evidence.doc_id, evidence.doc_id), set(evidence.words)
+    for rank, positions in enumerate(hits, start=1):
+        for one in positions:
+            if twins.get(one.doc_id, one.doc_id) == document:
+                missing -= {word for word in missing if _holds(one, word)}
+        if not missing:
+            return rank
+    return None
+
+
+def _holds(position: Position, word: Span) -> bool:
+    return position.start <= word[0] and word[1] <= position.end
+
+
+def recall_steps(hits: Sequence[tuple[Sequence[str], Sequence[Position], int]], gold: Gold) -> Steps:
+    """Return where the recall of a question grows: of its evidence, or of its gold documents if it names none.
+
+    Each hit is given as its documents, its positions, and its tokens.
+    """
+    read = np.cumsum([tokens for _, _, tokens in hits], dtype=np.int64)
+    if gold.evidence:
+        ranks = find_ranks([positions for _, positions, _ in hits], gold)
+        return [(int(read[rank - 1]), 1 / len(ranks)) for rank in ranks if rank is not None]
+    grades = gains(gold.doc_ids, gold.grades)
+    steps, found = [], set[str]()
+    for at in range(len(hits)):
+        ranked = standing(ranking(documents for documents, _, _ in hits[: at + 1]), gold.twins)
+        new = {doc_id for doc_id in ranked if doc_id in grades} - found
+        found |= new
+        steps += [(int(read[at]), len(new) / len(grades))] if new else []
+    return steps
+
+
+def tokens_to_recall(questions: Iterable[Steps], seed: int) -> dict[str, TokensToRecall]:
+    """Return the tokens up to each of TARGETS, over the judged questions, by `tokens_to_recall@0.8` and so on."""
+    given = list(questions)
+    if not given:
+        return {}
+    events = sorted((tokens, number, added) for number, steps in enumerate(given) for tokens, added in steps)
+    read = np.array([tokens for tokens, _, _ in events], np.int64)
+    rows = np.array([number for _, number, _ in events], np.int64)
+    added = np.array([gained for _, _, gained in events], np.float64) / len(given)
+    counts = np.random.default_rng(seed).multinomial(len(given), [1 / len(given)] * len(given), size=_RESAMPLES)
+    found = {}
+    for target in TARGETS:
+        reached = _first_reaching(read, added, target)
+        drawn = np.array([_first_reaching(read, added * each[rows], target) for each in counts], np.float64)
+        interval = _make_interval(drawn) if len(given) > 1 else None
+        found[f"tokens_to_recall@{target:g}"] = TokensToRecall(None if np.isinf(reached) else int(reached), interval)
+    return found
+
+
+def _first_reaching(read: npt.NDArray[np.int64], added: npt.NDArray[np.float64], target: float) -> float:
+    place = int(np.searchsorted(np.cumsum(added), target - 1e-9))
+    return float(read[place]) if place < len(read) else float("inf")
+
+
+def _make_interval(drawn: npt.NDArray[np.float64]) -> tuple[int, int | None] | None:
+    low, high = np.quantile(drawn, [0.025, 0.975], method="inverted_cdf")
+    return None if np.isinf(low) else (int(low), None if np.isinf(high) else int(high))
