@@ -1,21 +1,20 @@
 """Chunking documents into passages."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Iterator, Sequence
 
+import regex
 from semantic_text_splitter import TextSplitter
 
 from ragindex.corpus import chunk_spans
+from ragindex.corpus.token_windows import TokenSpans, by_tokens
 from ragindex.errors import DataError, UsageError
 from ragindex.types import Chunking, Document, Passage, Section, Span
-
-TokenSpans: TypeAlias = Callable[[str], Sequence[Span]]
-"""A function that returns the characters (start, end) of each token of a text."""
 
 # The splitter takes quadratic time on text without sentence ends, so it only gets about this many passages at a time.
 _PASSAGES_PER_WINDOW = 16
 _MIN_WINDOW = 4096
+_MARK_AND_NUMBER = regex.compile(r"((?:[a-z]+[0-9]*(?:\+[0-9]+)?\.)?)([0-9]{1,18})")
 
 
 def passage_text(title: str, text: str) -> str:
@@ -37,6 +36,16 @@ def id_mark(chunking: Chunking | None, *, of_index: bool = True) -> str:
         raise UsageError("A part's chunking must be given.")
     overlap = f"+{chunking.overlap}" if chunking.overlap else ""
     return f"#{chunking.by}{chunking.size or ''}{overlap}."
+
+
+def split_passage_id(id: str) -> tuple[str, str, int] | None:
+    """Return the document, what stands before the number ("#", "#words128+16."), and the number of a passage's id.
+
+    None if the id has no number: a document that is one passage. A document's own id may look like that of a passage.
+    """
+    document, hash_sign, rest = id.rpartition("#")
+    found = _MARK_AND_NUMBER.fullmatch(rest) if hash_sign else None
+    return (document, f"#{found[1]}", int(found[2])) if found else None
 
 
 def chunk(
@@ -86,7 +95,7 @@ def _find_spans(document: Document, chunking: Chunking, tokens: TokenSpans | Non
     elif chunking.by == "tokens":
         if tokens is None:
             raise UsageError("Passages by tokens need an encoder, so they cannot be an index's own. Use: by=words")
-        yield from chunk_spans.windows(text, tokens(text), size, chunking.overlap)
+        yield from by_tokens(text, tokens, size, chunking.overlap)
     elif chunking.by == "words":
         yield from chunk_spans.windows(text, chunk_spans.word_spans(text), size, chunking.overlap)
     elif chunking.by == "sentences":

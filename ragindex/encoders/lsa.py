@@ -20,6 +20,7 @@ from ragindex import text_analysis
 from ragindex.encoders.common import normalize_rows
 from ragindex.errors import StoreError
 from ragindex.interfaces import FittedEncoderPlugin, Floats, TokenEmbeddings
+from ragindex.types import Span
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -100,6 +101,15 @@ class LsaEncoder:
     def encode_queries(self, texts: Sequence[str]) -> Floats:
         """Encode questions in the same way as documents."""
         return self.encode_documents(texts)
+
+    @property
+    def max_tokens(self) -> None:
+        """None: texts of any length are read."""
+        return None
+
+    def token_spans(self, text: str) -> list[Span]:
+        """Return the characters of each word of the text, also of those that the fit does not know."""
+        return [(start, end) for _, start, end in text_analysis.token_spans(text, _WORDS)]
 
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
         """Return one vector per word, equal to the vector of a text of that word alone; unknown words are skipped."""

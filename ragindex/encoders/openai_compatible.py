@@ -3,7 +3,7 @@
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from threading import Lock
@@ -33,6 +33,7 @@ from ragindex.llm.plugins import PaidPlugin
 from ragindex.llm.prices import Prices
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tokens import TokenCount
+from ragindex.types import Span
 
 _URL_VARIABLES = ("EMBEDDING_BASE_URL", "OPENAI_BASE_URL")
 _KEY_VARIABLES = ("EMBEDDING_API_KEY", "OPENAI_API_KEY")
@@ -46,6 +47,8 @@ _TOO_LONG = (
 )
 _TOO_LONG_STATUSES = frozenset({400, 413, 422})
 _SHORTEST = 64  # characters; a text of at most this length is not cut further
+_MAX_TOKENS = {"text-embedding-3-small": 8192, "text-embedding-3-large": 8192, "text-embedding-ada-002": 8192}
+"""The longest input of models, in tokens: https://platform.openai.com/docs/guides/embeddings (2025)."""
 _CAUTION = 1.2  # factor on estimated tokens, so that a low estimate does not exceed the reserved money
 _log = logging.getLogger(__name__)
 
@@ -107,8 +110,12 @@ class OpenAIEncoder:
     """A client of one server. Thread-safe. Records each answered request in the ledger once.
 
     A text that the server refuses as too long is cut to half its characters until it fits. Each such text is logged
-    and counted in `truncated`. Blank texts are not sent; their vectors are zero.
+    and counted in `truncated`. Blank texts are not sent; their vectors are zero. If tiktoken knows the model, it is a
+    TokenCounter.
     """
+
+    max_tokens: int | None
+    token_spans: Callable[[str], list[Span]]
 
     def __init__(self, plugin: OpenAICompatible, base_url: str, key: str, setting: LLMSettings) -> None:
         self._plugin, self._key, self._where = plugin, key, strip_credentials(base_url)
@@ -116,6 +123,9 @@ class OpenAIEncoder:
         self._setting, self._lock = setting, Lock()
         self._dimensions = plugin.dimensions
         self.texts_a_request = plugin.batch_size
+        if tokens.knows_tokenizer(plugin.model):
+            self.max_tokens = _MAX_TOKENS.get(plugin.model)
+            self.token_spans = self._find_spans
         self.truncated = 0
 
     @property
@@ -166,6 +176,16 @@ class OpenAIEncoder:
         if answered is not None:
             vectors[sent] = answered
         yield vectors
+
+    def _find_spans(self, text: str) -> list[Span]:
+        """Return the characters of each token of a text. Raises UsageError if the vocabulary cannot be downloaded."""
+        found = tokens.find_token_spans(encodable(text), self._plugin.model)
+        if found is None:
+            raise UsageError(
+                f"Tokens of openai:{self._plugin.model} cannot be counted: its vocabulary is not here and cannot be "
+                "downloaded. Connect to the network, or use: by=words"
+            )
+        return found
 
     def _encode_truncated(self, text: str) -> Floats:
         """Encode the first half of a text, or a quarter, and so on, until the server accepts it."""

@@ -29,6 +29,7 @@ from ragindex.encoders.transformer_model import TransformerEncoder, UnsupportedM
 from ragindex.errors import UsageError
 from ragindex.interfaces import EncoderPlugin, Floats, TokenEmbeddings
 from ragindex.llm.settings import LLMSettings
+from ragindex.types import Span
 
 _log = logging.getLogger(__name__)
 _READ = frozenset({".json", ".txt", ".model", ".safetensors", ".bin"})
@@ -245,6 +246,34 @@ class SentenceTransformerEncoder:
             )
         return normalize_rows(vectors)
 
+    @property
+    def max_tokens(self) -> int | None:
+        """The number of tokens of a document that are read, without the special ones and those of the prompt."""
+        longest = self._model.max_seq_length
+        if longest is None or longest == float("inf"):
+            return None
+        special = getattr(self._model.tokenizer, "num_special_tokens_to_add", lambda pair=False: 0)
+        return max(0, int(longest) - special(False) - len(self.token_spans(self._document_prompt())))
+
+    def token_spans(self, text: str) -> list[Span]:
+        """Return the characters of each word piece of the whole text. Raises UsageError if the model has no offsets."""
+        stripped = encodable(text).strip()
+        try:
+            with self._lock:
+                pieces = self._model.tokenizer(
+                    stripped,
+                    add_special_tokens=False,
+                    truncation=False,
+                    return_offsets_mapping=True,
+                    return_special_tokens_mask=True,
+                    verbose=False,  # a text longer than the model reads is no mistake here
+                )
+        except (NotImplementedError, TypeError) as error:
+            raise UsageError(
+                f"The tokenizer of {self._plugin.model!r} does not tell where its tokens stand. Use: by=words"
+            ) from error
+        return list(locate_tokens(text, pieces["offset_mapping"], pieces["special_tokens_mask"])[1])
+
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
         """Return one vector per word piece, without prompts and special tokens.
 
@@ -295,6 +324,14 @@ class SentenceTransformerEncoder:
             return self._plugin.query_prompt
         own: Mapping[str, str] = self._model.prompts
         return own.get("query") or own.get(self._model.default_prompt_name or "") or ""
+
+    def _document_prompt(self) -> str:
+        """What stands before a document: the plugin's, else the model's own."""
+        if self._plugin.document_prompt is not None:
+            return self._plugin.document_prompt
+        own: Mapping[str, str] = self._model.prompts
+        named = (own[name] for name in ("document", "passage", "corpus") if own.get(name))
+        return next(named, own.get(self._model.default_prompt_name or "") or "")
 
     def _pieces(self, texts: list[str]) -> tuple[list[list[tuple[int, int]]], list[list[int]]]:
         """Of each text the spans of its word pieces, and which of them are special."""

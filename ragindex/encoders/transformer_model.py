@@ -20,6 +20,7 @@ from ragindex.distribution import require_module
 from ragindex.encoders.common import normalize_rows
 from ragindex.encoders.token_spans import locate_tokens
 from ragindex.interfaces import Floats, TokenEmbeddings
+from ragindex.types import Span
 
 TokenIds: TypeAlias = npt.NDArray[np.int64]
 RunModel: TypeAlias = Callable[[TokenIds, TokenIds], Floats]
@@ -129,6 +130,9 @@ class TransformerEncoder:
         self._tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.enable_truncation(settings.max_length)
         self._tokenizer.no_padding()
+        self._whole = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._whole.no_truncation()
+        self._whole.no_padding()
         self._dimensions = self._embed(["."], "").shape[1]
 
     @property
@@ -148,6 +152,17 @@ class TransformerEncoder:
     def encode_queries(self, texts: Sequence[str]) -> Floats:
         """Encode questions: (len(texts), dimensions), rows of length one."""
         return self._embed(texts, self._query_prompt) if texts else np.zeros((0, self.dimensions), np.float32)
+
+    @property
+    def max_tokens(self) -> int:
+        """The number of tokens of a document that are read, without the special ones and those of the prompt."""
+        used = int(self._whole.num_special_tokens_to_add(False)) + len(self.token_spans(self._document_prompt))
+        return max(0, self._settings.max_length - used)
+
+    def token_spans(self, text: str) -> list[Span]:
+        """Return the characters of each word piece of the whole text."""
+        found = self._whole.encode(encodable(text).strip(), add_special_tokens=False)
+        return list(locate_tokens(text, found.offsets, found.special_tokens_mask)[1])
 
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
         """Return one vector per word piece, without prompts and special tokens.

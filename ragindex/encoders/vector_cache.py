@@ -23,9 +23,9 @@ from ragindex import durable_files
 from ragindex.accounting import ledger, timing
 from ragindex.encoders import cache_pruning, token_spans
 from ragindex.errors import StoreError, UsageError
-from ragindex.interfaces import Encoder, Floats, PaidEncoder, TokenEmbeddings, TokenEncoder
+from ragindex.interfaces import Encoder, Floats, PaidEncoder, TokenCounter, TokenEmbeddings, TokenEncoder
 from ragindex.llm import key_locks
-from ragindex.types import Usage
+from ragindex.types import Span, Usage
 
 _Made = TypeVar("_Made")
 _Cost: TypeAlias = tuple[float, float, float, float | None]
@@ -68,10 +68,12 @@ class _Row:
 class CachedEncoder:
     """An encoder whose document vectors are cached in the SQLite file `path`. Safe for threads and processes.
 
-    It is a TokenEncoder where the encoder inside is. Nothing is opened before the first
+    It is a TokenEncoder and a TokenCounter where the encoder inside is. Nothing is opened before the first
     document is encoded, so questions need no writable folder.
     """
 
+    max_tokens: int | None
+    token_spans: Callable[[str], list[Span]]
     encode_tokens: Callable[[Sequence[str]], list[TokenEmbeddings]]
     encode_queries_with_tokens: Callable[[Sequence[str]], tuple[Floats, list[TokenEmbeddings]]]
 
@@ -80,6 +82,8 @@ class CachedEncoder:
         if isinstance(encoder, TokenEncoder):
             self.encode_tokens = partial(self._tokens, encoder.encode_tokens)
             self.encode_queries_with_tokens = partial(self._with_tokens, encoder.encode_queries_with_tokens)
+        if isinstance(encoder, TokenCounter):
+            self.max_tokens, self.token_spans = encoder.max_tokens, encoder.token_spans
 
     @property
     def id(self) -> str:

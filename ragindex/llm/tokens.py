@@ -1,5 +1,6 @@
 """Token counts for texts and requests that no server has counted."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import regex
 
 from ragindex.llm.tasks import Message
+from ragindex.types import Span
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
@@ -53,6 +55,35 @@ def _estimate_tokens(text: str) -> int:
     ascii_characters = len(text.encode("ascii", "ignore"))
     dense = len(_DENSE_SCRIPT.findall(text))
     return ceil(ascii_characters / 4 + dense + (len(text) - ascii_characters - dense) / 2)
+
+
+def knows_tokenizer(model: str) -> bool:
+    """Return whether tiktoken knows the model. Downloads nothing."""
+    import tiktoken
+
+    try:
+        tiktoken.encoding_name_for_model(model)
+    except KeyError:
+        return False
+    return True
+
+
+def find_token_spans(text: str, model: str) -> list[Span] | None:
+    """Return the characters of each token that `count_text_tokens` counts; None if it can only estimate them.
+
+    Tokens that are parts of one character have the same span.
+    """
+    encoding = load_tokenizer(model)
+    if encoding is None:
+        return None
+    spans: list[Span] = []
+    for at in range(0, len(text), _PIECE_LENGTH):
+        piece = text[at : at + _PIECE_LENGTH]
+        starts = encoding.decode_with_offsets(encoding.encode(piece, disallowed_special=()))[1]
+        places = [*starts, len(piece)]
+        ends = [places[bisect_right(starts, start)] for start in starts]
+        spans += [(at + start, at + end) for start, end in zip(starts, ends, strict=True)]
+    return spans
 
 
 def load_tokenizer(model: str) -> "Encoding | None":

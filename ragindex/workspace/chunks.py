@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from ragindex.corpus.chunking import TokenSpans
+from ragindex.corpus.token_windows import TokenSpans
 from ragindex.errors import UsageError
 from ragindex.interfaces import BuildContext, Change, Collection, Encoder, Part, ReadContext, TokenCounter, Uses
 from ragindex.types import ChunkBy, Chunking

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ragindex.canonical import metadata_json
-from ragindex.corpus.chunking import TokenSpans, chunk, id_mark, section_at
+from ragindex.corpus.chunking import chunk, id_mark, section_at
+from ragindex.corpus.token_windows import TokenSpans
 from ragindex.errors import UsageError
 from ragindex.interfaces import Collection, Schema
 from ragindex.types import Chunking, Document, Passage, Position, Section, Span

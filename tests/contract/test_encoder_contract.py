@@ -4,15 +4,23 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import openai_server
 import pytest
+import tiktoken
+import tiktoken.registry
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from ragindex.accounting import ledger
+from ragindex.corpus.token_windows import by_tokens
 from ragindex.encoders.lsa import Lsa
-from ragindex.interfaces import Encoder, EncoderPlugin, PaidEncoder, TokenEncoder
+from ragindex.encoders.vector_cache import CachedEncoder
+from ragindex.interfaces import Encoder, EncoderPlugin, PaidEncoder, TokenCounter, TokenEncoder
+from ragindex.llm import tokens as llm_tokens
 from ragindex.plugins import registry
 
 CORPUS = [
@@ -66,7 +74,12 @@ def _openai(_: Path, stack: ExitStack) -> Encoder:
     patch = stack.enter_context(pytest.MonkeyPatch.context())
     for name, value in (("BASE_URL", server.url), ("API_KEY", openai_server.KEY)):
         patch.setitem(os.environ, f"EMBEDDING_{name}", value)
-    return _plugin("openai:any").open()
+    ranks = {bytes([number]): number for number in range(256)} | {b" sand": 256, b"gl": 257, b"glass": 258}
+    made = tiktoken.Encoding("made", pat_str=r" ?\w+|\s+|[^\s\w]", mergeable_ranks=ranks, special_tokens={})
+    patch.setitem(tiktoken.registry.ENCODINGS, "cl100k_base", made)
+    llm_tokens._loaded.cache_clear()
+    stack.callback(llm_tokens._loaded.cache_clear)
+    return _plugin("openai:text-embedding-3-small").open()
 
 
 def _plugin(written: str) -> EncoderPlugin:
@@ -179,6 +192,54 @@ def test_tokens(encoder: Encoder) -> None:
     assert encoder.encode_queries_with_tokens([])[1] == []
     words = {CORPUS[2][start:end].casefold() for start, end in found[2].spans}
     assert {"sand", "quarry", "river"} <= words
+
+
+def _is_counter(encoder: Encoder) -> TokenCounter:
+    assert isinstance(encoder, TokenCounter)
+    return encoder
+
+
+def test_token_counts(encoder: Encoder, tmp_path: Path) -> None:
+    counter = _is_counter(encoder)
+    assert _is_counter(CachedEncoder(encoder, tmp_path / "cache")).max_tokens == counter.max_tokens
+    expected = {"lsa": None, "openai": 8192, "sentence": 254}  # 256 without [CLS] and [SEP]
+    assert counter.max_tokens == expected[encoder.id.partition("-")[0]]
+    text = " sand  and\nsand "
+    spelt = [text[start:end].strip() for start, end in counter.token_spans(text)]
+    if not isinstance(encoder, PaidEncoder):  # the vocabulary above has " sand", else bytes
+        assert spelt == ["sand", "and", "sand"]
+    assert len(counter.token_spans("glass " * 3000)) >= 3000
+    assert counter.token_spans("") == counter.token_spans(" \n") == [] or isinstance(encoder, PaidEncoder)
+    for text in (*CORPUS, *SCRIPTS, *ODD):
+        spans = counter.token_spans(text)
+        assert spans == sorted(spans)
+        assert all(0 <= start < end <= len(text) for start, end in spans)
+
+
+WORDS = st.sampled_from(
+    ["sand", "glass", "unbelievability", "don't", "x" * 130, "ガラスと砂", "🙂🏖", "é\u0301", "\ud800"]
+)
+TEXT = st.lists(st.tuples(st.one_of(WORDS, st.text(max_size=6)), st.sampled_from([" ", "", "\n\n", ", "])), max_size=25)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(drawn=TEXT, size=st.integers(1, 12), share=st.integers(0, 11))
+def test_windows_of_tokens(encoder: Encoder, drawn: list[tuple[str, str]], size: int, share: int) -> None:
+    """They lie in order, leave out white space only, and fit, unless one character has more tokens than they may."""
+    counter, text, overlap = _is_counter(encoder), "".join(map("".join, drawn)), min(share, size - 1)
+    spans = list(by_tokens(text, counter.token_spans, size, overlap))
+    assert spans == sorted(spans)
+    assert len({start for start, _ in spans}) == len({end for _, end in spans}) == len(spans)
+    kept = {place for start, end in spans for place in range(start, end)}
+    assert all(text[place].isspace() for place in range(len(text)) if place not in kept)
+    for start, end in spans:
+        window = text[start:end]
+        assert window == window.strip()
+        assert window
+        firsts = {first for first, _ in counter.token_spans(window)}
+        assert len(counter.token_spans(window)) <= size or len(firsts) == 1
+    if not overlap:
+        assert all(before[1] <= after[0] for before, after in pairwise(spans))
 
 
 def test_what_is_paid_is_booked_once(encoder: Encoder) -> None:

@@ -6,11 +6,24 @@ from typing import Any
 
 import pyarrow as pa
 
+from ragindex.corpus import passage_text
 from ragindex.filters import Terms
 from ragindex.interfaces import Collection
 from ragindex.retrieval.hits import build_filter_fields
 
 TEXTS = pa.list_(pa.string())
+CONTEXT = "context"
+"""The field of records whose `title` is shown, but not encoded and analysed: this field stands in its place."""
+
+
+def encoded_fields(records: Collection) -> tuple[str, str]:
+    """Return the two fields of records that are encoded and analysed: `context` or else `title`, and `text`."""
+    return (CONTEXT if CONTEXT in records.fields() else "title", "text")
+
+
+def encoded_text(record: Mapping[str, Any]) -> str:
+    """Return the text of a record, with the fields of `encoded_fields`, that encoders read."""
+    return passage_text(record[CONTEXT] if CONTEXT in record else record["title"], record["text"])
 
 
 def find_record_ids(records: Collection, passage_ids: Sequence[str]) -> list[str]:

@@ -1,13 +1,16 @@
 """Passages of the corpus, searched by text."""
 
 import json
-from typing import Annotated, ClassVar, Self, TypeAlias
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Self, TypeAlias
 
 import pyarrow as pa
 from pydantic import Field, model_validator
 
 from ragindex.errors import UsageError
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext
+from ragindex.parts.support.records import CONTEXT
+from ragindex.parts.text.contexts import PassageContexts, below_title
 from ragindex.plugins.registry import PartField, of_class
 from ragindex.retrieval.hits import build_filter_fields, text_search_schema
 from ragindex.types import UNSIZED_CHUNKS, ChunkBy, ChunkContext, Chunking
@@ -17,6 +20,9 @@ _SIZE = 200
 
 class Passages(Part[Collection]):
     """One record per passage: title, text, metadata, and the tokens of "title, newline, text".
+
+    With another `context` than the title, records have a field `context`, which is encoded and analysed in the place of
+    the title; title and text stay what is shown. A passage without text is always found by its title.
 
     Without parameters, these are the passages of the index's own chunking. `bm25(over=passages(size=128))` searches
     others; the parameter `over` of a method chunks for all its parts.
@@ -32,7 +38,9 @@ class Passages(Part[Collection]):
     )
     overlap: int = Field(default=0, description="Most words, characters or tokens shared with the passage before.")
     context: ChunkContext = Field(
-        default="title", description="What is encoded and analysed before the text, and not shown."
+        default="title",
+        description="What is encoded and analysed before the text, and not shown: nothing, the title, title and "
+        "headings, or the title and a sentence that places the passage in its document.",
     )
 
     @model_validator(mode="after")
@@ -65,10 +73,32 @@ class Passages(Part[Collection]):
 
     def apply(self, change: Change, context: BuildContext) -> None:
         """Write the passages of the batch, and delete those that were removed."""
-        records = context.collection("records", text_search_schema(context.language))
+        schema = text_search_schema(context.language)
+        if self.context != "title":
+            schema = replace(schema, stored=(*schema.stored, CONTEXT), text=(CONTEXT, "text"))
+        records = context.collection("records", schema)
         records.delete(change.remove)
         if change.upsert:
-            records.upsert(_build_records(context.passages(list(change.upsert))))
+            passages = context.passages(list(change.upsert))
+            made = _build_records(passages)
+            if self.context != "title":
+                made = made.append_column(CONTEXT, pa.array(self._write_contexts(passages, context), pa.string()))
+            records.upsert(made)
+
+    def inputs(self) -> tuple[Part[Any], ...]:
+        """Return the sentences that place passages in their documents, if the context is one."""
+        return (PassageContexts(),) if self.context == "sentence" else ()
+
+    def _write_contexts(self, passages: pa.RecordBatch, context: BuildContext) -> list[str]:
+        rows = passages.to_pylist()
+        if self.context == "sentence":
+            found = context.inputs[0].get(passages.column("id").to_pylist(), ("text",)).to_pylist()
+            below = {one["id"]: one["text"] for one in found}
+        elif self.context == "headings":
+            below = {one["id"]: below_title(one["title"], one["headings"]) for one in rows}
+        else:
+            return ["" if one["text"].strip() else one["title"] for one in rows]
+        return ["\n".join(part for part in (one["title"], below.get(one["id"], "")) if part.strip()) for one in rows]
 
     def open(self, context: ReadContext) -> Collection:
         """Return the collection of passages."""

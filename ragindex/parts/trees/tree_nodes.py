@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from ragindex.corpus import passage_text
+from ragindex.corpus.chunking import split_passage_id
 from ragindex.errors import UsageError
 from ragindex.interfaces import Collection, Encoder, Floats, Schema
-from ragindex.parts.support.records import TEXTS
+from ragindex.parts.support.records import TEXTS, encoded_fields, encoded_text
 from ragindex.parts.support.replace_all import DIGEST
 from ragindex.retrieval.hits import HIT_FIELDS, KEYWORD_FIELDS, STORED_FIELDS, build_filter_fields, text_search_schema
 from ragindex.types import Metadata
 
 _BATCH = 2_000  # texts encoded per batch
-_LONGEST_NUMBER = 18  # digits
 _NODE_FIELDS = ("level", "children", "tree")
 
 
@@ -53,9 +53,8 @@ class Node:
 
 def passage_order(id: str) -> tuple[str, int]:
     """Return a sort key for passage ids: by document, and by number within a document."""
-    document, mark, number = id.rpartition("#")
-    cut = mark and number.isascii() and number.isdecimal() and len(number) <= _LONGEST_NUMBER
-    return (document, int(number)) if cut else (id, -1)
+    found = split_passage_id(id)
+    return (id, -1) if found is None else (found[0], found[2])
 
 
 def merged(nodes: Sequence[Node]) -> tuple[tuple[str, ...], tuple[str, ...], dict[str, Metadata]]:
@@ -82,13 +81,14 @@ def leaves(records: Collection, encoder: Encoder, wanted_by: str) -> list[Node]:
             f"{wanted_by} needs records with {', '.join(HIT_FIELDS)}; {', '.join(sorted(missing))} is missing."
         )
     own = records.schema.dimensions is not None
-    fields = (*HIT_FIELDS, *(name for name in _NODE_FIELDS if name in records.fields()))
+    encoded = encoded_fields(records)
+    fields = tuple(dict.fromkeys((*HIT_FIELDS, *encoded, *(name for name in _NODE_FIELDS if name in records.fields()))))
     batches = list(records.scan((*fields, "vector") if own else fields))
     rows = [row for batch in batches for row in batch.select(("id", *fields)).to_pylist()]
     if own:
         vectors = np.concatenate([np.empty((0, encoder.dimensions), np.float32), *map(_read_vectors, batches)])
     else:
-        vectors = encode_texts([passage_text(row["title"], row["text"]) for row in rows], encoder)
+        vectors = encode_texts([encoded_text(row) for row in rows], encoder)
     return sorted((_build_leaf(*pair) for pair in zip(rows, vectors, strict=True)), key=lambda node: node.order)
 
 

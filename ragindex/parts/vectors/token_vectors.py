@@ -11,7 +11,6 @@ from pydantic import Field, model_validator
 
 from ragindex import durable_files
 from ragindex.canonical import digest
-from ragindex.corpus import passage_text
 from ragindex.encoders import multi_vector
 from ragindex.encoders.local_models import resolve_revision
 from ragindex.errors import UsageError
@@ -28,16 +27,17 @@ from ragindex.interfaces import (
     Uses,
 )
 from ragindex.parts.support.arrays import Doubles, Integers
+from ragindex.parts.support.records import encoded_fields, encoded_text
 from ragindex.parts.text.passages import Passages
-from ragindex.parts.vectors import quantized_tokens
+from ragindex.parts.vectors import quantized_tokens, token_counts
 from ragindex.parts.vectors.quantized_tokens import QuantizedRows, RecordRows
 from ragindex.plugins.registry import PartField
 from ragindex.progress import progress_bar
 from ragindex.workspace import versioned_files
 
-SEGMENT_SCHEMA = Schema(stored=("segment", "digest"), numbers=("average", "start", "count"))
-"""Per record of `of`: the folder of its vectors, the row of their average, their first row, their number, and a
-hash of its text.
+SEGMENT_SCHEMA = Schema(stored=("segment", "digest"), numbers=("average", "start", "count", "tokens"))
+"""Per record of `of`: the folder of its vectors, the row of their average, their first row, their number, a
+hash of its text, and the number of its tokens, 0 if they were not counted.
 
 `segment` is "" if the record has no vectors.
 """
@@ -49,7 +49,7 @@ _MOST_SMALL = 8
 
 
 class TokenVectors(Part["TokenIndex"]):
-    """A vector for each token of the records of `of` ("title, newline, text"), by the index's encoder.
+    """A vector for each token of the records of `of` (what `vectors` encodes, too), by the index's encoder.
 
     A vector takes one byte per dimension and four more. So does the average of a record's vectors, which
     finds candidates. Every text is encoded alone, so its vectors do not
@@ -57,7 +57,7 @@ class TokenVectors(Part["TokenIndex"]):
     updated passage by passage or rebuilt as a whole.
     """
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     uses: ClassVar[Uses] = frozenset({"encoder"})
     finishes_changes: ClassVar[bool] = True
     of: PartField = Field(default=Passages(), description="Part whose records are encoded, token by token.")
@@ -75,15 +75,17 @@ class TokenVectors(Part["TokenIndex"]):
         records = context.collection("records", SEGMENT_SCHEMA)
         _delete_damaged(records, context)
         for rows in _find_changed(context.inputs[0], records):
-            records.upsert(
-                _write_segment(rows, self.coding(context).documents(rows.column("text").to_pylist()), context)
-            )
+            texts = rows.column("text").to_pylist()
+            rows = rows.append_column(token_counts.FIELD, pa.array(self._count_tokens(texts, context), pa.float64()))
+            records.upsert(_write_segment(rows, self.coding(context).documents(texts), context))
         held = _read_stored_records(records)
         doomed = _choose_segments(held, context)
         if doomed:
             records.upsert(_join_segments(held, doomed, context))
             held = _read_stored_records(records)
         versioned_files.record_versions([name for name in held.segments if name], context, "segments")
+        if "encoder" in self.uses:
+            token_counts.note_unread(records, context)
         silent = int((held.places.counts == 0).sum())
         if silent:
             context.note(
@@ -99,6 +101,10 @@ class TokenVectors(Part["TokenIndex"]):
         rows = {id: row for row, id in enumerate(held.ids)}
         averages = quantized_tokens.gather_averages(files, held.places, held.averages)
         return TokenIndex(held.ids, rows, files, held.places, averages, self.coding(context))
+
+    def _count_tokens(self, texts: Sequence[str], context: BuildContext) -> list[float]:
+        limited = "encoder" in self.uses and token_counts.find_limit(context.encoder) is not None
+        return token_counts.count_record_tokens(texts, context.encoder) if limited else [0.0] * len(texts)
 
     def coding(self, context: PartContext) -> multi_vector.TokenCoding:
         """Return the encoder that turns texts into token vectors.
@@ -252,8 +258,8 @@ def _find_changed(source: Collection, records: Collection) -> Iterator[pa.Table]
     """
     known = {row["id"]: row["digest"] for batch in records.scan(("digest",)) for row in batch.to_pylist()}
     with progress_bar("token_vectors: encoding", source.count()) as advance:
-        for batch in source.scan(("title", "text")):
-            rows = [(row["id"], passage_text(row["title"], row["text"])) for row in batch.to_pylist()]
+        for batch in source.scan(encoded_fields(source)):
+            rows = [(row["id"], encoded_text(row)) for row in batch.to_pylist()]
             told = [{"id": id, "text": text, "digest": digest(text)} for id, text in sorted(rows)]
             fresh = [row for row in told if known.pop(row["id"], None) != row["digest"]]
             advance(len(told) - len(fresh))
@@ -281,8 +287,8 @@ def _build_records(rows: Any, names: Sequence[str], counts: Integers) -> pa.Reco
     averages: Integers = np.cumsum(stored) - stored
     starts = stored.sum() + np.cumsum(counts) - counts
     numbers = (pa.array(column.astype(np.float64)) for column in (averages, starts, counts))
-    columns = [rows.column("id"), pa.array(names, pa.string()), rows.column("digest"), *numbers]
-    named = ["id", "segment", "digest", "average", "start", "count"]
+    columns = [rows.column("id"), pa.array(names, pa.string()), rows.column("digest"), *numbers, rows.column("tokens")]
+    named = ["id", "segment", "digest", "average", "start", "count", "tokens"]
     return pa.table(columns, names=named).combine_chunks().to_batches()[0]
 
 
@@ -317,5 +323,5 @@ def _join_segments(held: _StoredRecords, doomed: Sequence[int], context: BuildCo
     name = quantized_tokens.save_rows(context.folder, pieces, chosen.counts, width)
     ids = [held.ids[row] for row in rows.tolist()]
     return _build_records(
-        context.collection("records", SEGMENT_SCHEMA).get(ids, ("digest",)), [name] * len(ids), chosen.counts
+        context.collection("records", SEGMENT_SCHEMA).get(ids, ("digest", "tokens")), [name] * len(ids), chosen.counts
     )

@@ -8,10 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import AfterValidator, Field
 
-from ragindex.corpus import passage_text
 from ragindex.filters import Filter, Terms
 from ragindex.interfaces import BuildContext, Change, Collection, ForgettingEncoder, Part, ReadContext, Uses
+from ragindex.parts.support.records import encoded_fields, encoded_text
 from ragindex.parts.text.passages import Passages
+from ragindex.parts.vectors import token_counts
 from ragindex.plugins.registry import PartField
 from ragindex.stores.large_strings import LARGE_STRING, widen
 
@@ -33,15 +34,16 @@ def _check_without_vectors(part: Part[Any]) -> Part[Any]:
 
 
 class Vectors(Part[Collection]):
-    """The records of `of`, each with the vector of "title, newline, text".
+    """The records of `of`, each with the vector of "title, newline, text" (or of another context of passages).
 
-    The records carry all fields of `of`, so one search answers a question. A part whose records belong to
+    The records carry all fields of `of`, so one search answers a question. Where the encoder cuts long texts off, they
+    have the number of their `tokens`, too. A part whose records belong to
     several passages must report them (`shares_records`, `passages_sharing_with`). A part that is rebuilt as a
     whole in `finish` cannot be used here, because its records change without a change of their passages; it
     has vectors of its own (`vectors_of`).
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     uses: ClassVar[Uses] = frozenset({"encoder"})
     has_vectors: ClassVar[bool] = True
     of: Annotated[PartField, AfterValidator(_check_without_vectors)] = Field(
@@ -68,6 +70,10 @@ class Vectors(Part[Collection]):
         left = set(_read_texts(now))
         _forget_cached([text for text in _read_texts(held) if text not in left], context)
 
+    def finish(self, context: BuildContext) -> None:
+        """Note how much of the texts the encoder does not read."""
+        token_counts.note_unread(_open_records(context), context)
+
     @property
     def shares_records(self) -> bool:
         """Return True if records of `of` can belong to several passages."""
@@ -84,8 +90,10 @@ class Vectors(Part[Collection]):
 
 
 def _open_records(context: BuildContext) -> Collection:
+    schema = context.inputs[0].schema
+    numbers = (*schema.numbers, *token_counts.number_fields(context.encoder))
     return context.collection(
-        "records", replace(context.inputs[0].schema, text=(), dimensions=context.encoder.dimensions)
+        "records", replace(schema, text=(), numbers=numbers, dimensions=context.encoder.dimensions)
     )
 
 
@@ -95,7 +103,7 @@ def _delete_removed(records: Collection, removed: Sequence[str], context: BuildC
     Records shared with other passages are made again: `of` reports these passages as changed.
     """
     if removed:
-        shared = [*records.scan(("title", "text"), Terms("passage_ids", tuple(removed)))]
+        shared = [*records.scan(encoded_fields(records), Terms("passage_ids", tuple(removed)))]
         records.delete(sorted({id for batch in shared for id in batch.column("id").to_pylist()}))
         _forget_cached([text for batch in shared for text in _read_texts(batch)], context)
 
@@ -108,8 +116,8 @@ def _forget_cached(texts: Sequence[str], context: BuildContext) -> None:
 
 def _read_texts(rows: pa.Table | pa.RecordBatch) -> list[str]:
     """Return the text of each record that is encoded."""
-    pairs = zip(rows.column("title").to_pylist(), rows.column("text").to_pylist(), strict=True)
-    return [passage_text(title, text) for title, text in pairs]
+    names = [name for name in ("context", "title", "text") if name in rows.schema.names]
+    return [encoded_text(record) for record in rows.select(names).to_pylist()]
 
 
 def _scan_sorted(collection: Collection, fields: Sequence[str], where: Filter) -> pa.Table:
@@ -141,6 +149,11 @@ def _find_changed(now: pa.Table, held: pa.Table) -> pa.Table:
 
 
 def _encode(table: pa.Table, context: BuildContext) -> pa.RecordBatch:
-    vectors = context.encoder.encode_documents(_read_texts(table))
+    texts = _read_texts(table)
+    vectors = context.encoder.encode_documents(texts)
+    for name in token_counts.number_fields(context.encoder):
+        table = table.append_column(
+            name, pa.array(token_counts.count_record_tokens(texts, context.encoder), pa.float64())
+        )
     column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
     return table.append_column("vector", column).combine_chunks().to_batches()[0]

@@ -13,7 +13,6 @@ from ragindex.parts.text.passages import Passages
 from ragindex.parts.triples.triple_json import from_json, to_json
 from ragindex.parts.triples.triples import Triples
 from ragindex.plugins.registry import PartField, of_class
-from ragindex.retrieval.hits import KEYWORD_FIELDS, STORED_FIELDS, text_search_schema
 
 _BLOCK = 1024
 
@@ -77,13 +76,13 @@ class TriplePassages(Part[Collection]):
 
 
 def _open_records(context: BuildContext) -> Collection:
-    return context.collection("records", _make_schema(context.language))
-
-
-def _make_schema(language: str) -> Schema:
-    return replace(
-        text_search_schema(language),
-        stored=(*STORED_FIELDS, "triples"),
-        keywords=(*KEYWORD_FIELDS, "subjects", "objects"),
-        numbers=("extracted",),
+    passages: Schema = context.inputs[0].schema
+    return context.collection(
+        "records",
+        replace(
+            passages,
+            stored=(*passages.stored, "triples"),
+            keywords=(*passages.keywords, "subjects", "objects"),
+            numbers=("extracted",),
+        ),
     )

@@ -1,0 +1,277 @@
+"""Contexts of passages: what is encoded and analysed before the text, by rules and by a model, over changes."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from elasticsearch_node.node import store as elasticsearch_store
+from letters import ENCODED, Letters
+from made_language import answering
+from made_trees import nodes, notes, opened
+from openai_server import OpenAIServer, Received, chat
+
+from ragindex.corpus import Corpus
+from ragindex.estimate import estimate
+from ragindex.interfaces import Part
+from ragindex.llm.settings import LLMSettings
+from ragindex.parts.text.contexts import PLACING_SENTENCE, PassageContexts, below_title, bound_sentence
+from ragindex.parts.text.passages import Passages
+from ragindex.parts.text.preceding import Preceding
+from ragindex.plugins import registry
+from ragindex.types import Chunking, Document, Query, Section
+from ragindex.workspace.workspace import Workspace
+
+PIER = "# Pier\n\nThe old pier is closed.\n\n## Tides\n\nIt turns twice.\n\n## Fees\n\nA berth costs nine crowns."
+TIDES, FEES = PIER.index("## Tides"), PIER.index("## Fees")
+SECTIONS = (Section(0, ("Pier",)), Section(TIDES, ("Pier", "Tides")), Section(FEES, ("Pier", "Fees")))
+DOCUMENTS = [Document("pier", "Pier", PIER, sections=SECTIONS), Document("blank", "Blank", " ")]
+TEXTS = {
+    "blank#sections.0": "",
+    "pier#sections.0": "# Pier\n\nThe old pier is closed.",
+    "pier#sections.1": "## Tides\n\nIt turns twice.",
+    "pier#sections.2": "## Fees\n\nA berth costs nine crowns.",
+}
+WRITTEN = {
+    "none": ["Blank", "", "", ""],
+    "headings": ["Blank", "Pier", "Pier\nTides", "Pier\nFees"],
+    "sentence": ["Blank", "Pier", "Pier\nTides: The old pier is closed.", "Pier\nFees: The old pier is closed."],
+}
+
+
+def part(context: Any) -> Passages:
+    return Passages(by="sections", context=context)
+
+
+def contexts(workspace: Workspace, of: Part[Any]) -> dict[str, str]:
+    return {id: row["context"] for id, row in nodes(workspace, of).items()}
+
+
+@pytest.mark.parametrize("context", WRITTEN)
+def test_the_context_is_encoded_and_the_title_is_shown(context: str, tmp_path: Path) -> None:
+    with Workspace.open(tmp_path, encoder=Letters()) as workspace:
+        workspace.add(DOCUMENTS)
+        dense = registry.scheme(f"dense(over=passages(by=sections, context={context}))")
+        del ENCODED[:]
+        workspace.sync([dense])
+        assert contexts(workspace, part(context)) == dict(zip(TEXTS, WRITTEN[context], strict=True))
+        expected = ["\n".join(filter(None, pair)) for pair in zip(WRITTEN[context], TEXTS.values(), strict=True)]
+        assert sorted(ENCODED) == sorted(expected)
+        (found,) = workspace.retriever(dense).retrieve([Query("q", "berth costs nine crowns")], 1)
+        assert [(hit.title, hit.text) for hit in found.hits] == [("Pier", TEXTS["pier#sections.2"])]
+        assert workspace.open_part(part(context)).schema.text == ("context", "text")
+
+
+def test_a_title_as_context_leaves_records_as_they_were(tmp_path: Path) -> None:
+    with Workspace.open(tmp_path) as workspace:
+        workspace.add(DOCUMENTS)
+        workspace.sync([part("title")])
+        assert sorted(workspace.open_part(part("title")).fields()) == [
+            *("doc_ids", "kind", "metadata", "passage_ids", "text", "title")
+        ]
+        assert workspace.open_part(part("title")).schema.text == ("title", "text")
+
+
+@pytest.mark.parametrize(
+    ("context", "question", "found"),
+    [
+        ("none", "Pier", ["pier#sections.0"]),
+        ("none", "Blank", ["blank#sections.0"]),
+        ("title", "Pier Blank", [*TEXTS]),
+        ("headings", "tides", ["pier#sections.1"]),
+        ("sentence", "closed", ["pier#sections.0", "pier#sections.1", "pier#sections.2"]),
+    ],
+)
+@pytest.mark.parametrize("method", ["bm25(over={})", "griever.naive(passages=triple_passages(of={}))"])
+def test_the_context_is_analysed(method: str, context: str, question: str, found: list[str], tmp_path: Path) -> None:
+    over = f"passages(by=sections, context={context})"
+    written = method.format(over) if method.startswith("bm25") else f"bm25(over=triple_passages(of={over}))"
+    with Workspace.open(tmp_path) as workspace:
+        workspace.add(DOCUMENTS)
+        scheme = registry.scheme(written)
+        workspace.sync([scheme])
+        (answer,) = workspace.retriever(scheme).retrieve([Query("q", question)], 9)
+        assert sorted(hit.id for hit in answer.hits) == found
+
+
+@pytest.mark.parametrize("over", ["token_vectors", "summary_tree"])
+def test_every_part_encodes_the_same_texts(over: str, tmp_path: Path) -> None:
+    with Workspace.open(tmp_path, encoder="lsa") as workspace:
+        workspace.add(DOCUMENTS)
+        if over == "token_vectors":
+            made = registry.part("token_vectors(of=passages(by=sections, context=headings))")
+            workspace.sync([made])
+            # Blank / Pier, Pier The old pier is closed / Pier Tides, Tides It turns twice / Pier Fees, Fees A berth …
+            assert workspace.open_part(made).places.counts.tolist() <= [1, 7, 6, 8]
+        else:
+            tree = registry.scheme("raptor(over=passages(by=sections, context=headings))")
+            workspace.sync([tree])
+            leaves = {id: row for id, row in nodes(workspace, tree.parts()[-1]).items() if row["kind"] == "passage"}
+            dense = registry.scheme("dense(over=passages(by=sections, context=headings))")
+            workspace.sync([dense])
+            vectors = workspace.open_part(dense.parts()[-1])
+            assert {id: row["text"] for id, row in leaves.items()}.items() <= TEXTS.items()
+            held = workspace.open_part(tree.parts()[-1]).get([*leaves], ("vector",))
+            same = vectors.get([*leaves], ("vector",))
+            assert len(leaves) == 4
+            assert held.column("vector").to_pylist() == same.column("vector").to_pylist()
+
+
+@pytest.mark.slow
+def test_both_stores_find_the_same(tmp_path: Path) -> None:
+    methods = [registry.scheme(f"bm25(over=passages(by=sections, context={one}))") for one in ("title", *WRITTEN)]
+    questions = [Query(str(n), text) for n, text in enumerate(("pier", "tides", "closed", "blank", "nine fees"))]
+    answers = []
+    with elasticsearch_store() as written:
+        for store in ("lancedb", written):
+            with Workspace.open(tmp_path / str(len(answers)), store=store) as workspace:
+                workspace.add(DOCUMENTS)
+                workspace.sync(methods)
+                answers.append(
+                    [
+                        [(hit.id, round(hit.score, 5)) for hit in one.hits]
+                        for method in methods
+                        for one in workspace.retriever(method).retrieve(questions, 9)
+                    ]
+                )
+    assert answers[0] == answers[1]
+
+
+def test_headings_below_the_title() -> None:
+    assert below_title("Pier", "Pier") == ""
+    assert below_title("Pier", "Pier › Tides › Spring") == "Tides › Spring"
+    assert below_title("Pier", "Piers › Tides") == "Piers › Tides"
+    assert below_title("", "") == ""
+
+
+def test_a_sentence_is_bounded() -> None:
+    assert bound_sentence(" It is\nof the tides. And more. ") == "It is of the tides."
+    assert bound_sentence("word " * 100) == "word " * 60 + "…"
+    assert bound_sentence("") == ""
+
+
+# ---------------------------------------------------------------- a model
+
+
+def write(body: Mapping[str, Any]) -> str:
+    return json.dumps({"sentence": f"Of {str(body['messages'][-1]['content'])[-5:]}. And more."})
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+    with answering(monkeypatch, write) as running:
+        yield running
+
+
+def told(server: OpenAIServer) -> list[str]:
+    return sorted(str(one.body["messages"][-1]["content"]) for one in server.requests)
+
+
+LETTERS = Document("x", "X", "one a\n\ntwo b\n\nthree c\n\nfour d")
+WORDS = Passages(by="words", size=2, context="sentence")
+
+
+def test_a_call_a_passage_and_again_where_its_document_changed(server: OpenAIServer, tmp_path: Path) -> None:
+    with opened(tmp_path, server, [LETTERS, Document("y", "Y", "five e"), Document("z", "", " ")]) as workspace:
+        workspace.sync([WORDS])
+        assert contexts(workspace, WORDS) == {
+            "x#words2.0": "X\nOf one a.",
+            "x#words2.1": "X\nOf two b.",
+            "x#words2.2": "X\nOf ree c.",
+            "x#words2.3": "X\nOf our d.",
+            "y#words2.0": "Y\nOf ive e.",
+            "z#words2.0": "",
+        }
+        beginning = "Title of the document: X\n\nBeginning of the document:\none a\n\n"
+        assert told(server) == [
+            f"{beginning}Passage:\ntwo b",
+            f"{beginning}What stands before the passage:\nthree c\n\nPassage:\nfour d",
+            f"{beginning}What stands before the passage:\ntwo b\n\nPassage:\nthree c",
+            "Title of the document: X\n\nPassage:\none a",
+            "Title of the document: Y\n\nPassage:\nfive e",
+        ]
+        server.requests.clear()
+        workspace.add([replace(LETTERS, text=LETTERS.text.replace("three c", "three f"))])
+        workspace.sync()
+        assert len(told(server)) == 2  # the passage, and the one after it
+        assert contexts(workspace, WORDS)["x#words2.2"] == "X\nOf ree f."
+        server.requests.clear()
+        workspace.add([replace(LETTERS, text=LETTERS.text.replace("one a", "one g"))])
+        assert workspace.sync().made > 0
+        assert len(told(server)) == 4  # all of x, none of y
+        server.requests.clear()
+        workspace.remove(["x"])
+        workspace.sync()
+        assert told(server) == []
+        assert sorted(contexts(workspace, WORDS)) == ["y#words2.0", "z#words2.0"]
+
+
+def test_where_a_model_gives_none_the_rule_does(server: OpenAIServer, tmp_path: Path) -> None:
+    def choose(received: Received, earlier: int) -> Any:
+        return chat(content="{}") if "Passage:\\ntwo b" in json.dumps(received.body) else None
+
+    server.choose = choose
+    with opened(tmp_path, server, [LETTERS]) as workspace:
+        workspace.sync([WORDS])
+        assert contexts(workspace, WORDS)["x#words2.1"] == "X\none a"
+        assert notes(workspace, "contexts") == [
+            "The context of 1 passage was made by a rule, because the model gave none. "
+            "Ask again with: ragindex index --rebuild"
+        ]
+
+
+def test_rules_say_so(tmp_path: Path) -> None:
+    with Workspace.open(tmp_path) as workspace:
+        workspace.add([LETTERS])
+        workspace.sync([WORDS])
+        assert notes(workspace, "contexts") == ["Contexts of passages were made by rules, not by a language model."]
+
+
+def test_the_estimate_counts_every_call(server: OpenAIServer) -> None:
+    corpus = Corpus("made", "made", (LETTERS, Document("z", "Z", " ")), 0, (), True)
+    scheme = registry.scheme("bm25(over=passages(size=2, context=sentence))")
+    (found,) = estimate(corpus, [scheme], registry.llm("openai:small"), LLMSettings())
+    assert (found.task, found.calls) == (PLACING_SENTENCE.name, 4)
+    assert server.requests == []
+
+
+def test_the_preceding_passage_of_every_chunking(tmp_path: Path) -> None:
+    before = Preceding().with_chunking(Chunking(2, 1, "words"))
+    with Workspace.open(tmp_path) as workspace:
+        workspace.add([Document("x", "", "one two three")])
+        workspace.sync([before, PassageContexts().with_chunking(Chunking(2, 1, "words"))])
+        rows = [{"id": "x#words2+1.0", "doc_id": "x"}, {"id": "x#words2+1.1", "doc_id": "x"}]
+        assert workspace.open_part(before).of(rows) == ["", "one two"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_changes_give_what_a_new_index_gives(seed: int, tmp_path: Path) -> None:
+    """Passages, sentences and vectors, after every one of several changes of three documents."""
+    rng = Random(seed)
+    dense = registry.scheme("dense(over=passages(by=words, size=3, overlap=1, context=sentence))")
+    held: dict[str, Document] = {}
+
+    def written(workspace: Workspace) -> list[dict[str, dict[str, Any]]]:
+        parts = [dense.parts()[-1], Passages(by="words", size=3, overlap=1, context="sentence")]
+        return [nodes(workspace, part) for part in parts]
+
+    with Workspace.open(tmp_path / "w", encoder=Letters()) as workspace:
+        for turn in range(6):
+            id, words = (
+                rng.choice("abc"),
+                rng.choices(["one", "two.", "three", "four.", "# five\n"], k=rng.randrange(9)),
+            )
+            if id in held and rng.random() < 0.2:
+                workspace.remove([id])
+                del held[id]
+            else:
+                held[id] = Document(id, rng.choice(["T", ""]) or id, " ".join(words))
+                workspace.add([held[id]])
+            workspace.sync([dense])
+            with Workspace.open(tmp_path / f"new{turn}", encoder=Letters()) as new:
+                new.add(held.values())
+                new.sync([dense])
+                assert written(workspace) == written(new)
