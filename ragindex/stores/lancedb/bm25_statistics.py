@@ -21,14 +21,12 @@ from lancedb.background_loop import LOOP
 
 from ragindex.interfaces import Schema
 from ragindex.stores.lancedb import files, sql
-from ragindex.stores.lancedb.files import IndexInfo, Version
+from ragindex.stores.lancedb.files import TEXT_INDEX, Version
 from ragindex.stores.large_strings import LARGE_STRING, widen
 from ragindex.stores.memory import bm25
 from ragindex.stores.memory.bm25 import Statistics, TextCounts
 from ragindex.stores.memory.search import MemoryImage
 
-TEXT_INDEX = "tokens_idx"
-"""LanceDB's name for the index of the column `tokens`."""
 _FILE = "terms.arrow"
 _TAKE_BLOCK = 8192
 
@@ -76,11 +74,6 @@ def save_statistics(folder: Path, uuid: str, counted: TextCounts) -> None:
         sink.flush()
         os.fsync(sink.fileno())
     partial.replace(path)
-
-
-def list_text_indexes(version: Version) -> list[IndexInfo]:
-    """Return the text index of a version, or an empty list. The version that it was built from must be kept with it."""
-    return [index for name, index in version.indexes.items() if name == TEXT_INDEX]
 
 
 def has_statistics(folder: Path, version: Version) -> bool:

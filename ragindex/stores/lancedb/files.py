@@ -14,9 +14,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from ragindex.stores.lancedb import copies
+
 _MAGIC = b"LANC"
 _MAX_VERSION = 2**64 - 1
 """Manifests are named by this number minus the version, so that the newest sorts first; in old tables, by version."""
+TEXT_INDEX = "tokens_idx"
+"""LanceDB's name for the index of the column `tokens`."""
 _DELETION_PATTERN = re.compile(r"\d+-\d+-(\d+)\.\w+")
 
 
@@ -62,6 +66,8 @@ class Version:
     def needs(self, path: Path) -> bool:
         """Return whether the version needs `path`, a file of the table or the folder of an index."""
         kind = path.parent.name
+        if kind == copies.FOLDER:
+            return copies.is_copy_of(path, self.number)
         if kind == "_versions":
             return path.name == self.path.name
         if kind == "_indices":
@@ -129,6 +135,11 @@ def _parse_indexes(section: "_Message") -> dict[str, IndexInfo]:
     return found
 
 
+def list_text_indexes(version: Version) -> list[IndexInfo]:
+    """Return the text index of a version, or an empty list. The version that it was built from must be kept with it."""
+    return [index for name, index in version.indexes.items() if name == TEXT_INDEX]
+
+
 # ---------------------------------------------------------------- sizes and removal
 
 
@@ -172,8 +183,9 @@ def _check_newest(folder: Path, newest: Version, rows: int) -> None:
 
 
 def _list_entries(folder: Path) -> Iterator[Path]:
-    """Yield everything that may be removed: data files, deletion files, transactions, index folders and manifests."""
+    """Yield everything that may be removed: copies, data and deletion files, transactions, index folders, manifests."""
     for kind, pattern in (
+        (copies.FOLDER, "*"),
         ("data", "*.lance"),
         ("_deletions", "*"),
         ("_transactions", "*.txn"),

@@ -71,8 +71,8 @@ def _merge_fragments(table: Any, small: Sequence[Fragment]) -> None:
 
 
 def _rewrite(table: Any) -> None:
-    if any(index.name == bm25_statistics.TEXT_INDEX for index in table.list_indices()):
-        table.drop_index(bm25_statistics.TEXT_INDEX)  # otherwise LanceDB rebuilds it too, without our statistics
+    if any(index.name == files.TEXT_INDEX for index in table.list_indices()):
+        table.drop_index(files.TEXT_INDEX)  # otherwise LanceDB rebuilds it too, without our statistics
     table.optimize(cleanup_older_than=_FOREVER)  # keep all versions, because readers are pinned to them
 
 
@@ -110,7 +110,7 @@ def build_bm25_index(table: Any, folder: Path, schema: Schema) -> None:
     """
     now = files.read_version(folder, table.version)
     if bm25_statistics.has_statistics(folder, now):
-        made_from = files.read_version(folder, now.indexes[bm25_statistics.TEXT_INDEX].made_from)
+        made_from = files.read_version(folder, now.indexes[files.TEXT_INDEX].made_from)
         most = min(max(_FEW_UNLIKE, int(_UNLIKE * now.rows)), _MANY_UNLIKE)
         if bm25_statistics.count_changes(now, made_from) <= most:
             return
@@ -126,7 +126,7 @@ def build_bm25_index(table: Any, folder: Path, schema: Schema) -> None:
         with_position=False,
     )
     table.create_index("tokens", config=analysed, replace=True)
-    made = files.read_version(folder, table.version).indexes[bm25_statistics.TEXT_INDEX]
+    made = files.read_version(folder, table.version).indexes[files.TEXT_INDEX]
     batches = table.search().select(["tokens"]).limit(None).to_batches(8192)
     bm25_statistics.save_statistics(folder, made.uuid, bm25.count_tokens(batch.column("tokens") for batch in batches))
 

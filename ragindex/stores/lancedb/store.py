@@ -2,7 +2,8 @@
 
 LanceDB stores the records durably and with versions. Collections that fit the memory budget are searched exactly in
 memory (`ragindex.stores.memory.search`); larger ones through LanceDB's text and vector indexes
-(`ragindex.stores.lancedb.index`).
+(`ragindex.stores.lancedb.index`). LanceDB, whose import takes a second, is imported when it is first needed: readers of
+small collections load copies of them (`ragindex.stores.lancedb.copies`).
 """
 
 import json
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,11 +28,15 @@ from ragindex.cores import search_slot
 from ragindex.errors import EngineError, StoreError, UsageError, WriterBusyError
 from ragindex.filters import Filter, Ids
 from ragindex.interfaces import Collection, InMemoryVectors, Schema, SearchRequest, SearchResult, StorePlugin
-from ragindex.stores.lancedb import bm25_statistics, files, index, maintenance, sql
+from ragindex.stores.lancedb import copies, files, sql
+from ragindex.stores.lancedb.copies import Copy
 from ragindex.stores.lancedb.records import arrow_schema, combine_chunks, select_columns, table_rows
 from ragindex.stores.large_strings import widen
 from ragindex.stores.memory.mapped_vectors import map_array
 from ragindex.stores.memory.search import MemoryImage
+
+if TYPE_CHECKING:
+    from ragindex.stores.lancedb.index import SearchTable
 
 _GIB = 1 << 30
 _TEXT_FACTOR = 2.0
@@ -72,11 +77,9 @@ class LanceDB(StorePlugin):
 
     def open(self, folder: Path) -> "LanceStore":
         """Open the store in `folder`, creating the folder if needed. Raises StoreError if that fails."""
-        import lancedb
-
         with _wrap_engine_errors(f"open its folder {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
-            return LanceStore(self, folder, lancedb.connect(folder))
+        return LanceStore(self, folder)
 
 
 @dataclass(slots=True)
@@ -88,17 +91,28 @@ class LanceStore:
 
     settings: LanceDB
     folder: Path
-    connection: Any
     images: "weakref.WeakValueDictionary[tuple[str, int], MemoryImage]" = field(
         default_factory=weakref.WeakValueDictionary
     )
     loading: Any = field(default_factory=RLock)
+    _connection: Any = None
     _reading: Any = None
+
+    @property
+    def connection(self) -> Any:
+        """The LanceDB connection."""
+        if self._connection is None:
+            import lancedb
+
+            self._connection = lancedb.connect(self.folder)
+        return self._connection
 
     @property
     def reading(self) -> Any:
         """The asynchronous LanceDB connection, used for searches beyond memory."""
         if self._reading is None:
+            from ragindex.stores.lancedb import index
+
             self._reading = index.connect_async(self.folder)
         return self._reading
 
@@ -106,10 +120,10 @@ class LanceStore:
         """Open a collection for writing, creating it if needed. Raises StoreError if it has another schema."""
         with _wrap_engine_errors(f"make the collection {name}"):
             if self.version(name) is not None:
-                collection = LanceCollection(self, name, self.connection.open_table(name))
+                collection = LanceCollection(self, name)
             else:
-                table = self.connection.create_table(name, schema=arrow_schema(schema))
-                collection = LanceCollection(self, name, table)
+                self.connection.create_table(name, schema=arrow_schema(schema))
+                collection = LanceCollection(self, name)
             held = collection.schema
         if held != schema:
             raise StoreError(f"The collection {name} was created with {held}, not with {schema}.")
@@ -118,9 +132,11 @@ class LanceStore:
     def open(self, name: str, version: int) -> "LanceCollection":
         """Open a collection at one version. Raises StoreError if it does not exist."""
         with _wrap_engine_errors(f"open the collection {name} at version {version}"):
-            table = self.connection.open_table(name)
-            table.checkout(version)
-            return LanceCollection(self, name, table)
+            copy = copies.find_copy(self.place(name), version)
+            collection = LanceCollection(self, name, version, copy)
+            if copy is None:
+                _ = collection.table
+            return collection
 
     def names(self) -> list[str]:
         """Return the names of all collections, sorted."""
@@ -168,7 +184,7 @@ class LanceStore:
             folder = self.place(name)
             held = files.read_versions(folder)
             wanted = {max(held), *(kept & held.keys())}
-            wanted |= {one.made_from for number in wanted for one in bm25_statistics.list_text_indexes(held[number])}
+            wanted |= {one.made_from for number in wanted for one in files.list_text_indexes(held[number])}
             if held.keys() - wanted:
                 files.remove_other_versions(folder, wanted, self.connection.open_table(name).count_rows())
             for mapped in self._mapped(name):
@@ -232,13 +248,25 @@ class LanceCollection:
 
     store: LanceStore
     name: str
-    table: Any
+    pinned: int | None = None
+    """The version that is read; None: the newest, which a writer changes."""
+    copy: Copy | None = None
+    _opened: Any = None
     _schema: Schema | None = None
     _ids: set[str] | None = None
     _image: MemoryImage | None = None
     _estimate: int | None = None
-    _table: index.SearchTable | None = None
+    _table: "SearchTable | None" = None
     _columns: pa.Schema | None = None
+
+    @property
+    def table(self) -> Any:
+        """The LanceDB table."""
+        if self._opened is None:
+            self._opened = self.store.connection.open_table(self.name)
+            if self.pinned is not None:
+                self._opened.checkout(self.pinned)
+        return self._opened
 
     @property
     def schema(self) -> Schema:
@@ -259,13 +287,13 @@ class LanceCollection:
     def columns(self) -> pa.Schema:
         """The table's Arrow schema, cached because reading it takes LanceDB longer than a small query."""
         if self._columns is None:
-            self._columns = self.table.schema
+            self._columns = self.table.schema if self.copy is None else self.copy.schema
         return self._columns
 
     @property
     def version(self) -> int:
         """The version that is read; a writer's version increases with every write."""
-        return int(self.table.version)
+        return int(self.table.version) if self.pinned is None else self.pinned
 
     def fields(self) -> tuple[str, ...]:
         """Return the names of all fields, including `meta.` fields, without id, vector and tokens."""
@@ -300,9 +328,10 @@ class LanceCollection:
         self._image = self._estimate = self._table = None
 
     def get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
-        """Return records by id, from the memory image if there is one, else from disk."""
+        """Return records by id, from the memory image if there is one, or from a copy of the collection, or LanceDB."""
+        image = self._image if self.copy is None else self._in_memory()
         with search_slot(), _wrap_engine_errors(f"read the collection {self.name}"):
-            return self._get(ids, fields) if self._image is None else self._image.get(ids, fields)
+            return self._get(ids, fields) if image is None else image.get(ids, fields)
 
     def _get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
         tables = [self._read(fields, Ids(tuple(ids[start : start + 1000]))) for start in range(0, len(ids), 1000)]
@@ -326,7 +355,7 @@ class LanceCollection:
         """Answer requests exactly from memory within the budget, else through LanceDB's indexes."""
         image = self._in_memory()
         with search_slot(), _wrap_engine_errors(f"search the collection {self.name}"):
-            return index.search_tables([(self._indexed(), requests)])[0] if image is None else image.search(requests)
+            return _search_tables([(self, requests)])[0] if image is None else image.search(requests)
 
     def search_with(
         self, asked: Sequence[tuple[Collection, Sequence[SearchRequest]]]
@@ -338,9 +367,7 @@ class LanceCollection:
         images = [one._in_memory() for one, _ in ours]
         beyond = [one for one, image in zip(ours, images, strict=True) if image is None]
         with search_slot(), _wrap_engine_errors(f"search the collection {self.name} and others"):
-            found = iter(
-                index.search_tables([(one._indexed(), requests) for one, requests in beyond]) if beyond else ()
-            )
+            found = iter(_search_tables(beyond) if beyond else ())
             return [
                 next(found) if image is None else image.search(requests)
                 for (_, requests), image in zip(ours, images, strict=True)
@@ -357,13 +384,20 @@ class LanceCollection:
             return int(self.table.count_rows())
 
     def finish(self) -> None:
-        """Compact the table, and build the indexes that searches will use; rebuild those that lack many records."""
+        """Compact the table, build the indexes that searches will use, and copy a small collection.
+
+        Indexes that lack many records are rebuilt.
+        """
+        from ragindex.stores.lancedb import maintenance
+
         with _wrap_engine_errors(f"finish the collection {self.name}"):
             maintenance.compact_table(self.table, self._folder)
             if self.count() >= _LOOKUPS_FROM:
                 maintenance.build_scalar_indexes(self.table, self.schema)
             if self.estimate() > _INDEX_MEMORY_SHARE * self.store.settings.memory_gib * _GIB:
                 maintenance.build_search_indexes(self.table, self._folder, self.schema)
+            else:
+                self._finish_copy()
             self._table = None
 
     def describe(self) -> Mapping[str, str | int | float]:
@@ -372,7 +406,7 @@ class LanceCollection:
         with _wrap_engine_errors(f"look at the collection {self.name}"):
             held = self._image is not None or self.store.fits(self)
             now = files.read_version(self._folder, self.version)
-            bases = [files.read_version(self._folder, one.made_from) for one in bm25_statistics.list_text_indexes(now)]
+            bases = [files.read_version(self._folder, one.made_from) for one in files.list_text_indexes(now)]
             size = sum(files.list_needed_files(self._folder, [now, *bases]).values())
         beyond = f"approximate, LanceDB indexes (over {settings.memory_gib:g} GiB)"
         kept = "float16, " * settings.float16 + "memory-mapped, " * settings.mmap
@@ -387,6 +421,8 @@ class LanceCollection:
 
     def estimate(self) -> int:
         """Return the estimated bytes of this collection in memory, from its first 1000 records or 64 MiB."""
+        if self._estimate is None and self.copy is not None:
+            self._estimate = int(self.copy.bytes * _TEXT_FACTOR)
         if self._estimate is None:
             rows = taken = 0
             with _wrap_engine_errors(f"read the collection {self.name}"):
@@ -402,10 +438,18 @@ class LanceCollection:
 
     def load(self, map_folder: Path | None, *, float16: bool) -> MemoryImage:
         """Read the whole collection into memory, with vectors mapped from a file under `map_folder` if it is given."""
-        columns = self._text_columns()
-        table = self.table.search().select(columns).limit(None).to_arrow()
-        table = widen(table.rename_columns([sql.field_name(name) for name in columns])).combine_chunks()
+        table = self._read_texts() if self.copy is None else self.copy.read()
+        table = widen(table.rename_columns([sql.field_name(name) for name in table.column_names])).combine_chunks()
         return MemoryImage(self.schema, table, self._load_vectors(map_folder, np.float16 if float16 else np.float32))
+
+    def _read_texts(self) -> pa.Table:
+        """Read all records without their vectors."""
+        return self.table.search().select(self._text_columns()).limit(None).to_arrow()
+
+    def _finish_copy(self) -> None:
+        size = int(self.estimate() / _TEXT_FACTOR)
+        if copies.wants_copy(self.schema, size) and copies.find_copy(self._folder, self.version) is None:
+            copies.write_copy(self._folder, self.version, self._read_texts(), self.columns.metadata)
 
     def _load_vectors(self, map_folder: Path | None, dtype: "type[np.floating[Any]]") -> Any:
         dimensions = self.schema.dimensions
@@ -468,10 +512,20 @@ class LanceCollection:
     def _condition(self, where: Filter) -> str:
         return sql.translate_to_sql(where, sql.TableColumns.of(self.columns))
 
-    def _indexed(self) -> index.SearchTable:
+    def _indexed(self) -> "SearchTable":
+        from ragindex.stores.lancedb import index
+
         if self._table is None:
             self._table = index.open_table(self.store.reading, self._folder, self.name, self.version, self.schema)
         return self._table
+
+
+def _search_tables(
+    asked: Sequence[tuple[LanceCollection, Sequence[SearchRequest]]],
+) -> list[list[SearchResult]]:
+    from ragindex.stores.lancedb import index
+
+    return index.search_tables([(one._indexed(), requests) for one, requests in asked])
 
 
 def _measure_memory(image: MemoryImage, settings: LanceDB) -> int:
