@@ -34,8 +34,8 @@ def compare(
     `data` is a path (a folder or file of documents, a benchmark in BEIR's or another known format), a name such as
     `world:1k`, a `Corpus`, or a `Dataset`. Without it, the documents in the index are searched. `methods` are specs
     as on the command line (`"hybrid(rrf_k=20)"`) or scheme objects; `"all"` is every installed method, and the
-    default is the quick ones. `questions` is a `.csv` with gold or a `.txt`. `index` is the folder of the index, which
-    is kept for the next run (default: ragindex-workspaces/NAME), or an open index. An open index keeps its own encoder,
+    default is the quick ones. `questions` is a `.csv` or `.jsonl` with gold, or a `.txt`. `index` is the folder of the index,
+    which is kept for the next run (default: ragindex-workspaces/NAME), or an open index. An open index keeps its own encoder,
     store, language, seed and LLM.
 
     `options` are the flags of `ragindex compare` by name: `encoder`, `llm`, `k`, `seed`, `limit`, `read`, …
@@ -60,7 +60,7 @@ def _resolve_dataset(data: str | Path | Corpus | Dataset | None, settings: Compa
     if isinstance(data, Corpus):
         _refuse(_given(settings, ("format", *_SELECTION)), "describes a path, and the data is a Corpus")
         if settings.questions is None:
-            raise UsageError("compare: a Corpus comes without questions. Give questions=FILE, a .csv or a .txt.")
+            raise UsageError("compare: a Corpus comes without questions. Give questions=FILE, a .csv, .jsonl or .txt.")
         asking = {"skip_bad": settings.skip_bad, "limit": settings.limit, "seed": settings.seed or 0}
         return datasets.add_questions(data, settings.questions, **asking)  # type: ignore[arg-type]  # a flag and two numbers
     given = _given(settings, ("questions", "format", "limit", *_SELECTION))

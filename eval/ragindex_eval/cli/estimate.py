@@ -54,7 +54,7 @@ def estimate_command(
     read_answers: Annotated[
         bool, typer.Option("--read", help="Also answers to the questions, a row a method.")
     ] = False,
-    questions: Annotated[Path | None, typer.Option(metavar="FILE", help="With --read: a .csv or a .txt.")] = None,
+    questions: Annotated[Path | None, typer.Option(metavar="FILE", help="With --read: a .csv, .jsonl or .txt.")] = None,
     reader_tokens: Annotated[int, typer.Option(metavar="N", min=1, help="As compare has it.")] = DEFAULT_TOKENS,
     limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="With --read: so many questions.")] = None,
     json: JsonOption = None,

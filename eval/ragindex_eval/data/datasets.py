@@ -35,6 +35,7 @@ from ragindex_eval.data.questions import (
     DocumentFinder,
     read_beir_questions,
     read_csv_questions,
+    read_jsonl_questions,
     read_plain_questions,
 )
 from ragindex_eval.format import many
@@ -74,7 +75,7 @@ def read_dataset(
     limit: int | None = None,
     seed: int = 0,
 ) -> Dataset:
-    """Read the corpus at `path` with its own questions, or with those of the `.csv` or `.txt` file `questions`.
+    """Read the corpus at `path` with its own questions, or with those of the file `questions`: .csv, .jsonl or .txt.
 
     `selection` chooses the files of a folder. `limit` takes a random sample of that many questions, in file order;
     the corpus stays whole. Query ids are q00001, q00002, … in file order, whatever the limit. Raises UsageError if a
@@ -97,7 +98,7 @@ def read_dataset(
 def add_questions(
     corpus: Corpus, questions: Path | str, *, skip_bad: bool | None = None, limit: int | None = None, seed: int = 0
 ) -> Dataset:
-    """Return a dataset of a corpus and the questions of a `.csv` or `.txt` file; parameters as in `read_dataset`."""
+    """Return a dataset of a corpus and the questions of a .csv, .jsonl or .txt file; see `read_dataset`."""
     problems, file = Problems(bool(skip_bad)), Path(questions)
     asked = list(_read_question_file(file, DocumentFinder(corpus), problems))
     return replace(_build_dataset(corpus, asked, problems, file, limit, seed), questions_file=file.name)
@@ -180,7 +181,7 @@ def _read_questions(path: Path, file: Path | None, corpus: Corpus, problems: Pro
     if corpus.format in ("folder", "jsonl"):
         raise UsageError(
             f"{path} ({corpus.format}) comes without questions. Give some: --questions FILE, a .csv with the columns "
-            "question,answer,documents or a .txt with one question a line."
+            "question,answer,documents, a .jsonl with these keys, or a .txt with one question a line."
         )
     if corpus.format in _READERS:
         return _READERS[corpus.format](path, finder, problems)
@@ -206,11 +207,15 @@ _READERS: Mapping[str, Callable[[Path, DocumentFinder, Problems], _Questions]] =
 def _read_question_file(file: Path, finder: DocumentFinder, problems: Problems) -> _Questions:
     if file.suffix.lower() == ".csv":
         return read_csv_questions(file, finder, problems)
+    if file.suffix.lower() == ".jsonl":
+        return read_jsonl_questions(file, finder, problems)
     if file.suffix.lower() == ".txt":
         return read_plain_questions(file)
     if file.suffix.lower() == ".json" and is_asqa(file):
         return read_asqa_questions(file, None, problems)
-    expected = "questions in a .csv (question,answer,documents) or in a .txt (one a line), or ASQA.json"
+    expected = (
+        "questions in a .csv (question,answer,documents), a .jsonl (the same keys) or a .txt (one a line), or ASQA.json"
+    )
     raise DataError(expected, file.name, path=file)
 
 

@@ -2,7 +2,7 @@
 
 import difflib
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
@@ -225,19 +225,46 @@ def _csv_question(item: Item, row: Sequence[str], names: Sequence[str], finder: 
         raise item.error(f"{len(names)} columns ({','.join(names)})", f"{len(row)}")
     cells = {name: cell.strip() for name, cell in zip(names, row, strict=True)}
     text = require_text(item, cells["question"])
-    written = [name for part in cells["documents"].split(";") if (name := part.strip())]
-    if not written:
-        raise item.error("gold documents in the column 'documents'", "none")
+    judged = _judged_documents(_split_names(cells["documents"]), item, finder)
+    answers, evidence = (_split_answers(cells.get(name, "")) for name in ("answer", "evidence"))
+    return DatasetQuestion(text, _build_gold(judged, answers, cells.get("kind", ""), evidence, item, finder))
+
+
+def _split_names(cell: str) -> list[str]:
+    return [name for part in cell.split(";") if (name := part.strip())]
+
+
+def _split_answers(cell: str) -> list[str]:
+    return [one for one in map(str.strip, _ACCEPTED.split(cell)) if one]
+
+
+def _judged_documents(written: Sequence[str], item: Item, finder: DocumentFinder) -> list[tuple[str, int]]:
+    return [_graded_name(name, item, finder) for name in written]
+
+
+def _build_gold(
+    judged: Sequence[tuple[str, int]],
+    answers: Sequence[str],
+    kind: str,
+    evidence: Sequence[str],
+    item: Item,
+    finder: DocumentFinder,
+    source_id: str = "",
+) -> Gold:
+    """Return the gold of a question from (document id, grade) pairs. Raises DataError if there are none, or two differ.
+
+    Grades are kept only if one is above 1.
+    """
+    if not judged:
+        raise item.error("gold documents under 'documents'", "none")
     grades = dict[str, int]()
-    for name in written:
-        id, grade = _graded_name(name, item, finder)
+    for id, grade in judged:
         if grades.setdefault(id, grade) != grade:
             raise item.error("one grade a document", f"two for {id!r}")
-    gold = frozenset(id for id, grade in grades.items() if grade)
-    answers = [one for one in map(str.strip, _ACCEPTED.split(cells.get("answer", ""))) if one]
-    graded = {id: grade for id, grade in grades.items() if grade} if any(one > 1 for one in grades.values()) else {}
-    evidence = find_evidence(_ACCEPTED.split(cells.get("evidence", "")), gold, finder.ids, item)
-    return DatasetQuestion(text, Gold(gold, tuple(answers), cells.get("kind", ""), grades=graded, evidence=evidence))
+    relevant = {id: grade for id, grade in grades.items() if grade}
+    graded = relevant if any(one > 1 for one in relevant.values()) else {}
+    places = find_evidence(evidence, relevant, finder.ids, item)
+    return Gold(frozenset(relevant), tuple(answers), kind, source_id, grades=graded, evidence=places)
 
 
 def _graded_name(written: str, item: Item, finder: DocumentFinder) -> tuple[str, int]:
@@ -246,3 +273,48 @@ def _graded_name(written: str, item: Item, finder: DocumentFinder) -> tuple[str,
     if mark and regex.fullmatch(r"[0-9]{1,2}", grade.strip()) and written not in finder.ids:
         return finder.name(name.strip(), item), int(grade)
     return finder.name(written, item), 1
+
+
+def read_jsonl_questions(path: Path, finder: DocumentFinder, problems: Problems) -> Iterator[DatasetQuestion]:
+    """Yield the questions of a JSON Lines file, whose objects have the columns of `read_csv_questions` as keys.
+
+    `question` may be called `text`, and `answer` `answers`. `documents`, `answer` and `evidence` are a string as in a
+    CSV file or an array; `documents` may be an object of grades by name too. `_id` or `id` is optional. Either all
+    objects have `documents`, or none does: then no question has gold.
+    """
+    items = list(read_json_lines(path, problems))
+    with_gold, seen = any("documents" in item.fields for item in items), set[str]()
+    return problems.each(lambda item: _jsonl_question(item, finder, seen, with_gold=with_gold), items)
+
+
+def _jsonl_question(item: Item, finder: DocumentFinder, seen: set[str], *, with_gold: bool) -> DatasetQuestion:
+    source_id = parse_id(item) or ""
+    if source_id in seen:
+        raise item.error("each id once", f"the id {source_id!r} a second time")
+    seen.update({source_id} - {""})
+    text = require_text(item, item.text("question", "text"))
+    if not with_gold:
+        return DatasetQuestion(text, None)
+    written = item.fields.get("documents")
+    if isinstance(written, Mapping):
+        judged = [(finder.name(name, item), _parse_grade(grade, item)) for name, grade in written.items()]
+    else:
+        judged = _judged_documents(_strings(item, "documents", _split_names), item, finder)
+    answers = _strings(item, "answers" if "answers" in item.fields else "answer", _split_answers)
+    evidence, kind = _strings(item, "evidence", _split_answers), item.text("kind", default="")
+    return DatasetQuestion(text, _build_gold(judged, answers, kind, evidence, item, finder, source_id))
+
+
+def _strings(item: Item, key: str, split: Callable[[str], list[str]]) -> list[str]:
+    """Return the strings of an array, or of a string that `split` splits; none if the key is missing or null."""
+    value = item.fields.get(key)
+    if not isinstance(value, list):
+        return split(item.text(key, default=""))
+    found = [item.unicode(one, f"strings in the array {key!r}").strip() for one in value]
+    return [one for one in found if one]
+
+
+def _parse_grade(grade: object, item: Item) -> int:
+    if isinstance(grade, bool) or not isinstance(grade, int) or not 0 <= grade <= 99:
+        raise item.error("grades under 'documents' that are whole numbers from 0 to 99", format_value(grade))
+    return grade

@@ -13,7 +13,7 @@ from ragindex.corpus import content_id
 from ragindex.errors import DataError
 from ragindex.types import Query
 from ragindex_eval.data.datasets import Dataset, describe_content, read_dataset
-from ragindex_eval.data.gold import Gold
+from ragindex_eval.data.gold import EvidencePlace, Gold
 
 
 def write(path: Path, value: Any) -> Path:
@@ -201,6 +201,51 @@ def test_a_csv_names_documents_by_id_title_or_file(tmp_path: Path) -> None:
         "q00001": Gold(frozenset({"a.md", "deep/b.txt"}), ("Yes",)),
         "q00002": Gold(frozenset({"deep/a.md"})),
     }
+
+
+def test_json_lines_are_questions_as_in_a_csv(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [
+        {"_id": "x1", "question": "Red?", "answer": "Yes || Sure", "documents": "Apples;b.txt=2", "kind": "yes"},
+        {"text": "Blue?", "answers": ["Plums"], "documents": ["deep/a.md"], "evidence": ["Plums blue"]},
+        {"question": "Both?", "documents": {"a.md": 1, "deep/a.md": 3}},
+    ]
+    path = tmp_path / "questions.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    dataset = read_dataset(own(tmp_path / "docs"), questions=path)
+    assert texts(dataset) == [("q00001", "Red?"), ("q00002", "Blue?"), ("q00003", "Both?")]
+    assert dataset.gold == {
+        "q00001": Gold(
+            frozenset({"a.md", "deep/b.txt"}), ("Yes", "Sure"), "yes", "x1", grades={"a.md": 1, "deep/b.txt": 2}
+        ),
+        "q00002": Gold(frozenset({"deep/a.md"}), ("Plums",), evidence=(EvidencePlace("deep/a.md", ((2, 7), (8, 12))),)),
+        "q00003": Gold(frozenset({"a.md", "deep/a.md"}), grades={"a.md": 1, "deep/a.md": 3}),
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ({"question": "Red?", "documents": []}, "line 2: expected gold documents under 'documents'; found none"),
+        ({"question": "Red?", "documents": {"a.md": 1.5}}, "line 2: expected grades under 'documents'"),
+        ({"question": "Red?", "documents": ["a.md", 3]}, "line 2: expected strings in the array 'documents'"),
+        ({"question": " ", "documents": "a.md"}, "line 2: expected a question; found an empty one"),
+        ({"id": "1", "question": "Red?", "documents": "a.md"}, "line 2: expected each id once"),
+    ],
+)
+def test_json_lines_that_are_no_questions(line: dict[str, object], said: str, tmp_path: Path) -> None:
+    first = {"id": "1", "question": "Blue?", "documents": "deep/a.md"}
+    path = tmp_path / "questions.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in (first, line)))
+    with pytest.raises(DataError) as caught:
+        read_dataset(own(tmp_path / "docs"), questions=path)
+    assert said in str(caught.value)
+
+
+def test_json_lines_without_documents_are_questions_without_gold(tmp_path: Path) -> None:
+    path = tmp_path / "questions.jsonl"
+    path.write_text('{"question": "Red?"}\n{"question": "Blue?", "kind": "colour"}\n')
+    dataset = read_dataset(own(tmp_path / "docs"), questions=path)
+    assert (texts(dataset), dataset.gold) == ([("q00001", "Red?"), ("q00002", "Blue?")], None)
 
 
 @pytest.mark.parametrize("mark", [",", ";", "\t", "|"])

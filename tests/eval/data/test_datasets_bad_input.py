@@ -212,8 +212,8 @@ def test_beir_without_qrels(tmp_path: Path, held: str, found: str) -> None:
     ("row", "message"),
     [
         (",x,apples.txt", "a question; found an empty one."),
-        ("Q?,x,", "gold documents in the column 'documents'; found none."),
-        ("Q?,x, ; ", "gold documents in the column 'documents'; found none."),
+        ("Q?,x,", "gold documents under 'documents'; found none."),
+        ("Q?,x, ; ", "gold documents under 'documents'; found none."),
         ("Q?,x", "3 columns (question,answer,documents); found 2."),
         ("Q?,x,apples.txt,more", "3 columns (question,answer,documents); found 4."),
         (
@@ -265,7 +265,8 @@ def test_a_bad_row(tmp_path: Path, row: str, message: str) -> None:
         (
             "q.xlsx",
             b"",
-            "questions in a .csv (question,answer,documents) or in a .txt (one a line), or ASQA.json; found q.xlsx.",
+            "questions in a .csv (question,answer,documents), a .jsonl (the same keys) or a .txt (one a line), "
+            "or ASQA.json; found q.xlsx.",
         ),
         ("", b"", "absent.txt: expected a file that can be read; found No such file or directory."),
     ],
