@@ -34,9 +34,9 @@ def compare(
     `data` is a path (a folder or file of documents, a benchmark in BEIR's or another known format), a name such as
     `world:1k`, a `Corpus`, or a `Dataset`. Without it, the documents in the index are searched. `methods` are specs
     as on the command line (`"hybrid(rrf_k=20)"`) or scheme objects; `"all"` is every installed method, and the
-    default is the quick ones. `questions` is a `.csv` or `.jsonl` with gold, or a `.txt`. `index` is the folder of the index,
-    which is kept for the next run (default: ragindex-workspaces/NAME), or an open index. An open index keeps its own encoder,
-    store, language, seed and LLM.
+    default is the quick ones. `questions` is a `.csv` or `.jsonl` with gold, or a `.txt`. `index` is the folder of the
+    index, which is kept for the next run (default: ragindex-workspaces/NAME), or an open index, which keeps its own
+    encoder, store, language, seed and LLM.
 
     `options` are the flags of `ragindex compare` by name: `encoder`, `llm`, `k`, `seed`, `limit`, `read`, …
     `CompareSettings` lists all of them.
