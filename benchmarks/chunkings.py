@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 import ragindex
+from ragindex.plugins import registry
 from ragindex_eval.results.model import MethodResult
 
 METHODS = ("bm25", "dense", "hybrid", "links", "hipporag(mode=facts)")
@@ -29,6 +30,7 @@ CHUNKINGS = (
     "passages(by=sentences, size=128)",
     "passages(by=headings, size=200)",
 )
+KS = (5, 20, 50)
 METRICS = ("evidence_R@5", "R@5")
 _RESAMPLES = 10_000
 Values = Mapping[tuple[str, str], npt.NDArray[np.float64]]
@@ -36,8 +38,9 @@ Values = Mapping[tuple[str, str], npt.NDArray[np.float64]]
 
 
 def written(method: str, chunking: str) -> str:
-    """Return a method over a chunking, as `compare` takes it."""
-    return f"{method[:-1]}, over={chunking})" if method.endswith(")") else f"{method}(over={chunking})"
+    """Return the label of a method over a chunking, as `compare` takes it."""
+    text = f"{method[:-1]}, over={chunking})" if method.endswith(")") else f"{method}(over={chunking})"
+    return registry.label(registry.scheme(text))
 
 
 VARIANTS = {(method, chunking): written(method, chunking) for method in METHODS for chunking in CHUNKINGS}
@@ -47,10 +50,9 @@ def compare(folder: Path, questions: Path, encoder: str, out: Path | None) -> No
     """Print the figures of all variants."""
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as place:
-        methods = [{"name": text, "label": text} for text in VARIANTS.values()]
-        result = ragindex.compare(
-            folder, [one["name"] for one in methods], questions=questions, encoder=encoder, index=Path(place, "index")
-        )
+        labels = list(VARIANTS.values())
+        index = Path(place, "index")
+        result = ragindex.compare(folder, labels, questions=questions, encoder=encoder, index=index, k=KS)
     if out is not None:
         result.save(out)
     by_label = {one.label: one for one in result.comparison.methods}
@@ -73,7 +75,7 @@ def compare(folder: Path, questions: Path, encoder: str, out: Path | None) -> No
 
 
 def _print_table(found: Mapping[tuple[str, str], MethodResult]) -> None:
-    print("| | " + " | ".join(METHODS) + " | tokens to 80 % (hybrid) | index s, MB (hybrid) |")
+    print("| | " + " | ".join(METHODS) + " | tokens to 50 %, 80 % (hybrid) | index s, MB (hybrid) |")
     print("|---|" + "---|" * (len(METHODS) + 2))
     for chunking in CHUNKINGS:
         cells = [
@@ -81,9 +83,9 @@ def _print_table(found: Mapping[tuple[str, str], MethodResult]) -> None:
             for method in METHODS
         ]
         hybrid = found["hybrid", chunking]
-        tokens = hybrid.tokens_to_recall["tokens_to_recall@0.8"].tokens
+        tokens = ", ".join(f"{one.tokens or 'not reached'}" for one in hybrid.tokens_to_recall.values())
         size = f"{hybrid.index_seconds:.1f}, {hybrid.index_bytes / 1e6:.1f}"
-        print(f"| `{chunking}` | " + " | ".join(cells) + f" | {'not reached' if tokens is None else tokens} | {size} |")
+        print(f"| `{chunking}` | " + " | ".join(cells) + f" | {tokens} | {size} |")
 
 
 def _per_question(method: MethodResult, metric: str) -> npt.NDArray[np.float64]:

@@ -4,7 +4,7 @@ import csv
 import io
 import os
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -34,7 +34,7 @@ from ragindex.workspace.settings import require_seed
 from ragindex_eval.data.drafting import FORMULA, Draft, make_drafts
 from ragindex_eval.data.equal_texts import content
 
-COLUMNS = ("question", "answer", "documents", "kind", "source")
+COLUMNS = ("question", "answer", "documents", "kind", "source", "evidence")
 _UNSAFE_IN_ID = regex.compile(r"[;\p{Cc}\p{Cs}]")
 
 
@@ -71,7 +71,7 @@ def questions(
         print_note(sentence)
     if not drafted:
         raise _no_drafts_error(data, len(corpus.documents))
-    _write(out, as_csv(drafted), overwrite)
+    _write(out, as_csv(drafted, {document.id: document.text for document in usable}), overwrite)
     said = f"{_format_counts(drafted)} in {escape_markup(str(out))}"
     command = _compare_command(data, out, format, language, selection)
     value = {
@@ -107,18 +107,29 @@ def _drop_copies(documents: Iterable[Document]) -> list[Document]:
     return list(found.values())
 
 
-def as_csv(drafted: Iterable[Draft]) -> str:
-    """Return the drafts as CSV with a header.
+def as_csv(drafted: Iterable[Draft], texts: Mapping[str, str]) -> str:
+    """Return the drafts as CSV with a header; `texts` are those of the documents by id.
 
     Every cell is quoted. `source` begins with a quotation mark, so that a spreadsheet reads no formula.
+    `evidence` are the same sentences, or empty unless each stands once in the documents and can be quoted in a cell.
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text, quoting=csv.QUOTE_ALL)
     writer.writerow(COLUMNS)
     for draft in drafted:
         source = " ".join(f"“{sentence}”" for sentence in draft.source)
-        writer.writerow((draft.question, draft.answer, ";".join(draft.documents), draft.kind, source))
+        writer.writerow(
+            (draft.question, draft.answer, ";".join(draft.documents), draft.kind, source, _quote(draft, texts))
+        )
     return text.getvalue()
+
+
+def _quote(draft: Draft, texts: Mapping[str, str]) -> str:
+    """Return the column `evidence` of a draft."""
+    held = [" ".join(texts[id].split()) for id in draft.documents]
+    quotes = [" ".join(sentence.split()) for sentence in draft.source]
+    exact = all(sum(text.count(quote) for text in held) == 1 and "||" not in quote for quote in quotes)
+    return " || ".join(quotes) if exact and quotes[0][:1] not in FORMULA else ""
 
 
 def _check(out: Path, overwrite: bool) -> None:

@@ -98,7 +98,7 @@ def parse_threshold(written: str, ks: Sequence[int]) -> Threshold:
         raise UsageError(
             f"--fail-below must be LABEL:METRIC=VALUE with a value from 0 to 1, as 'dense:R@5=0.60'. Got {written!r}."
         )
-    known = [*metric_names(ks), *answers.ANSWER_METRICS]
+    known = [*metric_names(ks), *(f"evidence_R@{k}" for k in ks), *answers.ANSWER_METRICS]
     if metric not in known:
         there = ", ".join(known)
         raise UsageError(f"--fail-below names the metric {metric!r}, which is not measured. Available: {there}.")

@@ -331,7 +331,9 @@ def test_formulas_and_quotes_stay_text(tmp_path: Path) -> None:
     ]
     found = make_drafts(told, 9, 0)
     assert all(draft.answer[0] not in "=+-@" for draft in found)
-    rows = list(csv.DictReader(as_csv(found).splitlines(keepends=True), strict=True))
+    rows = list(
+        csv.DictReader(as_csv(found, {one.doc_id: one.text for one in told}).splitlines(keepends=True), strict=True)
+    )
     assert [(row["question"], row["documents"]) for row in rows] == [(d.question, d.documents[0]) for d in found]
     assert all(row["source"].startswith("“") for row in rows)
 
@@ -376,6 +378,12 @@ def test_the_command_writes_what_compare_reads(desk: Path) -> None:
         sorted(one["documents"]) for one in done.json["questions"]
     ]
     assert [gold.answers for gold in read.gold.values()] == [(one["answer"],) for one in done.json["questions"]]
+    texts = {document.id: document.text for document in read.corpus.documents}
+    quoted = [
+        [" ".join(texts[place.doc_id][slice(*word)] for word in place.words) for place in gold.evidence]
+        for gold in read.gold.values()
+    ]
+    assert quoted == [one["source"] for one in done.json["questions"]]
 
 
 def test_what_the_command_says() -> None:
