@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_quotes_stand_once_in_the_documentation() -> None:
     texts = {document.id: document.text for document in ragindex.read(ROOT / "docs").documents}
-    rows = read_rows(ROOT / "benchmarks/chunking/own.csv")
+    rows = read_rows(ROOT / "benchmarks/chunking/docs.csv")
     assert len(rows) == 40
     assert find_problems(texts, rows) == []
 
