@@ -468,6 +468,10 @@ def check_law(bench: _Bench) -> None:
     found = scheme.open(disturbed).retrieve([Query("q", "quicksilver"), Query("q", "emperor penguins dive")], 10)
     reached = [[doc_id for hit in retrieval.hits for doc_id in hit.doc_ids] for retrieval in found]
     assert "x2" in reached[1], f"the added document 'x2' is not found: {reached[1]}"
+    changed = DOCUMENTS[3]
+    (by_title,) = scheme.open(disturbed).retrieve([Query("q", f"{changed.title}: {changed.text}")], 100)
+    old = [hit.id for hit in by_title.hits if hit.text == changed.text]
+    assert not old, f"the changed document {changed.id!r} still has its old text in the hits {old}"
     _revert_update(disturbed)
     disturbed.sync([scheme])
     assert_same(ask_questions(scheme.open(disturbed), 10), expected, "after adding, changing and removing documents")

@@ -247,3 +247,97 @@ def test_a_batch_that_cannot_be_applied_again_after_a_crash(tmp_path: Path) -> N
 @pytest.mark.slow
 def test_a_scheme_that_keeps_the_contract_passes_all(tmp_path: Path) -> None:
     testing.check_scheme(BM25(), tmp_path)
+
+
+# ---------------------------------------------------------------- one line broken on purpose
+
+
+class Broken(Wrapper):
+    """BM25 with one line changed: `fault` names which."""
+
+    fault: str = ""
+
+    def part(self) -> Part[Collection]:
+        return {"keeps removed": KeepsRemoved(), "adds nothing": AddsNothing(), "old texts": OldTexts()}.get(
+            self.fault, Passages()
+        )
+
+    def open(self, index: OpenIndex) -> Retriever:
+        return BrokenRetriever(BM25(over=self.part()).open(index), self.fault)
+
+
+@dataclass(frozen=True)
+class BrokenRetriever:
+    base: Retriever
+    fault: str
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        asked = [replace(query, filter=None) for query in queries] if self.fault == "ignores filter" else queries
+        if self.fault == "batch":  # all questions of a batch get the hits of the first
+            return [self.base.retrieve(asked[:1], k)[0] for _ in asked]
+        depth = {"one more": k + 1, "few": max(1, k // 2)}.get(self.fault, k)
+        return [self._change(found, k) for found in self.base.retrieve(asked, depth)]
+
+    def _change(self, found: Retrieval, k: int) -> Retrieval:
+        hits = found.hits
+        if self.fault == "twice":
+            hits = (*hits[:1], *hits)[:k]
+        elif self.fault == "backwards":
+            hits = hits[::-1]
+        elif self.fault == "not a number":
+            hits = tuple(replace(hit, score=float("nan")) for hit in hits)
+        elif self.fault == "no documents":
+            hits = tuple(replace(hit, doc_ids=()) for hit in hits)
+        elif self.fault == "unknown document":
+            hits = tuple(replace(hit, doc_ids=(f"{hit.id}x",)) for hit in hits)
+        elif self.fault == "changes with k":
+            hits = tuple(replace(hit, score=1.0) for hit in sorted(hits, key=lambda hit: hit.id))
+        return replace(found, hits=hits)
+
+
+class KeepsRemoved(Passages):
+    """`remove` is forgotten."""
+
+    def apply(self, change: Change, context: BuildContext) -> None:
+        super().apply(Change(change.upsert), context)
+
+
+class AddsNothing(Passages):
+    """`upsert` is forgotten once there are records."""
+
+    def apply(self, change: Change, context: BuildContext) -> None:
+        held = context.collection("records", text_search_schema(context.language)).count()
+        super().apply(Change({} if held else change.upsert, change.remove), context)
+
+
+class OldTexts(Passages):
+    """Records that exist already are not written again."""
+
+    def apply(self, change: Change, context: BuildContext) -> None:
+        records = context.collection("records", text_search_schema(context.language))
+        held = set(records.get(list(change.upsert), ()).column("id").to_pylist())
+        new = {id: revision for id, revision in change.upsert.items() if id not in held}
+        super().apply(Change(new, change.remove), context)
+
+
+@pytest.mark.parametrize(
+    ("check", "fault", "said"),
+    [
+        (testing.check_hits, "one more", "it returned 2 hits for k = 1"),
+        (testing.check_hits, "twice", "occurs twice"),
+        (testing.check_hits, "backwards", "hits must be sorted best first"),
+        (testing.check_hits, "not a number", "has the score nan, which is not finite"),
+        (testing.check_hits, "no documents", "has no doc_ids"),
+        (testing.check_hits, "unknown document", "which is not in the corpus"),
+        (testing.check_batches, "batch", "one by one: got "),
+        (testing.check_filter, "ignores filter", "do not pass the filter"),
+        (testing.check_cutoffs, "few", "its first hits depend on k, so depends_on_k must return True"),
+        (testing.check_cutoffs, "changes with k", "its first hits depend on k, so depends_on_k must return True"),
+        (testing.check_law, "keeps removed", "after adding, changing and removing documents: got "),
+        (testing.check_law, "adds nothing", "the added document 'x2' is not found: "),
+        (testing.check_law, "old texts", "the changed document 'd03' still has its old text in the hits ['d03']"),
+    ],
+)
+def test_each_broken_line_is_found_and_named(check: Check, fault: str, said: str, tmp_path: Path) -> None:
+    check(Broken(), tmp_path / "whole")
+    assert said in message(check, Broken(fault=fault), tmp_path / "broken")
