@@ -40,6 +40,19 @@ class TokensToRecall:
         return {"tokens": self.tokens, "ci95": None if self.ci95 is None else list(self.ci95)}
 
 
+def write_tokens(found: TokensToRecall) -> str:
+    """Write the tokens for people: "1,983" or "not reached"."""
+    return "not reached" if found.tokens is None else f"{found.tokens:,}"
+
+
+def write_interval(found: TokensToRecall) -> str:
+    """Write the interval for people: "560 to 7,146", "560 to …", or "" if there is none."""
+    if found.ci95 is None:
+        return ""
+    low, high = found.ci95
+    return f"{low:,} to {'…' if high is None else f'{high:,}'}"
+
+
 def evidence_recall(hits: Sequence[Sequence[Position]], gold: Gold, ks: Sequence[int]) -> dict[str, float]:
     """Return `evidence_R@k`, the share of a question's evidence that its first k hits hold; {} if it names none.
 

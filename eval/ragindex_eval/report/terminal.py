@@ -10,7 +10,7 @@ from ragindex.cli.console import escape_markup
 from ragindex.llm.offline import display_name
 from ragindex.types import Usage
 from ragindex_eval.format import many, shown
-from ragindex_eval.metrics.evidence import TokensToRecall
+from ragindex_eval.metrics.evidence import TokensToRecall, write_interval, write_tokens
 from ragindex_eval.report.fitted_table import FittedColumn, FittedTable
 from ragindex_eval.report.sections.kinds import GROUPINGS, group_name
 from ragindex_eval.report.sections.published import PublishedFigures, PublishedRow, render_published
@@ -128,12 +128,10 @@ def _token_lines(comparison: Comparison) -> list[RenderableType]:
 
 
 def _format_tokens(found: TokensToRecall | None) -> str:
-    if found is None or found.tokens is None:
-        return "not reached"
-    if found.ci95 is None:
-        return f"{found.tokens:,}"
-    high = "…" if found.ci95[1] is None else f"{found.ci95[1]:,}"
-    return f"{found.tokens:,} ({found.ci95[0]:,} to {high})"
+    if found is None:
+        return "–"
+    interval = write_interval(found) if found.tokens is not None else ""
+    return f"{write_tokens(found)} ({interval})" if interval else write_tokens(found)
 
 
 def _one_doc_recall(method: MethodResult, k: int) -> float | None:

@@ -8,6 +8,7 @@ import pytest
 import ragindex
 from ragindex.errors import DataError
 from ragindex_eval.metrics.evidence import TokensToRecall
+from ragindex_eval.report.sections.ablations import render_ablations
 from ragindex_eval.results.load import load_results
 
 PIER = "# Pier\n\nThe old pier is shut.\n\n## Fees\n\nA berth costs nine crowns.\n\n## Tides\n\nA tide turns twice.\n"
@@ -44,6 +45,13 @@ def test_evidence_is_found_in_small_passages_for_fewer_tokens(data: Path) -> Non
     assert (small["tokens_to_recall@0.5"], small["tokens_to_recall@0.8"]) == (min(tides, fees), max(tides, fees))
     assert "tokens to recall" in str(result)
     assert "evidence R" in str(result)
+    section = render_ablations(result.comparison)
+    assert section is not None
+    titles = [column.title for column in section.columns]
+    assert titles[:4] == ["evidence_R@1", "evidence_R@2", "R@1", "R@2"]
+    cells = section.tables[0].rows[0].cells
+    assert cells[titles.index("tokens to 80% of evidence")].text == str(document)
+    assert cells[titles.index("tokens to 80% of evidence")].interval == f"{document} to {document}"
 
     method = next(one for one in result.comparison.methods if one.label == methods[0])
     assert method.tokens_to_recall["tokens_to_recall@0.8"] == TokensToRecall(document, (document, document))
