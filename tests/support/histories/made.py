@@ -304,6 +304,9 @@ METHODS: Mapping[str, Scheme] = {
     "hybrid headings": registry.scheme("hybrid(over=passages(by=headings, size=14))"),
     "links words": registry.scheme("links(hops=2, max_mentions=3, over=passages(size=9, overlap=2))"),
     "raptor sections": registry.scheme("raptor(tree=summary_tree(stop_at=1, levels=3), over=passages(by=sections))"),
+    "bm25 placed": registry.scheme("bm25(over=passages(by=sentences, size=14, context=sentence))"),
+    "dense below headings": registry.scheme("dense(over=passages(by=headings, size=14, context=headings))"),
+    "parent": registry.scheme("parent(base=bm25(over=passages(size=9)), unit=section)"),
     "raptor": registry.scheme("raptor(tree=summary_tree(stop_at=1, levels=3))"),
     "sirerag": registry.scheme(f"sirerag(pool=tree_pool(trees={_TREES}))"),
 }
@@ -315,5 +318,6 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "graph": ("gear.naive", "gear.naive store", "hipporag", "hipporag push", "graphrag"),
     "tree": ("raptor", "sirerag"),
     "chunked": ("bm25 sentences", "hybrid headings", "links words", "raptor sections"),
+    "placed": ("bm25 placed", "dense below headings", "parent"),
 }
 """A history draws its methods from several of them."""
