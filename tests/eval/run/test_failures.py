@@ -100,8 +100,9 @@ class RaisingRetriever:
             from ragindex_baselines.bm25 import BM25
 
             self.workspace.close()
-            for data in list((self.workspace.folder / "store").rglob("data")):
-                shutil.rmtree(data)
+            for name in ("data", "_copies"):
+                for data in list((self.workspace.folder / "store").rglob(name)):
+                    shutil.rmtree(data)
             return BM25().open(self.workspace).retrieve(queries, k)
         if any(query.id == "q1" for query in queries):
             raise KINDS[self.kind]

@@ -118,7 +118,7 @@ def test_a_workspace_of_a_later_version(built: Path) -> None:
     for arguments in (["search", "x"], ["add", "notes"], ["remove", "x"], ["index"]):
         said = failed(4, *arguments, "--index", "w")
         assert said.startswith(
-            f"The index w has format 99; this ragindex reads up to 4. Run: {distribution.upgrade_line()}"
+            f"The index w has format 99; this ragindex reads up to 5. Run: {distribution.upgrade_line()}"
         )
 
 

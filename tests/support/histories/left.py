@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from histories import made
-from ragindex.plugins import registry
+from ragindex.parts.text.passages import Passages
+from ragindex.types import Chunking
 from ragindex.workspace import manifest as manifests
-from ragindex.workspace.chunks import Chunks
 from ragindex.workspace.workspace import Workspace
 
 
@@ -28,9 +28,8 @@ def check(space: Workspace, corpus: made.Corpus, chunking: str) -> None:
     for key, record in manifest.parts.items():
         if record.corpus != manifest.corpus:
             continue
-        part = registry.part(record.part)
-        own = part.own_chunking()
-        passages = documents if isinstance(part, Chunks) else set(made.passages(corpus, chunking, own))
+        own = _find_chunking(record)
+        passages = documents if record.name == "chunks" else set(made.passages(corpus, chunking, own))
         known = passages | documents
         for name in (one for one in names if one.rpartition(".")[0] == key):
             _check_records(space, name, known, record.collections)
@@ -39,6 +38,14 @@ def check(space: Workspace, corpus: made.Corpus, chunking: str) -> None:
             raise BrokenError("not covered", f"{sorted(missing)} in {key}")
         _check_files(space, key, record.collections, known)
     _check_parts(space, manifest, names)
+
+
+def _find_chunking(record: manifests.PartRecord) -> Chunking | None:
+    """The chunking of a part, from its parameters: in a process of its own, our part is not registered."""
+    params = record.part["params"]
+    if record.name == "passages":
+        return Passages(**params).own_chunking()
+    return Chunking(**params["chunked"]) if "chunked" in params else None
 
 
 def _check_records(space: Workspace, name: str, known: set[str], pinned: dict[str, int]) -> None:
