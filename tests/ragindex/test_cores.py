@@ -4,10 +4,12 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
+import joblib
 import pytest
 
-from ragindex.cores import available_cores
+from ragindex.cores import _count_container_cores, available_cores
 
 _BEGIN = """
 import threading, time
@@ -176,3 +178,34 @@ def test_cores_are_those_that_the_process_may_use() -> None:
     assert available_cores() == 1
     """)
     assert 1 <= available_cores() <= len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"cpu.max": "max 100000\n"}, None),
+        ({"cpu.max": "150000 100000\n"}, 2),
+        ({"cpu.max": "20000 100000\n"}, 1),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
+        ({"cpu/cpu.cfs_quota_us": "300000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 3),
+        ({"cpu.max": "unreadable"}, None),
+        ({}, None),
+    ],
+)
+def test_cores_of_a_container(files: dict[str, str], cores: int | None, tmp_path: Path) -> None:
+    (tmp_path / "cpu").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert _count_container_cores(tmp_path) == cores
+
+
+@pytest.mark.parametrize("limit", [None, "1", "64"])
+def test_cores_are_those_that_joblib_counts(limit: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    available_cores.cache_clear()
+    monkeypatch.delenv("LOKY_MAX_CPU_COUNT", raising=False)
+    if limit is not None:
+        monkeypatch.setenv("LOKY_MAX_CPU_COUNT", limit)
+    try:
+        assert available_cores() == joblib.cpu_count()
+    finally:
+        available_cores.cache_clear()
