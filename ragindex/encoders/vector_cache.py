@@ -269,7 +269,7 @@ def _share(paid: Usage, share: float) -> _Cost:
 
 
 def _sum(costs: Iterable[_Cost]) -> Usage:
-    """Tokens are shared as fractions and told as whole ones; money is not known where that of one text is not."""
+    """Tokens are shared as fractions and reported as whole numbers; money is unknown if that of one text is."""
     whole = list(costs)
     seconds, read, written = (sum(column) for column in zip((0.0,) * 3, *(cost[:3] for cost in whole), strict=True))
     paid = [cost[3] for cost in whole if cost[3] is not None]
