@@ -162,6 +162,19 @@ def combine_filters(first: Filter | None, second: Filter | None) -> Filter | Non
     return All(given) if len(given) == 2 else given[0] if given else None
 
 
+def names_passages(where: Filter) -> bool:
+    """Return whether some passages of a document may pass `where` and others not."""
+    match where:
+        case Ids():
+            return True
+        case Not():
+            return names_passages(where.filter)
+        case All() | Any():
+            return any(names_passages(part) for part in where.filters)
+        case _:
+            return where.field == "passage_ids"
+
+
 def is_of_documents(field: str) -> bool:
     """Return whether the elements of a field are of different documents or passages, so that all of them must pass."""
     return field.startswith("meta.") or field in _FIELDS
