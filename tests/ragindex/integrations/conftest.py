@@ -1,6 +1,5 @@
-"""An index that all tests of a module open, and frameworks that report nothing to their makers."""
+"""An index that all tests open."""
 
-import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -9,9 +8,6 @@ import pytest
 from made_library import build_library
 
 import ragindex
-
-os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
-os.environ["LANGSMITH_TRACING"] = "false"
 
 
 @pytest.fixture(scope="session")
