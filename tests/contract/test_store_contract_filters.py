@@ -1,5 +1,7 @@
 """What every registered store must do, by value: filters, and the fields that they are about."""
 
+import math
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -31,6 +33,9 @@ FILTERS: list[tuple[Filter, list[str]]] = [
     (Range("meta.page", 5, 12), ["a", "b"]),
     (Range("meta.day of issue", "2020-01-01", "2020-12-31"), ["a"]),
     (Range("meta.day of issue", low="2020-06-01"), ["c"]),
+    (Range("meta.page", low=math.nextafter(7, math.inf)), ["a"]),  # above 7: the ends are included
+    (Range("size", high=math.nextafter(2, -math.inf)), ["a"]),
+    (Range("size", math.nextafter(0, math.inf), 1), ["a"]),  # 5e-324
 ]
 
 
