@@ -38,7 +38,7 @@ def serve(
         float, typer.Option(metavar="SHARE", help="Share of searches to record as MLflow traces, 0 to 1.")
     ] = 0.0,
 ) -> None:
-    """Serve indexes over HTTP: REST, and OpenAI's vector-store search.
+    """Serve indexes over HTTP: REST, OpenAI's vector-store search, and MCP at /mcp.
 
     Keys come from the variables RAGINDEX_READ_KEY, RAGINDEX_WRITE_KEY and RAGINDEX_JUDGE_KEY, or from --keys.
 

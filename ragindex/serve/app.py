@@ -10,12 +10,14 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Route
 
 from ragindex import distribution
 from ragindex.errors import RagindexError
-from ragindex.serve import operations, rest, vector_store
+from ragindex.serve import documents_routes, operations, rest, vector_store
 from ragindex.serve.guard import RequestGuard, answer_refusal
 from ragindex.serve.logs import log_error, log_event
+from ragindex.serve.mcp import McpFace
 from ragindex.serve.refusals import RefusalError, error_body, refuse
 from ragindex.serve.service import Service
 
@@ -36,7 +38,14 @@ def create_app(service: Service) -> FastAPI:
         lifespan=_run,
     )
     app.state.service = service
-    for router in (rest.REST_ROUTER, vector_store.STORE_ROUTER, operations.OPERATIONS_ROUTER):
+    app.state.mcp = McpFace(service)
+    app.router.routes.append(Route("/mcp", endpoint=app.state.mcp))
+    for router in (
+        rest.REST_ROUTER,
+        documents_routes.DOCUMENTS_ROUTER,
+        vector_store.STORE_ROUTER,
+        operations.OPERATIONS_ROUTER,
+    ):
         app.include_router(router)
     app.add_exception_handler(RefusalError, _answer_refusal)
     app.add_exception_handler(RagindexError, _answer_error)
@@ -50,14 +59,18 @@ def create_app(service: Service) -> FastAPI:
 @contextlib.asynccontextmanager
 async def _run(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
-    watcher = asyncio.create_task(_watch_folders(service))
+    tasks = [asyncio.create_task(_watch_folders(service))]
+    if not service.settings.read_only:
+        tasks += [asyncio.create_task(ingestion.run()) for ingestion in service.ingestions.values()]
     log_event("start", collections=list(service.collections), port=service.settings.port)
+    mcp = app.state.mcp.app
     try:
-        yield
+        async with mcp.router.lifespan_context(mcp):
+            yield
     finally:
-        watcher.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watcher
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         service.close()
         log_event("stop")
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from ragindex.errors import RagindexError
 from ragindex.serve.collections import ServedCollection, open_collection
 from ragindex.serve.config import ServeSettings
+from ragindex.serve.ingestion import Ingestion
 from ragindex.serve.keys import LOCAL, AccessKey, Right
 from ragindex.serve.logs import log_error, log_event
 from ragindex.serve.metrics import ServerMetrics
@@ -62,6 +63,10 @@ class Service:
         self.collections: Mapping[str, ServedCollection] = {
             spec.name: open_collection(spec, read_only=settings.read_only, budget=budget)
             for spec in settings.collections
+        }
+        self.ingestions: Mapping[str, Ingestion] = {
+            name: Ingestion(collection, self.metrics, settings.limits.pending)
+            for name, collection in self.collections.items()
         }
         for name, collection in self.collections.items():
             self.metrics.state_time.labels(name).set(collection.state.opened_at)
@@ -139,7 +144,12 @@ class Service:
 
     def describe_sync(self, collection: str) -> dict[str, Any]:
         """Return how far the documents of a collection are."""
-        return {"newest": self.collections[collection].is_newest()}
+        ingestion = self.ingestions[collection]
+        return {
+            "newest": self.collections[collection].is_newest(),
+            "pending": ingestion.spool.count_pending(),
+            "sync_failure": ingestion.failure,
+        }
 
     def close(self) -> None:
         """Stop taking work, and release the indexes."""
