@@ -1,9 +1,9 @@
-"""Races between methods: which ones can be dropped, and which one is good enough, decided after any number of questions.
+"""Races between methods: which can be dropped, and which is good enough, decided after any number of questions.
 
 Every decision comes from a bet against a hypothesis (Waudby-Smith and Ramdas 2024, "Estimating means of bounded random
 variables by betting"). A capital of 1 is bet, question by question, on the difference of two methods, with stakes that
-depend on earlier questions only. While the hypothesis is true, the expected capital never exceeds 1, so it reaches 1 / alpha
-with probability alpha at most, however often one looks (Ville's inequality).
+depend on earlier questions only. While the hypothesis is true, the expected capital never exceeds 1, so it reaches
+1 / alpha with probability alpha at most, however often one looks (Ville's inequality).
 
 For a method j there are two hypotheses, of which exactly one is true:
 
@@ -14,11 +14,11 @@ For a method j there are two hypotheses, of which exactly one is true:
 
 Take for each method the hypothesis that is true. The mean of their M capitals has expectation 1 at most, so it reaches
 1 / alpha with probability alpha at most. Therefore a hypothesis about j is rejected once its capital, plus for every
-other method the smaller one of its two capitals, reaches M / alpha: then the mean is at least 1 / alpha whatever is true
-of the others. So *all* rejections of a race together are right with probability 1 - alpha. A false rejection of near(j)
-drops a method that is within `delta` of the best, and a false rejection of far(j) accepts one that is not. A far(j) that
-leaves out dropped methods stays valid, because the best method is among the remaining ones until the first false
-rejection. The correction is for M hypotheses, not for the M (M - 1) pairs.
+other method the smaller one of its two capitals, reaches M / alpha: then the mean is at least 1 / alpha whatever is
+true of the others. So *all* rejections of a race together are right with probability 1 - alpha. A false rejection of
+near(j) drops a method that is within `delta` of the best, and a false rejection of far(j) accepts one that is not. A
+far(j) that leaves out dropped methods stays valid, because the best method is among the remaining ones until the first
+false rejection. The correction is for M hypotheses, not for the M (M - 1) pairs.
 """
 
 from dataclasses import dataclass
@@ -30,6 +30,7 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 _LARGEST_STAKE = 0.9  # share of the stake at which one question could lose everything
+_LOWEST = -1 + 1e-9  # mean of differences that are -1 at least; a smaller one is impossible, and then no bet can lose
 _PRIOR_VARIANCE, _PRIOR_QUESTIONS = 0.25, 1.0  # of differences, before any is known; only power depends on it
 
 
@@ -53,9 +54,9 @@ class RaceRules:
 class Decisions:
     """State of races after their questions; R races of M methods.
 
-    `dropped` and `accepted`, of shape (R, M), are the numbers of questions after which a method was dropped, or found to
-    be within delta of the best; 0 if it was not. `asked`, of shape (R, M), are the questions that each method answered,
-    and `ended`, of shape (R,), says whether the race is over.
+    `dropped` and `accepted`, of shape (R, M), are the numbers of questions after which a method was dropped, or found
+    to be within delta of the best; 0 if it was not. `asked`, of shape (R, M), are the questions that each method
+    answered, and `ended`, of shape (R,), says whether the race is over.
     """
 
     dropped: NDArray[np.int64]
@@ -94,7 +95,8 @@ def _is_decided(dropped: NDArray[np.int64], accepted: NDArray[np.int64], order: 
     remaining = dropped == 0
     first = order[np.argmax(remaining[:, order], axis=1)]
     known = np.take_along_axis(accepted, first[:, None], axis=1)[:, 0] > 0
-    return known | (remaining.sum(axis=1) == 1)
+    over: Flags = known | (remaining.sum(axis=1) == 1)
+    return over
 
 
 @dataclass(slots=True)
@@ -121,11 +123,12 @@ class _Capitals:
         earlier = self.sums[:, :, None] - self.sums[:, None, :]
         now = values[:, :, None] - values[:, None, :]
         squares = self._squared_differences()
-        leads = _gain(now, earlier, squares, seen, -rules.delta, rules.population)
+        leads = capital_growth(now, earlier, squares, seen, -rules.delta, rules.population)
         self.pairs += np.where(both, leads, 0.0)
         rival = self._rivals(active)
         against = (np.arange(len(values))[:, None], rival, np.arange(values.shape[1])[None, :])
-        gains = _gain(now[against], earlier[against], squares[against], seen, rules.delta, rules.population)
+        sums = now[against], earlier[against], squares[against]
+        gains = capital_growth(*sums, seen, rules.delta, rules.population)
         self.near += np.where(active & (active.sum(axis=1) > 1)[:, None], gains, 0.0)
         self.sums += np.where(active, values, 0.0)
         self.products += np.where(both, values[:, :, None] * values[:, None, :], 0.0)
@@ -149,11 +152,13 @@ class _Capitals:
         rest[np.arange(len(sums)), leader] = -np.inf
         second = np.argmax(rest, axis=1)
         everyone = np.arange(sums.shape[1])[None, :]
-        return np.where(everyone == leader[:, None], second[:, None], leader[:, None])
+        rivals: NDArray[np.int64] = np.where(everyone == leader[:, None], second[:, None], leader[:, None])
+        return rivals
 
     def _squared_differences(self) -> Floats:
         diagonal = np.diagonal(self.products, axis1=1, axis2=2)
-        return diagonal[:, :, None] + diagonal[:, None, :] - 2 * self.products
+        squares: Floats = diagonal[:, :, None] + diagonal[:, None, :] - 2 * self.products
+        return squares
 
     def _add_certain(self, both: Flags, seen: int, rules: RaceRules) -> None:
         """Give unlimited capital to bets that the remaining questions cannot lose any more."""
@@ -168,22 +173,27 @@ class _Capitals:
         self.near[better.any(axis=1)] = np.inf
 
 
-def _gain(now: Floats, earlier: Floats, squares: Floats, seen: int, bound: float, population: int | None) -> Floats:
+def capital_growth(
+    now: Floats, earlier: Floats, squares: Floats, seen: int, bound: Floats | float, population: int | None
+) -> Floats:
     """Return the growth of the logarithm of a capital that bets against a mean difference of `bound` or less.
 
     `now` are differences in [-1, 1]; `earlier` and `squares` are sums of the `seen` differences before, and of their
-    squares. The stake is an estimate of the one with the largest expected growth (Waudby-Smith and Ramdas 2024, §B.3).
-    Without replacement, the hypothesis bounds the mean of the questions that are left (their §4).
+    squares; all have one shape. The stake is an estimate of the one with the largest expected growth (Waudby-Smith and
+    Ramdas 2024, §B.3). Without replacement, the hypothesis bounds the mean of the questions that are left (their §4).
     """
-    if population is None:
-        expected = np.full_like(now, bound)
-    else:
-        expected = (population * bound - earlier) / (population - seen)
-    expected = np.clip(expected, -1 + 1e-9, 1.0)
+    expected = np.broadcast_to(bound, now.shape) if population is None else _mean_left(bound, earlier, seen, population)
+    expected = np.clip(expected, _LOWEST, 1.0)
     mean = earlier / (seen + _PRIOR_QUESTIONS)
     spread = squares - 2 * mean * earlier + seen * mean**2
     variance = (_PRIOR_VARIANCE * _PRIOR_QUESTIONS + spread) / (seen + _PRIOR_QUESTIONS)
     edge = mean - expected
     stake = np.clip(edge / (variance + edge**2), 0.0, _LARGEST_STAKE / (1 + expected))
-    gains: Floats = np.log1p(stake * (now - expected))
-    return gains
+    growth: Floats = np.log1p(stake * (now - expected))
+    return growth
+
+
+def _mean_left(bound: Floats | float, earlier: Floats, seen: int, population: int) -> Floats:
+    """Return the mean that the questions not seen yet have if the mean of all is `bound`."""
+    mean: Floats = (population * np.asarray(bound) - earlier) / (population - seen)
+    return mean
