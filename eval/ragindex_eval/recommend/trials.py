@@ -68,7 +68,9 @@ def try_on_parts(
 
 
 def _describe_gain(documents: int, high: float, best: Candidate) -> str:
-    least = f"is at least {percent(-high)} points worse than" if high < 0 else f"gains {percent(high)} points at most over"
+    least = (
+        f"is at least {percent(-high)} points worse than" if high < 0 else f"gains {percent(high)} points at most over"
+    )
     return f"on {documents:,} documents it {least} {best.label} (a heuristic)"
 
 
