@@ -2,16 +2,18 @@
 
     python -m benchmarks.races RESULTS … [--metric R@5] [--delta 0.02] [--alpha 0.05] [--races 2000]
 
-RESULTS are folders that `ragindex compare --out` wrote, with at least 12 methods. The questions of each are a pool, whose
-means are the truth. Each race draws its questions from the pool with replacement. For each number of questions it prints:
+RESULTS are folders that `ragindex compare --out` wrote, with at least 12 methods. The questions of each are a pool,
+whose means are the truth. Each race draws its questions from the pool with replacement. For each number of questions it
+prints, in percent of the races:
 
-- dropped wrongly: races that dropped a method within delta of the best; at most alpha
-- chosen wrongly: races that chose a method more than delta below the best; of those that decided, at most alpha
-- decided: races that accepted a method
-- asked, paid: questions, and seconds of building and asking, as a share of the full comparison
+- dropped wrongly, accepted wrongly: a method within delta of the best was dropped, another one accepted; together at
+  most alpha
+- decided: a method was accepted; chosen wrongly: it is more than delta below the best
+- undecided and wrong: none was accepted, and the best mean is that of a method more than delta below the best
+- asked: questions, as a share of those of the full comparison
 
-and, of the same questions, for three other ways to choose: the best mean of an equal spend (argmax), successive halving
-of an equal spend, and 95 % t-tests of fixed size that are looked at after every block.
+and, of the same questions, how often three other ways are wrong: the best mean of an equal spend (argmax), successive
+halving of an equal spend, and one-sided 95 % t-tests of fixed size that are looked at after every block.
 """
 
 import argparse
@@ -24,6 +26,10 @@ import numpy as np
 from ragindex_eval.stats.race import Decisions, Floats, RaceRules, run_races
 
 BLOCK = 10
+COLUMNS = (
+    *("dropped wrongly", "accepted wrongly", "decided", "chosen wrongly", "undecided and wrong", "asked"),
+    *("argmax wrong", "halving wrong", "peeking drops wrongly"),
+)
 CHUNK = 250  # races at a time, which bounds memory
 
 
@@ -58,7 +64,7 @@ def draw(pool: Pool, races: int, questions: int, seed: int) -> Floats:
 
 
 def choose(found: Decisions, values: Floats) -> "np.ndarray[tuple[int, ...], np.dtype[np.int64]]":
-    """Return the cheapest accepted method of each race, else the best mean among the remaining; -1 - number if undecided."""
+    """Return the cheapest accepted method of each race; -1 - the number of the best mean where none was accepted."""
     remaining = found.dropped == 0
     accepted = (found.accepted > 0) & remaining
     asked = found.asked.max(axis=1)
@@ -86,7 +92,7 @@ def successive_halving(values: Floats, spend: Floats) -> "np.ndarray[tuple[int, 
 
 
 def peeking_tests(values: Floats, delta: float) -> "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]":
-    """Return (races, methods): whether a one-sided 95 % t-test after some block finds it more than delta below another."""
+    """Return (races, methods): whether a 95 % t-test after some block finds a method more than delta below another."""
     dropped = np.zeros((len(values), values.shape[2]), bool)
     for number in range(2 * BLOCK, values.shape[1] + 1, BLOCK):
         seen = values[:, :number]
@@ -142,10 +148,7 @@ def main() -> None:
         ranked = sorted(zip(truth, pool.labels, strict=True), reverse=True)
         print(f"\n## {pool.name}: {len(pool.labels)} methods, {len(pool.scores)} questions")
         print("; ".join(f"{label} {100 * mean:.1f}" for mean, label in ranked))
-        print(
-            "| questions | dropped wrongly | accepted wrongly | decided | chosen wrongly | undecided and wrong | asked | argmax wrong | halving wrong | peeking drops wrongly |"
-        )
-        print("|---|---|---|---|---|---|---|---|---|---|")
+        print(f"| questions | {' | '.join(COLUMNS)} |\n|{'---|' * (1 + len(COLUMNS))}")
         for count in map(int, given.questions.split(",")):
             rules = RaceRules(given.delta, given.alpha, None, block=BLOCK)
             row = simulate(pool, count, rules, given.races)

@@ -30,8 +30,8 @@ def price_candidates(candidates: Sequence[Candidate], corpus: Corpus, settings: 
     """Return the candidates with estimated costs of building them over the whole corpus.
 
     All are built on the same sample of documents, without a language model, and seconds and bytes are scaled by the
-    number of documents. Dollars are those of `ragindex estimate`, which asks nothing. A small corpus is not sampled: its
-    costs are those of building it. Raises as `Workspace.sync` does.
+    number of documents. Dollars are those of `ragindex estimate`, which asks nothing. A small corpus is not sampled:
+    its costs are those of building it. Raises as `Workspace.sync` does.
     """
     if len(corpus.documents) <= _SMALL and settings.llm in (None, "offline"):
         return list(candidates)
