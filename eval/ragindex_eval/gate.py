@@ -76,7 +76,7 @@ def scores_of(comparison: Comparison, method: MethodResult, metric: str) -> Scor
 def saved_scores(written: str, metric: str) -> Scored | None:
     """Return the values of a method of saved results, written as FOLDER or FOLDER:LABEL.
 
-    None if there is no such folder. Raises DataError if the folder holds several comparisons or methods and no label is given.
+    None if there is no such folder. Raises DataError if it holds several comparisons or methods and no label is given.
     """
     folder, _, label = written.partition(":")
     if not (Path(folder) / "study.json").is_file():

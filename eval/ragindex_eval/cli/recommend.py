@@ -42,7 +42,6 @@ def recommend_command(
     max_index_dollars: Annotated[float | None, rule_flag("max_index_dollars", "USD")] = None,
     max_dollars_per_1000: Annotated[float | None, rule_flag("max_dollars_per_1000", "USD")] = None,
     max_mb: Annotated[float | None, rule_flag("max_mb", "MB")] = None,
-    min_recall: Annotated[float | None, rule_flag("min_recall", "R")] = None,
     methods: Annotated[str | None, setting_flag("methods", "a,b")] = None,
     grid: Annotated[list[str] | None, setting_flag("grid", "[LABEL:]P=V,V")] = None,
     format: Annotated[str | None, setting_flag("format", "F")] = None,

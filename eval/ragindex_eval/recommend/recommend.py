@@ -52,13 +52,11 @@ class Progress:
         self.tell(step)
 
 
-def recommend(
-    settings: CompareSettings, rules: RecommendRules, data: Dataset, tell: Tell, holdout: Dataset | None = None
-) -> Recommendation:
+def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, tell: Tell) -> Recommendation:
     """Find a method within `rules.delta` of the best candidate that meets the constraints, the cheapest of these.
 
-    `tell` gets a sentence for each step. `holdout` are questions over the same documents that confirm the choice;
-    without it, a third of the questions is kept apart for that if at least 100 remain.
+    `tell` gets a sentence for each step. A third of the questions is kept apart to confirm the choice, if at least 100
+    remain for the race.
 
     Raises UsageError without judged questions or if no candidate meets the constraints, and the errors of
     `ragindex_eval.run.pipeline.evaluate`.
@@ -71,27 +69,25 @@ def recommend(
     with open_workspace(settings, data, None, budget) as index:
         candidates = try_on_parts(candidates, settings, rules, data, index, plan, progress.note)
         experiment = load_experiment(settings, data, plan, index)
-        racing, kept = split_questions(experiment, settings.seed or 0, holdout is None)
+        racing, kept = split_questions(experiment, settings.seed or 0)
         built = _build(candidates, experiment, rules, progress)
         entered = _cost_answers(built, experiment, rules, racing, progress)
         values, raced = _race(entered, experiment, rules, racing, progress)
         return _conclude(raced, values, experiment, rules, (racing, kept), progress)
 
 
-def split_questions(experiment: Experiment, seed: int, keep: bool) -> tuple[list[Query], list[Query]]:
+def split_questions(experiment: Experiment, seed: int) -> tuple[list[Query], list[Query]]:
     """Return the judged questions in an order drawn by the seed: those to race on, and those that are kept apart.
 
-    A third, and at least 100, is kept apart if `keep` and at least 100 remain. Raises UsageError if no question is
-    judged.
+    A third, and at least 100, is kept apart if at least 100 remain. Raises UsageError if no question is judged.
     """
     judged = [query for query in experiment.dataset.queries if judgements(experiment.dataset.gold, query.id)]
     if not judged:
         raise UsageError(
-            "recommend needs questions with gold documents: --questions FILE.csv (question,answer,documents). "
-            "For questions without gold: ragindex judge"
+            "recommend needs questions with gold documents: --questions FILE.csv (question,answer,documents)"
         )
     random.Random(seed).shuffle(judged)  # noqa: S311  # an order, no secret
-    held = max(_CONFIRM, len(judged) // 3) if keep and len(judged) >= 2 * _CONFIRM else 0
+    held = max(_CONFIRM, len(judged) // 3) if len(judged) >= 2 * _CONFIRM else 0
     return judged[held:], judged[:held]
 
 

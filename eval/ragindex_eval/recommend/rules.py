@@ -1,6 +1,5 @@
 """What a recommendation aims at: metric, margin, risk and constraints; the help texts of the flags are here."""
 
-from pathlib import Path
 from typing import Literal
 
 from pydantic import ConfigDict, Field
@@ -28,12 +27,6 @@ class RecommendRules(Strict):
     max_index_dollars: float | None = Field(default=None, ge=0, description="Most to pay for building the index.")
     max_dollars_per_1000: float | None = Field(default=None, ge=0, description="Most to pay for 1,000 questions.")
     max_mb: float | None = Field(default=None, gt=0, description="Largest index on disk.")
-    min_recall: float | None = Field(
-        default=None, gt=0, le=1, description="Least mean of the metric that is of any use."
-    )
-    holdout: Path | None = Field(
-        default=None, description="Questions used once, to confirm the choice; each use is written down."
-    )
 
     def require_metric(self, ks: tuple[int, ...]) -> None:
         """Check that the metric is one that the cutoffs `ks` have. Raises UsageError."""
