@@ -26,12 +26,16 @@ _LIBRARIES_WITH_BLAS = ("numpy", "scipy", "sklearn")
 def available_cores() -> int:
     """Return the cores of this process: of its affinity and of the limits of its control groups, at least 1.
 
-    LOKY_MAX_CPU_COUNT lowers it, as for scikit-learn. Parts of a core count as one.
+    LOKY_MAX_CPU_COUNT lowers it, as for scikit-learn. Parts of a core count as one. `joblib.cpu_count` counts alike,
+    but for limits below the topmost group, and its import takes longer than a search.
     """
-    import joblib
-
-    limit = read_cgroup_limit()
-    return min(int(joblib.cpu_count()), max(1, math.ceil(limit)) if math.isfinite(limit) else sys.maxsize)
+    quota = read_cgroup_limit()
+    counts = [os.cpu_count() or 1, math.ceil(quota) if math.isfinite(quota) else sys.maxsize]
+    if hasattr(os, "sched_getaffinity"):
+        counts.append(len(os.sched_getaffinity(0)))
+    if limit := os.environ.get("LOKY_MAX_CPU_COUNT"):
+        counts.append(int(limit))
+    return max(1, min(counts))
 
 
 def read_cgroup_limit(root: Path = Path("/")) -> float:

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+import joblib
 import pytest
 
 from ragindex.cores import available_cores, read_cgroup_limit
@@ -242,3 +243,15 @@ def test_a_limit_that_the_kernel_enforces_is_seen(one_core: Path) -> None:
     )
     ran = subprocess.run(["sh", "-c", asked, "sh", script], capture_output=True, text=True, timeout=120, check=False)
     assert (ran.stdout, ran.stderr) == ("1 0.5\n", "")
+
+
+@pytest.mark.parametrize("limit", [None, "1", "64"])
+def test_cores_are_those_that_joblib_counts(limit: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    available_cores.cache_clear()
+    monkeypatch.delenv("LOKY_MAX_CPU_COUNT", raising=False)
+    if limit is not None:
+        monkeypatch.setenv("LOKY_MAX_CPU_COUNT", limit)
+    try:
+        assert available_cores() == joblib.cpu_count()
+    finally:
+        available_cores.cache_clear()

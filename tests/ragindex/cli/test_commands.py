@@ -19,7 +19,7 @@ from ragindex_eval.run import pipeline
 OURS = distribution.find_distribution().name
 COMMANDS = (
     *("methods", "index", "search", "add", "remove", "doctor", "compare"),
-    *("demo", "repair", "report", "questions", "cache", "ask", "estimate", "parts", "tune"),
+    *("demo", "repair", "report", "questions", "cache", "ask", "estimate", "parts", "tune", "use"),
 )
 
 
