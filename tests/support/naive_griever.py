@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ragindex import filters
-from ragindex.filters import All, Filter, Ids, Not, Terms
+from ragindex.filters import All, Filter, Ids, Not, Overlaps, Terms
 from ragindex.interfaces import Retriever
 from ragindex.plugins import registry
 from ragindex.types import Query
@@ -228,7 +228,7 @@ class Way:
         if not stated:
             return [], set()
         entities = self.graph.with_aliases(name for _, (subject, _, object) in stated for name in (subject, object))
-        where = All((Terms("passage_ids", tuple(self.latest)), Terms("subject", tuple(sorted(entities)))))
+        where = All((Overlaps("passage_ids", tuple(self.latest)), Terms("subject", tuple(sorted(entities)))))
         ids = corpus.search("hybrid(over=partial_triples)", self.text, readings.t_max, where)
         kept, joins = [], set()
         for id, triple in stated:
