@@ -237,7 +237,8 @@ def timed(opened: Sequence[Retriever], asked: Sequence[str], k: int) -> list[dic
     """
     taken = np.zeros((len(opened), len(asked), 2))
     for number, text in enumerate(asked):
-        for row in np.roll(np.arange(len(opened)), number):  # what is cached for all is looked up by another each time
+        # the first to be asked looks up what is then cached for all
+        for row in np.roll(np.arange(len(opened)), number).tolist():
             with record_times() as times:
                 opened[row].retrieve([Query(str(number), text)], k)
             taken[row, number] = times.total * 1e3, (times.total - times.encoder) * 1e3
