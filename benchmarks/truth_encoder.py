@@ -26,7 +26,7 @@ from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.stats import resampling
 
-NOISES = (0, 2, 4, 6, 8, 12)
+NOISES = (0, 2, 4, 6)
 QUESTIONS, DIMENSIONS = 300, 384
 METHODS = ("dense", "hybrid(fusion=convex,weight=0.6667)", "links")
 
