@@ -25,11 +25,12 @@ from ragindex.cli.options import (
     SeedOption,
     StoreOption,
 )
-from ragindex.cli.show_hits import print_hits, retrieval_to_json
+from ragindex.cli.show_hits import print_hits
 from ragindex.interfaces import Scheme
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
+from ragindex.retrieval.hit_json import retrieval_to_json
 from ragindex.stores.metered import MeteredCollection
 from ragindex.types import Query
 from ragindex.workspace.workspace import Workspace
