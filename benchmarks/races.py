@@ -23,7 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ragindex_eval.stats.race import Decisions, Floats, RaceRules, run_races
+from ragindex_eval.stats.race import Decisions, RaceRules, run_races
+from ragindex_eval.stats.resampling import SampleArray
 
 BLOCK = 10
 COLUMNS = (
@@ -39,8 +40,8 @@ class Pool:
 
     name: str
     labels: tuple[str, ...]
-    scores: Floats
-    seconds: Floats
+    scores: SampleArray
+    seconds: SampleArray
 
 
 def read_pool(folder: Path, metric: str) -> Pool:
@@ -57,13 +58,13 @@ def read_pool(folder: Path, metric: str) -> Pool:
     return Pool(folder.name, labels, scores, np.array([seconds[label] for label in labels]))
 
 
-def draw(pool: Pool, races: int, questions: int, seed: int) -> Floats:
+def draw(pool: Pool, races: int, questions: int, seed: int) -> SampleArray:
     drawn = np.random.default_rng(seed).integers(len(pool.scores), size=(races, questions))
-    scores: Floats = pool.scores[drawn]
+    scores: SampleArray = pool.scores[drawn]
     return scores
 
 
-def choose(found: Decisions, values: Floats) -> "np.ndarray[tuple[int, ...], np.dtype[np.int64]]":
+def choose(found: Decisions, values: SampleArray) -> "np.ndarray[tuple[int, ...], np.dtype[np.int64]]":
     """Return the cheapest accepted method of each race; -1 - the number of the best mean where none was accepted."""
     remaining = found.dropped == 0
     accepted = (found.accepted > 0) & remaining
@@ -77,7 +78,7 @@ def choose(found: Decisions, values: Floats) -> "np.ndarray[tuple[int, ...], np.
     )
 
 
-def successive_halving(values: Floats, spend: Floats) -> "np.ndarray[tuple[int, ...], np.dtype[np.int64]]":
+def successive_halving(values: SampleArray, spend: SampleArray) -> "np.ndarray[tuple[int, ...], np.dtype[np.int64]]":
     """Return the survivor of rounds that drop the worse half, each with an equal share of the spend."""
     chosen = []
     for race, budget in zip(values, spend.astype(int), strict=True):
@@ -91,7 +92,7 @@ def successive_halving(values: Floats, spend: Floats) -> "np.ndarray[tuple[int, 
     return np.array(chosen)
 
 
-def peeking_tests(values: Floats, delta: float) -> "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]":
+def peeking_tests(values: SampleArray, delta: float) -> "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]":
     """Return (races, methods): whether a 95 % t-test after some block finds a method more than delta below another."""
     dropped = np.zeros((len(values), values.shape[2]), bool)
     for number in range(2 * BLOCK, values.shape[1] + 1, BLOCK):

@@ -88,7 +88,7 @@ def search_slot() -> Iterator[None]:
     """Do the work of a search that needs no network: one thread per core at a time, each with one BLAS thread.
 
     More threads than cores would only take turns holding Python's interpreter lock. A thread that has a slot gets no
-    second one.
+    second one. Callers may be inside `limit_blas` already: entering it again takes microseconds.
     """
     with limit_blas(1):
         if getattr(_mine, "held", False):

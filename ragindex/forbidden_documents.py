@@ -5,10 +5,10 @@ gives a name of theirs another spelling.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from ragindex.filters import Any, Filter, Not, Range, Terms, meta
-from ragindex.types import Document, Query, Retrieval
+from ragindex.types import Document, Hit, Query, Retrieval
 
 FORBIDDEN_ID = "hushdoc"
 _ALLOWED = """
@@ -63,8 +63,8 @@ def make_filters(corpus: Sequence[Document]) -> dict[str, Filter]:
     }
 
 
-def _list_told_secrets(told: object, question: str) -> list[str]:
-    text, asked = str(told).casefold(), question.casefold()
+def _list_told_secrets(told: str, question: str) -> list[str]:
+    text, asked = told.casefold(), question.casefold()
     return [word for word in SECRETS if word in text and word not in asked]
 
 
@@ -73,6 +73,17 @@ def list_leaks(query: Query, found: Retrieval, given: object = "") -> dict[str, 
 
     Words of the question do not count.
     """
-    told: dict[str, object] = {"hits": found.hits, "notes": found.notes, "LLM": given}
-    told |= {f"step {step.index!r}": replace(step, query="") for step in found.trace}
-    return {place: secrets for place, one in told.items() if (secrets := _list_told_secrets(one, query.text))}
+    told = [("hits", write_hit(hit)) for hit in found.hits]
+    told += [("notes", str(found.notes)), ("LLM", str(given))]
+    told += [(f"step {step.index!r}", str(replace(step, query=""))) for step in found.trace]
+    leaks: dict[str, list[str]] = {}
+    for place, text in told:
+        secrets = _list_told_secrets(text, query.text)
+        if secrets:
+            leaks[place] = sorted({*leaks.get(place, ()), *secrets})
+    return leaks
+
+
+def write_hit(hit: Hit) -> str:
+    """Return all that a hit tells; its representation leaves most of it out."""
+    return str([getattr(hit, one.name) for one in fields(hit)])

@@ -20,14 +20,14 @@ from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Comparison, Interval, MethodResult
 from ragindex_eval.stats.resampling import interval, resampled_means
 
-Verdict = Literal["PASS", "FAIL", "UNDECIDED"]
+GateVerdict = Literal["PASS", "FAIL", "UNDECIDED"]
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Verdict on `new` beside `baseline`: their means of the metric over the same questions, and the difference."""
+    """GateVerdict on `new` beside `baseline`: their means of the metric over the same questions, and the difference."""
 
-    verdict: Verdict
+    verdict: GateVerdict
     new: str
     baseline: str
     metric: str
@@ -52,14 +52,14 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class QuestionScores:
     """Values of the metric by question and gold, so that only equal questions are compared."""
 
     label: str
     values: Mapping[tuple[str, tuple[str, ...]], float]
 
 
-def scores_of(comparison: Comparison, method: MethodResult, metric: str) -> Scored:
+def scores_of(comparison: Comparison, method: MethodResult, metric: str) -> QuestionScores:
     """Return the values of one method by question. Raises UsageError if the metric was not measured."""
     texts = {query.id: query.text for query in comparison.queries}
     values = {
@@ -70,10 +70,10 @@ def scores_of(comparison: Comparison, method: MethodResult, metric: str) -> Scor
     if not values:
         known = ", ".join(method.metrics)
         raise UsageError(f"--metric must be one of those measured: {known or 'none'}. Got {metric!r}.")
-    return Scored(method.label, values)
+    return QuestionScores(method.label, values)
 
 
-def saved_scores(written: str, metric: str) -> Scored | None:
+def saved_scores(written: str, metric: str) -> QuestionScores | None:
     """Return the values of a method of saved results, written as FOLDER or FOLDER:LABEL.
 
     None if there is no such folder. Raises DataError if it holds several comparisons or methods and no label is given.
@@ -90,7 +90,7 @@ def saved_scores(written: str, metric: str) -> Scored | None:
     return scores_of(comparisons[0], methods[label] if label else next(iter(methods.values())), metric)
 
 
-def judge_gate(new: Scored, baseline: Scored, metric: str, margin: float, seed: int) -> Gate:
+def judge_gate(new: QuestionScores, baseline: QuestionScores, metric: str, margin: float, seed: int) -> Gate:
     """Return the verdict on `new`. Raises UsageError unless both answered the same questions with the same gold."""
     if new.values.keys() != baseline.values.keys():
         shared = len(new.values.keys() & baseline.values.keys())
@@ -103,7 +103,7 @@ def judge_gate(new: Scored, baseline: Scored, metric: str, margin: float, seed: 
     scores = np.array([[new.values[key], baseline.values[key]] for key in order])
     low, high = interval(resampled_means((scores[:, 0] - scores[:, 1])[:, None], seed)[:, 0])
     means = scores.mean(axis=0).tolist()
-    verdict: Verdict = "PASS" if low > -margin else "FAIL" if high < -margin else "UNDECIDED"
+    verdict: GateVerdict = "PASS" if low > -margin else "FAIL" if high < -margin else "UNDECIDED"
     return Gate(verdict, new.label, baseline.label, metric, margin, len(order), means[0], means[1], (low, high))
 
 

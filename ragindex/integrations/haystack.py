@@ -38,10 +38,10 @@ class HaystackRetriever:
 
     It has either `index` and `method`, a folder and a built method, which are opened when it is first used and are all
     that is saved with a pipeline; or `retriever`, an open method (`index.retriever("hybrid")`), and cannot be saved.
-    A pipeline is loaded with `allowed_modules=["ragindex.integrations.haystack"]`. `filter_policy` says whether the
-    filters of a run replace those of the component (REPLACE) or are added to them (MERGE). Ids, positions and pages
-    are in the `meta` of a document under `ragindex`. Raises UsageError if it has neither or both, and the errors of
-    `open` and `IndexRetriever.search`.
+    Haystack 3 loads a pipeline with `allowed_modules=["ragindex.integrations.haystack"]`. `filter_policy` says whether
+    the filters of a run replace those of the component (REPLACE) or are added to them (MERGE). Ids, positions and
+    pages are in the `meta` of a document under `ragindex`. Raises UsageError if it has neither or both, and the
+    errors of `open` and `IndexRetriever.search`.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ import pytest
 from command_line import make_desk, ragindex
 
 from ragindex.errors import UsageError
-from ragindex_eval.gate import Scored, judge_gate
+from ragindex_eval.gate import QuestionScores, judge_gate
 
 
 @pytest.fixture(autouse=True)
@@ -15,8 +15,8 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return make_desk(tmp_path, monkeypatch)
 
 
-def scored(label: str, values: list[float]) -> Scored:
-    return Scored(label, {(f"question {number}", ("d",)): value for number, value in enumerate(values)})
+def scored(label: str, values: list[float]) -> QuestionScores:
+    return QuestionScores(label, {(f"question {number}", ("d",)): value for number, value in enumerate(values)})
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_the_interval_decides(new: list[float], baseline: list[float], verdict: 
 def test_other_questions_or_other_gold_are_refused() -> None:
     with pytest.raises(UsageError, match="new has 3 judged questions and old 2, of which 2 are the same"):
         judge_gate(scored("new", [1.0] * 3), scored("old", [1.0] * 2), "R@5", 0.05, 0)
-    other = Scored("old", {(f"question {number}", ("e",)): 1.0 for number in range(3)})
+    other = QuestionScores("old", {(f"question {number}", ("e",)): 1.0 for number in range(3)})
     with pytest.raises(UsageError, match="of which 0 are the same"):
         judge_gate(scored("new", [1.0] * 3), other, "R@5", 0.05, 0)
 

@@ -11,7 +11,7 @@ from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import JsonOption
 from ragindex.errors import GateFailedError, GateUndecidedError, StoreError, UsageError
 from ragindex_eval.cli.compare import setting_flag
-from ragindex_eval.gate import Gate, Scored, judge_gate, saved_scores, scores_of, write_junit
+from ragindex_eval.gate import Gate, QuestionScores, judge_gate, saved_scores, scores_of, write_junit
 from ragindex_eval.run.pipeline import evaluate
 from ragindex_eval.run.settings import make_settings
 from ragindex_eval.run.study import load_dataset
@@ -61,7 +61,7 @@ def gate_command(
     _require_pass(gate)
 
 
-def _measure(methods: list[str], given: Mapping[str, Any], metric: str) -> dict[str, Scored]:
+def _measure(methods: list[str], given: Mapping[str, Any], metric: str) -> dict[str, QuestionScores]:
     """Compare the methods, asking every question anew, and return their scores as they are written."""
     if not methods:
         return {}

@@ -13,8 +13,8 @@ from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.values import Candidate, Confirmation
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.latency import LazyRetriever
-from ragindex_eval.stats.race import Floats, capital_growth
-from ragindex_eval.stats.resampling import interval, resampled_means
+from ragindex_eval.stats.race import capital_growth
+from ragindex_eval.stats.resampling import SampleArray, interval, resampled_means
 
 _MOST_QUESTIONS = 20_000  # more are never proposed
 
@@ -43,7 +43,9 @@ def choose(racers: Sequence[Candidate]) -> Choice:
     return Choice(chosen, bool(accepted), max(others, key=lambda at: score[at], default=None), cheaper)
 
 
-def more_questions(values: Floats, racers: Sequence[Candidate], choice: Choice, rules: RecommendRules) -> int | None:
+def more_questions(
+    values: SampleArray, racers: Sequence[Candidate], choice: Choice, rules: RecommendRules
+) -> int | None:
     """Return about how many more questions would settle what is open; 0 if nothing is, None if no number would.
 
     Open is whether the chosen method is within delta of each remaining one, if it was not accepted, and whether each
@@ -59,7 +61,7 @@ def more_questions(values: Floats, racers: Sequence[Candidate], choice: Choice, 
     return max(known, default=0) if len(known) == len(counts) else None
 
 
-def _questions_to(goal: float, differences: Floats, bound: float) -> int | None:
+def _questions_to(goal: float, differences: SampleArray, bound: float) -> int | None:
     total = squares = capital = 0.0
     for seen in range(_MOST_QUESTIONS):
         now = float(differences[seen % len(differences)])

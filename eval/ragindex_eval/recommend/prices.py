@@ -18,9 +18,9 @@ from ragindex_eval.recommend.values import Candidate, Costs
 from ragindex_eval.run.pipeline import part_figures
 from ragindex_eval.run.settings import CompareSettings
 
-SAMPLE = 60
+PRICED_DOCUMENTS = 60
 """Documents of the sample that prices are measured on."""
-_SMALL = 5 * SAMPLE
+_SMALL = 5 * PRICED_DOCUMENTS
 """Building over no more documents takes no longer than finding out what it would take."""
 _SLACK = 2.0
 """An estimate must exceed a limit by this factor before a candidate is dropped unbuilt: small samples mislead."""
@@ -36,7 +36,7 @@ def price_candidates(candidates: Sequence[Candidate], corpus: Corpus, settings: 
     if len(corpus.documents) <= _SMALL and settings.llm in (None, "offline"):
         return list(candidates)
     seed = settings.seed or 0
-    documents = Random(seed).sample(corpus.documents, min(SAMPLE, len(corpus.documents)))  # noqa: S311  # no secret
+    documents = Random(seed).sample(corpus.documents, min(PRICED_DOCUMENTS, len(corpus.documents)))  # noqa: S311  # no secret
     factor = len(corpus.documents) / max(len(documents), 1)
     priced = list[Candidate]()
     with (

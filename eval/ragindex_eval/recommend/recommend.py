@@ -33,7 +33,8 @@ from ragindex_eval.run.methods import Method
 from ragindex_eval.run.pipeline import Plan, load_experiment, open_workspace, part_figures
 from ragindex_eval.run.settings import CompareSettings
 from ragindex_eval.stats.betting_interval import betting_interval
-from ragindex_eval.stats.race import Floats, RaceRules, run_races
+from ragindex_eval.stats.race import RaceRules, run_races
+from ragindex_eval.stats.resampling import SampleArray
 
 Tell = Callable[[str], None]
 _CONFIRM = 100  # questions kept apart at least, and as many must remain for the race
@@ -173,7 +174,7 @@ def _race(
     rules: RecommendRules,
     queries: Sequence[Query],
     progress: Progress,
-) -> tuple[Floats, list[Candidate]]:
+) -> tuple[SampleArray, list[Candidate]]:
     """Ask the candidates block by block until the cheapest remaining one is accepted, or the questions end.
 
     Returns the scores of shape (questions asked, racers), NaN where a method was not asked, and the candidates, racers
@@ -201,7 +202,7 @@ def _race(
 
 
 def _decide(
-    racers: Sequence[Candidate], values: Floats, race: RaceRules, progress: Progress
+    racers: Sequence[Candidate], values: SampleArray, race: RaceRules, progress: Progress
 ) -> tuple[list[Candidate], bool]:
     """Return the racers with what the race says of them after these scores, and whether it is over."""
     found = run_races(np.nan_to_num(values)[None], np.arange(len(racers)), race)
@@ -227,7 +228,7 @@ def _decide(
 
 def _conclude(
     candidates: Sequence[Candidate],
-    values: Floats,
+    values: SampleArray,
     experiment: Experiment,
     rules: RecommendRules,
     questions: tuple[Sequence[Query], Sequence[Query]],

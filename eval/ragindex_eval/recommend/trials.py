@@ -21,8 +21,7 @@ from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.latency import LazyRetriever
 from ragindex_eval.run.pipeline import Plan, load_experiment
 from ragindex_eval.run.settings import CompareSettings
-from ragindex_eval.stats.race import Floats
-from ragindex_eval.stats.resampling import interval, resampled_means
+from ragindex_eval.stats.resampling import SampleArray, interval, resampled_means
 
 PARTS = (0.1, 0.3)
 """Shares of the documents, besides the judged ones, that dear methods are tried on before the whole corpus."""
@@ -85,10 +84,12 @@ def _part_of(data: Dataset, share: float, seed: int) -> Dataset:
     return replace(data, corpus=replace(data.corpus, documents=documents))
 
 
-def _score_all(candidates: Sequence[Candidate], experiment: Experiment, rules: RecommendRules) -> dict[str, Floats]:
+def _score_all(
+    candidates: Sequence[Candidate], experiment: Experiment, rules: RecommendRules
+) -> dict[str, SampleArray]:
     """Build the candidates and return their scores on the first questions, by label."""
     queries = [query for query in experiment.dataset.queries if judgements(experiment.dataset.gold, query.id)]
-    found = dict[str, Floats]()
+    found = dict[str, SampleArray]()
     for one in candidates:
         experiment.index.sync([one.scheme])
         retriever = LazyRetriever(one.scheme, experiment.index)
@@ -98,5 +99,5 @@ def _score_all(candidates: Sequence[Candidate], experiment: Experiment, rules: R
     return found
 
 
-def _difference(one: Floats, other: Floats, seed: int) -> Interval:
+def _difference(one: SampleArray, other: SampleArray, seed: int) -> Interval:
     return interval(resampled_means((one - other)[:, None], seed)[:, 0])

@@ -8,12 +8,13 @@ once, so one may look after each, and stop for any reason.
 import numpy as np
 
 from ragindex_eval.results.model import Interval
-from ragindex_eval.stats.race import Flags, Floats, capital_growth
+from ragindex_eval.stats.race import DecisionArray, capital_growth
+from ragindex_eval.stats.resampling import SampleArray
 
 _STEPS = 2_001  # candidates for the mean, from -1 to 1
 
 
-def betting_interval(differences: Floats, alpha: float, population: int | None = None) -> Interval:
+def betting_interval(differences: SampleArray, alpha: float, population: int | None = None) -> Interval:
     """Return the interval of the mean of differences in [-1, 1], given in the order in which they were seen.
 
     `population` is the number of questions that the mean is over, of which these were drawn without replacement; None
@@ -33,7 +34,7 @@ def betting_interval(differences: Floats, alpha: float, population: int | None =
     return max(-1.0, float(kept[0]) - step), min(1.0, float(kept[-1]) + step)
 
 
-def _not_beaten(differences: Floats, means: Floats, alpha: float, population: int | None) -> Flags:
+def _not_beaten(differences: SampleArray, means: SampleArray, alpha: float, population: int | None) -> DecisionArray:
     """Return for each mean whether no bet on greater differences has ever made 2 / alpha."""
     capital = np.zeros_like(means)
     beaten = np.zeros(means.shape, bool)
@@ -45,5 +46,5 @@ def _not_beaten(differences: Floats, means: Floats, alpha: float, population: in
         beaten |= capital >= np.log(2 / alpha)
         if population is not None:
             beaten |= total - (population - seen - 1) > population * means + 1e-9 * population
-    kept: Flags = ~beaten
+    kept: DecisionArray = ~beaten
     return kept

@@ -22,12 +22,14 @@ false rejection. The correction is for M hypotheses, not for the M (M - 1) pairs
 """
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+from ragindex_eval.stats.resampling import SampleArray
+
+DecisionArray: TypeAlias = NDArray[np.bool_]
 
 _LARGEST_STAKE = 0.9  # share of the stake at which one question could lose everything
 _LOWEST = -1 + 1e-9  # mean of differences that are -1 at least; a smaller one is impossible, and then no bet can lose
@@ -62,10 +64,10 @@ class Decisions:
     dropped: NDArray[np.int64]
     accepted: NDArray[np.int64]
     asked: NDArray[np.int64]
-    ended: Flags
+    ended: DecisionArray
 
 
-def run_races(values: Floats, order: NDArray[np.int64], rules: RaceRules) -> Decisions:
+def run_races(values: SampleArray, order: NDArray[np.int64], rules: RaceRules) -> Decisions:
     """Run R races side by side on `values` in [0, 1] of shape (R, questions, M), asked in the given order of questions.
 
     `order`, of shape (M,), lists the methods from the most to the least preferred among those within delta of the best.
@@ -90,12 +92,12 @@ def run_races(values: Floats, order: NDArray[np.int64], rules: RaceRules) -> Dec
     return Decisions(dropped, accepted, asked, ended)
 
 
-def _is_decided(dropped: NDArray[np.int64], accepted: NDArray[np.int64], order: NDArray[np.int64]) -> Flags:
+def _is_decided(dropped: NDArray[np.int64], accepted: NDArray[np.int64], order: NDArray[np.int64]) -> DecisionArray:
     """Return whether the most preferred remaining method of each race is accepted, or only one method remains."""
     remaining = dropped == 0
     first = order[np.argmax(remaining[:, order], axis=1)]
     known = np.take_along_axis(accepted, first[:, None], axis=1)[:, 0] > 0
-    over: Flags = known | (remaining.sum(axis=1) == 1)
+    over: DecisionArray = known | (remaining.sum(axis=1) == 1)
     return over
 
 
@@ -107,17 +109,17 @@ class _Capitals:
     more than delta better than the row's.
     """
 
-    near: Floats
-    pairs: Floats
-    sums: Floats
-    products: Floats
+    near: SampleArray
+    pairs: SampleArray
+    sums: SampleArray
+    products: SampleArray
 
     @staticmethod
     def start(races: int, methods: int) -> "_Capitals":
         square = (races, methods, methods)
         return _Capitals(np.zeros((races, methods)), np.zeros(square), np.zeros((races, methods)), np.zeros(square))
 
-    def bet(self, values: Floats, active: Flags, seen: int, rules: RaceRules) -> None:
+    def bet(self, values: SampleArray, active: DecisionArray, seen: int, rules: RaceRules) -> None:
         """Bet on one more question, after `seen` ones. `values` and `active` have shape (R, M)."""
         both = active[:, :, None] & active[:, None, :]
         earlier = self.sums[:, :, None] - self.sums[:, None, :]
@@ -134,7 +136,7 @@ class _Capitals:
         self.products += np.where(both, values[:, :, None] * values[:, None, :], 0.0)
         self._add_certain(both, seen + 1, rules)
 
-    def rejected(self, active: Flags, alpha: float) -> tuple[Flags, Flags]:
+    def rejected(self, active: DecisionArray, alpha: float) -> tuple[DecisionArray, DecisionArray]:
         """Return for which methods near(j), and for which far(j), is rejected; each of shape (R, M)."""
         far = np.where(active[:, None, :] & ~np.eye(active.shape[1], dtype=bool), self.pairs, np.inf).min(axis=2)
         with np.errstate(over="ignore"):
@@ -144,7 +146,7 @@ class _Capitals:
         needed = active.shape[1] / alpha
         return near_capital + others >= needed, far_capital + others >= needed
 
-    def _rivals(self, active: Flags) -> NDArray[np.int64]:
+    def _rivals(self, active: DecisionArray) -> NDArray[np.int64]:
         """Return for each method the remaining method, other than itself, with the highest sum so far; (R, M)."""
         sums = np.where(active, self.sums, -np.inf)
         leader = np.argmax(sums, axis=1)
@@ -155,12 +157,12 @@ class _Capitals:
         rivals: NDArray[np.int64] = np.where(everyone == leader[:, None], second[:, None], leader[:, None])
         return rivals
 
-    def _squared_differences(self) -> Floats:
+    def _squared_differences(self) -> SampleArray:
         diagonal = np.diagonal(self.products, axis1=1, axis2=2)
-        squares: Floats = diagonal[:, :, None] + diagonal[:, None, :] - 2 * self.products
+        squares: SampleArray = diagonal[:, :, None] + diagonal[:, None, :] - 2 * self.products
         return squares
 
-    def _add_certain(self, both: Flags, seen: int, rules: RaceRules) -> None:
+    def _add_certain(self, both: DecisionArray, seen: int, rules: RaceRules) -> None:
         """Give unlimited capital to bets that the remaining questions cannot lose any more."""
         if rules.population is None:
             return
@@ -174,8 +176,13 @@ class _Capitals:
 
 
 def capital_growth(
-    now: Floats, earlier: Floats, squares: Floats, seen: int, bound: Floats | float, population: int | None
-) -> Floats:
+    now: SampleArray,
+    earlier: SampleArray,
+    squares: SampleArray,
+    seen: int,
+    bound: SampleArray | float,
+    population: int | None,
+) -> SampleArray:
     """Return the growth of the logarithm of a capital that bets against a mean difference of `bound` or less.
 
     `now` are differences in [-1, 1]; `earlier` and `squares` are sums of the `seen` differences before, and of their
@@ -189,11 +196,11 @@ def capital_growth(
     variance = (_PRIOR_VARIANCE * _PRIOR_QUESTIONS + spread) / (seen + _PRIOR_QUESTIONS)
     edge = mean - expected
     stake = np.clip(edge / (variance + edge**2), 0.0, _LARGEST_STAKE / (1 + expected))
-    growth: Floats = np.log1p(stake * (now - expected))
+    growth: SampleArray = np.log1p(stake * (now - expected))
     return growth
 
 
-def _mean_left(bound: Floats | float, earlier: Floats, seen: int, population: int) -> Floats:
+def _mean_left(bound: SampleArray | float, earlier: SampleArray, seen: int, population: int) -> SampleArray:
     """Return the mean that the questions not seen yet have if the mean of all is `bound`."""
-    mean: Floats = (population * np.asarray(bound) - earlier) / (population - seen)
+    mean: SampleArray = (population * np.asarray(bound) - earlier) / (population - seen)
     return mean

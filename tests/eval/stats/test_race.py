@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from naive_race import naive_race
 
-from ragindex_eval.stats.race import Decisions, Floats, RaceRules, run_races
+from ragindex_eval.stats.race import Decisions, RaceRules, run_races
+from ragindex_eval.stats.resampling import SampleArray
 
 RACES = 400
 
 
-def correlated_scores(means: tuple[float, ...], questions: int, seed: int) -> Floats:
+def correlated_scores(means: tuple[float, ...], questions: int, seed: int) -> SampleArray:
     """Shares of two gold passages that each method finds; a question that is hard for one is hard for all."""
     generator = np.random.default_rng(seed)
     shape = (RACES, questions, len(means))
@@ -21,7 +22,7 @@ def correlated_scores(means: tuple[float, ...], questions: int, seed: int) -> Fl
     return found / 2
 
 
-def count_errors(found: Decisions, truth: Floats, delta: float) -> tuple[float, float]:
+def count_errors(found: Decisions, truth: SampleArray, delta: float) -> tuple[float, float]:
     """Return the shares of races that dropped a method within delta of the best, or accepted one that is not."""
     near = truth >= truth.max(axis=1, keepdims=True) - delta - 1e-12
     wrong_drop = ((found.dropped > 0) & near).any(axis=1)
