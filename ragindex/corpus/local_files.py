@@ -23,6 +23,7 @@ SUFFIXES = tuple(READERS)
 """The suffixes of files that can be read."""
 MAX_FILE_MB = 50.0
 """Default of the largest file that is read, in megabytes (10^6 bytes)."""
+_TEXT_NAMES = frozenset(("README", "CHANGES", "CHANGELOG", "CONTRIBUTING", "HISTORY", "INSTALL", "NEWS"))
 _GENERATED_FOLDERS = frozenset(("__pycache__", "node_modules", "site-packages"))
 _MOST_NAMED = 5
 _DOCUMENT_SUFFIXES = list(READERS).index(".pptx") + 1  # those before source code
@@ -67,6 +68,7 @@ class _Listing:
     excluded: int = 0
     links: list[str] = field(default_factory=list)
     generated: list[str] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
     questions: list[str] = field(default_factory=list)
 
     def notes(self) -> tuple[str, ...]:
@@ -74,6 +76,7 @@ class _Listing:
         kinds = (
             ("links to folders, which are not followed", self.links),
             ("generated folders", self.generated),
+            ("empty files of source code", self.empty),
             ("files of questions", self.questions),
         )
         found = [f"passed over: {what}: {_join_names(names)}" for what, names in kinds if names]
@@ -114,13 +117,15 @@ def read_folder(
 def _list_files(top: Path, root: Path, selection: FileSelection, problems: Problems) -> _Listing:
     listing = _Listing()
     for file in walk_files(top, problems, lambda folder: _note_folder(folder, root, listing)):
-        suffix, name = file.suffix.lower(), _name_file(file, root)
+        suffix, name = _find_suffix(file), _name_file(file, root)
         if suffix not in READERS:
             listing.ignored[suffix or file.name] += 1
         elif not selection.allows(name):
             listing.excluded += 1
         elif suffix in (".csv", ".tsv") and _has_questions(file):
             listing.questions.append(name)
+        elif suffix in SUFFIXES[_DOCUMENT_SUFFIXES:] and _is_empty(file):
+            listing.empty.append(name)
         else:
             listing.files.append(file)
     return listing
@@ -151,7 +156,21 @@ def walk_files(
 
 
 def _is_passed_over(folder: Path) -> bool:
+    if folder.name == "_sources" and (folder.parent / "_static").is_dir():
+        return True  # of HTML that Sphinx made: each page once more, as it was written
     return folder.is_symlink() or folder.name in _GENERATED_FOLDERS or (folder / "pyvenv.cfg").is_file()
+
+
+def _find_suffix(file: Path) -> str:
+    """Return the suffix that says how a file is read: that of text for README and others that have none."""
+    return ".txt" if file.name in _TEXT_NAMES else file.suffix.lower()
+
+
+def _is_empty(file: Path) -> bool:
+    try:
+        return file.stat().st_size == 0
+    except OSError:
+        return False  # reported when it is read
 
 
 def _has_questions(file: Path) -> bool:
@@ -183,7 +202,7 @@ def _read_document(file: Path, root: Path, selection: FileSelection) -> RawDocum
     if size > selection.max_file_mb * 1e6:
         limit = f"a file of at most {selection.max_file_mb:g} MB (--max-file-mb, or leave it out with --exclude)"
         raise item.error(limit, f"{size / 1e6:.1f} MB")
-    read = READERS[file.suffix.lower()](read_bytes(file), file, check_encoding(selection.encoding))
+    read = READERS[_find_suffix(file)](read_bytes(file), file, check_encoding(selection.encoding))
     if not read.text.strip():
         raise item.error("a file with text in it", "none")
     metadata = {**read.metadata, "source": id, "modified": _get_modification_date(file)}

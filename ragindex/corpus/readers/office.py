@@ -6,12 +6,18 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
+import regex
+
 from ragindex.corpus.readers.content import Blocks, FileContent, clean_text, find_heading_paths, join_pages
 from ragindex.distribution import require_module
 from ragindex.errors import DataError
 
 # The libraries may raise any of these for a damaged file, in addition to their own errors.
 _FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, OSError)
+_LETTERS = ("ff", "fi", "fl", "ffi", "ffl")
+_SIGNS = "\ufb00\ufb01\ufb02\ufb03\ufb04\ufb05\ufb06\x1b\x1c\x1d\x1e\x1f"
+_LIGATURES = dict(zip(_SIGNS, (*_LETTERS, "st", "st", *_LETTERS), strict=True))
+_LIGATURE = regex.compile(r"[\ufb00-\ufb06]|(?<=\p{L})[\x1b-\x1f]|[\x1b-\x1f](?=\p{L})")
 _MOST_UNPACKED = 500_000_000  # bytes; a file that unpacks to more is refused
 
 
@@ -20,12 +26,20 @@ def read_pdf(raw: bytes, path: Path, encoding: str | None) -> FileContent:
     pypdf = require_module("pypdf", "pypdf", f"Reading {path.name}")
     try:
         reader = pypdf.PdfReader(BytesIO(raw))
-        pages = [_clean(page.extract_text()) for page in reader.pages]
+        pages = [_spell_ligatures(_clean(page.extract_text())) for page in reader.pages]
         title = (reader.metadata.title if reader.metadata else None) or ""
     except (pypdf.errors.PyPdfError, pypdf.errors.DependencyError, *_FAULTS) as error:
         raise DataError("a PDF file", str(error) or type(error).__name__, path=path) from error
     text, sections, _ = join_pages([(page, (), ()) for page in pages])
     return FileContent(_clean(str(title)).strip(), text, sections, {"pages": len(pages)})
+
+
+def _spell_ligatures(text: str) -> str:
+    """Return a text with ligatures as letters, as people write them in questions.
+
+    TeX's T1 fonts have them at 27 to 31, and PDF files often do not say which letters these are.
+    """
+    return _LIGATURE.sub(lambda found: _LIGATURES[found[0]], text)
 
 
 def read_word(raw: bytes, path: Path, encoding: str | None) -> FileContent:

@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from ragindex.corpus import read
+from ragindex.corpus import chunk, read
+from ragindex.corpus.readers.office import _spell_ligatures, read_pdf
 from ragindex.errors import DataError, UsageError
-from ragindex.types import Document, Section
+from ragindex.types import Chunking, Document, Section
 
 NOON = 1_000_000_000  # 2001-09-09
 
@@ -173,6 +176,23 @@ def test_pdf(tmp_path: Path) -> None:
     )
 
 
+def test_ligatures_of_a_pdf_are_letters(tmp_path: Path) -> None:
+    (found,) = read(write(tmp_path / "tex.pdf", pdf("con\\034dence, e\\036cient, sti\\033, 7 \\034 8"))).documents
+    assert found.text == "confidence, efficient, stiff, 7 \x1c 8"
+    assert _spell_ligatures("ﬁle ﬂow oﬀ eﬃcient raﬄe") == "file flow off efficient raffle"
+
+
+@settings(deadline=None, max_examples=15)
+@given(pages=st.lists(st.text("abc. ", max_size=60), min_size=1, max_size=4))
+def test_offsets_are_exact_in_a_pdf(pages: list[str]) -> None:
+    content = read_pdf(pdf(*pages), Path("a.pdf"), None)
+    document = Document("d", "t", content.text, {}, content.sections, content.blocks)
+    for size in (3, 40):
+        found = chunk(document, Chunking(size, 0, "headings"))
+        assert all(content.text[one.start : one.end] == one.text for one in found)
+        assert "".join("".join(one.text for one in found).split()) == "".join("".join(pages).split())
+
+
 @pytest.mark.parametrize("content", [b"", b"not a PDF", b"%PDF-1.4\n%%EOF", pdf("x")[:200]])
 def test_a_broken_pdf_is_one_error(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(DataError, match=r"broken\.pdf: expected a PDF file; found "):
@@ -324,18 +344,27 @@ def test_what_is_passed_over_is_told(tmp_path: Path) -> None:
     write(docs / "node_modules" / "x" / "README.md", "not mine")
     write(docs / "env" / "pyvenv.cfg", "home = /usr")
     write(docs / "env" / "lib.py", "x = 1")
+    write(docs / "built" / "_static" / "style.css", "p {}")
+    write(docs / "built" / "_sources" / "page.rst.txt", "a page as it was written")
+    write(docs / "_sources" / "own.txt", "no folder of Sphinx")
+    write(docs / "package" / "__init__.py", "")
+    write(docs / "README", "no suffix")
     write(docs / "q.csv", "Question; Documents; answer\nWho?;a.md;Ann\n")
     write(docs / "prices.csv", "item,price\nboat,4\n")
     write(tmp_path / "other" / "b.md", "elsewhere")
     (docs / "linked").symlink_to(tmp_path / "other")
     corpus = read(docs)
     assert [(one.id, one.text) for one in corpus.documents] == [
+        ("README", "no suffix"),
         ("a.md", "text"),
         ("prices.csv", "item: boat\nprice: 4"),
+        ("_sources/own.txt", "no folder of Sphinx"),
     ]
+    assert corpus.skipped == ()
     assert corpus.notes == (
         "passed over: links to folders, which are not followed: linked",
-        "passed over: generated folders: env, node_modules",
+        "passed over: generated folders: env, node_modules, built/_sources",
+        "passed over: empty files of source code: package/__init__.py",
         "passed over: files of questions: q.csv",
     )
 

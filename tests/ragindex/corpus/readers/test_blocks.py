@@ -1,6 +1,7 @@
 """Tables and code blocks in the texts of readers: hand-worked cases, and properties of generated documents."""
 
 import json
+import tempfile
 from io import BytesIO
 from pathlib import Path
 
@@ -220,3 +221,23 @@ def test_blocks_of_office_files_are_their_tables(pieces) -> None:  # type: ignor
 @given(text=st.text("`~|-:=+> \n\tab.<pretablh/>#*1", max_size=80))
 def test_blocks_of_any_text_are_sorted_and_disjoint(name: str, text: str) -> None:
     check_blocks(read_file(name, f".\n{text}"))
+
+
+FORMATS_OF_THEIR_OWN = (".pdf", ".docx", ".pptx", ".ipynb", ".jsonl", ".csv", ".tsv")
+
+
+@pytest.mark.parametrize("suffix", [suffix for suffix in READERS if suffix not in FORMATS_OF_THEIR_OWN])
+@settings(deadline=None, max_examples=15)
+@given(text=st.text('`~|-:=+> \n\tab.,"<pretablh/>#*1é東', max_size=80))
+def test_offsets_are_exact_for_every_reader_of_text(suffix: str, text: str) -> None:
+    check_blocks(read_file(f"a{suffix}", f"Word\n{text}"))
+
+
+@settings(deadline=None, max_examples=15)
+@given(rows=ROWS)
+def test_offsets_are_exact_in_tables_and_json_lines(rows: list[tuple[str, str]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for suffix, line in ((".csv", "{},{}"), (".tsv", "{}\t{}"), (".jsonl", '{{"text": "{} {}"}}')):
+            path = Path(folder, f"a{suffix}")
+            path.write_text("\n".join(line.format(*row) for row in rows))
+            check_blocks(READERS[suffix](path.read_bytes(), path, None))
