@@ -65,7 +65,7 @@ $(VENV)/.core: pyproject.toml | $(BIN)/uv
 
 $(VENV)/.all: pyproject.toml | $(BIN)/uv
 	@echo "installing everything for development ..."
-	@$(BIN)/uv pip install -q --python $(BIN)/python -e '.[eval,neural,elasticsearch,office,serve,dev]'
+	@$(BIN)/uv pip install -q --python $(BIN)/python -e '.[eval,neural,elasticsearch,office,serve,langchain,llama-index,haystack,dspy,dev]'
 	@touch $@ $(VENV)/.core
 
 $(BIN)/uv:

@@ -1,12 +1,13 @@
 """What chunking is worth beside what the method is worth: five chunkings of five methods on questions with evidence.
 
-    .venv/bin/python -m benchmarks.chunkings FOLDER QUESTIONS [ENCODER [OUT]]
+    .venv/bin/python -m benchmarks.chunkings FOLDER QUESTIONS [ENCODER [OUT [INDEX]]]
     .venv/bin/python -m benchmarks.chunkings alone FOLDER [ENCODER]
 
 The first prints evidence_R@5 (R@5 in brackets) of each method and chunking; the effect of each chunking, averaged over
 the methods, and of each method, averaged over the chunkings, with bootstrap intervals over the questions; and how many
-tokens must be read. The report goes to OUT. `alone` builds the 25 in one index and each in an index of its own, and
-prints the seconds. QUESTIONS are in benchmarks/chunking; ENCODER is lsa if it is not given.
+tokens must be read. The report goes to OUT. Where INDEX is given, the index stays there, and the same command resumes
+an interrupted run. `alone` builds the 25 in one index and each in an index of its own, and prints the seconds.
+QUESTIONS are in benchmarks/chunking; ENCODER is lsa if it is not given.
 """
 
 import sys
@@ -46,12 +47,12 @@ def written(method: str, chunking: str) -> str:
 VARIANTS = {(method, chunking): written(method, chunking) for method in METHODS for chunking in CHUNKINGS}
 
 
-def compare(folder: Path, questions: Path, encoder: str, out: Path | None) -> None:
-    """Print the figures of all variants."""
+def compare(folder: Path, questions: Path, encoder: str, out: Path | None, kept: Path | None) -> None:
+    """Print the figures of all variants; `kept` is the folder of an index that stays, for resuming."""
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as place:
         labels = list(VARIANTS.values())
-        index = Path(place, "index")
+        index = kept or Path(place, "index")
         result = ragindex.compare(folder, labels, questions=questions, encoder=encoder, index=index, k=KS)
     if out is not None:
         result.save(out)
@@ -124,5 +125,5 @@ if __name__ == "__main__":
     if given[0] == "alone":
         build_alone(Path(given[1]), *(given[2:] or ["lsa"]))
     else:
-        rest = [*given[2:], "lsa"][:1]
-        compare(Path(given[0]), Path(given[1]), rest[0], Path(given[3]) if len(given) > 3 else None)
+        places = [Path(text) for text in given[3:]]
+        compare(Path(given[0]), Path(given[1]), [*given[2:], "lsa"][0], *[*places, None, None][:2])

@@ -23,7 +23,10 @@ secrets: anything that looks like one is removed, also from quoted texts.
     ├── QuestionError             7   a method failed on every question, or on one question in strict mode
     ├── BelowThresholdError       8   a comparison is complete, and a metric is below the required minimum
     ├── BudgetError               9   the next call could cost more than is left of the budget
-    └── ContractError            10   a retriever returned an answer that breaks its contract
+    ├── ContractError            10   a retriever returned an answer that breaks its contract
+    ├── LeftOutError             11   the work is done, without the files that cannot be read
+    ├── GateFailedError          12   a method is worse than its baseline by more than the margin
+    └── GateUndecidedError       13   the questions do not tell whether it is
 """
 
 from pathlib import Path
@@ -181,6 +184,18 @@ class LeftOutError(RagindexError):
             f"{were} left out, as listed above; everything else is done. Mend or remove them and run the "
             "command again, leave them out with --skip-bad, or stop at the first one with --strict."
         )
+
+
+class GateFailedError(RagindexError):
+    """A method is worse than its baseline by more than the margin."""
+
+    exit_code = 12
+
+
+class GateUndecidedError(RagindexError):
+    """The questions do not tell whether a method is worse than its baseline by more than the margin."""
+
+    exit_code = 13
 
 
 # ---------------------------------------------------------------- warnings

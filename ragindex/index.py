@@ -351,5 +351,5 @@ def _as_filter(where: Where | None) -> Filter | None:
 def _as_documents(given: Any) -> Any:
     """Raise UsageError for a path: reading is a separate step, so that the caller can see what was skipped."""
     if isinstance(given, str | Path):
-        raise UsageError(f"Documents are wanted, not a path. Write: ragindex.read({str(given)!r})")
+        raise UsageError(f"Expected documents, got a path. Write: ragindex.read({str(given)!r})")
     return [given] if isinstance(given, Document) else given

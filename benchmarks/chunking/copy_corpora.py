@@ -10,6 +10,8 @@ SQLITE_LEFT_OUT = re.compile(
     r"|requirements|sitemap|sqlanalyze|syntaxdiagrams|toc|vdbe$"
 )
 POSTGRESQL_LEFT_OUT = re.compile(r"release|bookindex|errcodes|features|biblio|unsupported|index|ecpg-des|information")
+POSTFIX_LEFT_OUT = {"TLS_LEGACY_README", "POSTSCREEN_3_5_README"}
+"""Older versions of two other pages, with most of their sentences."""
 LATEX = {
     "amsmath": "amscd amsldoc",
     "base": "cfgguide clsguide cyrguide doc docstrip encguide fntguide ifthen inputenc lb2 letter lppl ltcmdhooks-doc"
@@ -33,7 +35,7 @@ def count_words(page: Path) -> int:
 
 
 def main(unpacked: str, corpora: str) -> None:
-    """Copy long pages of SQLite (2,000 to 20,000 words) and PostgreSQL (2,600 and more), and PDFs of LaTeX by name."""
+    """Copy long pages of SQLite (2,000 to 20,000 words) and PostgreSQL (2,600 and more), and others by name."""
     doc = Path(unpacked) / "usr/share/doc"
     sqlite = [
         page
@@ -45,10 +47,16 @@ def main(unpacked: str, corpora: str) -> None:
         for page in (doc / "postgresql-doc-15/html").glob("*.html")
         if count_words(page) >= 2600 and not POSTGRESQL_LEFT_OUT.match(page.name)
     ]
+    manual = doc / "postfix/html"
+    postfix = [
+        page
+        for page in (*manual.glob("*_README.html"), manual / "INSTALL.html", manual / "OVERVIEW.html")
+        if page.stem not in POSTFIX_LEFT_OUT
+    ]
     latex = [
         doc / "texlive-doc/latex" / folder / f"{name}.pdf" for folder, names in LATEX.items() for name in names.split()
     ]
-    for corpus, files in {"sqlite": sqlite, "postgresql": postgresql, "latex": latex}.items():
+    for corpus, files in {"sqlite": sqlite, "postgresql": postgresql, "postfix": postfix, "latex": latex}.items():
         target = Path(corpora) / corpus
         target.mkdir(parents=True)
         for file in files:

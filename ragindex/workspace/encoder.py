@@ -104,7 +104,7 @@ class Encoders:
         """Return what is wrong with the fit `id` or with the pointer file, or None if both are intact."""
         if id is None or not isinstance(self.plugin, FittedEncoderPlugin):
             return None
-        pointed = None if self._current() else f"{self._pointer()} is gone or not as it was written"
+        pointed = None if self._current() else f"{self._pointer()} is missing or has changed since it was written"
         return durable_files.find_folder_damage(self._place(id)) or pointed
 
     def building(self) -> CachedEncoder:

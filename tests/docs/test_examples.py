@@ -26,6 +26,7 @@ LONG = {
     "data.md",
     "griever.md",
     "hipporag.md",
+    "integrations.md",
     "sirerag.md",
     "worlds.md",
 }  # slow

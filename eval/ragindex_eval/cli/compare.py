@@ -162,7 +162,9 @@ def _run(settings: CompareSettings) -> Study:
     _print(settings, f"\n  the report      {escape_markup(str(folder / rerun.REPORT_FILE))}")
     _print(settings, f"  the results     {escape_markup(str(folder))}")
     for name in dict.fromkeys(comparison.dataset.name for comparison in study.comparisons):
-        _print(settings, f"  the index       {escape_markup(str(settings.index or default_index(name)))}")
+        index = str(settings.index or default_index(name))
+        _print(settings, f"  the index       {escape_markup(index)}")
+        _print(settings, f"  in your code    ragindex use --index {escape_markup(shlex.quote(index))} --method METHOD")
     _record(study, settings, folder, record)
     if held:
         _print(settings, f"  unchanged       since {format_time(held[1].finished)}; --fresh asks and times anew")

@@ -7,12 +7,12 @@ the constant factor k1 + 1: idf = ln(1 + (N - df + 0.5) / (df + 0.5)), tf / (tf 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.sparse import csc_matrix, csr_matrix
 
 K1, B = 1.2, 0.75
 
@@ -91,28 +91,28 @@ def build_text_index(tokens: pa.Array, statistics: Statistics | None = None) -> 
 
     `statistics` are those of the larger collection that the rows belong to. Default: those of the rows.
     """
-    by_term, vocabulary, lengths = _build_postings(tokens)
-    terms = {term: number for number, term in enumerate(vocabulary) if term}  # a row without tokens splits into ""
+    postings = _build_postings(tokens)
+    lengths = postings.lengths
+    terms = {term: number for number, term in enumerate(postings.terms) if term}
     if statistics is None:
-        frequencies = np.diff(by_term.indptr)
+        frequencies = np.diff(postings.starts)
         statistics = Statistics(
             _count_filled(lengths),
             int(lengths.sum()),
             lambda token: int(frequencies[terms[token]]) if token in terms else 0,
         )
-    weights = by_term.data / (by_term.data + statistics.saturation(lengths)[by_term.indices])
-    starts, rows = by_term.indptr.astype(np.int64), by_term.indices.astype(np.int32)
-    return TextIndex(terms, starts, rows, weights, statistics, len(lengths))
+    weights = postings.counts / (postings.counts + statistics.saturation(lengths)[postings.rows])
+    return TextIndex(terms, postings.starts, postings.rows, weights, statistics, len(lengths))
 
 
 def count_tokens(columns: Iterable[pa.Array]) -> TextCounts:
     """Count the tokens of rows given as several columns, each in the format of `build_text_index`."""
     frequencies, filled, whole = Counter[str](), 0, 0
     for tokens in columns:
-        by_term, vocabulary, lengths = _build_postings(tokens)
-        held = zip(vocabulary, np.diff(by_term.indptr).tolist(), strict=True)
+        postings = _build_postings(tokens)
+        held = zip(postings.terms, np.diff(postings.starts).tolist(), strict=True)
         frequencies.update({term: number for term, number in held if term})
-        filled, whole = filled + _count_filled(lengths), whole + int(lengths.sum())
+        filled, whole = filled + _count_filled(postings.lengths), whole + int(postings.lengths.sum())
     return TextCounts(filled, whole, frequencies)
 
 
@@ -120,16 +120,33 @@ def _count_filled(lengths: npt.NDArray[np.float64]) -> int:
     return int((lengths > 0).sum())  # as in Lucene, rows without a token count in no statistic
 
 
-def _build_postings(tokens: pa.Array) -> tuple[csc_matrix, list[str], npt.NDArray[np.float64]]:
-    """Return the term counts of all rows, of shape (rows, terms), the terms, and the number of tokens of each row."""
-    whole = pc.fill_null(tokens, "").cast(pa.large_string())
+class _Postings(NamedTuple):
+    """Row `rows[i]` contains term t `counts[i]` times, for i in `starts[t]:starts[t + 1]`, in order of the rows."""
+
+    terms: list[str]
+    starts: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.int32]
+    counts: npt.NDArray[np.float32]
+    lengths: npt.NDArray[np.float64]
+    """The number of tokens of each row."""
+
+
+def _build_postings(tokens: pa.Array) -> _Postings:
+    # Without SciPy, and without values that pyarrow converts from Python, for which it imports pandas: both imports
+    # take longer than a search of a small index.
+    whole = tokens.cast(pa.large_string())
     split = pc.split_pattern(whole, " ")
     encoded = split.values.dictionary_encode()
-    offsets = split.offsets.to_numpy()
-    shape = (len(split), len(encoded.dictionary))
-    counts = csr_matrix((np.ones(len(encoded), np.float32), encoded.indices.to_numpy(), offsets), shape)
-    by_term = counts.tocsc()
-    by_term.sum_duplicates()
-    lengths = np.diff(offsets).astype(np.float64)
-    lengths[pc.equal(whole, "").to_numpy(zero_copy_only=False)] = 0
-    return by_term, encoded.dictionary.to_pylist(), lengths
+    lengths = np.diff(np.from_dlpack(split.offsets))
+    row_of = np.repeat(np.arange(len(split)), lengths)
+    places = np.from_dlpack(encoded.indices).astype(np.int64) * len(split) + row_of
+    places.sort()
+    first = np.flatnonzero(np.diff(places, prepend=-1))
+    counts = np.diff(first, append=len(places)).astype(np.float32)
+    term_of, rows = np.divmod(places[first], max(1, len(split)))
+    starts = np.searchsorted(term_of, np.arange(len(encoded.dictionary) + 1))
+    terms = encoded.dictionary.to_pylist()
+    if "" in terms:  # a row without tokens splits into ""
+        empty = terms.index("")
+        lengths[rows[starts[empty] : starts[empty + 1]]] = 0
+    return _Postings(terms, starts, rows.astype(np.int32), counts, lengths.astype(np.float64))

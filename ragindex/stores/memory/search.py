@@ -85,7 +85,7 @@ class MemoryImage:
     @cached_property
     def rank(self) -> npt.NDArray[np.int32]:
         """The rank of each row in the order of ids, which breaks ties between equal scores."""
-        order = pc.sort_indices(self.columns["id"]).to_numpy()
+        order = np.from_dlpack(pc.sort_indices(self.columns["id"]))
         rank = np.empty(len(order), dtype=np.int32)
         rank[order] = np.arange(len(order), dtype=np.int32)
         return rank
@@ -169,13 +169,11 @@ class MemoryImage:
 
     def _found(self, request: SearchRequest, rows: RowNumbers, scores: ScoreArray) -> SearchResult:
         ids = [self.ids[row] for row in rows.tolist()]
-        if not request.fields:  # many requests only count records, or rank them
-            records = pa.RecordBatch.from_arrays([pa.array(ids, self.columns["id"].type)], names=["id"])
-            return SearchResult(ids, scores, records)
         return SearchResult(ids, scores, self._records(rows, ("id", *request.fields)))
 
     def _records(self, rows: RowNumbers, fields: Sequence[str]) -> pa.RecordBatch:
-        indices = pa.array(rows)
+        # not pa.array(rows), which imports pandas
+        indices = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows))])
         columns = [self._vectors_of(rows) if name == "vector" else self._column(name).take(indices) for name in fields]
         return pa.RecordBatch.from_arrays(columns, names=list(fields))
 

@@ -42,14 +42,15 @@ def test_a_command_imports_no_slow_package_and_no_other_command(arguments: list[
     imported = find_imported(*arguments)
     assert SLOW & imported == set()
     assert len(imported) < 1_000
-    commands = {"add", "ask", "cache", "doctor", "index", "methods", "parts", "remove", "repair", "search"}
+    commands = {"add", "ask", "cache", "doctor", "index", "methods", "parts", "remove", "repair", "search", "use"}
     assert {name for name in commands if f"ragindex.cli.{name}" in imported} == commands & {arguments[0]}
 
 
 def test_a_search_imports_what_it_needs(tmp_path: Path) -> None:
     folder = build(tmp_path)
     imported = find_imported("search", "slate", "--index", folder, "--method", "bm25")
-    assert (SLOW - {"scipy", "pandas"}) & imported == set()  # pyarrow imports pandas where it is installed
+    assert (SLOW | {"joblib"}) & imported == set()  # pyarrow imports pandas for values that it converts from Python
+    assert len(imported) < 1_000
     assert not any(name.startswith(("ragindex_eval", "ragindex_retrievers")) for name in imported)
 
 

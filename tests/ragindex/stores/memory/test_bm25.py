@@ -1,6 +1,7 @@
 """BM25 from memory, held equal to bm25s and to arithmetic by hand."""
 
 import math
+from collections import Counter
 
 import bm25s
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragindex.stores.memory.bm25 import build_text_index
+from ragindex.stores.memory.bm25 import TextCounts, build_text_index, count_tokens
 
 words = st.sampled_from(["ferry", "harbour", "dawn", "rye", "oven", "beech", "oak", "über", "東京"])
 texts = st.lists(st.lists(words, min_size=1, max_size=12), min_size=1, max_size=15)
@@ -59,3 +60,20 @@ def test_scores_of_some_rows_are_those_of_all(corpus: list[list[str]], question:
     index = build_text_index(pa.array([" ".join(tokens) for tokens in corpus]))
     rows = np.array(sorted(row for row in some if row < len(corpus)), np.int64)
     assert index.scores_of(question, rows).tolist() == index.scores(question)[rows].tolist()  # to the last bit
+
+
+@given(st.lists(st.none() | st.lists(words, max_size=6), max_size=12), st.integers(0, 3))
+@settings(max_examples=100, deadline=None)
+def test_postings_are_the_counts_of_each_row(rows: list[list[str] | None], skipped: int) -> None:
+    column = pa.array([None if row is None else " ".join(row) for row in rows], pa.string())[skipped:]
+    index, kept = build_text_index(column), rows[skipped:]
+    counts = [Counter(row or []) for row in kept]
+    assert set(index.terms) == set().union(*counts)
+    for term, number in index.terms.items():
+        postings = index.rows[index.starts[number] : index.starts[number + 1]]
+        assert postings.tolist() == [row for row, count in enumerate(counts) if term in count]
+    assert count_tokens([column]) == TextCounts(
+        sum(bool(row) for row in kept),
+        sum(map(len, filter(None, kept))),
+        Counter(term for count in counts for term in count),
+    )
