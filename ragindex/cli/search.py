@@ -1,6 +1,7 @@
 """The command `search`: print the hits of one method for one question."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -31,6 +32,7 @@ from ragindex.llm.budget import parse_budget
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.retrieval.hit_json import retrieval_to_json
+from ragindex.retrieval.token_budget import fit_hits
 from ragindex.stores.metered import MeteredCollection
 from ragindex.types import Query
 from ragindex.workspace.workspace import Workspace
@@ -46,6 +48,10 @@ def search(
         typer.Option(
             metavar="KEY=VALUE", help="Search only documents with this metadata. Repeat a key for either value."
         ),
+    ] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Most tokens of all hits: the best first, in whole sentences."),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Show whole passages, not only the part that matches.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show each step of the retrieval.")] = False,
@@ -79,7 +85,12 @@ def search(
         retriever = open_retriever(workspace, scheme, {"--encoder": encoder, "--llm": llm, "--seed": seed})
         where = filters.All(tuple(filters.meta(key, *values) for key, values in wanted.items())) if wanted else None
         (retrieval,) = workspace.positions(scheme).locate(retriever.retrieve([Query("question", question, where)], k))
-        if not retrieval.hits:
+        if max_tokens is not None:
+            fit = fit_hits(retrieval.hits, max_tokens, workspace.tokens_counted_by)
+            retrieval = replace(retrieval, hits=fit.hits)
+            if fit.truncated:
+                print_note(f"Cut to {fit.tokens} tokens: {fit.left_out} hits left out, {len(fit.shortened)} shortened.")
+        elif not retrieval.hits:
             _note_unknown_keys(workspace, scheme, wanted)
         language = workspace.language
 

@@ -16,6 +16,7 @@ from ragindex.serve.logs import log_error, log_event
 from ragindex.serve.metrics import ServerMetrics
 from ragindex.serve.refusals import RefusalError, busy, refuse
 from ragindex.serve.spending import callers_budget
+from ragindex.serve.tracing import trace_searches
 
 _Result = TypeVar("_Result")
 
@@ -59,6 +60,7 @@ class Service:
         self.metrics = ServerMetrics()
         self.slots = WorkSlots(settings.limits.concurrent, self.metrics)
         self.pool = ThreadPoolExecutor(settings.limits.concurrent, thread_name_prefix="ragindex-serve")
+        trace_searches(settings.trace_ratio)
         budget = callers_budget(settings.keys)
         self.collections: Mapping[str, ServedCollection] = {
             spec.name: open_collection(spec, read_only=settings.read_only, budget=budget)
@@ -109,8 +111,11 @@ class Service:
             raise refuse(error) from error
 
     def authenticate(self, secret: str | None) -> AccessKey:
-        """Return the key of a request. Raises RefusalError (401) for a wrong one, or if one is needed."""
-        if secret is not None:
+        """Return the key of a request. Raises RefusalError (401) for a wrong one, or if one is needed.
+
+        A server without keys takes any, because OpenAI's clients must send one.
+        """
+        if secret is not None and len(self.settings.keys):
             key = self.settings.keys.find(secret)
             if key is None:
                 raise _unauthorized("The API key is not valid.")

@@ -107,7 +107,12 @@ class Spool:
         )
         with self._connect() as connection:
             found = {id: connection.execute(question, [id]).fetchone() for id in ids}
-        return {id: ChangeState(*row[:4], _load(row[4])) for id, row in found.items() if row is not None}
+        return {
+            id: ChangeState(status, reason, accepted, finished, _load(body))
+            for id, row in found.items()
+            if row is not None
+            for status, reason, accepted, finished, body in [row]
+        }
 
     @contextmanager
     def _connect(self) -> Iterator[sqlite3.Connection]:

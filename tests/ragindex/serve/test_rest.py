@@ -24,9 +24,7 @@ def test_search_returns_what_the_index_finds(server: RunningServer) -> None:
         found = client.post("/search", json={"query": "When was the lighthouse built?", "k": 2}).json()
     hits = server.service.collections["docs"].state.retrievers["bm25"].search("When was the lighthouse built?", k=2)
     assert [(hit["id"], hit["score"]) for hit in found["hits"]] == [(hit.id, hit.score) for hit in hits]
-    assert found["hits"][0]["positions"] == [
-        {"doc_id": "lindau", "start": 0, "end": 79, "page": None, "headings": []}
-    ]
+    assert found["hits"][0]["positions"] == [{"doc_id": "lindau", "start": 0, "end": 79, "page": None, "headings": []}]
     assert (found["collection"], found["method"], found["truncated"]) == ("docs", "bm25", False)
 
 
@@ -102,31 +100,34 @@ def test_health_readiness_metrics_and_openapi(server: RunningServer) -> None:
 def test_documents_are_accepted_indexed_changed_and_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAGINDEX_WRITE_KEY", WRITE)
     folder = build_index(tmp_path / "docs")
-    with serving(f"docs={folder}", keys=load_keyring(None, ["docs"])) as running, running.client(WRITE) as writer:
-        with running.client() as reader:
+    with (
+        serving(f"docs={folder}", keys=load_keyring(None, ["docs"])) as running,
+        running.client(WRITE) as writer,
+        running.client() as reader,
+    ):
 
-            def titles(query: str) -> list[str]:
-                return [hit["title"] for hit in reader.post("/search", json={"query": query}).json()["hits"]]
+        def titles(query: str) -> list[str]:
+            return [hit["title"] for hit in reader.post("/search", json={"query": query}).json()["hits"]]
 
-            def status(id: str) -> str:
-                return str(writer.get(f"/documents/{id}").json().get("status"))
+        def status(id: str) -> str:
+            return str(writer.get(f"/documents/{id}").json().get("status"))
 
-            document = {"id": "notes/old zoo", "title": "Zoo", "text": "The zoo keeps a zebra.", "metadata": {"a": 1}}
-            accepted = writer.post("/documents", json={"documents": [document]})
-            assert accepted.status_code == 202
-            assert accepted.json()["documents"][0]["status"] in ("accepted", "indexed")
-            wait_until(lambda: status("notes/old%20zoo") == "indexed")
-            assert titles("zebra") == ["Zoo"]
-            assert writer.get("/documents/notes/old%20zoo").json()["text"] is None  # it may write, not read
-            changed = {**document, "text": "The zoo keeps a giraffe."}
-            writer.post("/documents", json={"documents": [changed]})
-            wait_until(lambda: titles("giraffe") == ["Zoo"])
-            assert titles("zebra") == []
-            assert writer.delete("/documents/notes/old%20zoo").status_code == 202
-            wait_until(lambda: status("notes/old%20zoo") == "deleted")
-            assert titles("giraffe") == []
-            assert writer.delete("/documents/notes/old%20zoo").status_code == 404
-            assert reader.post("/documents", json={"documents": [document]}).status_code == 401
+        document = {"id": "notes/old zoo", "title": "Zoo", "text": "The zoo keeps a zebra.", "metadata": {"a": 1}}
+        accepted = writer.post("/documents", json={"documents": [document]})
+        assert accepted.status_code == 202
+        assert accepted.json()["documents"][0]["status"] in ("accepted", "indexed")
+        wait_until(lambda: status("notes/old%20zoo") == "indexed")
+        assert titles("zebra") == ["Zoo"]
+        assert writer.get("/documents/notes/old%20zoo").json()["text"] is None  # it may write, not read
+        changed = {**document, "text": "The zoo keeps a giraffe."}
+        writer.post("/documents", json={"documents": [changed]})
+        wait_until(lambda: titles("giraffe") == ["Zoo"])
+        assert titles("zebra") == []
+        assert writer.delete("/documents/notes/old%20zoo").status_code == 202
+        wait_until(lambda: status("notes/old%20zoo") == "deleted")
+        assert titles("giraffe") == []
+        assert writer.delete("/documents/notes/old%20zoo").status_code == 404
+        assert reader.post("/documents", json={"documents": [document]}).status_code == 401
 
 
 def test_a_document_that_cannot_be_indexed_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
