@@ -20,6 +20,7 @@ OURS = distribution.find_distribution().name
 COMMANDS = (
     *("methods", "index", "search", "add", "remove", "doctor", "compare"),
     *("demo", "repair", "report", "questions", "cache", "ask", "estimate", "parts", "tune", "use"),
+    *("serve", "mcp", "recommend", "gate"),
 )
 
 
@@ -52,7 +53,7 @@ def test_every_command_has_an_example_and_fits_a_terminal() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["serch"], "No such command 'serch'. Did you mean 'search'?"),
+        (["serch"], "No such command 'serch'. Did you mean 'search', 'serve'?"),
         (["compare", "notes", "--colour", "red"], "No such option: --colour"),
         (["compare", "notes", "--limit", "0"], "--limit"),
         (["compare", "notes", "--seed", "x"], "--seed"),
