@@ -11,7 +11,6 @@ from pathlib import Path
 from ragindex import distribution, durable_files
 from ragindex.errors import StoreError, UsageError
 from ragindex.export.archive import ARCHIVE_SUFFIX, write_archive
-from ragindex.export.packed_index import write_packed_index
 from ragindex.export.retriever_file import (
     RETRIEVER_FILE,
     ExportedPlugin,
@@ -59,6 +58,8 @@ def export_retriever(
     with _writing(target), _room_beside(target) as room:
         files = _copy_own_files(scheme, room)
         if pack:
+            from ragindex.export.packed_index import write_packed_index  # imports scipy
+
             write_packed_index(workspace, scheme, room / INDEX_FOLDER)
         found = tuple(describe_file(room, path) for path in sorted(room.rglob("*")) if path.is_file())
         exported = _describe(workspace, scheme, target, pack=pack, evidence=evidence, own=files, files=found)
