@@ -209,5 +209,9 @@ class LeftoverWarning(UserWarning):
     """A sync finished, but files or versions that no reader needs any more could not be removed."""
 
 
+class OtherLibrariesWarning(UserWarning):
+    """A retriever was exported with other versions of libraries that scores can depend on."""
+
+
 class LanguageWarning(UserWarning):
     """The documents seem to be in another language than the index is set to."""

@@ -16,6 +16,7 @@ from ragindex.corpus import Chunking, Corpus
 from ragindex.counts import many
 from ragindex.distribution import require_module
 from ragindex.errors import MissingPartError, UsageError
+from ragindex.export.export_retriever import Export, export_retriever
 from ragindex.filters import Filter, from_mapping
 from ragindex.interfaces import Retriever
 from ragindex.llm.budget import Budget, parse_budget
@@ -166,6 +167,18 @@ class Index:
                 f"the LLM {self.workspace.llm_name}. Call index.build({label!r}), or run: {command}"
             ) from error
 
+    def export(self, method: Written, out: Path | str, *, pack: bool = False) -> Export:
+        """Export a built method in its state after the last build, for `ragindex.load`.
+
+        Example:
+            index.export("hybrid", "retriever/")  # refers to this index
+            index.export("hybrid", "retriever.ragindex", pack=True)  # one file that needs no index
+
+        Raises MissingPartError if the method is not built, UsageError if `out` holds something else or the method
+        cannot be packed, and StoreError if it cannot be written.
+        """
+        return export_retriever(self.workspace, registry.scheme(method), out, pack=pack)
+
     def newest(self) -> "Index":
         """Open the newest finished state of the index, which another process may have built since.
 
@@ -236,6 +249,24 @@ class IndexRetriever:
     method: str
     opened: Retriever
     positions: PassagePositions
+    loaded: Workspace | None = None
+    """The index that `ragindex.load` opened for this retriever alone."""
+
+    def close(self) -> None:
+        """Release what `ragindex.load` opened. The retriever of an open index is released with the index.
+
+        Example:
+            retriever = ragindex.load("retriever/")
+            retriever.close()
+        """
+        if self.loaded is not None:
+            self.loaded.close()
+
+    def __enter__(self) -> "IndexRetriever":
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.close()
 
     def search(self, text: str, k: int = 5, *, where: Where | None = None) -> "Hits":
         """Find the `k` best hits for one question.

@@ -14,7 +14,7 @@ from ragindex.plugins.docstrings import read_docstring
 
 _GROUP = "ragindex.commands"
 _BUILT_IN = (
-    *("methods", "index", "search", "ask", "add", "remove", "parts", "repair", "cache", "use", "doctor"),
+    *("methods", "index", "search", "ask", "add", "remove", "export", "parts", "repair", "cache", "use", "doctor"),
     *("serve", "mcp"),
 )
 

@@ -22,7 +22,13 @@ from ragindex.distribution import install_line, require_installed, require_modul
 from ragindex.encoders import onnx_export
 from ragindex.encoders.common import normalize_rows
 from ragindex.encoders.engines import EngineName, installed_engines, open_engine
-from ragindex.encoders.model_hub import find_snapshot, locate_model, require_snapshot
+from ragindex.encoders.model_hub import (
+    find_snapshot,
+    hub_contacts,
+    list_model_folders,
+    locate_model,
+    require_snapshot,
+)
 from ragindex.encoders.onnx_export import ExportedModel
 from ragindex.encoders.token_spans import locate_tokens
 from ragindex.encoders.transformer_model import (
@@ -36,6 +42,7 @@ from ragindex.encoders.transformer_model import (
 from ragindex.errors import UsageError
 from ragindex.interfaces import EncoderPlugin, Floats, TokenEmbeddings
 from ragindex.llm.settings import LLMSettings
+from ragindex.plugins.base import Contact
 from ragindex.types import Span
 
 _log = logging.getLogger(__name__)
@@ -68,6 +75,14 @@ class SentenceTransformers(EncoderPlugin):
     document_prompt: str | None = Field(
         default=None, description="Text put before each document. null: the model's own prompt."
     )
+
+    def contacts(self) -> tuple[Contact, ...]:
+        """Return the hub, if the model is not on this machine."""
+        return hub_contacts(self.model)
+
+    def model_folders(self) -> tuple[str, ...]:
+        """Return the model's folder, if it is given by its path."""
+        return list_model_folders(self.model)
 
     def open(self, setting: LLMSettings | None = None) -> "SentenceTransformerEncoder | TransformerEncoder":
         """Load the model.
@@ -148,7 +163,7 @@ class SentenceTransformers(EncoderPlugin):
         plain = self.model_copy(update={"query_prompt": None, "document_prompt": None})
         reference = SentenceTransformerEncoder(plain, model, content)
         try:
-            return onnx_export.export(folder, content, settings, self.precision, model, reference)
+            return onnx_export.export_model(folder, content, settings, self.precision, model, reference)
         except OSError as error:
             raise UnsupportedModelError(f"the cache of exported models cannot be written ({error})") from error
 

@@ -10,7 +10,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -132,7 +132,8 @@ class Encoders:
         return self._opened[key]
 
     def _load(self, id: str) -> Encoder:
-        (self.folder / "caches").mkdir(exist_ok=True)
+        with suppress(OSError):  # an index that cannot be written is read, and reading caches no vectors
+            (self.folder / "caches").mkdir(exist_ok=True)
         if not isinstance(self.plugin, FittedEncoderPlugin):
             return self.plugin.open(replace(self.setting, workspace=self.folder))
         wrong = durable_files.find_folder_damage(self._place(id))

@@ -126,7 +126,10 @@ def test_the_filter_of_a_key_holds_on_each_face(server: RunningServer, path: str
 
 
 VALUES = st.one_of(
-    st.sampled_from(["red", "blue", "", "*"]), st.booleans(), st.integers(-3, 2000), st.floats(allow_nan=False, allow_infinity=False)
+    st.sampled_from(["red", "blue", "", "*"]),
+    st.booleans(),
+    st.integers(-3, 2000),
+    st.floats(allow_nan=False, allow_infinity=False),
 )
 WHERE = st.dictionaries(
     st.sampled_from(["meta.team", "meta.year", "doc_ids", "passage_ids", "meta.x"]),
