@@ -94,7 +94,9 @@ def search(
         _write(question, retrieval, paid, json, shown)
         return
     if folder is None:
-        raise UsageError("search needs --index DIR, or --retriever PATH for an exported retriever.")
+        raise UsageError(
+            "search needs --index DIR, or --retriever PATH for an exported retriever. Run: ragindex search --help"
+        )
     scheme = registry.scheme(method or "hybrid")
     with (
         Workspace.open(
