@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ragindex.cli.console import escape_markup, json_destination, print_note, write_result
+from ragindex.cli.console import escape_markup, json_destination, print_note, quote_argument, write_result
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import JsonOption
 from ragindex.errors import UsageError
@@ -81,10 +81,15 @@ def recommend_command(
     def show() -> None:
         console = standard_output()
         console.print(render_recommendation(found, rules))
-        command = f"ragindex search QUESTION --index {folder} --method '{found.chosen}'"
-        console.print(f"\n  to use it       {escape_markup(command)}", soft_wrap=True)
-        again = f"ragindex compare {data} --methods '{found.chosen},{found.rival}' --index {folder}"
-        console.print(f"  all figures     {escape_markup(again)}", soft_wrap=True)
+        chosen, place = quote_argument(found.chosen), quote_argument(folder)
+        lines = {"to use it": f"ragindex search QUESTION --index {place} --method {chosen}"}
+        lines["to keep it"] = f"ragindex export --index {place} --method {chosen} --out retriever"
+        if found.rival is not None:
+            both = quote_argument(f"{found.chosen},{found.rival}")
+            lines["all figures"] = f"ragindex compare {quote_argument(data)} --methods {both} --index {place}"
+        console.print()
+        for name, command in lines.items():
+            console.print(f"  {name:15} {escape_markup(command)}", soft_wrap=True)
 
     write_result(value, json_file, show)
 
