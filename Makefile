@@ -60,12 +60,12 @@ clean:
 
 $(VENV)/.core: pyproject.toml | $(BIN)/uv
 	@echo "installing ragindex ..."
-	@$(BIN)/uv pip install -q --python $(BIN)/python -e '.[eval]'
+	@$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -e '.[eval]'
 	@touch $@
 
 $(VENV)/.all: pyproject.toml | $(BIN)/uv
 	@echo "installing everything for development ..."
-	@$(BIN)/uv pip install -q --python $(BIN)/python -e '.[eval,neural,elasticsearch,office,dev]'
+	@$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -e '.[eval,neural,elasticsearch,office,serve,langchain,llama-index,haystack,dspy,dev]'
 	@touch $@ $(VENV)/.core
 
 $(BIN)/uv:

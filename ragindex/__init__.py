@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ragindex.corpus import Chunking, Corpus, read
     from ragindex.errors import RagindexError
+    from ragindex.export.load import load_retriever as load
     from ragindex.index import Hits, Index, IndexRetriever
     from ragindex.index import open_index as open
     from ragindex.types import Document, Hit, Position, Query, Retrieval, Section
@@ -39,6 +40,7 @@ __all__ = [
     "Retrieval",
     "Section",
     "compare",
+    "load",
     "open",
     "read",
 ]
@@ -48,6 +50,7 @@ _LAZY = {
     **dict.fromkeys(("Document", "Hit", "Position", "Query", "Retrieval", "Section"), "ragindex.types"),
     **dict.fromkeys(("Hits", "Index", "IndexRetriever", "open_index"), "ragindex.index"),
     "RagindexError": "ragindex.errors",
+    "load_retriever": "ragindex.export.load",
 }
 
 
@@ -74,7 +77,7 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         """Import a public name on first use, so that the command line can handle Ctrl-C before the slow imports."""
-        source = {"open": "open_index"}.get(name, name)
+        source = {"open": "open_index", "load": "load_retriever"}.get(name, name)
         if source not in _LAZY:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(import_module(_LAZY[source]), source)

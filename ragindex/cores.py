@@ -4,6 +4,7 @@ NumPy's BLAS starts a thread per core for every product. Several searches at onc
 as there are cores, which wait for one another: throughput falls to a tenth.
 """
 
+import math
 import os
 import sys
 import time
@@ -23,29 +24,49 @@ _LIBRARIES_WITH_BLAS = ("numpy", "scipy", "sklearn")
 
 @cache
 def available_cores() -> int:
-    """Return the cores of this process: of its affinity and of its container's limit (cgroups), at least 1.
+    """Return the cores of this process: of its affinity and of the limits of its control groups, at least 1.
 
-    LOKY_MAX_CPU_COUNT lowers it, as for scikit-learn. `joblib.cpu_count` gives the same, and its import takes longer
-    than a search.
+    LOKY_MAX_CPU_COUNT lowers it, as for scikit-learn. Parts of a core count as one. `joblib.cpu_count` counts alike,
+    but for limits below the topmost group, and its import takes longer than a search.
     """
-    counts = [os.cpu_count() or 1, _count_container_cores()]
+    quota = read_cgroup_limit()
+    counts = [os.cpu_count() or 1, math.ceil(quota) if math.isfinite(quota) else sys.maxsize]
     if hasattr(os, "sched_getaffinity"):
         counts.append(len(os.sched_getaffinity(0)))
     if limit := os.environ.get("LOKY_MAX_CPU_COUNT"):
         counts.append(int(limit))
-    return max(1, min(count for count in counts if count is not None))
+    return max(1, min(counts))
 
 
-def _count_container_cores(root: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Return the processor time that the cgroup of this process has, in whole cores (rounded up); None: no limit."""
+def read_cgroup_limit(root: Path = Path("/")) -> float:
+    """Return the cores that the control groups (cgroups) of this process allow, infinity without a limit.
+
+    A limit is a quota divided by a period, in the group of a container or a service, or in one above it: the lowest
+    holds. Both versions of cgroups are read, in `proc` and `sys` of `root`. (joblib reads the topmost group only.)
+    """
     try:
-        if (root / "cpu.max").exists():  # version 2
-            quota, period = (root / "cpu.max").read_text().split()
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:  # not Linux
+        return math.inf
+    limits = [math.inf]
+    for _, controllers, path in (line.split(":", 2) for line in lines):
+        if not controllers or "cpu" in controllers.split(","):
+            top = root / "sys/fs/cgroup" / controllers
+            group = top / path.lstrip("/")
+            limits += [_read_quota(folder) for folder in (group, *group.parents) if folder.is_relative_to(top)]
+    return min(limits)
+
+
+def _read_quota(group: Path) -> float:
+    """Return the quota of a control group in cores; infinity if it has none or is not visible from a container."""
+    try:
+        if (group / "cpu.max").exists():
+            quota, period = (group / "cpu.max").read_text().split()
         else:
-            quota, period = ((root / "cpu" / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
-    except (OSError, ValueError):
-        return None
-    return None if quota == "max" or int(quota) <= 0 or int(period) <= 0 else -(-int(quota) // int(period))
+            quota, period = ((group / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+        return int(quota) / int(period) if int(quota) > 0 else math.inf
+    except (OSError, ValueError):  # no such file, or "max"
+        return math.inf
 
 
 @contextmanager
@@ -67,7 +88,7 @@ def search_slot() -> Iterator[None]:
     """Do the work of a search that needs no network: one thread per core at a time, each with one BLAS thread.
 
     More threads than cores would only take turns holding Python's interpreter lock. A thread that has a slot gets no
-    second one.
+    second one. Callers may be inside `limit_blas` already: entering it again takes microseconds.
     """
     with limit_blas(1):
         if getattr(_mine, "held", False):

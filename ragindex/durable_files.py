@@ -107,7 +107,7 @@ def find_folder_damage(folder: Path) -> str | None:
     except OSError as error:
         return f"{folder / HASHES_FILE} cannot be read ({error.strerror or error})"
     if wanted is None:
-        return f"{folder / HASHES_FILE} is not as it was written"
+        return f"{folder / HASHES_FILE} has changed since it was written"
     return next((found for name, hashed in wanted.items() if (found := find_file_damage(folder / name, hashed))), None)
 
 
@@ -119,7 +119,7 @@ def find_named_folder_damage(folder: Path) -> str | None:
 def find_file_damage(path: Path, hashed: str) -> str | None:
     """Describe what is wrong with a file whose hash should be `hashed`; return None if it is as it was written."""
     try:
-        return None if hash_file(path) == hashed else f"{path} is not as it was written"
+        return None if hash_file(path) == hashed else f"{path} has changed since it was written"
     except OSError as error:
         return f"{path} cannot be read ({error.strerror or error})"
 

@@ -23,7 +23,10 @@ secrets: anything that looks like one is removed, also from quoted texts.
     ├── QuestionError             7   a method failed on every question, or on one question in strict mode
     ├── BelowThresholdError       8   a comparison is complete, and a metric is below the required minimum
     ├── BudgetError               9   the next call could cost more than is left of the budget
-    └── ContractError            10   a retriever returned an answer that breaks its contract
+    ├── ContractError            10   a retriever returned an answer that breaks its contract
+    ├── LeftOutError             11   the work is done, without the files that cannot be read
+    ├── GateFailedError          12   a method is worse than its baseline by more than the margin
+    └── GateUndecidedError       13   the questions do not tell whether it is
 """
 
 from pathlib import Path
@@ -183,6 +186,18 @@ class LeftOutError(RagindexError):
         )
 
 
+class GateFailedError(RagindexError):
+    """A method is worse than its baseline by more than the margin."""
+
+    exit_code = 12
+
+
+class GateUndecidedError(RagindexError):
+    """The questions do not tell whether a method is worse than its baseline by more than the margin."""
+
+    exit_code = 13
+
+
 # ---------------------------------------------------------------- warnings
 
 
@@ -192,6 +207,10 @@ class StaleWarning(UserWarning):
 
 class LeftoverWarning(UserWarning):
     """A sync finished, but files or versions that no reader needs any more could not be removed."""
+
+
+class OtherLibrariesWarning(UserWarning):
+    """A retriever was exported with other versions of libraries that scores can depend on."""
 
 
 class LanguageWarning(UserWarning):

@@ -1,6 +1,9 @@
 """Filters: conditions on the records of a collection, as plain values that every store understands.
 
-`All`, `Any` and `Not` combine `Ids`, `Terms` and `Range`. Document metadata has the field names `meta.KEY`.
+`All`, `Any` and `Not` combine `Ids`, `Terms`, `Overlaps` and `Range`. Document metadata has the field names `meta.KEY`.
+
+A record may be made from several documents, as summaries are. It passes a filter on the fields of documents
+(`meta.KEY`, `doc_ids`, `passage_ids`) only if all its documents pass: see docs/filters.md.
 """
 
 import sys
@@ -23,8 +26,19 @@ class Ids:
 class Terms:
     """Records whose `field` holds one of `values`, compared as exact strings (see `term`).
 
-    A keyword field holds a list; it matches if it shares an element with `values`. A `meta.KEY` field of a record made
-    from several documents matches only if the values of all these documents are among `values`.
+    A keyword field holds a list; it matches if it shares an element with `values`. A field of documents (`meta.KEY`,
+    `doc_ids`, `passage_ids`) matches only if all its elements are among `values`.
+    """
+
+    field: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Overlaps:
+    """Records whose list `field` shares an element with `values`: those made from one of some passages or documents.
+
+    For parts, which replace records. As a question's filter it would pass what other documents contributed to.
     """
 
     field: str
@@ -35,7 +49,8 @@ class Terms:
 class Range:
     """Records whose `field` lies between `low` and `high`, both included; None leaves an end open.
 
-    Numbers compare as numbers. Strings, including ISO dates, compare by code point.
+    Numbers compare as numbers. Strings, including ISO dates, compare by code point. All elements of a field of
+    documents must lie there.
     Raises UsageError unless the ends are both finite numbers or both strings.
     """
 
@@ -66,19 +81,25 @@ class All:
 
 @dataclass(frozen=True, slots=True)
 class Any:
-    """Records that match at least one of `filters`; without filters, no record matches."""
+    """Records that match at least one of `filters`; without filters, no record matches.
+
+    A record of several documents matches if all of them match the same one.
+    """
 
     filters: tuple["Filter", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """Records that do not match `filter`."""
+    """Records of which no document matches `filter`; a record of one document, or of none, that does not match it.
+
+    With a Range, all documents of the record that have the field must lie on the same side of it.
+    """
 
     filter: "Filter"
 
 
-Filter: TypeAlias = Ids | Terms | Range | All | Any | Not
+Filter: TypeAlias = Ids | Terms | Overlaps | Range | All | Any | Not
 
 
 def _end_kind(end: object) -> str | None:
@@ -141,9 +162,50 @@ def combine_filters(first: Filter | None, second: Filter | None) -> Filter | Non
     return All(given) if len(given) == 2 else given[0] if given else None
 
 
+def names_passages(where: Filter) -> bool:
+    """Return whether some passages of a document may pass `where` and others not."""
+    match where:
+        case Ids():
+            return True
+        case Not():
+            return names_passages(where.filter)
+        case All() | Any():
+            return any(names_passages(part) for part in where.filters)
+        case _:
+            return where.field == "passage_ids"
+
+
+def is_of_documents(field: str) -> bool:
+    """Return whether the elements of a field are of different documents or passages, so that all of them must pass."""
+    return field.startswith("meta.") or field in _FIELDS
+
+
+def negate(where: Filter) -> Filter:
+    """Return the negation of `where` with `Not` only around single conditions: the form that engines evaluate."""
+    match where:
+        case Not():
+            return where.filter
+        case All():
+            return Any(tuple(negate(part) for part in where.filters))
+        case Any():
+            return All(tuple(negate(part) for part in where.filters))
+        case _:
+            return Not(where)
+
+
+def list_open_ranges(where: Range) -> list[Range]:
+    """Return the ranges from the low end up and from the high end down.
+
+    A record of which no value lies in one of them fails `where`: all its values are on the same side of the range.
+    """
+    open_ = [Range(where.field, low=where.low)] if where.low is not None else []
+    open_ += [Range(where.field, high=where.high)] if where.high is not None else []
+    return open_ or [where]
+
+
 def fields(where: Filter | None) -> Iterable[str]:
     """Yield the names of the fields that `where` uses."""
-    if isinstance(where, Terms | Range):
+    if isinstance(where, Terms | Overlaps | Range):
         yield where.field
     elif isinstance(where, Not):
         yield from fields(where.filter)

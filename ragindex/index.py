@@ -16,9 +16,10 @@ from ragindex.corpus import Chunking, Corpus
 from ragindex.counts import many
 from ragindex.distribution import require_module
 from ragindex.errors import MissingPartError, UsageError
+from ragindex.export.export_retriever import Export, export_retriever
 from ragindex.filters import Filter, from_mapping
 from ragindex.interfaces import Retriever
-from ragindex.llm.budget import parse_budget
+from ragindex.llm.budget import Budget, parse_budget
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.plugins.registry import Written
@@ -47,7 +48,7 @@ def open_index(
     language: str | None = None,
     chunking: Chunking | Literal["default"] | None = "default",
     seed: int | None = None,
-    budget: float | None = None,
+    budget: float | Budget | None = None,
 ) -> "Index":
     """Open the index in `folder`; with `create=True`, create it if it does not exist.
 
@@ -166,6 +167,48 @@ class Index:
                 f"the LLM {self.workspace.llm_name}. Call index.build({label!r}), or run: {command}"
             ) from error
 
+    def export(self, method: Written, out: Path | str, *, pack: bool = False) -> Export:
+        """Export a built method in its state after the last build, for `ragindex.load`.
+
+        Example:
+            index.export("hybrid", "retriever/")  # refers to this index
+            index.export("hybrid", "retriever.ragindex", pack=True)  # one file that needs no index
+
+        Raises MissingPartError if the method is not built, UsageError if `out` holds something else or the method
+        cannot be packed, and StoreError if it cannot be written.
+        """
+        return export_retriever(self.workspace, registry.scheme(method), out, pack=pack)
+
+    def newest(self) -> "Index":
+        """Open the newest finished state of the index, which another process may have built since.
+
+        Example:
+            if not index.is_newest():
+                index = index.newest()
+                retriever = index.retriever("hybrid")
+
+        The encoder and the LLM are shared with this index, which stays on its state, as do its retrievers. Raises
+        WorkspaceError if the index is gone.
+        """
+        return Index(self.workspace.at_newest())
+
+    def is_newest(self) -> bool:
+        """Return whether no later build has finished since this index was opened.
+
+        Example:
+            print(index.is_newest())
+        """
+        return self.workspace.is_newest()
+
+    def read(self, ids: Sequence[str]) -> list[Document]:
+        """Return the existing documents among `ids`, in the order of `ids`, as of the last finished build.
+
+        Example:
+            for document in index.read(["notes/old.md"]):
+                print(document.title, document.metadata)
+        """
+        return self.workspace.finished_documents().read(ids)
+
     def sources(self) -> list[dict[str, str | int]]:
         """List the sources of the documents: name, root, format, prefix of the ids, and number of documents.
 
@@ -206,6 +249,24 @@ class IndexRetriever:
     method: str
     opened: Retriever
     positions: PassagePositions
+    loaded: Workspace | None = None
+    """The index that `ragindex.load` opened for this retriever alone."""
+
+    def close(self) -> None:
+        """Release what `ragindex.load` opened. The retriever of an open index is released with the index.
+
+        Example:
+            retriever = ragindex.load("retriever/")
+            retriever.close()
+        """
+        if self.loaded is not None:
+            self.loaded.close()
+
+    def __enter__(self) -> "IndexRetriever":
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.close()
 
     def search(self, text: str, k: int = 5, *, where: Where | None = None) -> "Hits":
         """Find the `k` best hits for one question.
@@ -321,5 +382,5 @@ def _as_filter(where: Where | None) -> Filter | None:
 def _as_documents(given: Any) -> Any:
     """Raise UsageError for a path: reading is a separate step, so that the caller can see what was skipped."""
     if isinstance(given, str | Path):
-        raise UsageError(f"Documents are wanted, not a path. Write: ragindex.read({str(given)!r})")
+        raise UsageError(f"Expected documents, got a path. Write: ragindex.read({str(given)!r})")
     return [given] if isinstance(given, Document) else given

@@ -318,7 +318,8 @@ class PartContext(Protocol):
     def passages(self, ids: Sequence[str]) -> RecordBatch:
         """Return passages of the corpus.
 
-        Columns: id, doc_id, title, text, metadata (the document's, as JSON), and headings, joined by " › ".
+        Columns: id, doc_id, title, text, metadata (the document's, as JSON), headings that the passage starts under,
+        joined by " › ", and own_headings, a list of those in it.
         """
         ...
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import wraps
 from importlib.metadata import EntryPoint, entry_points
 from inspect import getsourcefile
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, cast
 
@@ -19,6 +20,7 @@ import pyarrow as pa
 from pydantic import PrivateAttr
 from pydantic_core import PydanticSerializationError
 
+from ragindex import forbidden_documents
 from ragindex.errors import UsageError
 from ragindex.filters import Filter, meta
 from ragindex.interfaces import Collection, Part, Retriever, Schema, Scheme, Store
@@ -372,6 +374,34 @@ def check_filter(bench: _Bench) -> None:
 
 
 @_check
+def check_forbidden(bench: _Bench) -> None:
+    """Check that nothing of a document that the filter keeps out is told: in hits, steps, notes, or to an LLM.
+
+    The document joins the others (ragindex.forbidden_documents). All ways of keeping it out must give the same hits.
+    """
+    llm = _RecordingLLM()
+    workspace = Workspace.open(bench.folder, encoder=bench.encoder, llm=llm, store=bench.store, chunking=None)
+    corpus = forbidden_documents.make_corpus(DOCUMENTS[:12])
+    workspace.add(corpus)
+    workspace.sync([bench.scheme])
+    retriever, given = _QuestionNamingRetriever(bench.scheme.open(workspace)), llm.open().given
+    queries = [Query(f"q{n}", text) for n, text in enumerate(forbidden_documents.TRAPS)]
+    (unfiltered,) = retriever.retrieve(queries[-1:], 30)
+    found = {doc_id for hit in unfiltered.hits for doc_id in hit.doc_ids}
+    assert forbidden_documents.FORBIDDEN_ID in found, "without a filter, the text of a document does not find it"
+    answers: dict[str, list[Retrieval]] = {}
+    for name, where in forbidden_documents.make_filters(corpus).items():
+        answers[name] = []
+        for query, k in product(queries, (3, 30)):
+            given.clear()
+            (one,) = retriever.retrieve([replace(query, filter=where)], k)
+            answers[name].append(one)
+            leaks = forbidden_documents.list_leaks(query, one, given)
+            assert not leaks, f"the filter by {name} keeps a document out, of which are told: {leaks} ({query.text!r})"
+        assert_same(answers[name], answers["metadata"], f"filtered by {name} instead of by metadata")
+
+
+@_check
 def check_cutoffs(bench: _Bench) -> None:
     """Check that the hits of a smaller k are the first hits of a larger k, unless the scheme `depends_on_k`."""
     largest = max(_CUTOFFS)
@@ -404,14 +434,21 @@ def _list_ids(found: Retrieval) -> list[tuple[str, tuple[str, ...]]]:
 
 
 class _RecordingRules(OfflineRules):
-    """The offline rules, with a record of the tasks that they ran."""
+    """The offline rules, with a record of the tasks that they ran, and of what they were given."""
 
     def __init__(self) -> None:
         self.asked: list[Task[Any]] = []
+        self.given: list[Mapping[str, Any]] = []
 
     def require_rule(self, task: Task[Output]) -> Callable[[Mapping[str, Any]], Output]:
         self.asked.append(task)
-        return super().require_rule(task)
+        rule = super().require_rule(task)
+
+        def recording(inputs: Mapping[str, Any]) -> Output:
+            self.given.append(inputs)
+            return rule(inputs)
+
+        return recording
 
 
 class _RecordingLLM(LLMPlugin):
@@ -574,6 +611,7 @@ CHECKS: tuple[Check, ...] = (
     check_batches,
     check_bad_input,
     check_filter,
+    check_forbidden,
     check_cutoffs,
     check_tasks,
     check_law,

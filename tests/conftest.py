@@ -12,6 +12,8 @@ from elasticsearch_node.node import store as elasticsearch_store
 from ragindex.plugins import registry
 
 os.environ.setdefault("RAGINDEX_CACHE", str(Path(sys.prefix) / "ragindex-cache"))  # exported models, of all processes
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
+os.environ["LANGSMITH_TRACING"] = "false"
 os.environ["RAGINDEX_WORKERS"] = "1"  # tests run on all cores already; those of workers ask for more
 
 

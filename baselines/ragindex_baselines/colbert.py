@@ -14,7 +14,7 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from ragindex.errors import UsageError
-from ragindex.filters import Filter, Ids
+from ragindex.filters import Ids
 from ragindex.interfaces import (
     Collection,
     FilterQuery,
@@ -30,6 +30,7 @@ from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.token_vectors import TokenIndex, TokenVectors
 from ragindex.plugins.registry import PartField, SchemeField, label
 from ragindex.retrieval.hits import HIT_FIELDS, check_queries, read_hits
+from ragindex.retrieval.passing import PassingRecords
 from ragindex.types import Query, Retrieval, Step
 
 Ranking: TypeAlias = tuple[list[str], Doubles]
@@ -78,7 +79,8 @@ class ColBERT(Scheme):
         tokens: TokenIndex = index.open_part(self._vectors())
         if self.candidates and len(tokens.ids) >= self.all_below:
             return OverCandidates(self.candidates.open(index), tokens, self, label(self))
-        return LateInteraction(index.open_part(self.over), tokens, self, label(self))
+        records = index.open_part(self.over)
+        return LateInteraction(records, PassingRecords(records), tokens, self, label(self))
 
     def _vectors(self) -> Part[Any]:
         vectors = self.vectors or TokenVectors()
@@ -90,6 +92,7 @@ class LateInteraction:
     """The open retriever of ColBERT that finds its candidates by average token vectors, or scores all records."""
 
     collection: Collection
+    passing: PassingRecords
     index: TokenIndex
     settings: ColBERT
     source: str
@@ -118,13 +121,10 @@ class LateInteraction:
 
     def _shortlist(self, query: Query, asked: Floats, count: int) -> list[str] | None:
         """Return the records to score, or None for all."""
-        among = None if query.filter is None else self._passing(query.filter)
+        among = None if query.filter is None else sorted(self.passing.find(query.filter))
         if len(self.index.ids if among is None else among) < self.settings.all_below:
             return among
         return self.index.shortlist(asked, count, among)
-
-    def _passing(self, where: Filter) -> list[str]:
-        return sorted(id for batch in self.collection.scan((), where) for id in batch.column("id").to_pylist())
 
     def _found(self, ranked: Sequence[Ranking]) -> list[SearchResult]:
         """Read the records of all rankings in one call of the store."""

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from ragindex.filters import Ids
+from ragindex.filters import All, Ids, names_passages
 from ragindex.interfaces import Collection, FilterQuery, OpenIndex, Part, PositionLookup, Retriever, Scheme
 from ragindex.parts.text.passages import OVER_PASSAGES, Passages, PassagesField
 from ragindex.plugins import registry
@@ -45,6 +45,7 @@ class Parent(Scheme):
         return ParentRetriever(
             self.base.open(index),
             index.open_part(self._units()),
+            index.open_part(Passages()),
             index.open_positions(Passages()),
             index.open_positions(self._units()),
             self.candidate_factor,
@@ -61,6 +62,7 @@ class ParentRetriever:
 
     base: Retriever
     units: Collection
+    records: Collection
     passages: PositionLookup
     parents: PositionLookup
     factor: int
@@ -72,9 +74,33 @@ class ParentRetriever:
         found = self.base.retrieve(queries, self.factor * k)
         spans = self.passages.find({id for one in found for hit in one.hits for id in hit.passage_ids})
         parents = self.parents.of_documents({span.doc_id for span in spans.values()})
-        ranked = [self._rank(one.hits, spans, parents)[:k] for one in found]
+        passing = [self._find_passing(query, one, spans, parents) for query, one in zip(queries, found, strict=True)]
+        ranked = [
+            [pair for pair in self._rank(one.hits, spans, parents) if units is None or pair[0] in units][:k]
+            for one, units in zip(found, passing, strict=True)
+        ]
         hits = self._read(sorted({id for one in ranked for id, _ in one}))
         return [self._answer(query, one, best, hits) for query, one, best in zip(queries, found, ranked, strict=True)]
+
+    def _find_passing(
+        self,
+        query: Query,
+        found: Retrieval,
+        spans: dict[str, Position],
+        parents: dict[str, dict[str, Position]],
+    ) -> set[str] | None:
+        """Return the units of which all passages pass the question's filter; None if all units do.
+
+        A filter by document passes all passages of a document or none; one by passage need not.
+        """
+        if query.filter is None or not names_passages(query.filter):
+            return None
+        documents = {spans[id].doc_id for hit in found.hits for id in hit.passage_ids if id in spans}
+        within = {id: span for held in self.passages.of_documents(documents).values() for id, span in held.items()}
+        (passed,) = self.records.search([FilterQuery(All((Ids(tuple(within)), query.filter)), max(1, len(within)))])
+        units = {id: unit for doc_id in documents for id, unit in parents[doc_id].items()}
+        failed = [span for id, span in within.items() if id not in set(passed.ids)]
+        return {id for id, unit in units.items() if not any(_overlap(unit, span) for span in failed)}
 
     def _rank(
         self, hits: Sequence[Hit], spans: dict[str, Position], parents: dict[str, dict[str, Position]]
@@ -97,6 +123,10 @@ class ParentRetriever:
         step = Step(1 + max((one.iteration for one in found.trace), default=0), "parent", query.text)
         chosen = tuple(replace(hits[id], score=score) for id, score in best)
         return Retrieval(chosen, (*found.trace, replace(step, ids=tuple(hit.id for hit in chosen))), found.notes)
+
+
+def _overlap(one: Position, other: Position) -> bool:
+    return one.doc_id == other.doc_id and one.start < other.end and other.start < one.end
 
 
 def _find_parent(span: Position, parents: dict[str, Position]) -> str:

@@ -1,22 +1,27 @@
 """RAPTOR: a tree of summaries over passages, searched flat or from its roots down (Sarthi et al., ICLR 2024)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from ragindex.encoders.vector_cache import share_question_vectors
-from ragindex.filters import Filter, Ids
+from ragindex.filters import All, Filter, Ids
 from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
+from ragindex.kept_results import KeptResults
 from ragindex.parts.text.passages import OVER_PASSAGES, PassagesField
 from ragindex.parts.trees.summary_tree import SummaryTree
-from ragindex.parts.trees.tree_search import Above, Nodes, above
+from ragindex.parts.trees.tree_search import Nodes, above
 from ragindex.parts.vectors.base_field import FlatField, over
 from ragindex.plugins import registry
 from ragindex.plugins.registry import PartField, label, of_class
 from ragindex.retrieval.hits import check_queries
+from ragindex.retrieval.passing import PassingRecords
 from ragindex.types import Hit, Query, Retrieval, Step
+
+_EVERYTHING = All(())
+_KEPT_ROOTS = 4
 
 
 class Raptor(Scheme):
@@ -55,26 +60,24 @@ class Raptor(Scheme):
         """Open a retriever: two searches per question if collapsed, else one per level and one more."""
         collection = index.open_part(self.tree)
         nodes = Nodes(self._over().open(index), collection, above(collection), label(self))
-        return nodes if self.mode == "collapsed" else Traversal(nodes, top(collection, nodes.above), self.per_level)
+        return nodes if self.mode == "collapsed" else Traversal(nodes, PassingRecords(collection), self.per_level)
 
     def _over(self) -> Scheme:
         return over(self.base, self.tree)
 
 
-def top(collection: Any, summaries: Above) -> tuple[str, ...]:
-    """Return the ids of the roots, sorted: the nodes that are not a child of another, which may be leaves."""
-    held = {child for children in summaries.children.values() for child in children}
-    ids = (id for batch in collection.scan(()) for id in batch.column("id").to_pylist())
-    return tuple(sorted(id for id in ids if id not in held))
-
-
 @dataclass(frozen=True, slots=True)
 class Traversal:
-    """The open retriever of Raptor with `mode=traversal`."""
+    """The open retriever of Raptor with `mode=traversal`.
+
+    With a filter, it walks over the nodes that pass: from those that no other one of them is above, which may be
+    leaves.
+    """
 
     nodes: Nodes
-    roots: tuple[str, ...]
+    passing: PassingRecords
     per_level: int
+    roots: KeptResults[Filter, tuple[str, ...]] = field(default_factory=lambda: KeptResults(_KEPT_ROOTS))
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """Answer the questions one after the other."""
@@ -83,36 +86,24 @@ class Traversal:
             return self.nodes.explained(queries, [self._one(query, k) for query in queries])
 
     def _one(self, query: Query, k: int) -> Retrieval:
-        """Walk down the tree for one question.
-
-        With a filter, the walk is limited to the nodes that pass and those above them; the hits are the nodes
-        that pass.
-        """
-        passing = None if query.filter is None else self._passing(query.filter)
-        walkable = None if passing is None else self._with_all_above(passing)
+        """Walk down the tree for one question."""
+        where = query.filter or _EVERYTHING
         met: dict[str, Hit] = {}
         steps = list[Step]()
-        level = list(self.roots)
+        level = list(self.roots.find(where, lambda: self._find_roots(where)))
         while level:
-            found = self._best(query, [id for id in level if walkable is None or id in walkable])
+            found = self._best(query, level)
             steps += (replace(step, iteration=len(steps) + 1) for step in found.trace)
             met |= {hit.id: hit for hit in found.hits}
             below = (id for hit in found.hits for id in self.nodes.above.children.get(hit.id, ()))
             level = [id for id in dict.fromkeys(below) if id not in met]
-        kept = [hit for id, hit in met.items() if passing is None or id in passing]
-        return Retrieval(tuple(sorted(kept, key=lambda hit: (-hit.score, hit.id))[:k]), tuple(steps))
+        return Retrieval(tuple(sorted(met.values(), key=lambda hit: (-hit.score, hit.id))[:k]), tuple(steps))
+
+    def _find_roots(self, where: Filter) -> tuple[str, ...]:
+        """Return the nodes that pass and are not a child of another one that does, sorted."""
+        passing, children = self.passing.find(where), self.nodes.above.children
+        held = {child for id in passing for child in children.get(id, ())}
+        return tuple(sorted(passing - held))
 
     def _best(self, query: Query, ids: Sequence[str]) -> Retrieval:
         return self.nodes.base.retrieve([replace(query, filter=Ids(tuple(ids)))], self.per_level)[0]
-
-    def _passing(self, where: Filter) -> set[str]:
-        return {id for batch in self.nodes.collection.scan((), where) for id in batch.column("id").to_pylist()}
-
-    def _with_all_above(self, ids: set[str]) -> set[str]:
-        """Return the nodes and all summaries above them."""
-        found, grown = ids, set(ids)
-        while grown:
-            children = self.nodes.above.children
-            grown = {id for id, held in children.items() if id not in found and not grown.isdisjoint(held)}
-            found = found | grown
-        return found

@@ -13,7 +13,7 @@ from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import datasets, gold_classes
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.result import Result
-from ragindex_eval.run.pipeline import evaluate
+from ragindex_eval.run.pipeline import default_index, evaluate
 from ragindex_eval.run.settings import CompareSettings, make_settings
 from ragindex_eval.run.study import load_dataset
 
@@ -49,7 +49,8 @@ def compare(
     given |= {"data": None if path is None else str(path), "index": None if opened else index}
     _refuse([name for name in options if name in _COMMAND_ONLY], "is an option of the command alone")
     settings = make_settings({name: value for name, value in given.items() if value is not None}, "compare: ")
-    return Result(evaluate(settings, _resolve_dataset(data, settings), index=opened))
+    comparison = evaluate(settings, _resolve_dataset(data, settings), index=opened)
+    return Result(comparison, opened or settings.index or default_index(comparison.dataset.name))
 
 
 def _resolve_dataset(data: str | Path | Corpus | Dataset | None, settings: CompareSettings) -> Dataset | None:

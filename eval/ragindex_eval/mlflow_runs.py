@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-_ID, _CHILD = "ragindex.comparison", "ragindex.method"
+_ID, METHOD_TAG = "ragindex.comparison", "ragindex.method"
 """Tags by which the runs of a study that ran before are found."""
 _MOST_RUNS = 50_000  # runs that MLflow returns at most
 
@@ -45,9 +45,9 @@ def log_tree(client: "MlflowClient", experiment: str, study: Study, folder: Path
     below = client.search_runs(
         [experiment], f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'", max_results=_MOST_RUNS
     )
-    held = {run.data.tags.get(_CHILD): run for run in below}
+    held = {run.data.tags.get(METHOD_TAG): run for run in below}
     for child in children:
-        tags = {"mlflow.parentRunId": parent.info.run_id, _CHILD: child.key, **source}
+        tags = {"mlflow.parentRunId": parent.info.run_id, METHOD_TAG: child.key, **source}
         run = held.get(child.key) or _create_run(client, experiment, study, child.name, tags)
         failed = child.method in child.comparison.failed
         logged = _Logged(

@@ -103,7 +103,7 @@ def trace_to_tracker() -> None:
     Raises MissingExtraError if MLflow is not installed.
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    with warnings.catch_warnings(), _silence():
+    with warnings.catch_warnings(), silence_mlflow():
         warnings.simplefilter("ignore")
         mlflow = require_module("mlflow", "mlflow", "--trace")
         try:
@@ -133,11 +133,11 @@ def _tracker_errors() -> tuple[type[Exception], ...]:
 def _record_study(study: Study, uri: str) -> str:
     from mlflow import MlflowClient
 
-    with _silence():
-        with _set_environment(_CONNECT_LIMITS):
+    with silence_mlflow():
+        with environment_defaults(_CONNECT_LIMITS):
             client = MlflowClient(tracking_uri=uri)
             experiment = _ensure_experiment(client)
-        with _set_environment(_UPLOAD_LIMITS), tempfile.TemporaryDirectory() as folder:
+        with environment_defaults(_UPLOAD_LIMITS), tempfile.TemporaryDirectory() as folder:
             return log_tree(client, experiment, study, Path(folder))
 
 
@@ -147,7 +147,7 @@ def _ensure_experiment(client: "MlflowClient") -> str:
 
 
 @contextmanager
-def _set_environment(defaults: Mapping[str, str]) -> Iterator[None]:
+def environment_defaults(defaults: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables that the user has not set, and remove them at the end of the block."""
     added = {name: value for name, value in defaults.items() if name not in os.environ}
     os.environ.update(added)
@@ -159,7 +159,7 @@ def _set_environment(defaults: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
+def silence_mlflow() -> Iterator[None]:
     """Silence the log messages of MLflow and alembic, which would otherwise mix with JSON on standard output."""
     levels = {name: logging.getLogger(name).level for name in _LOGGERS}
     for name in levels:

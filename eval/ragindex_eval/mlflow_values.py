@@ -1,4 +1,4 @@
-"""What MLflow is told of a study: names, parameters, metrics and data sets of its runs."""
+"""What MLflow records of a study: names, parameters, metrics and data sets of its runs."""
 
 import json
 from collections.abc import Mapping, Sequence

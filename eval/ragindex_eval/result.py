@@ -10,7 +10,10 @@ from rich.console import Console
 
 from ragindex.counts import many
 from ragindex.distribution import require_module
-from ragindex.errors import UnknownNameError
+from ragindex.errors import UnknownNameError, UsageError
+from ragindex.export.export_retriever import Export
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.export_compared import ComparedMethod, export_compared
 from ragindex_eval.report.page import save_report
 from ragindex_eval.report.terminal import render_comparison
 from ragindex_eval.results.model import Comparison, MethodResult, Study
@@ -25,14 +28,27 @@ _WIDTH = 160  # columns of the printed table
 class Figures(Mapping[str, float | None]):
     """Figures of one method by name: `R@5`, `latency_ms_p50`, `index_bytes`, …; a value is None if it is unknown."""
 
-    def __init__(self, method: MethodResult) -> None:
+    def __init__(
+        self, method: MethodResult, compared: ComparedMethod | None = None, index: Workspace | Path | None = None
+    ) -> None:
         self.label, self.result = method.label, method
+        self._compared, self._index = compared, index
         self._values = _figures(method)
 
     def __getitem__(self, name: str) -> float | None:
         """Return one figure. Raises UnknownNameError, which lists the available figures, if there is none."""
         value: float | None = _look_up(self._values, name, f"{self.label} has no figure")
         return value
+
+    def export(self, out: Path | str, *, pack: bool = False) -> Export:
+        """Export the method from the index of the comparison, with its figures as evidence, for `ragindex.load`.
+
+        `out` is a folder, which refers to the index; with `pack`, one file that needs none. Raises UsageError if the
+        index has changed since the comparison, and the errors of `ragindex.Index.export`.
+        """
+        if self._compared is None or self._index is None:
+            raise UsageError("These figures belong to no index. Run: ragindex export --index DIR --results DIR")
+        return export_compared(self._compared, self._index, out, pack=pack)
 
     @property
     def groups(self) -> Mapping[tuple[str, str], Mapping[str, float]]:
@@ -58,14 +74,19 @@ class Result:
     """
 
     comparison: Comparison
+    index: Workspace | Path | None = None
+    """The index that was searched: the open one that was given, or its folder."""
 
     def __getitem__(self, label: str) -> Figures:
         """Return the figures of a method. Raises UnknownNameError, which lists the methods, if there is none."""
         by_label = {method.label: method for method in self.comparison.methods}
-        return Figures(_look_up(by_label, label, "There is no method"))
+        return self._figures(_look_up(by_label, label, "There is no method"))
 
     def __iter__(self) -> Iterator[Figures]:
-        return map(Figures, self.comparison.methods)
+        return map(self._figures, self.comparison.methods)
+
+    def _figures(self, method: MethodResult) -> Figures:
+        return Figures(method, ComparedMethod(self.comparison, method), self.index)
 
     def __len__(self) -> int:
         return len(self.comparison.methods)

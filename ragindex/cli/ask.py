@@ -1,6 +1,5 @@
 """The command `ask`: answer a question from the passages that a method finds."""
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -42,13 +41,7 @@ from ragindex.llm.budget import parse_budget
 from ragindex.llm.offline import is_offline
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
-from ragindex.retrieval.matching import (
-    QuestionWord,
-    find_matching_sentences,
-    find_missing,
-    find_question_words,
-    holds_question,
-)
+from ragindex.retrieval.evidence import MatchedWords, cite_evidence, find_matching_evidence
 from ragindex.retrieval.positions import format_positions, position_to_json
 from ragindex.types import Query, Retrieval
 from ragindex.workspace.workspace import Workspace
@@ -57,19 +50,6 @@ _NO_ANSWER = "The retrieved passages do not contain the answer."
 _NO_PASSAGES = "No passages were retrieved."
 _NOT_COMPOSED = "No answer was composed: no model is set. Set one with --llm openai:MODEL, and OPENAI_API_KEY."
 _SCATTERED = "no passage contains enough of the question's words"
-_SHOWN_SENTENCES = 5
-
-
-@dataclass(frozen=True, slots=True)
-class MatchedWords:
-    """What is shown where no model composes an answer: the question's words, and those that no passage contains.
-
-    `sentences` are those that match best, with the numbers of their passages (None for a method's note).
-    """
-
-    words: list[QuestionWord]
-    missing: list[str]
-    sentences: list[tuple[int | None, str]]
 
 
 def ask(
@@ -115,8 +95,8 @@ def ask(
         (retrieval,) = workspace.positions(scheme).locate(retriever.retrieve([Query("question", question)], k))
         context = build_context(retrieval.hits, retrieval.notes, reader_tokens, workspace.tokens_counted_by)
         name, language = workspace.llm_name, workspace.language
-        evidence = _find_evidence(question, context, language) if is_offline(name) else None
-        answer = _answer(workspace, question, context) if evidence is None else _cite(evidence, context)
+        evidence = find_matching_evidence(question, context, language) if is_offline(name) else None
+        answer = _answer(workspace, question, context) if evidence is None else cite_evidence(evidence, context)
     value = _to_json(question, answer, context, retrieval, evidence)
     value |= {"llm": name, "rules": is_offline(name), "spent": spending_to_json(paid)}
 
@@ -137,25 +117,6 @@ def _answer(workspace: Workspace, question: str, context: AnswerContext) -> Cite
     if not context.passages and not context.notes:
         return CitedAnswer("", found=False)
     return resolve_citations(workspace.llm.run(ANSWER, answer_inputs(question, context, workspace.language)), context)
-
-
-def _find_evidence(question: str, context: AnswerContext, language: str) -> MatchedWords:
-    """Match the question's words with the context. There are no sentences if it has too few of the words."""
-    words = find_question_words(question, language)
-    numbers = [*(passage.number for passage in context.passages), *(None for _ in context.notes)]
-    texts = [*(passage.text for passage in context.passages), *context.notes]
-    titled = [*(f"{passage.title}\n{passage.text}" for passage in context.passages), *context.notes]
-    enough = holds_question(words, titled, language)
-    matching = find_matching_sentences(texts, words, language, _SHOWN_SENTENCES) if enough else []
-    sentences = [(numbers[place], sentence) for place, sentence in matching]
-    return MatchedWords(words, find_missing(question, words, titled, language), sentences)
-
-
-def _cite(evidence: MatchedWords, context: AnswerContext) -> CitedAnswer:
-    """Return an empty answer that cites the passages with matching sentences."""
-    ids = {passage.number: passage.hit_id for passage in context.passages}
-    cited = {number: ids[number] for number, _ in evidence.sentences if number is not None}
-    return CitedAnswer("", bool(evidence.sentences), cited, context.tokens)
 
 
 def _to_json(

@@ -20,6 +20,11 @@ _EXTRAS = {  # extra: the module that it installs, and the feature that needs th
     "office": ("docx", "reading .docx and .pptx"),
     "umap": ("umap", "clustering with UMAP"),
     "eval": ("mlflow", "recording comparisons and retrievals in MLflow"),
+    "langchain": ("langchain_core", "ragindex.integrations.langchain"),
+    "llama-index": ("llama_index", "ragindex.integrations.llama_index"),
+    "haystack": ("haystack", "ragindex.integrations.haystack"),
+    "dspy": ("dspy", "ragindex.integrations.dspy"),
+    "serve": ("mcp", "ragindex serve and ragindex mcp"),
 }
 _CHECKED_GROUPS: tuple[registry.PluginGroup, ...] = ("schemes", "encoders", "stores")
 _THIRD_PARTY_GROUPS: tuple[registry.PluginGroup, ...] = ("parts", "llms", "corpora", "commands")

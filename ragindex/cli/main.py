@@ -13,7 +13,10 @@ from ragindex.errors import RagindexError
 from ragindex.plugins.docstrings import read_docstring
 
 _GROUP = "ragindex.commands"
-_BUILT_IN = ("methods", "index", "search", "ask", "add", "remove", "parts", "repair", "cache", "doctor")
+_BUILT_IN = (
+    *("methods", "index", "search", "ask", "add", "remove", "export", "parts", "repair", "cache", "use", "doctor"),
+    *("serve", "mcp"),
+)
 
 
 class _Commands(TyperGroup):

@@ -1,7 +1,10 @@
 """The command `search`: print the hits of one method for one question."""
 
 from collections.abc import Iterable
-from typing import Annotated
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -19,32 +22,38 @@ from ragindex.cli.open_retriever import open_retriever
 from ragindex.cli.options import (
     BudgetOption,
     EncoderOption,
-    IndexOption,
     JsonOption,
     LlmOption,
     SeedOption,
     StoreOption,
 )
-from ragindex.cli.show_hits import print_hits, retrieval_to_json
+from ragindex.cli.show_hits import print_hits
+from ragindex.errors import UsageError
 from ragindex.interfaces import Scheme
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
+from ragindex.retrieval.hit_json import retrieval_to_json
+from ragindex.retrieval.token_budget import fit_hits
 from ragindex.stores.metered import MeteredCollection
-from ragindex.types import Query
+from ragindex.types import Query, Retrieval
 from ragindex.workspace.workspace import Workspace
 
 
 def search(
     question: Annotated[str, typer.Argument(help="The question or keywords.")],
-    folder: IndexOption,
-    method: Annotated[str, typer.Option(metavar="NAME", help="Method that searches.")] = "hybrid",
+    folder: Annotated[Path | None, typer.Option("--index", metavar="DIR", help="Folder of the index.")] = None,
+    method: Annotated[str | None, typer.Option(metavar="NAME", help="Method that searches. Default: hybrid.")] = None,
     k: Annotated[int, typer.Option("-k", "--k", min=1, help="Number of hits.")] = 5,
     filter: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE", help="Search only documents with this metadata. Repeat a key for either value."
         ),
+    ] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Most tokens of all hits: the best first, in whole sentences."),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Show whole passages, not only the part that matches.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show each step of the retrieval.")] = False,
@@ -53,6 +62,16 @@ def search(
     budget: BudgetOption = None,
     store: StoreOption = None,
     seed: SeedOption = None,
+    exported: Annotated[
+        Path | None, typer.Option("--retriever", metavar="PATH", help="Search with an exported retriever instead.")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(metavar="HOST", help="Host that the retriever may contact. Repeatable.")
+    ] = None,
+    allow_folder: Annotated[
+        list[str] | None, typer.Option(metavar="DIR", help="Folder of a model that it may load. Repeatable.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Search what the retriever's index holds now.")] = False,
     json: JsonOption = None,
 ) -> None:
     """Search an index with one method and print the part of each hit that matches.
@@ -60,8 +79,25 @@ def search(
     Example: ragindex search "Who wrote the report?" --index my-index --method hybrid -k 3
     """
     wanted = parse_filters(filter or [])
-    scheme = registry.scheme(method)
+    where = filters.All(tuple(filters.meta(key, *values) for key, values in wanted.items())) if wanted else None
     require_question(question)
+    if exported is not None:
+        _refuse_settings(method=method, encoder=encoder, llm=llm, store=store, seed=seed)
+        from ragindex.export.load import load_retriever  # takes long to import
+
+        how: dict[str, Any] = {"index": folder, "allow_hosts": allow_host or (), "allow_folders": allow_folder or ()}
+        with load_retriever(exported, follow=follow, budget=budget, **how) as loaded, ledger.record_calls() as paid:
+            (retrieval,) = loaded.retrieve([Query("question", question, where)], k)
+            retrieval = _fit(retrieval, max_tokens, "")
+            language = loaded.loaded.language if loaded.loaded else ""
+        shown = partial(print_hits, question, retrieval, language, full=full, explain=explain)
+        _write(question, retrieval, paid, json, shown)
+        return
+    if folder is None:
+        raise UsageError(
+            "search needs --index DIR, or --retriever PATH for an exported retriever. Run: ragindex search --help"
+        )
+    scheme = registry.scheme(method or "hybrid")
     with (
         Workspace.open(
             folder,
@@ -76,17 +112,39 @@ def search(
     ):
         workspace.require_prices([scheme])
         retriever = open_retriever(workspace, scheme, {"--encoder": encoder, "--llm": llm, "--seed": seed})
-        where = filters.All(tuple(filters.meta(key, *values) for key, values in wanted.items())) if wanted else None
         (retrieval,) = workspace.positions(scheme).locate(retriever.retrieve([Query("question", question, where)], k))
         if not retrieval.hits:
             _note_unknown_keys(workspace, scheme, wanted)
+        retrieval = _fit(retrieval, max_tokens, workspace.tokens_counted_by)
         language = workspace.language
 
+    shown = partial(print_hits, question, retrieval, language, full=full, explain=explain)
+    _write(question, retrieval, paid, json, shown)
+
+
+def _fit(retrieval: Retrieval, max_tokens: int | None, counted_by: str) -> Retrieval:
+    """Keep the hits within `max_tokens`, if there is such a limit, and say what was cut."""
+    if max_tokens is None:
+        return retrieval
+    fit = fit_hits(retrieval.hits, max_tokens, counted_by)
+    if fit.truncated:
+        print_note(f"Cut to {fit.tokens} tokens: {fit.left_out} hits left out, {len(fit.shortened)} shortened.")
+    return replace(retrieval, hits=fit.hits)
+
+
+def _write(question: str, retrieval: Retrieval, paid: ledger.Tally, json: str | None, print_all: Any) -> None:
     def show() -> None:
-        print_hits(question, retrieval, language, full=full, explain=explain)
+        print_all()
         print_spending(paid)
 
     write_result(retrieval_to_json(question, retrieval) | {"spent": spending_to_json(paid)}, json, show)
+
+
+def _refuse_settings(**given: object) -> None:
+    """Raise UsageError if a setting is given that an exported retriever has fixed."""
+    for name, value in given.items():
+        if value is not None:
+            raise UsageError(f"An exported retriever has its own {name}. Leave out --{name}, or --retriever.")
 
 
 def _note_unknown_keys(workspace: Workspace, scheme: Scheme, keys: Iterable[str]) -> None:

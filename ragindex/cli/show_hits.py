@@ -1,7 +1,6 @@
-"""Output of the hits and steps of a retrieval, as text or JSON."""
+"""Output of the hits and steps of a retrieval as text."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from rich.padding import Padding
 from rich.text import Text
@@ -9,34 +8,13 @@ from rich.text import Text
 from ragindex.cli.console import stdout, strip_controls
 from ragindex.counts import many
 from ragindex.retrieval.matching import QuestionWord, find_matches, find_question_words, find_window
-from ragindex.retrieval.positions import format_positions, position_to_json
-from ragindex.retrieval.steps import format_path, step_to_json
+from ragindex.retrieval.positions import format_positions
+from ragindex.retrieval.steps import format_path
 from ragindex.types import Hit, Retrieval, Step
 
 _SHOWN_TRIPLES = 10
 _WINDOW = 400
 """Characters of a passage that are shown."""
-
-
-def retrieval_to_json(question: str, retrieval: Retrieval) -> dict[str, Any]:
-    """Return a retrieval as JSON: `{"question", "hits", "trace", "notes"}`."""
-    hits = [
-        {
-            "id": hit.id,
-            "kind": hit.kind,
-            "score": hit.score,
-            "title": hit.title,
-            "text": hit.text,
-            "doc_ids": list(hit.doc_ids),
-            "passage_ids": list(hit.passage_ids),
-            "positions": [position_to_json(position) for position in hit.positions],
-            "metadata": {id: dict(value) for id, value in hit.metadata.items()},
-            "source": hit.source,
-        }
-        for hit in retrieval.hits
-    ]
-    trace = [step_to_json(step) for step in retrieval.trace]
-    return {"question": question, "hits": hits, "trace": trace, "notes": list(retrieval.notes)}
 
 
 def print_hits(question: str, retrieval: Retrieval, language: str, *, full: bool, explain: bool) -> None:

@@ -71,6 +71,19 @@ def section_at(sections: Sequence[Section], start: int) -> Section:
     return sections[at] if at >= 0 else Section(0)
 
 
+def headings_within(sections: Sequence[Section], start: int, end: int) -> tuple[str, ...]:
+    """Return the innermost heading of each section that begins in the characters `start` to `end`.
+
+    A page that begins under the same headings as the section before it has none of its own.
+    """
+    before = ((), *(section.headings for section in sections))
+    return tuple(
+        section.headings[-1]
+        for section, previous in zip(sections, before, strict=False)
+        if start <= section.start < end and section.headings and section.headings != previous
+    )
+
+
 def _require_unicode(document: Document) -> None:
     for name, value in (("id", document.id), ("title", document.title), ("text", document.text)):
         try:

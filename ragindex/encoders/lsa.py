@@ -73,15 +73,14 @@ class Lsa(FittedEncoderPlugin):
             raise StoreError(
                 f"The lsa fit in {folder} cannot be read ({error}). Delete that folder and run: ragindex index"
             ) from error
-        return LsaEncoder(fit["id"], fit["language"], {word: i for i, word in enumerate(words)}, idf, projection)
+        return LsaEncoder(fit["id"], {word: i for i, word in enumerate(words)}, idf, projection)
 
 
 class LsaEncoder:
     """A loaded fit. Encodes questions and documents in the same way. Immutable and thread-safe."""
 
-    def __init__(self, id: str, language: str, vocabulary: Mapping[str, int], idf: Floats, projection: Floats) -> None:
-        self._id, self._language = id, language
-        self._vocabulary, self._idf, self._projection = vocabulary, idf, projection
+    def __init__(self, id: str, vocabulary: Mapping[str, int], idf: Floats, projection: Floats) -> None:
+        self._id, self._vocabulary, self._idf, self._projection = id, vocabulary, idf, projection
 
     @property
     def id(self) -> str:

@@ -3,6 +3,9 @@
 import importlib.util
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from http.client import HTTPException
 from pathlib import Path
@@ -13,20 +16,57 @@ from urllib.error import HTTPError
 from urllib.request import build_opener
 
 from ragindex.errors import UsageError
+from ragindex.plugins.base import Contact
 
 _HUB_NAME = re.compile(r"[\w.-]+(?:/[\w.-]+)?")
 PATIENCE = 6.0
 """Seconds that the hub has for its first answer. Its client tries again for minutes."""
 
 
+_hub_allowed: ContextVar[bool] = ContextVar("ragindex_hub_allowed", default=True)
+
+
+@contextmanager
+def without_hub() -> Iterator[None]:
+    """Take models from the hub's cache inside the block, and never ask the hub."""
+    token = _hub_allowed.set(False)
+    try:
+        yield
+    finally:
+        _hub_allowed.reset(token)
+
+
+def hub_contacts(model: str, revision: str = "") -> tuple[Contact, ...]:
+    """Return the hub as a contact if a model is neither a folder nor in the hub's cache; else nothing."""
+    if Path(model).expanduser().is_dir() or find_snapshot(model, revision) is not None:
+        return ()
+    return (model_hub(),)
+
+
+def model_hub() -> Contact:
+    """Return the hub that models are downloaded from."""
+    return Contact.of_address(os.environ.get("HF_ENDPOINT") or "https://huggingface.co", ("HF_TOKEN",))
+
+
+def list_model_folders(model: str) -> tuple[str, ...]:
+    """Return the model if it is a folder."""
+    return (model,) if Path(model).expanduser().is_dir() else ()
+
+
 def locate_model(model: str, revision: str = "") -> str:
     """Return what to load a model from: its folder, its name if the hub answers, else its files in the hub's cache.
 
-    Raises UsageError if the hub does not answer within `PATIENCE` seconds and the model is not cached.
+    Raises UsageError if the hub does not answer within `PATIENCE` seconds and the model is not cached, or if it is not
+    cached inside `without_hub`.
     """
     folder = Path(model).expanduser()
     if folder.is_dir():
         return str(folder)
+    if not _hub_allowed.get():
+        held = find_snapshot(model, revision)
+        if held is None:
+            raise UsageError(f"The model {model!r} is not in the Hugging Face cache, and the hub must not be asked.")
+        return str(held)
     trouble = find_trouble() if _HUB_NAME.fullmatch(model) else None  # a path that does not exist is not asked for
     if trouble is None:
         return model

@@ -99,7 +99,7 @@ def find_export(content: str, precision: Precision) -> ExportedModel | None:
     return read_export(cache_folder() / _name(content, precision))
 
 
-def export(
+def export_model(
     source: Path, content: str, settings: ModelSettings, precision: Precision, model: Any, reference: Encoder
 ) -> ExportedModel:
     """Export `model`, a SentenceTransformer loaded from `source`, into the cache, in one step.

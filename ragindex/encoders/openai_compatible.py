@@ -33,6 +33,7 @@ from ragindex.llm.plugins import PaidPlugin
 from ragindex.llm.prices import Prices
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tokens import TokenCount
+from ragindex.plugins.base import Contact
 from ragindex.types import Span
 
 _URL_VARIABLES = ("EMBEDDING_BASE_URL", "OPENAI_BASE_URL")
@@ -82,6 +83,10 @@ class OpenAICompatible(EncoderPlugin, PaidPlugin):
         """Return a message if neither `price` nor the price list has a price for the model, else None."""
         missing = None if self.price is not None else prices.missing(self.model)
         return missing and f"{missing} Or give it here: openai(model={json.dumps(self.model)}, price=0.00)"
+
+    def contacts(self) -> tuple[Contact, ...]:
+        """Return the server at the address of the environment, or OpenAI's."""
+        return (Contact.of_address(read_address(_URL_VARIABLES), _KEY_VARIABLES),)
 
     def open(self, setting: LLMSettings | None = None) -> "OpenAIEncoder":
         """Open a client. Sends no request.

@@ -6,7 +6,7 @@ import logging
 import platform
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -22,13 +22,27 @@ from ragindex.distribution import install_line, require_installed, require_modul
 from ragindex.encoders import onnx_export
 from ragindex.encoders.common import normalize_rows
 from ragindex.encoders.engines import EngineName, installed_engines, open_engine
-from ragindex.encoders.model_hub import find_snapshot, locate_model, require_snapshot
+from ragindex.encoders.model_hub import (
+    find_snapshot,
+    hub_contacts,
+    list_model_folders,
+    locate_model,
+    require_snapshot,
+)
 from ragindex.encoders.onnx_export import ExportedModel
 from ragindex.encoders.token_spans import locate_tokens
-from ragindex.encoders.transformer_model import TransformerEncoder, UnsupportedModelError, read_model_settings
+from ragindex.encoders.transformer_model import (
+    DOCUMENT_PROMPTS,
+    QUERY_PROMPTS,
+    TransformerEncoder,
+    UnsupportedModelError,
+    choose_prompt,
+    read_model_settings,
+)
 from ragindex.errors import UsageError
 from ragindex.interfaces import EncoderPlugin, Floats, TokenEmbeddings
 from ragindex.llm.settings import LLMSettings
+from ragindex.plugins.base import Contact
 from ragindex.types import Span
 
 _log = logging.getLogger(__name__)
@@ -61,6 +75,14 @@ class SentenceTransformers(EncoderPlugin):
     document_prompt: str | None = Field(
         default=None, description="Text put before each document. null: the model's own prompt."
     )
+
+    def contacts(self) -> tuple[Contact, ...]:
+        """Return the hub, if the model is not on this machine."""
+        return hub_contacts(self.model)
+
+    def model_folders(self) -> tuple[str, ...]:
+        """Return the model's folder, if it is given by its path."""
+        return list_model_folders(self.model)
 
     def open(self, setting: LLMSettings | None = None) -> "SentenceTransformerEncoder | TransformerEncoder":
         """Load the model.
@@ -141,7 +163,7 @@ class SentenceTransformers(EncoderPlugin):
         plain = self.model_copy(update={"query_prompt": None, "document_prompt": None})
         reference = SentenceTransformerEncoder(plain, model, content)
         try:
-            return onnx_export.export(folder, content, settings, self.precision, model, reference)
+            return onnx_export.export_model(folder, content, settings, self.precision, model, reference)
         except OSError as error:
             raise UnsupportedModelError(f"the cache of exported models cannot be written ({error})") from error
 
@@ -214,6 +236,9 @@ class SentenceTransformerEncoder:
     def __init__(self, plugin: SentenceTransformers, model: Any, content: str) -> None:
         self._plugin, self._model, self._lock = plugin, model, Lock()
         self._id = plugin._id(content)
+        own = (model.prompts, model.prompts.get(model.default_prompt_name or "") or "")
+        self._query_prompt = choose_prompt(plugin.query_prompt, QUERY_PROMPTS, *own)
+        self._document_prompt = choose_prompt(plugin.document_prompt, DOCUMENT_PROMPTS, *own)
         self._dimensions = model.encode(["."], show_progress_bar=False).shape[1]
 
     @property
@@ -228,13 +253,13 @@ class SentenceTransformerEncoder:
 
     def encode_documents(self, texts: Sequence[str]) -> Floats:
         """(len(texts), dimensions), rows of length one."""
-        return self._encode(self._model.encode_document, texts, self._plugin.document_prompt)
+        return self._encode(self._model.encode_document, texts, self._document_prompt)
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
         """(len(texts), dimensions), rows of length one."""
-        return self._encode(self._model.encode_query, texts, self._plugin.query_prompt)
+        return self._encode(self._model.encode_query, texts, self._query_prompt)
 
-    def _encode(self, encode: Any, texts: Sequence[str], prompt: str | None) -> Floats:
+    def _encode(self, encode: Any, texts: Sequence[str], prompt: str) -> Floats:
         if not texts:
             return np.zeros((0, self.dimensions), dtype=np.float32)
         with self._lock:
@@ -253,7 +278,7 @@ class SentenceTransformerEncoder:
         if longest is None or longest == float("inf"):
             return None
         special = getattr(self._model.tokenizer, "num_special_tokens_to_add", lambda pair=False: 0)
-        return max(0, int(longest) - special(False) - len(self.token_spans(self._document_prompt())))
+        return max(0, int(longest) - special(False) - len(self.token_spans(self._document_prompt)))
 
     def token_spans(self, text: str) -> list[Span]:
         """Return the characters of each word piece of the whole text. Raises UsageError if the model has no offsets."""
@@ -302,7 +327,7 @@ class SentenceTransformerEncoder:
         if not texts:
             return self.encode_queries(texts), []
         stripped = [encodable(text).strip() for text in texts]
-        prompt = self._query_prompt()
+        prompt = self._query_prompt
         with self._lock:
             found = self._model.encode_query(
                 stripped,
@@ -317,21 +342,6 @@ class SentenceTransformerEncoder:
             pieces = self._pieces([prompt + text for text in stripped])
         vectors = normalize_rows(np.stack([one["sentence_embedding"].float().cpu().numpy() for one in found]))
         return vectors, [self._token_vectors(*row, len(prompt)) for row in zip(texts, rows, *pieces, strict=True)]
-
-    def _query_prompt(self) -> str:
-        """What stands before a question: the plugin's, else the model's own."""
-        if self._plugin.query_prompt is not None:
-            return self._plugin.query_prompt
-        own: Mapping[str, str] = self._model.prompts
-        return own.get("query") or own.get(self._model.default_prompt_name or "") or ""
-
-    def _document_prompt(self) -> str:
-        """What stands before a document: the plugin's, else the model's own."""
-        if self._plugin.document_prompt is not None:
-            return self._plugin.document_prompt
-        own: Mapping[str, str] = self._model.prompts
-        named = (own[name] for name in ("document", "passage", "corpus") if own.get(name))
-        return next(named, own.get(self._model.default_prompt_name or "") or "")
 
     def _pieces(self, texts: list[str]) -> tuple[list[list[tuple[int, int]]], list[list[int]]]:
         """Of each text the spans of its word pieces, and which of them are special."""

@@ -26,6 +26,11 @@ TokenIds: TypeAlias = npt.NDArray[np.int64]
 RunModel: TypeAlias = Callable[[TokenIds, TokenIds], Floats]
 """Token ids and attention mask, both (texts, length), to the last hidden states (texts, length, dimensions)."""
 
+QUERY_PROMPTS = ("query",)
+DOCUMENT_PROMPTS = ("document", "passage", "corpus")
+"""Names of a model's prompts, in the order in which sentence-transformers looks for them."""
+_UNSET_PROMPTS = {"query": "", "document": ""}
+"""The prompts of a model that sets none, as in sentence-transformers."""
 _KNOWN_SETTINGS = frozenset({"max_seq_length", "do_lower_case"})
 _BATCH_TOKENS = 1024
 """Padded tokens of one batch: its activations stay in a core's cache. Larger batches were slower."""
@@ -46,14 +51,14 @@ class ModelSettings:
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt: str = ""
 
-    def query_prompt(self, given: str | None) -> str:
-        """Return the text put before a query: the one given, or else the model's own."""
-        return self.prompts.get("query", self.default_prompt) if given is None else given
 
-    def document_prompt(self, given: str | None) -> str:
-        """Return the text put before a document: the one given, or else the model's own."""
-        names = (name for name in ("document", "passage", "corpus") if name in self.prompts)
-        return self.prompts.get(next(names, ""), self.default_prompt) if given is None else given
+def choose_prompt(given: str | None, names: Sequence[str], prompts: Mapping[str, str], default: str) -> str:
+    """Return the text put before queries or documents: the one given, or the model's own, as in sentence-transformers.
+
+    The model's own is the first of `names` among its prompts, even if empty, or else its default prompt.
+    """
+    own = (prompts[name] for name in names if name in prompts)
+    return next(own, default) or "" if given is None else given
 
 
 def read_model_settings(folder: Path) -> ModelSettings:
@@ -73,7 +78,7 @@ def read_model_settings(folder: Path) -> ModelSettings:
     if not isinstance(transformer.get("max_seq_length"), int):
         raise UnsupportedModelError("it sets no max_seq_length")
     written = _read_json(folder / "config_sentence_transformers.json") or {}
-    prompts = {str(name): str(text) for name, text in (written.get("prompts") or {}).items()}
+    prompts = _UNSET_PROMPTS | {str(name): str(text) for name, text in (written.get("prompts") or {}).items()}
     default = prompts.get(written.get("default_prompt_name") or "", "")
     pooling = _read_pooling(_read_json(folder / str(modules[1].get("path", "")) / "config.json") or {})
     return ModelSettings(transformer["max_seq_length"], pooling, prompts, default)
@@ -124,8 +129,9 @@ class TransformerEncoder:
     ) -> None:
         self._id, self._settings, self._run = id, settings, run
         self._threads, self._batch_size = threads, batch_size
-        self._query_prompt = settings.query_prompt(query_prompt)
-        self._document_prompt = settings.document_prompt(document_prompt)
+        own = (settings.prompts, settings.default_prompt)
+        self._query_prompt = choose_prompt(query_prompt, QUERY_PROMPTS, *own)
+        self._document_prompt = choose_prompt(document_prompt, DOCUMENT_PROMPTS, *own)
         tokenizers = require_module("tokenizers", "tokenizers", f"The model {folder}")
         self._tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.enable_truncation(settings.max_length)

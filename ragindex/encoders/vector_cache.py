@@ -1,6 +1,7 @@
 """Cache of document vectors in SQLite, by encoder and text: no text of the index is encoded twice.
 
-Each vector keeps its share of what its batch first cost. Questions never come here, nor what is compared with them.
+A row holds a vector and its share of what its batch first cost. Vectors of questions are not stored, nor those of texts
+that are compared with a question only.
 """
 
 import hashlib
@@ -29,9 +30,9 @@ from ragindex.types import Span, Usage
 
 _Made = TypeVar("_Made")
 _Cost: TypeAlias = tuple[float, float, float, float | None]
-"""Seconds, input tokens, output tokens, money; None where the price was not known."""
+"""Seconds, input tokens, output tokens, money; None if the price is unknown."""
 _BATCH = 2048  # texts sorted by length, encoded and committed together, by encoders that cost nothing
-_ASKED = 500  # keys in one question to SQLite
+_KEYS_PER_STATEMENT = 500
 _SUM = 4  # bytes of a checksum
 _PATIENCE = 60.0  # seconds to wait for another process's commit
 _SCHEMA = """
@@ -68,8 +69,8 @@ class _Row:
 class CachedEncoder:
     """An encoder whose document vectors are cached in the SQLite file `path`. Safe for threads and processes.
 
-    It is a TokenEncoder and a TokenCounter where the encoder inside is. Nothing is opened before the first
-    document is encoded, so questions need no writable folder.
+    It is a TokenEncoder and a TokenCounter if the given encoder is. The file is opened when documents are encoded, so
+    encoding questions needs no writable folder.
     """
 
     max_tokens: int | None
@@ -103,7 +104,7 @@ class CachedEncoder:
         missing = [text for text in dict.fromkeys(texts) if (self.id, text) not in held]
         made = self._vectors(self._encoder.encode_queries, missing)
         held.update({(self.id, text): vector for text, vector in zip(missing, made, strict=True)})
-        return np.stack([held[self.id, text] for text in texts]) if texts else self._none()
+        return np.stack([held[self.id, text] for text in texts]) if texts else self._no_vectors()
 
     def encode_passing(self, texts: Sequence[str]) -> Floats:
         """Encode texts that are compared with a question but are not in the index (chains of triples); not cached."""
@@ -112,14 +113,14 @@ class CachedEncoder:
     def _tokens(
         self, encode: Callable[[Sequence[str]], list[TokenEmbeddings]], texts: Sequence[str]
     ) -> list[TokenEmbeddings]:
-        return token_spans.check_token_embeddings(self.id, self.dimensions, texts, _metered(encode)(texts))
+        return token_spans.check_token_embeddings(self.id, self.dimensions, texts, _timed(encode)(texts))
 
     def _with_tokens(
         self, encode: Callable[[Sequence[str]], tuple[Floats, list[TokenEmbeddings]]], texts: Sequence[str]
     ) -> tuple[Floats, list[TokenEmbeddings]]:
         """Inside `share_question_vectors`, the questions need not be encoded again."""
-        made, found = self._asked(encode, texts)
-        vectors = self._rows(made, len(texts))
+        made, found = self._encode_timed(encode, texts)
+        vectors = self._check_vectors(made, len(texts))
         tokens = token_spans.check_token_embeddings(self.id, self.dimensions, texts, found)
         held = _questions.get()
         if held is not None:
@@ -127,41 +128,41 @@ class CachedEncoder:
         return vectors, tokens
 
     def _vectors(self, encode: Callable[[Sequence[str]], Floats], texts: Sequence[str]) -> Floats:
-        return self._rows(self._asked(encode, texts), len(texts)) if texts else self._none()
+        return self._check_vectors(self._encode_timed(encode, texts), len(texts)) if texts else self._no_vectors()
 
-    def _asked(self, encode: Callable[[Sequence[str]], _Made], texts: Sequence[str]) -> _Made:
-        """Seconds are booked on `ragindex.accounting.timing`; what it costs is booked by who pays."""
-        return _metered(encode)(texts)
+    def _encode_timed(self, encode: Callable[[Sequence[str]], _Made], texts: Sequence[str]) -> _Made:
+        """Encode and record the seconds in `ragindex.accounting.timing`; the encoder records tokens and money."""
+        return _timed(encode)(texts)
 
     def encode_documents(self, texts: Sequence[str]) -> Floats:
-        """(len(texts), dimensions); only texts that are not in the file are encoded.
+        """Return vectors, shape (len(texts), dimensions); only texts that are not in the file are encoded.
 
-        What is in the file is booked as replayed, with what it first cost. Every batch is committed before the next is
-        encoded, and of an encoder that pays every answer before the next request: what was paid is kept. Of all who
-        encode for the file with this encoder, in whichever process, one does so at a time, and looks first at what the
-        others have made. Raises StoreError where the file fails.
+        Cached vectors are recorded in the ledger as replayed, with their first cost. Every batch is committed before
+        the next one is encoded; of an encoder that costs money, every response before the next request. Threads and
+        processes that encode for the same file with the same encoder take turns, and each reads first what the others
+        have written. Raises StoreError if the file cannot be read or written.
         """
         keys = [_key(text) for text in texts]
         wanted = dict(zip(keys, texts, strict=True))
         turn = hashlib.sha256(self.id.encode()).hexdigest()
-        with _opened(self._path) as connection:
+        with _open_file(self._path) as connection:
             cache_pruning.mark_used(connection, self.id, list(wanted))
-            rows = self._held(connection, list(wanted))
+            rows = self._read_rows(connection, list(wanted))
             missing = [key for key in wanted if key not in rows]
             held = [row.cost for row in rows.values()]
             size = self._encoder.texts_a_request if isinstance(self._encoder, PaidEncoder) else _BATCH
             for start in range(0, len(missing), size):
                 batch = missing[start : start + size]
                 with key_locks.hold_key(self._path, turn):
-                    found = self._held(connection, batch)
+                    found = self._read_rows(connection, batch)
                     held += [row.cost for row in found.values()]
                     rows.update(found)
                     left = {key: wanted[key] for key in batch if key not in rows}
-                    for made in self._encoded(left):
-                        self._keep(connection, made)
+                    for made in self._encode_batch(left):
+                        self._write_rows(connection, made)
                         rows.update(made)
         self._replay(_sum(held))
-        return np.stack([rows[key].vector for key in keys]) if keys else self._none()
+        return np.stack([rows[key].vector for key in keys]) if keys else self._no_vectors()
 
     def _replay(self, first: Usage) -> None:
         """Record in the ledger what cached vectors first cost, if they cost more than time."""
@@ -180,31 +181,31 @@ class CachedEncoder:
         ledger.record_call(entry, 0.0)
 
     def forget(self, texts: Sequence[str]) -> None:
-        """These texts are in a part no more: `pruning` removes their vectors first, unless they are asked for again."""
+        """Mark texts that have left a part: pruning removes their vectors first, unless they are encoded again."""
         if texts and self._path.exists():
-            with _opened(self._path) as connection:
+            with _open_file(self._path) as connection:
                 cache_pruning.mark_unused(connection, self.id, map(_key, texts))
 
-    def _none(self) -> Floats:
+    def _no_vectors(self) -> Floats:
         return np.zeros((0, self.dimensions), dtype=np.float32)
 
-    def _held(self, connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict[bytes, _Row]:
-        """The rows there are; one that is not as it was written counts as missing, and is replaced."""
+    def _read_rows(self, connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict[bytes, _Row]:
+        """Return the rows of the file by key. A row with a wrong checksum counts as missing, and is replaced."""
         rows: dict[bytes, _Row] = {}
-        for start in range(0, len(keys), _ASKED):
-            asked = keys[start : start + _ASKED]
+        for start in range(0, len(keys), _KEYS_PER_STATEMENT):
+            asked = keys[start : start + _KEYS_PER_STATEMENT]
             question = f"{_READ}({','.join('?' * len(asked))})"
             for key, blob, *cost in connection.execute(question, (self.id, *asked)):
                 vector = blob[:-_SUM] if isinstance(blob, bytes) else b""
-                if len(vector) == 4 * self.dimensions and blob == _summed(key, vector, cost):
+                if len(vector) == 4 * self.dimensions and blob == _add_checksum(key, vector, cost):
                     rows[key] = _Row(np.frombuffer(vector, dtype="<f4"), (cost[0], cost[1], cost[2], cost[3]))
         return rows
 
-    def _encoded(self, batch: Mapping[bytes, str]) -> Iterator[dict[bytes, _Row]]:
-        """The rows of `batch`, those of each request apart where requests are paid."""
+    def _encode_batch(self, batch: Mapping[bytes, str]) -> Iterator[dict[bytes, _Row]]:
+        """Encode the texts of `batch` and yield their rows, one mapping per request if requests cost money."""
         if not batch:
             return
-        left, answers = deque(batch.items()), self._answers(list(batch.values()))
+        left, answers = deque(batch.items()), self._encode_by_request(list(batch.values()))
         while left:
             start = time.perf_counter()
             with ledger.record_calls() as asked:
@@ -217,7 +218,7 @@ class CachedEncoder:
                 for (key, text), vector in zip(texts, vectors, strict=True)
             }
 
-    def _rows(self, made: Floats, count: int) -> Floats:
+    def _check_vectors(self, made: Floats, count: int) -> Floats:
         """Check the array of vectors for `count` texts. Raises UsageError."""
         if made.shape != (count, self.dimensions):
             found = f"an array of {made.shape} for {count} texts"
@@ -230,24 +231,24 @@ class CachedEncoder:
             f"{found}. Fix the encoder, or choose another with --encoder."
         )
 
-    def _answers(self, texts: Sequence[str]) -> Iterator[Floats]:
-        """The rows of `texts`, in as many arrays as there are requests."""
+    def _encode_by_request(self, texts: Sequence[str]) -> Iterator[Floats]:
+        """Yield the vectors of `texts` in order, one array per request."""
         if not isinstance(self._encoder, PaidEncoder):
-            yield self._rows(self._encoder.encode_documents(texts), len(texts))
+            yield self._check_vectors(self._encoder.encode_documents(texts), len(texts))
             return
         left = len(texts)
         for made in self._encoder.encode_by_request(texts):
-            yield self._rows(made, min(len(made), left) or left)
+            yield self._check_vectors(made, min(len(made), left) or left)
             left -= len(made)
         if left:
-            self._rows(self._none(), left)
+            self._check_vectors(self._no_vectors(), left)
 
-    def _keep(self, connection: sqlite3.Connection, rows: Mapping[bytes, _Row]) -> None:
+    def _write_rows(self, connection: sqlite3.Connection, rows: Mapping[bytes, _Row]) -> None:
         with connection:
             connection.executemany(
                 _WRITE,
                 [
-                    (self.id, key, _summed(key, row.vector.astype("<f4").tobytes(), row.cost), *row.cost)
+                    (self.id, key, _add_checksum(key, row.vector.astype("<f4").tobytes(), row.cost), *row.cost)
                     for key, row in rows.items()
                 ],
             )
@@ -257,10 +258,10 @@ def _key(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
-def _summed(key: bytes, vector: bytes, cost: Sequence[float | None]) -> bytes:
-    """The vector with a checksum of its row: SQLite has none."""
-    told = repr([None if one is None else float(one) for one in cost]).encode()
-    return vector + zlib.crc32(told, zlib.crc32(vector, zlib.crc32(key))).to_bytes(_SUM, "little")
+def _add_checksum(key: bytes, vector: bytes, cost: Sequence[float | None]) -> bytes:
+    """Append a checksum of the row to the vector, because SQLite has none."""
+    written = repr([None if one is None else float(one) for one in cost]).encode()
+    return vector + zlib.crc32(written, zlib.crc32(vector, zlib.crc32(key))).to_bytes(_SUM, "little")
 
 
 def _share(paid: Usage, share: float) -> _Cost:
@@ -269,14 +270,14 @@ def _share(paid: Usage, share: float) -> _Cost:
 
 
 def _sum(costs: Iterable[_Cost]) -> Usage:
-    """Tokens are shared as fractions and told as whole ones; money is not known where that of one text is not."""
+    """Add costs; tokens become whole numbers, and money is None if that of one text is."""
     whole = list(costs)
     seconds, read, written = (sum(column) for column in zip((0.0,) * 3, *(cost[:3] for cost in whole), strict=True))
     paid = [cost[3] for cost in whole if cost[3] is not None]
     return Usage(seconds, round(read), round(written), sum(paid, 0.0) if len(paid) == len(whole) else None)
 
 
-def _metered(work: Callable[[Sequence[str]], _Made]) -> Callable[[Sequence[str]], _Made]:
+def _timed(work: Callable[[Sequence[str]], _Made]) -> Callable[[Sequence[str]], _Made]:
     def booked(texts: Sequence[str]) -> _Made:
         start = time.perf_counter()
         try:
@@ -288,8 +289,8 @@ def _metered(work: Callable[[Sequence[str]], _Made]) -> Callable[[Sequence[str]]
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection of this call's own: nothing to close later, nothing shared with a forked process."""
+def _open_file(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a connection for one call, so that none is left open or shared with a forked process."""
     key_locks.require_one_name(path)
     try:
         durable_files.require_sqlite_log(path)
@@ -297,7 +298,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
             _prepare(connection, path)
             yield connection
     except sqlite3.OperationalError as error:
-        raise _unusable(path, error) from error
+        raise _make_file_error(path, error) from error
     except sqlite3.DatabaseError as error:
         hint = f"Its texts are then encoded again. {durable_files.repair_hint(path.parent.parent)}"
         raise StoreError(f"The vector cache {path} is damaged: {error}. {hint}") from error
@@ -305,15 +306,15 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     try:
-        with FileLock(f"{path}.lock", timeout=_PATIENCE):  # SQLite lets nobody wait for a change of journal mode
+        with FileLock(f"{path}.lock", timeout=_PATIENCE):  # SQLite's timeout does not apply to a change of journal mode
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute("PRAGMA journal_mode = WAL")
             for statement in (_SCHEMA, *cache_pruning.PRUNING_SCHEMA):
                 connection.execute(statement)
-    except OSError as error:  # a lock that is not got in time is one too
-        raise _unusable(path, error) from error
+    except OSError as error:  # or a timeout of the lock
+        raise _make_file_error(path, error) from error
 
 
-def _unusable(path: Path, error: Exception) -> StoreError:
-    hint = "Make sure that there is space and that the folder may be written."
+def _make_file_error(path: Path, error: Exception) -> StoreError:
+    hint = "Check free space and write permission."
     return StoreError(f"Cannot use the vector cache {path}: {error}. {hint}")

@@ -7,6 +7,7 @@ from ragindex.llm.openai_chat import OpenAIChat
 from ragindex.llm.prices import Prices
 from ragindex.llm.rate_limits import Limits
 from ragindex.llm.settings import LLMSettings
+from ragindex.plugins.base import Contact
 
 _URL_VARIABLES = ("OPENAI_BASE_URL",)
 
@@ -23,6 +24,10 @@ class OpenAICompatibleChat(ChatParameters):
     def price_missing(self, prices: Prices) -> str | None:
         """Return the error message if the model has no price, else None."""
         return prices.missing(self.model)
+
+    def contacts(self) -> tuple[Contact, ...]:
+        """Return the endpoint, by the parameters or the environment, or OpenAI's."""
+        return (Contact.of_address(read_address(_URL_VARIABLES, self.base_url), (self.key_variable,)),)
 
     def open(self, setting: LLMSettings | None = None) -> LLMClient:
         """Open the client. Sends no request yet; the key is read at the first request.

@@ -1,13 +1,28 @@
 """The base class of all plugins, whose fields are the plugin's parameters."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, model_validator
 
 from ragindex.errors import UsageError
 from ragindex.plugins.strict_models import Strict
 from ragindex.redaction import find_secret_parameter
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """A host, as HOST or HOST:PORT, that a plugin sends requests to, and the environment variables of the keys sent."""
+
+    host: str
+    keys: tuple[str, ...] = ()
+
+    @staticmethod
+    def of_address(address: str, keys: tuple[str, ...] = ()) -> "Contact":
+        """Return the contact of an address, without its user and password."""
+        return Contact(urlsplit(address).netloc.rpartition("@")[2].lower(), keys)
 
 
 class Plugin(Strict):
@@ -29,6 +44,21 @@ class Plugin(Strict):
         if isinstance(data, Mapping):
             require_no_secrets(cls.__name__, data, cls.keys_from)
         return data
+
+    def contacts(self) -> tuple[Contact, ...]:
+        """Return the hosts that the plugin, once opened, sends requests to. Default: none. Contacts nothing.
+
+        A retriever that is loaded from a file sends nothing unless the one who loads it allows each host by name.
+        """
+        return ()
+
+    def model_folders(self) -> tuple[str, ...]:
+        """Return the folders of models that the plugin loads. Default: none."""
+        return ()
+
+    def own_files(self) -> tuple[str, ...]:
+        """Return the parameters whose values name a small file, as PATH or PATH#HASH, that belongs to the method."""
+        return ()
 
     def inner_plugins(self) -> "Iterator[Plugin]":
         """Yield the plugins among the parameters, alone or in lists, but not the plugins nested in them."""

@@ -39,5 +39,8 @@ class Trace:
         self.steps.append(replace(step, input_tokens=first.input_tokens, output_tokens=first.output_tokens))
 
     def of_base(self, steps: tuple[Step, ...], iteration: int) -> None:
-        """Add the steps of a base retriever as steps of this iteration."""
-        self.steps.extend(replace(step, iteration=iteration) for step in steps)
+        """Add the steps of a base retriever as steps of this iteration.
+
+        Its IF_STOPPED steps are left out: they are of its own iterations, not of the method over it.
+        """
+        self.steps.extend(replace(step, iteration=iteration) for step in steps if step.index != IF_STOPPED)

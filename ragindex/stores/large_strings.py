@@ -20,6 +20,18 @@ def widen(rows: ArrowRows) -> ArrowRows:
     return rows if schema.equals(rows.schema) else rows.cast(schema)
 
 
+def narrow(rows: ArrowRows) -> ArrowRows:
+    """Convert all strings, also in lists, to 32-bit offsets: the type of batches, which are small."""
+    schema = pa.schema([item.with_type(_narrow_type(item.type)) for item in rows.schema], metadata=rows.schema.metadata)
+    return rows.cast(schema)
+
+
+def _narrow_type(kind: pa.DataType) -> pa.DataType:
+    if kind == LARGE_STRING:
+        return pa.string()
+    return pa.list_(pa.string()) if kind == LARGE_STRING_LIST else kind
+
+
 def _widen_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_string(kind):
         return LARGE_STRING

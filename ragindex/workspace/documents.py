@@ -1,7 +1,7 @@
 """The documents collection of a workspace, and the passages that documents are split into.
 
 A record contains a document and the start, end and revision of each of its passages. A document and its passages
-therefore change in one write. Its sections are no part of a passage's revision: they are looked up for hits.
+therefore change in one write. Headings above and in a passage are part of its revision; pages are looked up for hits.
 """
 
 import json
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ragindex.canonical import metadata_json
-from ragindex.corpus.chunking import chunk, id_mark, section_at
+from ragindex.corpus.chunking import chunk, headings_within, id_mark, section_at
 from ragindex.corpus.token_windows import TokenSpans
 from ragindex.errors import UsageError
 from ragindex.interfaces import Collection, Schema
@@ -28,8 +28,13 @@ CHUNK_SCHEMA = Schema(keywords=("passages",))
 """The schema of the spans of passages of a chunking that is not the index's own: one record per document."""
 _BATCH = 2000
 _FEW_IDS = 64
-PASSAGES = pa.schema([(name, pa.string()) for name in ("id", "doc_id", "title", "text", "metadata", "headings")])
-"""`headings` are those that the passage starts under, outermost first, joined by " › "."""
+PASSAGES = pa.schema(
+    [
+        *((name, pa.string()) for name in ("id", "doc_id", "title", "text", "metadata", "headings")),
+        ("own_headings", pa.list_(pa.string())),
+    ]
+)
+"""`headings` are those that the passage starts under, outermost first, joined by " › "; `own_headings` those in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,10 +179,10 @@ class Documents:
             number = int(id.rpartition(self.mark)[2]) if self.mark else 0
             if record is not None and number < len(record["passages"]):
                 start, end = _parse_span(record["passages"][number])
-                headings = _HEADING_SEPARATOR.join(section_at(record["sections"], start).headings)
-                rows.append(
-                    {**record, "id": id, "doc_id": owner, "text": record["text"][start:end], "headings": headings}
-                )
+                sections, text = record["sections"], record["text"][start:end]
+                above = _HEADING_SEPARATOR.join(section_at(sections, start).headings)
+                own = headings_within(sections, start, end)
+                rows.append({**record, "id": id, "doc_id": owner, "text": text, "headings": above, "own_headings": own})
         return pa.RecordBatch.from_pylist(rows, schema=PASSAGES)
 
     def chunk_rows(self, ids: Sequence[str], chunking: Chunking, tokens: TokenSpans | None = None) -> pa.RecordBatch:
@@ -250,7 +255,13 @@ def _build_document(row: Mapping[str, Any]) -> Document:
 def _write_spans(document: Document, passages: Sequence[Passage]) -> list[str]:
     """Return REVISION:START:END of each passage. The revision is a hash of what parts are built from."""
     metadata = metadata_json(document.metadata)
-    return [f"{revisions.revision(p.title, p.text, metadata, *p.headings)}:{p.start}:{p.end}" for p in passages]
+    return [f"{_revise(document, one, metadata)}:{one.start}:{one.end}" for one in passages]
+
+
+def _revise(document: Document, passage: Passage, metadata: str) -> str:
+    found = revisions.revision(passage.title, passage.text, metadata, *passage.headings)
+    own = headings_within(document.sections, passage.start, passage.end)
+    return revisions.revision(found, *own) if own else found
 
 
 def _parse_span(written: str) -> tuple[int, int]:

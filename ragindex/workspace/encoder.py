@@ -10,7 +10,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -104,7 +104,7 @@ class Encoders:
         """Return what is wrong with the fit `id` or with the pointer file, or None if both are intact."""
         if id is None or not isinstance(self.plugin, FittedEncoderPlugin):
             return None
-        pointed = None if self._current() else f"{self._pointer()} is gone or not as it was written"
+        pointed = None if self._current() else f"{self._pointer()} is missing or has changed since it was written"
         return durable_files.find_folder_damage(self._place(id)) or pointed
 
     def building(self) -> CachedEncoder:
@@ -132,7 +132,8 @@ class Encoders:
         return self._opened[key]
 
     def _load(self, id: str) -> Encoder:
-        (self.folder / "caches").mkdir(exist_ok=True)
+        with suppress(OSError):  # an index that cannot be written is read, and reading caches no vectors
+            (self.folder / "caches").mkdir(exist_ok=True)
         if not isinstance(self.plugin, FittedEncoderPlugin):
             return self.plugin.open(replace(self.setting, workspace=self.folder))
         wrong = durable_files.find_folder_damage(self._place(id))

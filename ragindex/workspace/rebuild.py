@@ -34,7 +34,7 @@ def move_aside(folder: Path) -> None:
         new.mkdir(exist_ok=True)
         os.replace(folder, aside)
     elif folder.exists() or not new.exists():
-        raise UsageError(f"--rebuild is for an index of an older format, and {folder} is none. Leave --rebuild out.")
+        raise UsageError(f"--rebuild is for an index of an older format; {folder} holds none. Leave it out.")
     durable_files.move_durably(new, folder)
 
 

@@ -25,6 +25,7 @@ from ragindex.llm.cache import ResponseCache
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.plugins.registry import Written
+from ragindex.stores.metered import MeteredCollection
 from ragindex.types import Document, Usage
 from ragindex.workspace import corpus_changes, disk_usage, imported_files, payments, sources
 from ragindex.workspace import manifest as manifests
@@ -239,6 +240,24 @@ class Workspace(Session):
         views = {one.mark: one for one in map(self._pinned_documents, parts)} if current else {}
         return PassagePositions(tuple(views.values()), lease)
 
+    def at_newest(self) -> "Workspace":
+        """Return the workspace at the newest finished sync, with this one's store, encoder and LLM; it stays as it is.
+
+        Raises WorkspaceError if the index is gone.
+        """
+        newest = manifests.require_manifest(self.folder)
+        return replace(self, manifest=newest, opened={}, _lease=None, _pinned=None)
+
+    def is_newest(self) -> bool:
+        """Return whether no other process has changed the manifest since this workspace read it."""
+        return manifests.read_manifest(self.folder) == self.manifest
+
+    def finished_documents(self) -> Documents:
+        """Return the documents of the last finished sync, read-only. Raises StoreError if they are lost."""
+        version, identity = self.manifest.documents_version, self.manifest.documents_identity
+        collection = open_pinned(self.store, "documents", version, identity)
+        return Documents(MeteredCollection(collection, self.pin()), self.chunking)
+
     def open_positions(self, part: Part[Any]) -> PassagePositions:
         """Return a lookup of the passages that a part is made from. Raises MissingPartError if it is not built."""
         made = part.with_chunking(None)
@@ -248,8 +267,7 @@ class Workspace(Session):
 
     def _pinned_documents(self, part: Part[Any]) -> Documents:
         """Return the documents with the passages that a part is made from."""
-        version, identity = self.manifest.documents_version, self.manifest.documents_identity
-        documents = Documents(open_pinned(self.store, "documents", version, identity), self.chunking)
+        documents = self.finished_documents()
         chunking = part.own_chunking()
         chunks = chunks_of(chunking)
         if chunking is None or chunks is None:

@@ -7,7 +7,7 @@ from contract_checks import contract_checks
 from elasticsearch_node.node import store as elasticsearch_store
 
 from ragindex.plugins import registry
-from ragindex.testing import Check, check_batches, check_filter, check_finds, check_hits, check_law
+from ragindex.testing import Check, check_batches, check_filter, check_finds, check_forbidden, check_hits, check_law
 
 VARIANTS = [
     "hybrid(bases=[composed, bm25], rrf_k=10, depth=20)",
@@ -54,7 +54,7 @@ CHUNKED = (
     [(name, CHUNKED[number % len(CHUNKED)]) for number, name in enumerate(registry.plugin_names("schemes"))],
 )
 def test_scheme_over_other_passages(name: str, written: str, tmp_path: Path) -> None:
-    for check in (check_hits, check_filter, check_law):
+    for check in (check_hits, check_filter, check_forbidden, check_law):
         scheme = registry.scheme({"name": name, "params": {"over": f"passages({written})"}})
         check(scheme, tmp_path / check.__name__, "lsa")
 
@@ -64,11 +64,17 @@ ON_ELASTICSEARCH = {  # each way of searching that we have, and the checks in wh
     "dense": (check_hits, check_finds, check_filter),
     "composed": (check_finds, check_filter, check_batches),
     "hybrid": (check_finds, check_law),
-    "gear.naive": (check_filter, check_law),
-    "griever": (check_filter, check_law, check_finds),
-    "hipporag(mode=facts)": (check_hits, check_filter),
-    "links": (check_filter, check_law, check_batches),
+    "gear.naive": (check_filter, check_forbidden, check_law),
+    "griever": (check_filter, check_forbidden, check_law, check_finds),
+    "hipporag(mode=facts)": (check_hits, check_filter, check_forbidden),
+    "links": (check_filter, check_forbidden, check_law, check_batches),
     "hybrid(over=passages(by=sentences, size=12))": (check_filter, check_law),
+    "hipporag": (check_forbidden,),
+    "graphrag": (check_filter, check_forbidden),
+    "raptor": (check_filter, check_forbidden),
+    "raptor(mode=traversal)": (check_forbidden,),
+    "sirerag(ranking=lifted)": (check_forbidden,),
+    "bm25(over=aggregates)": (check_forbidden,),
 }
 
 

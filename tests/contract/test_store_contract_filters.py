@@ -1,12 +1,14 @@
 """What every registered store must do, by value: filters, and the fields that they are about."""
 
+import math
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from made_records import TEXT_ONLY, filled, passing, pinned, text_records
 
 from ragindex.errors import StoreError, UsageError
-from ragindex.filters import All, Any, Filter, Ids, Not, Range, Terms, meta
+from ragindex.filters import All, Any, Filter, Ids, Not, Overlaps, Range, Terms, meta
 from ragindex.interfaces import Schema, Store, TextQuery, VectorQuery
 
 FILTERS: list[tuple[Filter, list[str]]] = [
@@ -31,6 +33,9 @@ FILTERS: list[tuple[Filter, list[str]]] = [
     (Range("meta.page", 5, 12), ["a", "b"]),
     (Range("meta.day of issue", "2020-01-01", "2020-12-31"), ["a"]),
     (Range("meta.day of issue", low="2020-06-01"), ["c"]),
+    (Range("meta.page", low=math.nextafter(7, math.inf)), ["a"]),  # above 7: the ends are included
+    (Range("size", high=math.nextafter(2, -math.inf)), ["a"]),
+    (Range("size", math.nextafter(0, math.inf), 1), ["a"]),  # 5e-324
 ]
 
 
@@ -54,7 +59,37 @@ def test_a_record_of_several_documents_passes_when_all_of_them_do(store: Store) 
     reader = pinned(store, collection, "summaries")
     assert passing(reader, meta("page", 1)) == ["one"]
     assert passing(reader, meta("page", 1, 2)) == ["both", "one", "two"]
-    assert passing(reader, Not(meta("page", 1))) == ["both", "two"]
+    assert passing(reader, Not(meta("page", 1))) == ["two"]
+    assert passing(reader, Not(meta("page", 3))) == ["both", "one", "two"]
+    assert passing(reader, Range("meta.page", high=1)) == ["one"]
+    assert passing(reader, Not(Range("meta.page", 2))) == ["one"]
+    assert passing(reader, Not(Range("meta.page", 1.5, 1.6))) == ["one", "two"]  # the pages of "both" lie on both sides
+    assert passing(reader, Not(Not(meta("page", 1)))) == ["one"]
+    assert passing(reader, Any((meta("page", 1), meta("page", 2)))) == ["one", "two"]
+    assert passing(reader, Not(All((meta("page", 1), Ids(("one", "both")))))) == ["two"]
+    assert passing(reader, Overlaps("meta.page", ("1",))) == ["both", "one"]
+    assert passing(reader, Not(Overlaps("meta.page", ("1",)))) == ["two"]
+
+
+@pytest.mark.parametrize("field", ["doc_ids", "passage_ids"])
+def test_a_record_passes_by_its_documents_when_all_of_them_are_named(field: str, store: Store) -> None:
+    collection = store.create("summaries", Schema(stored=("text",), keywords=(field, "tags")))
+    made = {"one": ["a"], "both": ["a", "b"], "two": ["b", "b"], "none": []}
+    lists = [pa.array(list(made.values()), pa.list_(pa.string()))] * 2
+    texts = pa.array(["x"] * len(made))
+    collection.upsert(pa.RecordBatch.from_arrays([pa.array(made), texts, *lists], names=["id", "text", field, "tags"]))
+    reader = pinned(store, collection, "summaries")
+    assert passing(reader, Terms(field, ("a", "nobody"))) == ["one"]
+    assert passing(reader, Terms(field, ("a", "b"))) == ["both", "one", "two"]
+    assert passing(reader, All((Terms("tags", ("a",)), Terms(field, ("a",))))) == ["one"]
+    assert passing(reader, Not(Terms(field, ("a",)))) == ["none", "two"]
+    assert passing(reader, Not(Terms(field, ("a", "b")))) == ["none"]
+    assert passing(reader, Range(field, "a", "a")) == ["one"]
+    assert passing(reader, Not(Range(field, "b"))) == ["none", "one"]
+    assert passing(reader, Overlaps(field, ("a",))) == ["both", "one"]
+    assert passing(reader, Not(Overlaps(field, ("a",)))) == ["none", "two"]
+    assert passing(reader, Terms("tags", ("a",))) == ["both", "one"]
+    assert passing(reader, Not(Terms("tags", ("a",)))) == ["none", "two"]
 
 
 def test_ranges_hold_numbers_or_strings_and_compare_alike_everywhere(store: Store) -> None:
@@ -85,6 +120,9 @@ def test_an_empty_value_is_a_value_and_an_absent_one_is_none(store: Store) -> No
     reader = pinned(store, collection, "texts")
     assert passing(reader, meta("k", "")) == ["a"]
     assert passing(reader, meta("k", "", "a")) == ["a", "d"]
+    assert passing(reader, Not(meta("k", ""))) == ["b", "d"]
+    assert passing(reader, Not(meta("k", "a"))) == ["a", "b", "c"]
+    assert passing(reader, Not(Range("meta.k", "a"))) == ["a", "b", "c"]
 
 
 def test_fields_that_are_not_there(store: Store) -> None:

@@ -1,15 +1,17 @@
 """Cores of this process, and BLAS kept to them. Each test has a process of its own: limits are the process's."""
 
+import math
 import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import joblib
 import pytest
 
-from ragindex.cores import _count_container_cores, available_cores
+from ragindex.cores import available_cores, read_cgroup_limit
 
 _BEGIN = """
 import threading, time
@@ -180,23 +182,67 @@ def test_cores_are_those_that_the_process_may_use() -> None:
     assert 1 <= available_cores() <= len(os.sched_getaffinity(0))
 
 
+V1, V2 = "3:cpu,cpuacct:{}\n1:memory:/other", "0::{}"
+
+
 @pytest.mark.parametrize(
-    ("files", "cores"),
+    ("membership", "files", "cores"),
     [
-        ({"cpu.max": "max 100000\n"}, None),
-        ({"cpu.max": "150000 100000\n"}, 2),
-        ({"cpu.max": "20000 100000\n"}, 1),
-        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
-        ({"cpu/cpu.cfs_quota_us": "300000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 3),
-        ({"cpu.max": "unreadable"}, None),
-        ({}, None),
+        (V2.format("/"), {"cpu.max": "max 100000"}, math.inf),
+        (V2.format("/"), {"cpu.max": "150000 100000"}, 1.5),  # a container with a group namespace of its own
+        (V2.format("/a.slice/b.service"), {"cpu.max": "max 100000", "a.slice/b.service/cpu.max": "200000 100000"}, 2.0),
+        (V2.format("/a/b"), {"a/cpu.max": "100000 100000", "a/b/cpu.max": "400000 100000"}, 1.0),
+        (V2.format("/a/b"), {"a/b/cpu.weight": "100"}, math.inf),
+        (V2.format("/../x"), {}, math.inf),
+        (V1.format("/"), {"cpu,cpuacct/cpu.cfs_quota_us": "-1", "cpu,cpuacct/cpu.cfs_period_us": "100000"}, math.inf),
+        (
+            V1.format("/docker/1"),  # the group is the container's topmost, and its path that of the host
+            {"cpu,cpuacct/cpu.cfs_quota_us": "50000\n", "cpu,cpuacct/cpu.cfs_period_us": "100000\n"},
+            0.5,
+        ),
+        (
+            V1.format("/a"),
+            {"cpu,cpuacct/a/cpu.cfs_quota_us": "300000", "cpu,cpuacct/a/cpu.cfs_period_us": "100000"},
+            3.0,
+        ),
+        ("1:memory:/", {"cpu.max": "100000 100000"}, math.inf),
+        (None, {}, math.inf),  # not Linux
     ],
 )
-def test_cores_of_a_container(files: dict[str, str], cores: int | None, tmp_path: Path) -> None:
-    (tmp_path / "cpu").mkdir()
-    for name, text in files.items():
+def test_limits_of_control_groups(membership: str | None, files: dict[str, str], cores: float, tmp_path: Path) -> None:
+    written = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
+    written |= {} if membership is None else {"proc/self/cgroup": membership}
+    for name, text in written.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert _count_container_cores(tmp_path) == cores
+    assert read_cgroup_limit(tmp_path) == cores
+
+
+@pytest.fixture
+def one_core() -> Iterator[Path]:
+    """A control group of the kernel with a limit of half a core. Skipped if this process may not make one."""
+    group = Path("/sys/fs/cgroup/cpu" if Path("/sys/fs/cgroup/cpu").is_dir() else "/sys/fs/cgroup", "ragindex-tests")
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    try:
+        v1 = (group / "cpu.cfs_quota_us").exists()
+        if not v1 and not (group / "cpu.max").exists():
+            pytest.skip("the parent group does not control processors")
+        (group / ("cpu.cfs_quota_us" if v1 else "cpu.max")).write_text("50000" if v1 else "50000 100000")
+        yield group
+    finally:
+        group.rmdir()
+
+
+def test_a_limit_that_the_kernel_enforces_is_seen(one_core: Path) -> None:
+    asked = f'echo $$ > {one_core}/cgroup.procs && exec {sys.executable} -c "$1"'
+    script = (
+        "from ragindex.cores import available_cores, read_cgroup_limit; print(available_cores(), read_cgroup_limit())"
+    )
+    ran = subprocess.run(["sh", "-c", asked, "sh", script], capture_output=True, text=True, timeout=120, check=False)
+    assert (ran.stdout, ran.stderr) == ("1 0.5\n", "")
 
 
 @pytest.mark.parametrize("limit", [None, "1", "64"])

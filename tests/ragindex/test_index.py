@@ -136,7 +136,7 @@ def test_values_have_short_texts(folder: Path) -> None:
 
 def test_a_path_is_not_taken_for_documents(folder: Path) -> None:
     with ragindex.open(folder) as index:
-        with pytest.raises(UsageError, match=r"Documents are wanted, not a path. Write: ragindex.read\('docs'\)"):
+        with pytest.raises(UsageError, match=r"Expected documents, got a path. Write: ragindex.read\('docs'\)"):
             index.add("docs")  # type: ignore[arg-type]
         with pytest.raises(UsageError, match=r"'ids' must be a list of ids. Got the string 'light': write \['light'\]"):
             index.remove("light")

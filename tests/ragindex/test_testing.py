@@ -13,6 +13,7 @@ import pytest
 from made_language import ECHO
 
 from ragindex import testing
+from ragindex.filters import Ids
 from ragindex.interfaces import BuildContext, Change, Collection, OpenIndex, Part, Retriever, Schema, Scheme, Uses
 from ragindex.parts.text.passages import Passages
 from ragindex.retrieval.hits import text_search_schema
@@ -275,8 +276,23 @@ class BrokenRetriever:
         asked = [replace(query, filter=None) for query in queries] if self.fault == "ignores filter" else queries
         if self.fault == "batch":  # all questions of a batch get the hits of the first
             return [self.base.retrieve(asked[:1], k)[0] for _ in asked]
+        if self.fault == "filter by metadata alone":
+            asked = [
+                query if query.filter is None or "meta." in str(query.filter) else replace(query, filter=Ids(()))
+                for query in queries
+            ]
         depth = {"one more": k + 1, "few": max(1, k // 2)}.get(self.fault, k)
-        return [self._change(found, k) for found in self.base.retrieve(asked, depth)]
+        found = [self._change(found, k) for found in self.base.retrieve(asked, depth)]
+        return [self._tell(*pair, k) for pair in zip(queries, found, strict=True)]
+
+    def _tell(self, query: Query, found: Retrieval, k: int) -> Retrieval:
+        """Pass on the step of a search without the filter, or a text that it found."""
+        if not self.fault.startswith("unfiltered"):
+            return found
+        (without,) = self.base.retrieve([replace(query, filter=None)], 30)
+        if self.fault == "unfiltered step":
+            return replace(found, trace=without.trace)
+        return replace(found, notes=tuple(sorted(hit.text for hit in without.hits if "Ymbrolite" in hit.text)))
 
     def _change(self, found: Retrieval, k: int) -> Retrieval:
         hits = found.hits
@@ -331,6 +347,10 @@ class OldTexts(Passages):
         (testing.check_hits, "unknown document", "which is not in the corpus"),
         (testing.check_batches, "batch", "one by one: got "),
         (testing.check_filter, "ignores filter", "do not pass the filter"),
+        (testing.check_forbidden, "ignores filter", "the filter by metadata keeps a document out, of which are told: "),
+        (testing.check_forbidden, "unfiltered step", "of which are told: {\"step 'text'\": ['hushdoc']}"),
+        (testing.check_forbidden, "unfiltered note", "of which are told: {'notes': ['governed'"),
+        (testing.check_forbidden, "filter by metadata alone", "filtered by documents instead of by metadata: got "),
         (testing.check_cutoffs, "few", "its first hits depend on k, so depends_on_k must return True"),
         (testing.check_cutoffs, "changes with k", "its first hits depend on k, so depends_on_k must return True"),
         (testing.check_law, "keeps removed", "after adding, changing and removing documents: got "),

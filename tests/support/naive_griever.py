@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ragindex import filters
-from ragindex.filters import All, Filter, Ids, Not, Terms
+from ragindex.filters import All, Filter, Ids, Not, Overlaps, Terms
 from ragindex.interfaces import Retriever
 from ragindex.plugins import registry
 from ragindex.types import Query
@@ -38,6 +38,7 @@ class Readings:
     t_max: int = 30
     split: bool = True
     rewrite: bool = True
+    rewrite_order: str = "triple"
     same_as: str = "evidence"
     combine: str = "union"
     join: str = "shortlist"
@@ -227,7 +228,7 @@ class Way:
         if not stated:
             return [], set()
         entities = self.graph.with_aliases(name for _, (subject, _, object) in stated for name in (subject, object))
-        where = All((Terms("passage_ids", tuple(self.latest)), Terms("subject", tuple(sorted(entities)))))
+        where = All((Overlaps("passage_ids", tuple(self.latest)), Terms("subject", tuple(sorted(entities)))))
         ids = corpus.search("hybrid(over=partial_triples)", self.text, readings.t_max, where)
         kept, joins = [], set()
         for id, triple in stated:
@@ -285,9 +286,15 @@ class Matcher:
             scored.append((matched / (2 * (1 + math.log(self.graph.corpus.frequency(partial)))), partial))
         return max(scored, key=lambda one: one[0])
 
+    def worth(self, triple: Triple, *, by_entity: bool) -> tuple[float, float]:
+        """What comes first in rewriting: the best triple, or of those with the best matched entity the best."""
+        score, (entity, _, _) = self.triple(triple)
+        return (self.best(self.graph.with_aliases([entity]))[0] if by_entity else 0.0), score
+
     def rewritten(self, kept: Sequence[Stated]) -> str:
         """The text with the other end of its best triple, if another, in the place of the end it names (V11)."""
-        for _, triple in sorted(kept, key=lambda one: -self.triple(one[1])[0]):
+        by_entity = self.graph.corpus.readings.rewrite_order == "entity"
+        for _, triple in sorted(kept, key=lambda one: self.worth(one[1], by_entity=by_entity), reverse=True):
             _, (entity, predicate, inverse) = self.triple(triple)
             score, mention = self.best(self.graph.with_aliases([entity]))
             other = triple[0] if inverse else triple[2]

@@ -7,17 +7,17 @@ from collections.abc import Collection, Sequence
 from functools import cache
 from typing import TypeAlias
 
+from ragindex.llm.rules.mentions import find_mentions
 from ragindex.llm.rules.words import ENGLISH_FUNCTION_WORDS
 from ragindex.retrieval.fusion import scores_differ
 from ragindex.text_analysis import analyse
-from ragindex.types import Passage
+from ragindex.types import Document, Passage
 from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.links.parameters import LinksParameters
 
 Run: TypeAlias = tuple[int, int, str]  # the numbers of its first word and of the word after its last, and its words
 WORD = re.compile(r"\w+")
 LAST_PARENTHESES = re.compile(r"\s*\([^()]*\)\s*$")
-HEADING = re.compile(r"^#{1,6} (.*)$", re.MULTILINE)
 OPENING = set('"“„«`‘[')
 LONGEST, SHORTEST, COUNTED = 8, 4, 3  # words of a key, characters of a key of one word, words that are counted
 K1, B = 1.2, 0.75
@@ -37,9 +37,28 @@ def words_of(text: str) -> list[str]:
     return [word.casefold() for word in WORD.findall(text)]
 
 
-def keys_of(passage: Passage) -> set[str]:
-    names = [LAST_PARENTHESES.sub("", passage.title) or passage.title, *HEADING.findall(passage.text)]
+def keys_of(passage: Passage, document: Document, titled: bool) -> set[str]:
+    if titled:
+        names = [LAST_PARENTHESES.sub("", passage.title) or passage.title]
+    else:
+        opening = " ".join(passage.text[:2000].split())
+        names = [one.text for one in find_mentions(opening) if one.kind in ("name", "title")][:1]
+    before: tuple[str, ...] = ()
+    for section in document.sections:
+        if passage.start <= section.start < passage.end and section.headings != before:
+            names.append(section.headings[-1])
+        before = section.headings
     return {key for name in names if (key := joined(words_of(name)))}
+
+
+def share_of_confirmed(documents: Sequence[Document], first: dict[str, Passage]) -> float:
+    """The share of documents whose first passage has a word of their title."""
+    judged = []
+    for document in documents:
+        title = analyse(LAST_PARENTHESES.sub("", document.title) or document.title)
+        if title:
+            judged.append(any(word in analyse(first[document.id].text) for word in title))
+    return sum(judged) / len(judged)
 
 
 def starts_of(text: str) -> list[int]:
@@ -86,10 +105,15 @@ def n_grams(text: str) -> set[str]:
 class Corpus:
     """What is known before anything is asked, and the scores of every question that was asked."""
 
-    def __init__(self, workspace: Workspace, passages: Sequence[Passage]) -> None:
+    def __init__(
+        self, workspace: Workspace, documents: Sequence[Document], passages: Sequence[Passage], least: float
+    ) -> None:
         self.ids = [one.id for one in passages]
         self.documents = {one.id: one.doc_id for one in passages}
-        self.keys = {one.id: keys_of(one) for one in passages}
+        by_id = {one.id: one for one in documents}
+        first = {one.doc_id: one for one in reversed(passages)}
+        titled = share_of_confirmed(documents, first) >= least
+        self.keys = {one.id: keys_of(one, by_id[one.doc_id], titled) for one in passages}
         known = {key for keys in self.keys.values() for key in keys}
         runs = {one.id: runs_of(one.text) for one in passages}
         self.mentions = {id: mentioned(runs[id], known) for id in self.ids}
@@ -122,11 +146,13 @@ class Corpus:
         """The passages that the seed is linked to, with the weights of their links."""
         found = []
         for id in self.ids:
+            if self.documents[id] == self.documents[seed]:
+                continue
             for key in (self.mentions[seed] - self.keys[seed]) & self.keys[id]:
-                if id != seed and (weight := self.weight(key, max_mentions)) is not None:
+                if (weight := self.weight(key, max_mentions)) is not None:
                     found.append((id, weight))
             for key in (self.mentions[id] - self.keys[id]) & self.keys[seed]:
-                if id != seed and (weight := self.weight(key, max_mentions)) is not None:
+                if (weight := self.weight(key, max_mentions)) is not None:
                     found.append((id, backward * weight))
         return found
 

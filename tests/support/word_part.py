@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from ragindex.filters import Ids, Terms
+from ragindex.filters import Ids, Overlaps
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import Vectors
@@ -25,7 +25,7 @@ class Words(Part[Collection]):
         return True
 
     def passages_sharing_with(self, ids: Sequence[str], context: BuildContext) -> set[str]:
-        shared = self.records(context).scan(("passage_ids",), Terms("passage_ids", tuple(ids)))
+        shared = self.records(context).scan(("passage_ids",), Overlaps("passage_ids", tuple(ids)))
         return {id for batch in shared for row in batch.to_pylist() for id in row["passage_ids"]}
 
     def records(self, context: BuildContext) -> Collection:
@@ -36,7 +36,9 @@ class Words(Part[Collection]):
         source: Collection = context.inputs[0]
         touched = [*change.upsert, *change.remove]
         texts = {r["id"]: r["text"] for r in source.get(list(change.upsert), ("text",)).to_pylist()}
-        held = [r for b in records.scan(("passage_ids",), Terms("passage_ids", tuple(touched))) for r in b.to_pylist()]
+        held = [
+            r for b in records.scan(("passage_ids",), Overlaps("passage_ids", tuple(touched))) for r in b.to_pylist()
+        ]
         keys = {r["id"] for r in held} | {word for text in texts.values() for word in text.split()}
         known = {
             r["id"]: set(r["passage_ids"])

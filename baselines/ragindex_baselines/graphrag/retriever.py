@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from ragindex.filters import Filter, Terms
-from ragindex.interfaces import Collection, Encoder, SearchResult, VectorQuery
+from ragindex.filters import Overlaps
+from ragindex.interfaces import Collection, Encoder, Floats, SearchResult, VectorQuery
 from ragindex.retrieval.hits import HIT_FIELDS, check_queries, fetch_records, read_hits
+from ragindex.retrieval.passing import PassingRecords
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
 from ragindex_baselines.graphrag import steps
 from ragindex_baselines.graphrag.parameters import GraphRAGParameters
@@ -16,12 +19,21 @@ from ragindex_baselines.graphrag.parts.communities import Reports
 from ragindex_baselines.graphrag.parts.entity_graph import OpenEntityGraph
 from ragindex_baselines.graphrag.steps import Nearby
 
+_FEW_PASSAGES = 1_000
+"""The most passages by which entities are searched, which is faster if a filter passes few."""
+_DEEPER = 4
+"""If a filter leaves too few of the nearest entities, this many times as many are looked at."""
+
 
 @dataclass(frozen=True, slots=True)
 class GraphRAGRetriever:
-    """The open retriever of GraphRAG."""
+    """The open retriever of GraphRAG.
+
+    With a filter, an entity, a relation and a report count only if all passages that they are made from pass.
+    """
 
     passages: Collection
+    passing: PassingRecords
     entities: Collection
     graph: OpenEntityGraph
     communities: Reports
@@ -32,32 +44,34 @@ class GraphRAGRetriever:
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """Answer all questions, with one batch of the encoder and one search for entities."""
         check_queries(queries, k)
-        passing = [self._passing(query.filter) for query in queries]
+        passing = [None if query.filter is None else self.passing.find(query.filter) for query in queries]
         vectors = self.encoder.encode_queries([query.text for query in queries])
         start = time.perf_counter()
-        requests = [
-            VectorQuery(vector, self.settings.entities, ("passage_ids", "neighbours"), _build_filter(ids))
-            for vector, ids in zip(vectors, passing, strict=True)
-        ]
-        found = self.entities.search(requests)
+        found = self._search_entities(vectors, passing)
         ms = (time.perf_counter() - start) * 1e3 / max(1, len(queries))
         return [
             self._retrieval(query, entities, ids, k, ms)
             for query, entities, ids in zip(queries, found, passing, strict=True)
         ]
 
-    def _passing(self, where: Filter | None) -> frozenset[str] | None:
-        """Return the passages that pass a query's filter, None without a filter."""
-        if where is None:
-            return None
-        return frozenset(id for batch in self.passages.scan((), where) for id in batch.column("id").to_pylist())
+    def _search_entities(self, vectors: Floats, passing: Sequence[frozenset[str] | None]) -> list[SearchResult]:
+        """Return the entities nearest to each question, of which all passages pass."""
+        found: dict[int, SearchResult] = {}
+        left, depth, wanted = list(range(len(passing))), self.settings.entities, self.settings.entities
+        while left:
+            requests = [VectorQuery(vectors[n], depth, _ENTITY_FIELDS, _narrow_search(passing[n])) for n in left]
+            answers = list(zip(left, self.entities.search(requests), strict=True))
+            found |= {n: _keep_passing(answer, passing[n], wanted) for n, answer in answers}
+            left = [n for n, answer in answers if len(found[n].ids) < wanted and len(answer.ids) == depth]
+            depth *= _DEEPER
+        return [found[n] for n in range(len(passing))]
 
     def _retrieval(
         self, query: Query, found: SearchResult, passing: frozenset[str] | None, k: int, searching: float
     ) -> Retrieval:
         entities = steps.read_nearby(found)
         start = time.perf_counter()
-        best = self._hits(entities, k, passing)
+        best = self._hits(entities, k)
         moments = [time.perf_counter()]
         triples = self._triples(entities, passing)
         moments.append(time.perf_counter())
@@ -73,9 +87,9 @@ class GraphRAGRetriever:
         )
         return Retrieval(best, trace, notes)
 
-    def _hits(self, entities: Sequence[Nearby], k: int, passing: frozenset[str] | None) -> tuple[Hit, ...]:
+    def _hits(self, entities: Sequence[Nearby], k: int) -> tuple[Hit, ...]:
         """Return the ranked passages as hits. Scores are 1 / rank, because the method only gives an order."""
-        ids = steps.rank_passages(entities, k, passing)
+        ids = steps.rank_passages(entities, k)
         records = fetch_records(self.passages, ids, HIT_FIELDS)
         kept = records.column("id").to_pylist()
         return read_hits(SearchResult(kept, 1.0 / np.arange(1, len(kept) + 1), records), self.source)
@@ -95,8 +109,25 @@ class GraphRAGRetriever:
         return [row["id"] for row in rows], [row["text"] for row in rows]
 
 
-def _build_filter(passing: frozenset[str] | None) -> Terms | None:
-    return None if passing is None else Terms("passage_ids", tuple(sorted(passing)))
+_ENTITY_FIELDS = ("passage_ids", "neighbours")
+
+
+def _narrow_search(passing: frozenset[str] | None) -> Overlaps | None:
+    """Return a filter that passes all entities of which a passage passes, if these passages are few."""
+    few = passing is not None and len(passing) <= _FEW_PASSAGES
+    return Overlaps("passage_ids", tuple(sorted(passing))) if few and passing is not None else None
+
+
+def _keep_passing(found: SearchResult, passing: frozenset[str] | None, most: int) -> SearchResult:
+    """Return the first `most` entities of which all passages pass."""
+    if passing is None:
+        return found
+    lists = found.records.column("passage_ids")
+    outside = pc.invert(pc.is_in(lists.flatten(), value_set=pa.array(list(passing), pa.string())))
+    failing = pc.list_parent_indices(lists).filter(outside).unique().to_pylist()
+    rows = sorted(set(range(len(found.ids))).difference(failing))[:most]
+    records = found.records.take(pa.array(rows, pa.int64()))
+    return SearchResult([found.ids[row] for row in rows], found.scores[np.array(rows, np.int64)], records)
 
 
 def _choose_fields(passing: frozenset[str] | None) -> tuple[str, ...]:

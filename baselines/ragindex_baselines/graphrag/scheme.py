@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 from ragindex.interfaces import OpenIndex, Part, Retriever
 from ragindex.parts.text.passages import Passages
 from ragindex.plugins.registry import label
+from ragindex.retrieval.passing import PassingRecords
 from ragindex_baselines.graphrag.parameters import GraphRAGParameters
 from ragindex_baselines.graphrag.parts.entity_graph import EntityVectors
 from ragindex_baselines.graphrag.retriever import GraphRAGRetriever
@@ -28,4 +29,5 @@ class GraphRAG(GraphRAGParameters):
         """Open a retriever: one encoding, one search and four look-ups per question, and no LLM."""
         passages, vectors, communities = (index.open_part(part) for part in self.parts())
         graph = index.open_part(self.communities.of)
-        return GraphRAGRetriever(passages, vectors, graph, communities, index.encoder, self, label(self))
+        passing = PassingRecords(passages)
+        return GraphRAGRetriever(passages, passing, vectors, graph, communities, index.encoder, self, label(self))

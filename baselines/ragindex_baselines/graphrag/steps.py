@@ -33,11 +33,11 @@ def read_nearby(found: SearchResult) -> list[Nearby]:
     return [Nearby(key, passages[row].values, tuple(neighbours[row].as_py())) for row, key in enumerate(found.ids)]
 
 
-def rank_passages(entities: Sequence[Nearby], k: int, passing: Container[str] | None) -> list[str]:
-    """Return the first `k` distinct passages, entity by entity; `passing`, if given, limits them."""
+def rank_passages(entities: Sequence[Nearby], k: int) -> list[str]:
+    """Return the first `k` distinct passages, entity by entity."""
     found: dict[str, None] = {}
     for entity in entities:
-        ids = (id for part in _slice_ids(entity.passage_ids) for id in part if passing is None or id in passing)
+        ids = (id for part in _slice_ids(entity.passage_ids) for id in part)
         found.update(dict.fromkeys(islice((id for id in ids if id not in found), k - len(found))))
     return list(found)
 

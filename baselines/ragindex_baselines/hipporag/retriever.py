@@ -2,24 +2,28 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from ragindex.filters import Filter, Ids, combine_filters
-from ragindex.interfaces import Collection, Encoder, FilterQuery, Floats, QueryEncoder, SearchResult, VectorQuery
+from ragindex.filters import Filter
+from ragindex.interfaces import Collection, Encoder, Floats, QueryEncoder, SearchResult, VectorQuery
+from ragindex.kept_results import KeptResults
 from ragindex.llm.tasks import LLM
 from ragindex.parts.support.arrays import Doubles
 from ragindex.parts.triples.sparse_graph import AnyIntegers
 from ragindex.retrieval.fusion import normalize_scores, scores_differ
 from ragindex.retrieval.hits import HIT_FIELDS, check_queries, fetch_records, read_hits
+from ragindex.retrieval.passing import PassingRecords
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
 from ragindex_baselines.hipporag import steps
 from ragindex_baselines.hipporag.parameters import HippoRAGParameters
+from ragindex_baselines.hipporag.parts.phrase_graph import Phrases
 from ragindex_baselines.hipporag.parts.spread_vectors import PassageSpread
 from ragindex_baselines.hipporag.tasks import QUESTION_ENTITIES
 from ragindex_baselines.hipporag.weighted_graph import WeightedGraph, run_power_iteration
@@ -28,7 +32,10 @@ _NEAREST_PASSAGES, _REACHED_PASSAGES = 100, 1000
 """Minimum number of passages that are scored: those nearest to the question, and those the walk reaches most."""
 _EQUAL_PHRASES = 20
 """Phrases among which equally near ones are looked for, so that neither engine nor processor decides between them."""
-_BLOCK = 500
+_DEEPER = 10
+"""If a filter passes none of the nearest phrases, this many times as many are looked at."""
+_KEPT_GRAPHS = 4
+"""The number of filters whose sub-graph is kept: applications ask many questions with the filter of one user."""
 _TRIPLE_FIELDS = ("subject", "predicate", "object")
 
 
@@ -61,35 +68,40 @@ class Walked:
         matrix = self.matrix[:count, :count]
         return run_power_iteration(matrix, links.degrees, reset, settings.damping, settings.tolerance)
 
-    def found(self, query: Query, places: AnyIntegers, values: Doubles, k: int) -> tuple[Hit, ...]:
-        """Return the `k` best passages that pass the query's filter, as hits."""
-        places, values = steps.sort_best_first(places, values, k if query.filter is None else None)
-        scores: dict[str, float] = {}
-        size = k if query.filter is None else _BLOCK
-        for start in range(0, len(places), size):
-            ids = self.graph.passages.take(pa.array(places[start : start + size])).to_pylist()
-            passing = self._passing(ids, query.filter)
-            block = zip(ids, values[start : start + size].tolist(), strict=True)
-            scores |= {id: value for id, value in block if id in passing}
-            if len(scores) >= k:
-                break
-        records = fetch_records(self.passages, list(scores)[:k], HIT_FIELDS)
+    def found(self, places: AnyIntegers, values: Doubles, k: int) -> tuple[Hit, ...]:
+        """Return the `k` best passages as hits."""
+        places, values = steps.sort_best_first(places, values, k)
+        ids = self.graph.passages.take(pa.array(places[:k])).to_pylist()
+        scores = dict(zip(ids, values[:k].tolist(), strict=True))
+        records = fetch_records(self.passages, ids, HIT_FIELDS)
         ids = records.column("id").to_pylist()
         return read_hits(SearchResult(ids, np.array([scores[id] for id in ids]), records), self.source)
 
-    def _passing(self, ids: Sequence[str], where: Filter | None) -> set[str]:
-        if where is None:
-            return set(ids)
-        (found,) = self.passages.search([FilterQuery(combine_filters(Ids(tuple(ids)), where), len(ids))])
-        return set(found.ids)
+
+@dataclass(frozen=True)
+class FilteredWalks:
+    """The walks over the whole graph, and over the sub-graphs of the passages that pass the last filters."""
+
+    whole: Walked
+    phrases: Phrases
+    passing: PassingRecords
+    kept: KeptResults[Filter, Walked] = field(default_factory=lambda: KeptResults(_KEPT_GRAPHS))
+
+    def within(self, where: Filter | None) -> Walked:
+        """Return the walks over what passes: edges of other passages' triples are not in the graph."""
+        return self.whole if where is None else self.kept.find(where, lambda: self._restrict(where))
+
+    def _restrict(self, where: Filter) -> Walked:
+        ids = pa.array(list(self.passing.find(where)), pa.large_string())
+        passing = pc.is_in(self.whole.graph.passages.cast(pa.large_string()), value_set=ids)
+        return replace(self.whole, graph=self.phrases.build_subgraph(passing.to_numpy(zero_copy_only=False)))
 
 
 @dataclass(frozen=True, slots=True)
 class EntityRetriever:
     """The open retriever of HippoRAG with `mode=entities`: HippoRAG as first published."""
 
-    walked: Walked
-    phrases: Collection
+    walks: FilteredWalks
     encoder: QueryEncoder
     llm: LLM
 
@@ -100,14 +112,14 @@ class EntityRetriever:
 
     def _one(self, query: Query, k: int) -> Retrieval:
         trace = Trace()
-        named = self._named(query, trace)
+        named, walked = self._named(query, trace), self.walks.within(query.filter)
         start = time.perf_counter()
-        found = self._linked(named)
-        nodes, mass = steps.entity_seeds(self.walked.graph.places(found), self.walked.graph.held)
-        linked = _trace_seeds(query, self.walked.graph, nodes, mass, _ms(start))
+        found = self._linked(named, walked.graph)
+        nodes, mass = steps.entity_seeds(walked.graph.places(found), walked.graph.held)
+        linked = _trace_seeds(query, walked.graph, nodes, mass, _ms(start))
         start = time.perf_counter()
-        sums = steps.phrase_sums(self.walked.graph, self.walked.among_phrases(nodes, mass))
-        best = self.walked.found(query, np.arange(len(sums)), sums, k)
+        sums = steps.phrase_sums(walked.graph, walked.among_phrases(nodes, mass))
+        best = walked.found(np.arange(len(sums)), sums, k)
         reached = Step(1, "passages", query.text, tuple(hit.id for hit in best), ms=_ms(start))
         trace.steps.extend((linked, reached))
         if len(best) == k:
@@ -123,11 +135,23 @@ class EntityRetriever:
             step["note"] = ", ".join(named)
         return named
 
-    def _linked(self, named: Sequence[str]) -> list[str]:
-        """Return the phrase nearest to each name; of equally near ones the name itself, else the smallest id."""
-        vectors = self.encoder.encode_passing(named)
-        near = self.phrases.search([VectorQuery(vector, _EQUAL_PHRASES) for vector in vectors])
-        return [_choose_phrase(name, found) for name, found in zip(named, near, strict=True) if found.ids]
+    def _linked(self, named: Sequence[str], graph: WeightedGraph) -> list[str]:
+        """Return the phrase of the graph nearest to each name; of equally near ones the name itself, else the smallest.
+
+        A phrase that no passage of a sub-graph contains is not told. Names without any phrase are left out.
+        """
+        vectors, linked = self.encoder.encode_passing(named), dict[int, str]()
+        left, depth = list(range(len(named))), _EQUAL_PHRASES
+        while left:
+            answers = self.walks.phrases.vectors.search([VectorQuery(vectors[n], depth) for n in left])
+            for n, found in zip(left, answers, strict=True):
+                rows = np.flatnonzero(graph.contains(found.ids))
+                if len(rows):
+                    linked[n] = _choose_phrase(named[n], found, rows)
+            full = {n for n, found in zip(left, answers, strict=True) if len(found.ids) == depth}
+            left = [n for n in left if n in full and n not in linked]
+            depth *= _DEEPER
+        return [linked[n] for n in sorted(linked)]
 
     def _by_cosine(self, query: Query, reached: set[str], k: int) -> tuple[tuple[Hit, ...], Step]:
         """Return the passages that the walk did not reach, nearest first.
@@ -136,8 +160,9 @@ class EntityRetriever:
         """
         (vector,) = self.encoder.encode_queries([query.text])
         start = time.perf_counter()
-        (found,) = self.walked.passages.search([VectorQuery(vector, k, HIT_FIELDS, query.filter)])
-        near = tuple(hit for hit in read_hits(found, self.walked.source) if hit.id not in reached)
+        whole = self.walks.whole
+        (found,) = whole.passages.search([VectorQuery(vector, k, HIT_FIELDS, query.filter)])
+        near = tuple(hit for hit in read_hits(found, whole.source) if hit.id not in reached)
         note = f"The walk reached {len(reached)} passages; others follow by cosine."
         step = Step(1, "vectors", query.text, tuple(hit.id for hit in near), ms=_ms(start), note=note)
         return tuple(replace(hit, score=min(hit.score, 1.0) - 1) for hit in near), step
@@ -147,10 +172,11 @@ class EntityRetriever:
 class FactRetriever:
     """The open retriever of HippoRAG with `mode=facts`: HippoRAG 2 without its LLM filter.
 
-    Without `spread`, the walk is computed by power iteration.
+    Without `spread`, the walk is computed by power iteration. So it is with a filter, since the spread vectors are of
+    a walk through all passages.
     """
 
-    walked: Walked
+    walks: FilteredWalks
     triples: Collection
     encoder: Encoder
     key: Callable[[str], str]
@@ -170,71 +196,72 @@ class FactRetriever:
 
     def facts(self, queries: Sequence[Query], vectors: Floats) -> list[SearchResult]:
         """Return the triples nearest to each question that pass its filter; `vectors` is (queries, dimensions)."""
-        count = self.walked.settings.facts
+        count = self.walks.whole.settings.facts
         asked = zip(queries, vectors, strict=True)
         return self.triples.search(
             [VectorQuery(vector, count, _TRIPLE_FIELDS, query.filter) for query, vector in asked]
         )
 
-    def seeds(self, facts: SearchResult) -> tuple[AnyIntegers, Doubles]:
+    def seeds(self, facts: SearchResult, graph: WeightedGraph) -> tuple[AnyIntegers, Doubles]:
         """Return the phrases where the walk from these triples starts, as places, and their reset weights."""
         spelt = [row[side] for row in facts.records.to_pylist() for side in ("subject", "object")]
-        sides = self.walked.graph.places([self.key(phrase) for phrase in spelt]).reshape(-1, 2)
-        return steps.fact_seeds(sides, facts.scores, self.walked.graph.held)
+        sides = graph.places([self.key(phrase) for phrase in spelt]).reshape(-1, 2)
+        return steps.fact_seeds(sides, facts.scores, graph.held)
 
     def _one(self, query: Query, vector: Floats, found: SearchResult, k: int, searching: float) -> Retrieval:
         triples = tuple(Triple(*(row[side] for side in _TRIPLE_FIELDS)) for row in found.records.to_pylist())
         note = ", ".join(f"{score:.3f}" for score in found.scores)
         facts = Step(1, "triples", query.text, tuple(found.ids), triples, ms=searching, note=note)
         start = time.perf_counter()
-        graph = self.walked.graph
-        nodes, mass = self.seeds(found)
-        seeds = _trace_seeds(query, graph, nodes, mass, _ms(start))
+        walked = self.walks.within(query.filter)
+        nodes, mass = self.seeds(found, walked.graph)
+        seeds = _trace_seeds(query, walked.graph, nodes, mass, _ms(start))
         start = time.perf_counter()
         places, values = (
-            self._over_all(vector, nodes, mass)
-            if self.spread is None
-            else self._around(query, vector, nodes, mass, k, self.spread)
+            _walk_from_all(walked, query, vector, nodes, mass)
+            if self.spread is None or query.filter is not None
+            else _walk_around(walked, vector, nodes, mass, k, self.spread)
         )
-        best = self.walked.found(query, places, values, k)
+        best = walked.found(places, values, k)
         ranked = Step(1, "passages", query.text, tuple(hit.id for hit in best), ms=_ms(start))
         return Retrieval(best, (facts, seeds, ranked))
 
-    def _around(
-        self, query: Query, vector: Floats, nodes: AnyIntegers, mass: Doubles, k: int, spread: PassageSpread
-    ) -> tuple[AnyIntegers, Doubles]:
-        """Score the passages that a walk from the seeds reaches, and those nearest to the question."""
-        graph, settings = self.walked.graph, self.walked.settings
-        values = steps.push(graph.whole, nodes, mass, settings.damping, settings.tolerance)[len(graph.phrases) :]
-        wanted = [
-            VectorQuery(vector, max(k, _NEAREST_PASSAGES), (), query.filter),
-            VectorQuery(vector, 1),
-            VectorQuery(-vector, 1),
-        ]
-        near, nearest, farthest = self.walked.passages.search(wanted)
-        around = np.array([self.walked.places[id] for id in near.ids if id in self.walked.places], np.int64)
-        places = np.union1d(steps.most(values, max(k, _REACHED_PASSAGES)), around)
-        if not len(nearest.ids):
-            return places, values[places]
-        low, high = -float(farthest.scores[0]), float(nearest.scores[0])
-        return places, values[places] + settings.passage_weight * spread.values(places, vector, low, high)
 
-    def _over_all(self, vector: Floats, nodes: AnyIntegers, mass: Doubles) -> tuple[AnyIntegers, Doubles]:
-        """Score all passages, by a walk over the whole graph."""
-        graph, settings = self.walked.graph, self.walked.settings
-        (near,) = self.walked.passages.search([VectorQuery(vector, max(1, self.walked.passages.count()))])
-        known = [(self.walked.places[id], row) for row, id in enumerate(near.ids) if id in self.walked.places]
-        places, rows = np.array(known, np.int64).reshape(-1, 2).T
-        reset = np.zeros(len(graph.degrees))
-        reset[len(graph.phrases) + places] = settings.passage_weight * normalize_scores(near.scores)[rows]
-        reset[nodes] = mass
-        values = run_power_iteration(self.walked.matrix, graph.degrees, reset, settings.damping, settings.tolerance)
-        return np.arange(len(graph.passages)), values[len(graph.phrases) :]
+def _walk_around(
+    walked: Walked, vector: Floats, nodes: AnyIntegers, mass: Doubles, k: int, spread: PassageSpread
+) -> tuple[AnyIntegers, Doubles]:
+    """Score the passages that a walk from the seeds reaches, and those nearest to the question."""
+    graph, settings = walked.graph, walked.settings
+    values = steps.push(graph.whole, nodes, mass, settings.damping, settings.tolerance)[len(graph.phrases) :]
+    wanted = [VectorQuery(vector, max(k, _NEAREST_PASSAGES)), VectorQuery(vector, 1), VectorQuery(-vector, 1)]
+    near, nearest, farthest = walked.passages.search(wanted)
+    around = np.array([walked.places[id] for id in near.ids if id in walked.places], np.int64)
+    places = np.union1d(steps.most(values, max(k, _REACHED_PASSAGES)), around)
+    if not len(nearest.ids):
+        return places, values[places]
+    low, high = -float(farthest.scores[0]), float(nearest.scores[0])
+    return places, values[places] + settings.passage_weight * spread.values(places, vector, low, high)
 
 
-def _choose_phrase(name: str, found: SearchResult) -> str:
-    own, best = name.casefold(), found.scores[0]
-    equal = [id for id, score in zip(found.ids, found.scores, strict=True) if not scores_differ(score, best)]
+def _walk_from_all(
+    walked: Walked, query: Query, vector: Floats, nodes: AnyIntegers, mass: Doubles
+) -> tuple[AnyIntegers, Doubles]:
+    """Score all passages of the graph that pass the query's filter, by a walk over the whole graph."""
+    graph, settings = walked.graph, walked.settings
+    (near,) = walked.passages.search([VectorQuery(vector, max(1, walked.passages.count()), (), query.filter)])
+    known = [(walked.places[id], row) for row, id in enumerate(near.ids) if id in walked.places]
+    places, rows = np.array(known, np.int64).reshape(-1, 2).T
+    reset = np.zeros(len(graph.degrees))
+    reset[len(graph.phrases) + places] = settings.passage_weight * normalize_scores(near.scores)[rows]
+    reset[nodes] = mass
+    values = run_power_iteration(walked.matrix, graph.degrees, reset, settings.damping, settings.tolerance)
+    return np.arange(len(graph.passages)), values[len(graph.phrases) :]
+
+
+def _choose_phrase(name: str, found: SearchResult, rows: AnyIntegers) -> str:
+    """Return one of the phrases found in `rows`, nearest first: the name itself if it is among the nearest."""
+    own, best = name.casefold(), found.scores[rows[0]]
+    equal = [found.ids[row] for row in rows if not scores_differ(found.scores[row], best)]
     return own if own in equal else min(equal)
 
 

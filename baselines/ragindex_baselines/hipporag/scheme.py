@@ -8,9 +8,10 @@ from ragindex.llm.tasks import Task
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
+from ragindex.retrieval.passing import PassingRecords
 from ragindex_baselines.hipporag.parameters import HippoRAGParameters
 from ragindex_baselines.hipporag.parts.spread_vectors import SpreadVectors
-from ragindex_baselines.hipporag.retriever import EntityRetriever, FactRetriever, Walked
+from ragindex_baselines.hipporag.retriever import EntityRetriever, FactRetriever, FilteredWalks, Walked
 from ragindex_baselines.hipporag.tasks import QUESTION_ENTITIES
 
 
@@ -46,9 +47,10 @@ class HippoRAG(HippoRAGParameters):
     def open(self, index: OpenIndex) -> Retriever:
         """Open the retriever of the mode. Raises MissingPartError if a part is missing or of another corpus."""
         phrases, passages = index.open_part(self.graph), index.open_part(Vectors(of=Passages()))
-        walked = Walked(phrases.graph, passages, self, registry.label(self))
+        whole = Walked(phrases.graph, passages, self, registry.label(self))
+        walks = FilteredWalks(whole, phrases, PassingRecords(passages))
         if self.mode == "entities":
-            return EntityRetriever(walked, phrases.vectors, index.encoder, index.llm)
+            return EntityRetriever(walks, index.encoder, index.llm)
         triples = index.open_part(Vectors(of=self.graph.over))
         spread = index.open_part(self._spread()) if self.walk == "push" else None
         if spread is not None and not spread.passages.equals(phrases.graph.passages):
@@ -56,7 +58,7 @@ class HippoRAG(HippoRAGParameters):
                 f"The parts of {registry.label(self)} are of different corpora. "
                 f"Run: ragindex index --index {index.folder} --methods '{registry.label(self)}'"
             )
-        return FactRetriever(walked, triples, index.encoder, self.graph.key, spread)
+        return FactRetriever(walks, triples, index.encoder, self.graph.key, spread)
 
     def _spread(self) -> SpreadVectors:
         return SpreadVectors(graph=self.graph, damping=self.damping)

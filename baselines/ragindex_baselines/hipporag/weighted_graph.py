@@ -68,6 +68,12 @@ class WeightedGraph:
         """Return the place of each phrase, -1 if it is not in the graph."""
         return places(self.phrases, keys)
 
+    def contains(self, keys: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """Return for each phrase whether a passage of the graph contains it."""
+        found = self.places(keys)
+        inside: npt.NDArray[np.bool_] = (found >= 0) & (self.held[found] > 0)
+        return inside
+
 
 def run_power_iteration(
     matrix: Any, degrees: Doubles, reset: npt.NDArray[Any], damping: float, tolerance: float

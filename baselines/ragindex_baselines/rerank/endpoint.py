@@ -37,6 +37,7 @@ from ragindex.llm.plugins import PaidPlugin
 from ragindex.llm.prices import Prices
 from ragindex.llm.rate_limits import Limits
 from ragindex.llm.settings import LLMSettings
+from ragindex.plugins.base import Contact
 from ragindex.redaction import find_secrets
 from ragindex_baselines.rerank.interface import PlaceScores, Reranker
 
@@ -97,6 +98,10 @@ class Endpoint(Reranker, PaidPlugin):
         if base_url and strip_credentials(base_url) != base_url:
             raise ValueError("an address in small letters, without a slash at the end")
         return base_url
+
+    def contacts(self) -> tuple[Contact, ...]:
+        """Return the endpoint, if it has an address."""
+        return (Contact.of_address(self.base_url, (_KEY, _SHARED_KEY)),) if self.base_url else ()
 
     def price_missing(self, prices: Prices) -> str | None:
         """Return a message if neither `search_price` nor the price list has a price, else None."""

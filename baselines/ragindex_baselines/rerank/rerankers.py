@@ -14,11 +14,13 @@ from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, Validat
 from ragindex.canonical import encodable
 from ragindex.corpus import passage_text
 from ragindex.encoders.local_models import load_local_model, resolve_revision
+from ragindex.encoders.model_hub import hub_contacts, list_model_folders
 from ragindex.errors import UsageError
 from ragindex.interfaces import OpenIndex
 from ragindex.llm import rules
 from ragindex.llm.answer_question import NumberedPassage
 from ragindex.llm.tasks import LLM, Task
+from ragindex.plugins.base import Contact
 from ragindex.plugins.specs import Spec, parse_spec
 from ragindex_baselines.rerank.endpoint import Endpoint
 from ragindex_baselines.rerank.interface import PassageScorer, PlaceScores, Reranker, TitledTexts
@@ -44,6 +46,14 @@ class CrossEncoder(Reranker):
     @classmethod
     def _named_by_its_files(cls, values: Any) -> Any:
         return resolve_revision(values)
+
+    def contacts(self) -> tuple[Contact, ...]:
+        """Return the hub, if the model is not on this machine."""
+        return hub_contacts(self.model, self.revision)
+
+    def model_folders(self) -> tuple[str, ...]:
+        """Return the model's folder, if it is given by its path."""
+        return list_model_folders(self.model)
 
     def open(self, index: OpenIndex) -> PassageScorer:
         """Return a scorer with the model, which is loaded once per process."""

@@ -17,8 +17,11 @@ from ragindex.cli.console import (
 )
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import JsonOption
+from ragindex.errors import UsageError
 from ragindex.redaction import bare_address
 from ragindex.workspace.manifest import require_manifest
+from ragindex_eval.export_compared import export_compared, find_compared
+from ragindex_eval.mlflow_retriever import log_retriever
 from ragindex_eval.mlflow_tracking import has_run, store_id, trace_to_tracker, track, tracking_uri
 from ragindex_eval.report.page import save_report
 from ragindex_eval.report.terminal import render_study
@@ -85,6 +88,10 @@ def compare(
     published_data: Annotated[str | None, setting_flag("published_data", "NAME")] = None,
     index: Annotated[Path | None, setting_flag("index", "DIR")] = None,
     out: Annotated[Path | None, setting_flag("out", "DIR")] = None,
+    export_best: Annotated[
+        Path | None,
+        typer.Option("--export-best", metavar="FILE", help="Pack the best method, and record it as an MLflow model."),
+    ] = None,
     json_file: JsonOption = None,
 ) -> None:
     """Build methods over DATA, ask its questions, and say what each found, how fast, at what cost, and what is noise.
@@ -95,10 +102,14 @@ def compare(
 
     Example: ragindex compare my-documents/ --questions questions.csv --methods 'bm25,dense,hybrid(depth=50)'
     """
-    flags = {name: value for name, value in locals().items() if name != "config" and value not in (None, [])}
+    flags = {
+        name: value
+        for name, value in locals().items()
+        if name not in ("config", "export_best") and value not in (None, [])
+    }
     given = make_settings(flags)
     settings = given if config is None else given.over(read_settings(config))
-    study = _run(settings)
+    study = _run(settings, export_best)
     require_answers(study)
     require_all_read(study, settings.skip_bad)
     require_reached(study, [parse_threshold(written, settings.k) for written in settings.fail_below])
@@ -144,7 +155,7 @@ def report(
     standard_output().print(escape_markup(str(path)), soft_wrap=True)
 
 
-def _run(settings: CompareSettings) -> Study:
+def _run(settings: CompareSettings, export_best: Path | None = None) -> Study:
     """Show the results of an equal study that is finished, or run it and write its files; record it in MLflow."""
     _check(settings)
     held = None if settings.fresh else rerun.find_record(settings)
@@ -162,14 +173,30 @@ def _run(settings: CompareSettings) -> Study:
     _print(settings, f"\n  the report      {escape_markup(str(folder / rerun.REPORT_FILE))}")
     _print(settings, f"  the results     {escape_markup(str(folder))}")
     for name in dict.fromkeys(comparison.dataset.name for comparison in study.comparisons):
-        _print(settings, f"  the index       {escape_markup(str(settings.index or default_index(name)))}")
-    _record(study, settings, folder, record)
+        index = str(settings.index or default_index(name))
+        _print(settings, f"  the index       {escape_markup(index)}")
+        _print(settings, f"  in your code    ragindex use --index {escape_markup(shlex.quote(index))} --method METHOD")
+    run = _record(study, settings, folder, record)
+    _print_export(study, settings, folder)
+    if export_best is not None:
+        _export_best(study, settings, export_best, run)
     if held:
         _print(settings, f"  unchanged       since {format_time(held[1].finished)}; --fresh asks and times anew")
     if settings.methods is None:
         rest = describe_rest(study.comparisons, asks=settings.llm not in (None, "offline"))
         _print(settings, f"\n{escape_markup(rest)}")
     return study
+
+
+def _print_export(study: Study, settings: CompareSettings, folder: Path) -> None:
+    """Print the lines that put the best method of a single comparison to use."""
+    if len(study.comparisons) != 1 or not study.comparisons[0].methods:
+        return
+    comparison = study.comparisons[0]
+    index = settings.index or default_index(comparison.dataset.name)
+    command = shlex.join(["ragindex", "export", "--index", str(index), "--results", str(folder), "--out", "retriever"])
+    _print(settings, f"  use the best    {escape_markup(f'{command}   # {comparison.methods[0].label}')}")
+    _print(settings, '                  ragindex.load("retriever").search("…")   # in Python')
 
 
 def _compare(settings: CompareSettings, inputs: rerun.Inputs) -> tuple[Study, Path, rerun.FinishedStudy | None]:
@@ -198,14 +225,28 @@ def _check(settings: CompareSettings) -> None:
         require_manifest(settings.index)
 
 
-def _record(study: Study, settings: CompareSettings, folder: Path, record: rerun.FinishedStudy | None) -> None:
-    """Record the study in MLflow, unless this store has it already, and print how to view it."""
+def _export_best(study: Study, settings: CompareSettings, out: Path, run: str | None) -> None:
+    """Pack the best method of a single comparison, and log it in its run if the study was recorded."""
+    if len(study.comparisons) != 1:
+        raise UsageError("--export-best needs a single comparison: one corpus, encoder and seed.")
+    compared = find_compared(study.comparisons[0], None)
+    index = settings.index or default_index(study.comparisons[0].dataset.name)
+    written = export_compared(compared, index, out, pack=True)
+    _print(settings, f"  the best        {escape_markup(f'{written.path}: {compared.result.label}, packed')}")
+    if run is not None:
+        uri = log_retriever(tracking_uri(), run, compared.result.label, written.path)
+        _print(settings, f'                  mlflow.pyfunc.load_model("{escape_markup(uri)}").predict(["…"])')
+
+
+def _record(study: Study, settings: CompareSettings, folder: Path, record: rerun.FinishedStudy | None) -> str | None:
+    """Record the study in MLflow, unless this store has it already, and print how to view it. Return its run."""
     uri = tracking_uri()
     store = store_id(uri)
-    if record is None or not has_run(uri, record.tracked.get(store)):
+    run = None if record is None else record.tracked.get(store)
+    if record is None or not has_run(uri, run):
         run = track(study)
         if run is None:
-            return
+            return None
         if record is not None:
             tracked = {**record.tracked, store: run}
             rerun.write_record(settings, folder, record.model_copy(update={"tracked": tracked}))
@@ -213,6 +254,7 @@ def _record(study: Study, settings: CompareSettings, folder: Path, record: rerun
     named = shown if shown == uri else '"$MLFLOW_TRACKING_URI"'
     look = "" if uri.startswith("http") else f"; to look at them: mlflow ui --backend-store-uri {named}"
     _print(settings, f"  the runs        {escape_markup(shown + look)}")
+    return run
 
 
 def _print(settings: CompareSettings, text: str) -> None:

@@ -106,7 +106,7 @@ def _as_json(one: Estimate) -> dict[str, object]:
 
 def _show(found: list[Estimate], money: float | None, sample: int, llm: str) -> None:
     if not found:
-        stdout().print("These methods ask no language model: indexing costs no calls.")
+        stdout().print("These methods use no LLM: indexing makes no paid calls.")
         return
     rows = [
         (one.task, f"{one.calls:,}", f"{one.input_tokens:,}", f"{one.output_tokens:,}", format_dollars(one.money))
@@ -114,14 +114,12 @@ def _show(found: list[Estimate], money: float | None, sample: int, llm: str) -> 
     ]
     stdout().print(text_table(("task", "calls", "tokens in", "tokens out", "$"), rows))
     if money is not None:
-        stdout().print(
-            f"In all ${money:.4f}, without what a service takes off for batches or tokens it has seen before."
-        )
+        stdout().print(f"Total: ${money:.4f}, without discounts of the service for batches or cached tokens.")
     else:
-        stdout().print(f"{llm} has no price: name one in a file, and the file in RAGINDEX_PRICES.")
+        stdout().print(f"No price of {llm} is known. Set it in a price file named by RAGINDEX_PRICES.")
     if not all(one.counted for one in found):
-        stdout().print("The model's tokenizer is not at hand: all tokens are a guess from the number of characters.")
+        stdout().print("The model's tokenizer is not available: tokens are estimated from the number of characters.")
     if not sample:
         stdout().print(
-            "Answers are guessed from the rules' answers. --sample 20 pays for 20 documents and measures them."
+            "Answers are taken to be as long as those of rules. --sample 20 pays for 20 documents and measures."
         )

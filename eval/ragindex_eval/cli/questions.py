@@ -144,7 +144,7 @@ def _check(out: Path, overwrite: bool) -> None:
 
 
 def _exists_error(out: Path) -> UsageError:
-    return UsageError(f"{out} is there already, and may have been edited. Name another --out, or pass --overwrite.")
+    return UsageError(f"{out} already exists and may have been edited. Name another --out, or pass --overwrite.")
 
 
 def _write(out: Path, text: str, overwrite: bool) -> None:

@@ -100,7 +100,7 @@ def _show(found: Tuned, out: Path, data: str) -> None:
     ]
     console.print(f"\nGain out of fold over {escape_markup(found.best_single)}: {', '.join(gains)}.", soft_wrap=True)
     if not any(low > 0 for low, _ in found.interval):
-        console.print("No gain is significant: more judged questions may tell, or the best single method is enough.")
+        console.print("No gain is significant. Use the best single method, or judge more questions.")
     for base in found.bases:
         console.print(f"kept     {escape_markup(base)}, {found.base_seconds[base]:.0f} s to index", soft_wrap=True)
     for base, worth in found.dropped.items():

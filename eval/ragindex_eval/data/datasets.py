@@ -115,12 +115,11 @@ def match_workspace(dataset: Dataset, workspace: Workspace) -> Dataset:
     corpus = replace(dataset.corpus, documents=documents)
     prefixed = {id: _prefix_gold(one, lead) for id, one in (dataset.gold or {}).items()}
     gold = None if dataset.gold is None else gold_classes.in_classes(documents, prefixed)
-    others_searched = (
-        "one document that the workspace holds besides is"
-        if others == 1
-        else f"{others:,} documents that the workspace holds besides are"
+    said = (
+        (f"{many(others, 'other document')} of the index {'is' if others == 1 else 'are'} searched too",)
+        if others
+        else ()
     )
-    said = (f"{others_searched} searched too",) if others else ()
     found = dataset_fingerprint(corpus, dataset.queries, gold)
     return replace(dataset, corpus=corpus, gold=gold, fingerprint=found, notes=(*dataset.notes, *said))
 

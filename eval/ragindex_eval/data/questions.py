@@ -103,7 +103,7 @@ class DocumentFinder:
     def _unknown(self, name: str, item: Item, why: str) -> DataError:
         known = islice(chain(self.by_title, self.by_file, self.ids), _NAMES_COMPARED)
         near = [] if why else difflib.get_close_matches(name, dict.fromkeys(known), n=3, cutoff=0.6)
-        reason = why or (f"near it are {', '.join(map(repr, near))}" if near else "nothing there is called nearly so")
+        reason = why or (f"near it are {', '.join(map(repr, near))}" if near else "no similar id")
         return item.error(
             "gold that names documents of the corpus", f"{format_value(name)}, which is not in it ({reason})"
         )

@@ -7,12 +7,13 @@ takes as gold clusters the supporting documents ("supporting only"), and all can
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import combinations
 from math import comb
 from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from ragindex.filters import All, Range, Terms
 from ragindex.interfaces import Collection, Part, Scheme
@@ -64,14 +65,16 @@ class Coverage:
 
     def to_json(self) -> dict[str, Any]:
         """Convert to the JSON object that `from_json` reads."""
-        groupings = [{**asdict(one), "also": dict(one.also)} for one in self.groupings]
-        return {**asdict(self), "groupings": groupings, "pools": dict(self.pools)}
+        value: dict[str, Any] = _JSON.dump_python(self, mode="json")
+        return value
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Coverage":
-        """Read a JSON object. Raises KeyError or TypeError if it does not describe a coverage."""
-        groupings = tuple(Grouping(**one) for one in value["groupings"])
-        return cls(value["questions"], value["pairs"], groupings, dict(value["pools"]), value.get("candidate_pairs", 0))
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> "Coverage":
+        """Read a JSON object. Raises ValueError if it does not describe a coverage."""
+        return _JSON.validate_python(value)
+
+
+_JSON = TypeAdapter(Coverage)
 
 
 def measure_coverage(

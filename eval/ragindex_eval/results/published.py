@@ -1,8 +1,10 @@
 """Published figures beside those of a comparison, as values, and their conversion to and from JSON."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
+
+from pydantic import TypeAdapter
 
 from ragindex_eval.format import points
 
@@ -85,45 +87,16 @@ class PublishedComparison:
 
     def to_json(self) -> dict[str, Any]:
         """Convert to the JSON object that `from_json` reads."""
-        return {
-            "source": self.source,
-            "data": self.data,
-            "conditions": [asdict(one) for one in self.conditions],
-            "unchecked": list(self.unchecked),
-            "figures": [_with_lists(asdict(one)) for one in self.figures],
-        }
+        value: dict[str, Any] = _JSON.dump_python(self, mode="json")
+        return value
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "PublishedComparison":
-        """Read a JSON object. Raises KeyError, TypeError or ValueError if it does not describe such a comparison."""
-        return cls(
-            value["source"],
-            value["data"],
-            tuple(ComparedCondition(**one) for one in value["conditions"]),
-            tuple(value["unchecked"]),
-            tuple(_read_figure(one) for one in value["figures"]),
-        )
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> "PublishedComparison":
+        """Read a JSON object. Raises ValueError if it does not describe such a comparison."""
+        return _JSON.validate_python(value)
 
 
-def _with_lists(figure: dict[str, Any]) -> dict[str, Any]:
-    gain = figure["gain"] and {**figure["gain"], "ci95": _as_list(figure["gain"]["ci95"])}
-    return {**figure, "ci95": _as_list(figure["ci95"]), "gain": gain}
-
-
-def _as_list(bounds: _Bounds | None) -> list[float] | None:
-    return None if bounds is None else list(bounds)
-
-
-def _read_figure(value: Mapping[str, Any]) -> ComparedFigure:
-    gain = value["gain"] and ComparedGain(**{**value["gain"], "ci95": _read_bounds(value["gain"]["ci95"])})
-    return ComparedFigure(**{**value, "ci95": _read_bounds(value["ci95"]), "gain": gain})
-
-
-def _read_bounds(value: list[float] | None) -> _Bounds | None:
-    if value is None:
-        return None
-    low, high = value
-    return low, high
+_JSON = TypeAdapter(PublishedComparison)
 
 
 def _between(low: float, high: float) -> str:

@@ -1,6 +1,6 @@
 """Frozen values for the answers of a reader, which answers questions from retrieved passages."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -25,16 +25,6 @@ class ReaderAnswer:
     usage: Usage = _NO_USAGE
     calls: int = 0
     error: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Convert to a JSON object with all fields."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(value: Mapping[str, Any]) -> "ReaderAnswer":
-        """Read a JSON object. Raises KeyError or TypeError if it does not describe a reader's answer."""
-        usage, rests_on = Usage(**value["usage"]), tuple(value["rests_on"])
-        return ReaderAnswer(**{**value, "usage": usage, "rests_on": rests_on})
 
 
 @dataclass(frozen=True, slots=True)

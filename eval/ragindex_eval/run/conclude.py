@@ -119,10 +119,9 @@ def _price_notes(index: Workspace, results: Sequence[MethodResult], methods: Seq
         return []
     reads = any(answer.reading is not None for result in results for answer in result.final)
     names = index.unpriced((method.scheme for method in methods if method.label in unknown), reads=reads)
-    who = " and ".join(names) or "a model that was asked"
-    has = "have" if len(names) > 1 else "has"
-    advice = "name one in a file, and it in RAGINDEX_PRICES; what was indexed without a price stays unknown"
-    return [f"{who} {has} no price, so money is not known of {', '.join(unknown)}: {advice}"]
+    who = " and ".join(names) or "a model"
+    advice = "set it in a price file named by RAGINDEX_PRICES; calls that are already made keep an unknown cost"
+    return [f"no price of {who} is known, so the cost of {', '.join(unknown)} is unknown: {advice}"]
 
 
 def _is_money_unknown(result: MethodResult) -> bool:
@@ -153,7 +152,7 @@ def _data_notes(dataset: Dataset) -> tuple[str, ...]:
         *([repeats] if corpus.repeats else []),
         *([twins] if twins else []),
         *corpus.notes,
-        *([f"files that no reader takes: {ignored}"] if ignored else []),
+        *([f"files of unsupported formats: {ignored}"] if ignored else []),
     )
 
 
@@ -165,7 +164,7 @@ def _naming_notes(naming: int, judged: int) -> list[str]:
     said = f"{naming:,} of {many(judged, 'question')} {name} the title of a document that answers {them}"
     if naming == judged:
         return [f"{said}: questions without it may rank the methods otherwise"]
-    return [f"{said}: see the figures of these and of the others, since a mean over both hides how they differ"]
+    return [f"{said}: compare the figures of both groups of questions, because their mean hides the difference"]
 
 
 def _more(ids: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """What the methods that were not compared would take: time and memory, from measured rates.
 
 The rates are of all methods of this distribution but the quick ones, without a language model. Most of their time goes
-into encoding names, triples and summaries, so it is told from the seconds that the passages' vectors took here.
+into encoding names, triples and summaries, so it is estimated from the seconds that the passages' vectors took here.
 docs/comparing.md says how the rates were measured.
 """
 

@@ -48,7 +48,7 @@ def name_encoding(encoding: str) -> dict[str, MetadataValue]:
 def decode_text(raw: bytes, path: Path, encoding: str | None = None) -> tuple[str, str]:
     """Return a text and its encoding, "" for UTF-8; `encoding` is used where no byte order mark says another.
 
-    Raises DataError if the text is not in `encoding`, or, without one, in no encoding that can be told.
+    Raises DataError if the text is not in `encoding`, or, without one, in no encoding that can be detected.
     """
     marked = next((name for mark, name in _MARKS if raw.startswith(mark)), "")
     try:

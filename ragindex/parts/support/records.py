@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from ragindex.corpus import passage_text
-from ragindex.filters import Terms
+from ragindex.filters import Overlaps
 from ragindex.interfaces import Collection
 from ragindex.retrieval.hits import build_filter_fields
 
@@ -30,7 +30,7 @@ def find_record_ids(records: Collection, passage_ids: Sequence[str]) -> list[str
     """Return the ids of the records of these passages, sorted."""
     if not passage_ids:
         return []
-    found = records.scan((), Terms("passage_ids", tuple(passage_ids)))
+    found = records.scan((), Overlaps("passage_ids", tuple(passage_ids)))
     return sorted(id for batch in found for id in batch.column("id").to_pylist())
 
 

@@ -10,6 +10,7 @@ import regex
 from pydantic import BaseModel
 
 from ragindex.interfaces import BuildContext
+from ragindex.llm.rules.words import ENGLISH_FUNCTION_WORDS
 from ragindex.llm.tasks import Failure, Task
 from ragindex.parts.trees.tree_nodes import Node
 from ragindex.progress import progress_bar
@@ -17,6 +18,8 @@ from ragindex.progress import progress_bar
 _WORD = regex.compile(r"[\p{L}\p{N}]+")
 _DETAIL = regex.compile(r"\p{N}+|(?<=[\p{Ll},;:] )\p{Lu}[\p{L}\p{N}]*")
 _MOST_DETAILS = 0.05  # share of the words
+_SENTENCE_END = regex.compile(r"(?<=[\p{Ll}\p{N})\]\"'”’]{2}[.!?])\s+(?=\p{Lu})")
+_SAYS_WHAT_IT_IS = regex.compile(r"\b(?:is|was|are|were|refers? to|consists? of)\b")
 
 
 class Abstractness(BaseModel):
@@ -26,18 +29,33 @@ class Abstractness(BaseModel):
 
 
 def _judge_by_rule(inputs: Mapping[str, Any]) -> Abstractness:
-    """Return high if hardly any word is a detail: a number, or a name within a sentence, that is written only once.
+    """Return high if the text opens by saying what its title is, as an introduction does, or hardly has a detail.
 
-    A name that is repeated is taken as the topic.
+    A detail is a number, or a name within a sentence, that is written only once: a name that is repeated is taken as
+    the topic.
     """
-    words = Counter(word.casefold() for word in _WORD.findall(inputs["text"]))
-    details = sum(words[detail.casefold()] == 1 for detail in _DETAIL.findall(inputs["text"]))
-    return Abstractness(abstractness="high" if details < _MOST_DETAILS * words.total() else "low")
+    text = inputs["text"]
+    words = Counter(word.casefold() for word in _WORD.findall(text))
+    details = sum(words[detail.casefold()] == 1 for detail in _DETAIL.findall(text))
+    is_high = _introduces_title(text) or details < _MOST_DETAILS * words.total()
+    return Abstractness(abstractness="high" if is_high else "low")
+
+
+def _introduces_title(text: str) -> bool:
+    """Return whether the first sentence after the title has a word of the title before "is", "was" or the like."""
+    title, _, rest = text.partition("\n")
+    found = _SAYS_WHAT_IT_IS.search(_SENTENCE_END.split(rest.lstrip(), maxsplit=1)[0])
+    if found is None:
+        return False
+    named, before = (
+        {word.casefold() for word in _WORD.findall(part)} for part in (title, rest.lstrip()[: found.start()])
+    )
+    return bool((named - ENGLISH_FUNCTION_WORDS) & before)
 
 
 ABSTRACTNESS: Task[Abstractness] = Task(
     name="abstractness",
-    version=2,
+    version=3,
     prompt=Path(__file__).parent / "prompts" / "abstractness.jinja",
     output=Abstractness,
     rule=_judge_by_rule,

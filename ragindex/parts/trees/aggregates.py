@@ -45,9 +45,10 @@ class Aggregates(Part[Collection]):
     dedupe: bool = Field(
         default=True, description="State each line once per aggregate, and merge aggregates that state the same."
     )
-    entity_key: Literal["casefold", "exact"] = Field(
-        default="casefold",
-        description="When two names are one entity: equal in folded case with single spaces, or equal (S3).",
+    entity_key: Literal["exact", "casefold"] = Field(
+        default="exact",
+        description="When two names are one entity: equal (the paper's section 4.2), or equal in folded case with "
+        "single spaces (S3).",
     )
     tokens: int = Field(default=3_500, ge=20, description="Tokens of an aggregate (estimated); longer ones are split.")
 

@@ -13,6 +13,7 @@ from ragindex import durable_files
 from ragindex.canonical import digest
 from ragindex.encoders import multi_vector
 from ragindex.encoders.local_models import resolve_revision
+from ragindex.encoders.model_hub import hub_contacts, list_model_folders
 from ragindex.errors import UsageError
 from ragindex.interfaces import (
     BuildContext,
@@ -31,6 +32,7 @@ from ragindex.parts.support.records import encoded_fields, encoded_text
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors import quantized_tokens, token_counts
 from ragindex.parts.vectors.quantized_tokens import QuantizedRows, RecordRows
+from ragindex.plugins.base import Contact
 from ragindex.plugins.registry import PartField
 from ragindex.progress import progress_bar
 from ragindex.workspace import versioned_files
@@ -132,6 +134,14 @@ class MultiVectors(TokenVectors):
     @classmethod
     def _named_by_its_files(cls, values: Any) -> Any:
         return resolve_revision(values)
+
+    def contacts(self) -> tuple[Contact, ...]:
+        """Return the hub, if the model is not on this machine."""
+        return hub_contacts(self.model, self.revision)
+
+    def model_folders(self) -> tuple[str, ...]:
+        """Return the model's folder, if it is given by its path."""
+        return list_model_folders(self.model)
 
     def coding(self, context: PartContext) -> multi_vector.TokenCoding:
         """Return the model, loaded once per process."""

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import AfterValidator, Field
 
-from ragindex.filters import Filter, Terms
+from ragindex.filters import Filter, Overlaps
 from ragindex.interfaces import BuildContext, Change, Collection, ForgettingEncoder, Part, ReadContext, Uses
 from ragindex.parts.support.records import encoded_fields, encoded_text
 from ragindex.parts.text.passages import Passages
@@ -61,7 +61,7 @@ class Vectors(Part[Collection]):
         _delete_removed(records, change.remove, context)
         if not change.upsert:
             return
-        touched = Terms("passage_ids", tuple(change.upsert))
+        touched = Overlaps("passage_ids", tuple(change.upsert))
         now, held = (_scan_sorted(of, source.fields(), touched) for of in (source, records))
         records.delete(held.filter(_match_ids(held, now, invert=True)).column("id").to_pylist())
         changed = _find_changed(now, held)
@@ -81,7 +81,7 @@ class Vectors(Part[Collection]):
 
     def passages_sharing_with(self, ids: Sequence[str], context: BuildContext) -> Iterable[str]:
         """Return the passages that share a record with one of the passages `ids`."""
-        shared = _open_records(context).scan(("passage_ids",), Terms("passage_ids", tuple(ids)))
+        shared = _open_records(context).scan(("passage_ids",), Overlaps("passage_ids", tuple(ids)))
         return {id for batch in shared for id in batch.column("passage_ids").flatten().to_pylist()}
 
     def open(self, context: ReadContext) -> Collection:
@@ -103,7 +103,7 @@ def _delete_removed(records: Collection, removed: Sequence[str], context: BuildC
     Records shared with other passages are made again: `of` reports these passages as changed.
     """
     if removed:
-        shared = [*records.scan(encoded_fields(records), Terms("passage_ids", tuple(removed)))]
+        shared = [*records.scan(encoded_fields(records), Overlaps("passage_ids", tuple(removed)))]
         records.delete(sorted({id for batch in shared for id in batch.column("id").to_pylist()}))
         _forget_cached([text for batch in shared for text in _read_texts(batch)], context)
 

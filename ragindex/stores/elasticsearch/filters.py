@@ -5,8 +5,9 @@ therefore have any number of keys without growing the mapping. Numbers are terms
 numerically.
 
 - `terms` and `numbers` contain values of which one must pass;
-- `group_terms` and `group_numbers` contain metadata with several values, all of which must pass: a record passes if a
-  value lies in the wanted range or set and none lies in the gaps outside.
+- `group_terms` and `group_numbers` contain the values of fields of documents that have several, all of which must pass:
+  a record passes if a value lies in the wanted range or set and none lies in the gaps outside. If a document has no
+  value, or no number, the term `_lack` stands for it.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ from typing import Any
 
 from ragindex import filters
 from ragindex.errors import UsageError
-from ragindex.filters import All, Filter, Ids, Not, Range, Terms
+from ragindex.filters import All, Filter, Ids, Not, Overlaps, Range, Terms, is_of_documents, negate
 from ragindex.interfaces import Schema
 from ragindex.stores.memory.filters import _number as number_in
 
@@ -64,17 +65,21 @@ def collect_terms(schema: Schema, record: Mapping[str, Any]) -> dict[str, list[s
             numbers.append(encode_number(field, record[field]))
     for field, held in record.items():
         values = _list_values(schema, field, held)
-        if field.startswith("meta.") and len(set(values)) > 1:
-            if None not in values:
-                group_terms += [encode_term(field, value) for value in values]
-            found = [one for value in values if (one := number_in(value)) is not None]
-            if len(found) == len(values):
-                group_numbers += [encode_number(field, one) for one in found]
-        elif values != [None]:
-            terms += [encode_term(field, value) for value in values if value is not None]
-            numbers += [encode_number(field, one) for value in values if (one := number_in(value)) is not None]
+        texts = [encode_term(field, value) for value in values if value is not None]
+        found = [encode_number(field, one) for value in values if (one := number_in(value)) is not None]
+        if is_group(field, values):
+            group_terms += texts if len(texts) == len(values) else [*texts, _lack(field)]
+            group_numbers += found if len(found) == len(values) else [*found, _lack(field)]
+        if not is_group(field, values) or not field.startswith("meta."):
+            terms += texts
+            numbers += found
     named = (("terms", terms), ("numbers", numbers), ("group_terms", group_terms), ("group_numbers", group_numbers))
     return {name: sorted(set(held)) for name, held in named if held}
+
+
+def is_group(field: str, values: Sequence[Any]) -> bool:
+    """Return whether the values of a field are of several documents that do not all have the same one."""
+    return is_of_documents(field) and len(set(values)) > 1
 
 
 def _list_values(schema: Schema, field: str, held: Any) -> list[Any]:
@@ -87,18 +92,18 @@ def _list_values(schema: Schema, field: str, held: Any) -> list[Any]:
 
 
 def translate_filter(where: Filter | None, schema: Schema, groups: Set[str]) -> QueryClause:
-    """Translate a filter to a query. `groups` are the metadata fields that have several values in some record."""
+    """Translate a filter to a query. `groups` are the fields of documents with several values in some record."""
     match where:
         case None:
             return EVERYTHING
         case Ids():
             return _match_values("id", sorted(set(where.ids)))
-        case Terms():
+        case Terms() | Overlaps():
             return _translate_terms(where, groups)
         case Range():
             return _translate_range(where, schema, groups)
         case Not():
-            return {"bool": {"must_not": [translate_filter(where.filter, schema, groups)]}}
+            return _translate_negation(where.filter, schema, groups)
         case All():
             inner = [translate_filter(part, schema, groups) for part in where.filters]
             return {"bool": {"filter": inner}} if inner else EVERYTHING
@@ -117,18 +122,48 @@ def _match_values(field: str, values: Sequence[str]) -> QueryClause:
     return queries[0] if len(queries) == 1 else _match_any(queries)
 
 
-def _translate_terms(where: Terms, groups: Set[str]) -> QueryClause:
+def _translate_negation(where: Filter, schema: Schema, groups: Set[str]) -> QueryClause:
+    """Match the records of which no document passes; with a range, all documents lie on the same side of it."""
+    if isinstance(where, Not | All | filters.Any):
+        return translate_filter(negate(where), schema, groups)
+    if isinstance(where, Ids | Overlaps) or where.field not in groups:
+        return {"bool": {"must_not": [translate_filter(where, schema, groups)]}}
+    if isinstance(where, Terms):
+        return {"bool": {"must_not": [translate_filter(Overlaps(where.field, where.values), schema, groups)]}}
+    kinds = ("numbers", "group_numbers") if where.numeric else ("terms", "group_terms")
+    ends = [_encode_ends(one) for one in filters.list_open_ranges(where)]
+    return _match_any(
+        {"bool": {"must_not": [{"range": {kind: {"gte": low, "lte": high}}} for kind in kinds]}} for low, high in ends
+    )
+
+
+def _translate_terms(where: Terms | Overlaps, groups: Set[str]) -> QueryClause:
     wanted = sorted({encode_term(where.field, value) for value in where.values})
     single = _match_values("terms", wanted)
     if where.field not in groups or not wanted:
         return single
+    if isinstance(where, Overlaps):
+        return _match_any([single, _match_values("group_terms", wanted)])
     if len(wanted) > _MAX_GAPS:
         raise UsageError(f"A filter on {where.field!r}, which can have several values, takes at most {_MAX_GAPS}.")
     ends = [_lowest_term(where.field), *wanted, _highest_term(where.field)]
     gaps = [{"range": {"group_terms": {"gt": low, "lt": high}}} for low, high in pairwise(ends)]
     gaps[0]["range"]["group_terms"] = {"gte": ends[0], "lt": ends[1]}  # the empty string is a value too
-    group = {"bool": {"filter": [_match_values("group_terms", wanted)], "must_not": gaps}}
-    return _match_any([single, group])
+    return _match_single_or_group(where.field, single, _match_values("group_terms", wanted), gaps)
+
+
+def _match_single_or_group(
+    field: str, single: QueryClause, group: QueryClause, outside: Sequence[QueryClause]
+) -> QueryClause:
+    """Match records of one value that passes, and of several of which one passes and none lies outside."""
+    (kind,) = next(iter(outside))["range"]
+    lacking = {"term": {kind: _lack(field)}}
+    return _match_any(
+        [
+            {"bool": {"filter": [single], "must_not": [_match_values("groups", [field])]}},
+            {"bool": {"filter": [group], "must_not": [*outside, lacking]}},
+        ]
+    )
 
 
 def _translate_range(where: Range, schema: Schema, groups: Set[str]) -> QueryClause:
@@ -143,14 +178,9 @@ def _translate_range(where: Range, schema: Schema, groups: Set[str]) -> QueryCla
     if where.field not in groups:
         return single
     field = f"group_{kind}"
-    outside = [{"gte": _lowest_term(where.field), "lt": low}, {"gt": high, "lt": _highest_term(where.field)}]
-    group = {
-        "bool": {
-            "filter": [{"range": {field: {"gte": low, "lte": high}}}],
-            "must_not": [{"range": {field: ends}} for ends in outside],
-        }
-    }
-    return _match_any([single, group])
+    beside = [{"gte": _lowest_term(where.field), "lt": low}, {"gt": high, "lt": _highest_term(where.field)}]
+    outside = [{"range": {field: ends}} for ends in beside]
+    return _match_single_or_group(where.field, single, {"range": {field: {"gte": low, "lte": high}}}, outside)
 
 
 def _encode_ends(where: Range) -> tuple[str, str]:
@@ -168,6 +198,11 @@ def _encode_ends(where: Range) -> tuple[str, str]:
 def _lowest_term(field: str) -> str:
     """Return the first term of a field, which is that of the empty value."""
     return f"{field}\0"
+
+
+def _lack(field: str) -> str:
+    """Return the term of a document without a value; it sorts after every value and is in no range of values."""
+    return f"{field}\2"
 
 
 def _highest_term(field: str) -> str:

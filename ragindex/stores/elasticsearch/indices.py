@@ -35,7 +35,7 @@ from ragindex.stores.elasticsearch import totals as elastic_totals
 from ragindex.stores.elasticsearch.client import Server
 from ragindex.stores.elasticsearch.records import SIMILARITY, build_mapping
 
-ELASTICSEARCH_FORMAT = 2
+ELASTICSEARCH_FORMAT = 3
 _RESPONSE_FIELDS = ("*.mappings._meta.ragindex", "*.settings.index.blocks", "*.settings.index.number_of_shards")
 _MERGE_TIMEOUT = 3600.0
 """The timeout of a merge in seconds, enough for a large index."""

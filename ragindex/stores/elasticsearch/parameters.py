@@ -4,8 +4,9 @@ from typing import ClassVar
 
 from pydantic import Field, field_validator
 
-from ragindex.http import require_bare
+from ragindex.http import read_variable, require_bare
 from ragindex.interfaces import StorePlugin
+from ragindex.plugins.base import Contact
 from ragindex.stores.elasticsearch import client
 
 NAME_PATTERN = r"[a-z0-9][a-z0-9_.]{0,60}"
@@ -56,6 +57,12 @@ class ElasticsearchParameters(StorePlugin):
     lease_seconds: float = Field(
         default=60.0, ge=1, description="Seconds after which a writer's lease that is not renewed can be taken over."
     )
+
+    def contacts(self) -> tuple[Contact, ...]:
+        """Return the nodes of the cluster, by the parameters or ELASTICSEARCH_URL."""
+        hosts = self.url or read_variable([client.URL]) or ""
+        keys = (client.API_KEY, client.USER, client.PASSWORD)
+        return tuple(Contact.of_address(host.strip(), keys) for host in hosts.split(",") if host.strip())
 
     @field_validator("url")
     @classmethod

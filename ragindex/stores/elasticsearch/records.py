@@ -86,7 +86,7 @@ def _build_document(row: dict[str, Any], schema: Schema, analyser: str | None) -
     document = {"id": row["id"], "record": record, **filters.collect_terms(schema, values)}
     if meta:
         document["fields"] = list(meta)
-    groups = [name for name, held in meta.items() if len(set(held)) > 1]
+    groups = [name for name, held in values.items() if isinstance(held, list) and filters.is_group(name, held)]
     if groups:
         document["groups"] = groups
     if schema.text and tokens:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from ragindex.errors import UsageError
-from ragindex.filters import All, Any, Filter, Ids, Not, Range, Terms
+from ragindex.filters import All, Any, Filter, Ids, Not, Overlaps, Range, Terms, is_of_documents, negate
 
 _META_PREFIX = "meta_"
 
@@ -49,51 +49,61 @@ class TableColumns:
 def translate_to_sql(where: Filter, columns: TableColumns) -> str:
     """Translate a filter to an SQL condition.
 
-    A null counts as false. LanceDB uses no index for an expression that replaces nulls, so negations are pushed down to
-    single conditions, and nulls are replaced only there.
+    A null counts as false. LanceDB uses no index for an expression that replaces nulls, so nulls are replaced only in
+    negations, which are pushed down to single conditions.
     """
     match where:
         case Ids():
             return f"id IN ({_quote_all(where.ids)})" if where.ids else "false"
-        case Terms():
+        case Terms() | Overlaps():
             return _translate_terms(where, columns)
         case Range():
             return _translate_range(where, columns)
         case Not():
-            return _negate(where.filter, columns)
+            return _translate_negation(where.filter, columns)
         case All():
             return " AND ".join(f"({translate_to_sql(part, columns)})" for part in where.filters) or "true"
         case Any():
             return " OR ".join(f"({translate_to_sql(part, columns)})" for part in where.filters) or "false"
 
 
-def _negate(where: Filter, columns: TableColumns) -> str:
-    match where:
-        case Ids():
-            return f"id NOT IN ({_quote_all(where.ids)})" if where.ids else "true"
-        case Not():
-            return translate_to_sql(where.filter, columns)
-        case All():
-            return translate_to_sql(Any(tuple(map(Not, where.filters))), columns)
-        case Any():
-            return translate_to_sql(All(tuple(map(Not, where.filters))), columns)
-        case _:
-            return f"NOT coalesce({translate_to_sql(where, columns)}, false)"
+def _translate_negation(where: Filter, columns: TableColumns) -> str:
+    if isinstance(where, Not | All | Any):
+        return translate_to_sql(negate(where), columns)
+    if isinstance(where, Ids):
+        return f"id NOT IN ({_quote_all(where.ids)})" if where.ids else "true"
+    if isinstance(where, Terms):  # no document of the record may have one of the values
+        where = Overlaps(where.field, where.values)
+    elif isinstance(where, Range) and column_name(where.field) in columns.lists and is_of_documents(where.field):
+        return _translate_outside(where, columns)
+    return f"NOT coalesce({translate_to_sql(where, columns)}, false)"
+
+
+def _translate_outside(where: Range, columns: TableColumns) -> str:
+    """Return the condition that there are no values, or that all lie on the same side of the range."""
+    least, most = _find_extremes(where, columns)
+    sides = [f"{least} IS NULL"]
+    if where.low is not None:
+        sides.append(f"{most} < {_quote_value(where.low)}")
+    if where.high is not None:
+        sides.append(f"{least} > {_quote_value(where.high)}")
+    return f"coalesce({' OR '.join(sides)}, true)"
 
 
 def _quote_all(values: tuple[str, ...]) -> str:
     return ", ".join(map(quote, values))
 
 
-def _translate_terms(where: Terms, columns: TableColumns) -> str:
+def _translate_terms(where: Terms | Overlaps, columns: TableColumns) -> str:
     name = column_name(where.field)
     if name not in columns.names or not where.values:
         return "false"
     if name not in columns.lists:
         return f"{name} IN ({_quote_all(where.values)})"
-    if where.field.startswith("meta."):  # the values of all documents of the record must pass
-        return f"array_length({name}) > 0 AND array_has_all([{_quote_all(where.values)}], {name})"
-    return f"array_has_any({name}, [{_quote_all(where.values)}])"
+    shares = f"array_has_any({name}, [{_quote_all(where.values)}])"
+    if isinstance(where, Terms) and is_of_documents(where.field):  # the values of all documents must pass
+        return f"{shares} AND array_has_all([{_quote_all(where.values)}], {name})"
+    return shares
 
 
 def _translate_range(where: Range, columns: TableColumns) -> str:
@@ -104,19 +114,11 @@ def _translate_range(where: Range, columns: TableColumns) -> str:
         raise UsageError(
             f"The field {where.field!r} contains numbers; the ends of its Range must be numbers. Got {where!r}."
         )
-    least = most = name
-    if name in columns.lists:
-        values = f"arrow_try_cast({name}, 'List(Float64)')" if where.numeric else name
-        least, most = f"array_min({values})", f"array_max({values})"
-    elif where.numeric and name not in columns.numbers:
-        least = most = f"arrow_try_cast({name}, 'Float64')"
-    low, high = where.low, where.high
-    if where.numeric:  # always set both ends, because NaN (which sorts last) and infinity are in no range
-        low, high = (
-            float(-sys.float_info.max if low is None else low),
-            float(sys.float_info.max if high is None else high),
-        )
+    least, most = _find_extremes(where, columns)
+    low, high = _list_ends(where)
     ends = [f"{name} IS NOT NULL"]
+    if name in columns.lists and is_of_documents(where.field):  # no document may lack the value
+        ends.append(f"array_sort({_read_values(where, columns)}, 'ASC', 'NULLS FIRST')[1] IS NOT NULL")
     if low is not None:
         ends.append(f"{least} >= {_quote_value(low)}")
     if high is not None:
@@ -124,5 +126,29 @@ def _translate_range(where: Range, columns: TableColumns) -> str:
     return " AND ".join(ends)
 
 
+def _find_extremes(where: Range, columns: TableColumns) -> tuple[str, str]:
+    """Return the expressions of the least and greatest value of the range's field."""
+    values = _read_values(where, columns)
+    is_list = column_name(where.field) in columns.lists
+    return (f"array_min({values})", f"array_max({values})") if is_list else (values, values)
+
+
+def _read_values(where: Range, columns: TableColumns) -> str:
+    name = column_name(where.field)
+    if not where.numeric or name in columns.numbers:
+        return name
+    return f"arrow_try_cast({name}, '{'List(Float64)' if name in columns.lists else 'Float64'}')"
+
+
+def _list_ends(where: Range) -> tuple[float | str | None, float | str | None]:
+    """Return the ends; a range of numbers always has both, because NaN (which sorts last) and infinity are in none."""
+    if not where.numeric:
+        return where.low, where.high
+    return (
+        float(-sys.float_info.max if where.low is None else where.low),
+        float(sys.float_info.max if where.high is None else where.high),
+    )
+
+
 def _quote_value(value: float | str) -> str:
-    return quote(value) if isinstance(value, str) else f"CAST({value!r} AS DOUBLE)"
+    return quote(value) if isinstance(value, str) else f"CAST({float(value)!r} AS DOUBLE)"

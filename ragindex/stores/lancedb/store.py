@@ -378,6 +378,10 @@ class LanceCollection:
         image = self._in_memory()
         return None if image is None or image.vectors is None else InMemoryVectors(image.columns["id"], image.vectors)
 
+    def image(self) -> MemoryImage | None:
+        """Return all records in memory, or None if they exceed the memory budget."""
+        return self._in_memory()
+
     def count(self) -> int:
         """Return the number of records."""
         with _wrap_engine_errors(f"count the records of the collection {self.name}"):

@@ -12,7 +12,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ragindex.errors import UsageError
-from ragindex.filters import All, Any, Filter, Ids, Not, Range, Terms
+from ragindex.filters import (
+    All,
+    Any,
+    Filter,
+    Ids,
+    Not,
+    Overlaps,
+    Range,
+    Terms,
+    is_of_documents,
+    list_open_ranges,
+    negate,
+)
+from ragindex.filters import fields as list_fields
+from ragindex.kept_results import KeptResults
 from ragindex.stores.memory.string_lookup import StringLookup, build_string_lookup
 
 Mask = npt.NDArray[np.bool_]
@@ -48,6 +62,10 @@ def build_keyword_index(column: pa.Array) -> KeywordIndex:
     return KeywordIndex(values, starts, parents[order].astype(np.int64), np.bincount(parents, minlength=len(column)))
 
 
+_KEPT_MASKS = 8
+"""The number of filters whose rows are remembered: methods ask many times with the filter of one question or user."""
+
+
 @dataclass(slots=True)
 class FilterEvaluator:
     """An evaluator of filters over columns of equal length. `rows` maps ids to rows; keyword indexes are cached."""
@@ -56,27 +74,45 @@ class FilterEvaluator:
     rows: Mapping[str, int]
     _keywords: dict[str, KeywordIndex] = field(default_factory=dict)
     _last_ids: tuple[Ids, Rows] | None = None
+    _masks: KeptResults[Filter, Mask] = field(default_factory=lambda: KeptResults(_KEPT_MASKS))
 
     def passing(self, where: Filter) -> Rows:
         """Return the rows that pass, sorted. Filters by id and by keyword visit only the rows that they name."""
         few = self._find_few(where)
-        return np.flatnonzero(self.mask(where)) if few is None else few
+        return np.flatnonzero(self._find_mask(where)) if few is None else few
+
+    def _find_mask(self, where: Filter) -> Mask:
+        """Return the mask of a filter; those of filters on the fields of documents are kept."""
+        named = list(list_fields(where))
+        kept = named and all(map(is_of_documents, named))
+        return self._masks.find(where, lambda: self.mask(where)) if kept else self.mask(where)
 
     def _find_few(self, where: Filter) -> Rows | None:
-        """Return the rows that pass, sorted, if no mask of all rows is needed to find them; else None."""
+        """Return the rows that pass, sorted, if they can be found by their ids or keywords; else None."""
         match where:
             case Ids():
                 return self._find_ids(where)
-            case Terms():
-                index = None if where.field.startswith("meta.") else self._keyword_index(where.field)
-                return None if index is None else np.unique(index.holders(where.values))
+            case Terms() | Overlaps():
+                return self._find_holders(where)
             case All():
-                found_of = [few for part in where.filters if (few := self._find_few(part)) is not None]
-                if not found_of or len(found_of) < len(where.filters):
+                found_of = [(part, self._find_few(part)) for part in where.filters]
+                few = [rows for _, rows in found_of if rows is not None]
+                if not few:
                     return None
-                return reduce(np.intersect1d, found_of)
+                rows = reduce(np.intersect1d, few)
+                for part in (part for part, found in found_of if found is None):
+                    rows = rows[self._find_mask(part)[rows]]
+                return rows
             case _:
                 return None
+
+    def _find_holders(self, where: Terms | Overlaps) -> Rows | None:
+        index = None if where.field.startswith("meta.") else self._keyword_index(where.field)
+        if index is None:
+            return None
+        rows, counts = np.unique(index.holders(where.values), return_counts=True)
+        whole = isinstance(where, Terms) and is_of_documents(where.field)
+        return rows[counts == index.lengths[rows]] if whole else rows
 
     def _find_ids(self, where: Ids) -> Rows:
         """Return the sorted rows of ids; those of the last filter are kept, for requests that share it."""
@@ -103,12 +139,13 @@ class FilterEvaluator:
                 mask = np.zeros(len(self.rows), dtype=np.bool_)
                 mask[[self.rows[id] for id in where.ids if id in self.rows]] = True
                 return mask
-            case Terms():
+            case Terms() | Overlaps():
                 return self._terms(where)
             case Range():
                 return self._range(where)
             case Not():
-                return ~self.mask(where.filter)
+                inner = where.filter
+                return self.mask(negate(inner)) if isinstance(inner, Not | All | Any) else self._fails(inner)
             case All():
                 return self._combine(where.filters, np.logical_and, start=True)
             case Any():
@@ -117,10 +154,25 @@ class FilterEvaluator:
     def _combine(self, filters: tuple[Filter, ...], combine: "np.ufunc", *, start: bool) -> Mask:
         mask = np.full(len(self.rows), start)
         for part in filters:
-            combine(mask, self.mask(part), out=mask)
+            combine(mask, self._find_mask(part), out=mask)
         return mask
 
-    def _terms(self, where: Terms) -> Mask:
+    def _fails(self, where: Ids | Terms | Overlaps | Range) -> Mask:
+        """Return a mask of the rows that fail, of those of several documents the rows of which all documents fail."""
+        if isinstance(where, Ids | Overlaps) or not is_of_documents(where.field):
+            return ~self.mask(where)
+        return self._fails_range(where) if isinstance(where, Range) else ~self.mask(Overlaps(where.field, where.values))
+
+    def _fails_range(self, where: Range) -> Mask:
+        column = self.columns.get(where.field)
+        if column is None:
+            return np.ones(len(self.rows), dtype=np.bool_)
+        values, parents = column.flatten(), pc.list_parent_indices(column).to_numpy()
+        inside = [_is_inside(values, one) for one in list_open_ranges(where)]
+        held = [np.bincount(parents[mask], minlength=len(column)) > 0 for mask in inside]
+        return ~reduce(np.logical_and, held)
+
+    def _terms(self, where: Terms | Overlaps) -> Mask:
         nothing = np.zeros(len(self.rows), dtype=np.bool_)
         column = self.columns.get(where.field)
         if column is None:
@@ -130,7 +182,7 @@ class FilterEvaluator:
             among = pc.is_in(column, pa.array(where.values, column.type))
             return among.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
         holders = index.holders(where.values)
-        if not where.field.startswith("meta."):
+        if isinstance(where, Overlaps) or not is_of_documents(where.field):
             nothing[holders] = True
             return nothing
         held = np.bincount(holders, minlength=len(self.rows))
@@ -148,7 +200,7 @@ class FilterEvaluator:
         parents = pc.list_parent_indices(column).to_numpy()
         held = np.bincount(parents[inside], minlength=len(column))
         lengths = np.bincount(parents, minlength=len(column))
-        return (held > 0) & (held == lengths) if where.field.startswith("meta.") else held > 0
+        return (held > 0) & (held == lengths) if is_of_documents(where.field) else held > 0
 
 
 def _is_inside(values: pa.Array, where: Range) -> Mask:

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from ragindex.filters import All, Any, Filter, Ids, Not, Terms, combine_filters
+from ragindex.filters import All, Any, Filter, Ids, Not, Overlaps, Terms, combine_filters
 from ragindex.interfaces import Collection, FilterQuery, Floats, SearchResult, VectorQuery
 from ragindex.parts.triples.triple_json import from_json
 from ragindex.parts.triples.triples import Triples
@@ -77,21 +77,30 @@ class Lookups:
         return self.around(passage_ids, [])[0]
 
     def around(
-        self, passage_ids: Sequence[str], contexts: Sequence[Sequence[str]]
+        self, passage_ids: Sequence[str], contexts: Sequence[Sequence[str]], where: Filter | None = None
     ) -> tuple[dict[str, tuple[Stated, ...]], list[NamePairs]]:
-        """Return the triples of the passages, and for each context (passage ids) the pairs of names that hold there."""
+        """Return the triples of the passages, and for each context (passage ids) the pairs of names that hold there.
+
+        With a filter, a pair counts only if all passages where it holds pass `where`: one of its names may be in
+        those that do not.
+        """
         asked = [(self.passages, [_make_id_query(passage_ids, ("triples",))])]
         if self.same_as is not None and contexts:
             asked.append((self.same_as, [_make_alias_query(context) for context in contexts]))
         found = search_together(asked)
         rows = found[0][0].records.to_pylist()
         triples = {row["id"]: _read_stated(row["id"], row["triples"], self.of, self.by_passage) for row in rows}
-        pairs = (
-            [one.records.column("aliases").to_pylist() for one in found[1]]
-            if len(found) > 1
-            else [[] for _ in contexts]
-        )
+        pairs = self._keep_passing(found[1], where) if len(found) > 1 else [[] for _ in contexts]
         return triples, pairs
+
+    def _keep_passing(self, found: Sequence[SearchResult], where: Filter | None) -> list[NamePairs]:
+        if where is None:
+            return [one.records.column("aliases").to_pylist() for one in found]
+        rows = [one.records.select(["aliases", "passage_ids"]).to_pylist() for one in found]
+        asked = tuple(sorted({id for each in rows for row in each for id in row["passage_ids"]}))
+        (passing,) = self.passages.search([FilterQuery(All((Ids(asked), where)), max(1, len(asked)))])
+        known = set(passing.ids)
+        return [[row["aliases"] for row in each if known.issuperset(row["passage_ids"])] for each in rows]
 
     def stored(
         self, names: Sequence[str], predicates: Sequence[str], partials: Sequence[str], of: Counted
@@ -166,7 +175,7 @@ def aliases_in(pairs: NamePairs, entities: Iterable[str]) -> Aliases:
 
 
 def _make_alias_query(passage_ids: Sequence[str]) -> FilterQuery:
-    return FilterQuery(Terms("passage_ids", tuple(passage_ids)), _MOST_PAIRS, ("aliases",))
+    return FilterQuery(Overlaps("passage_ids", tuple(passage_ids)), _MOST_PAIRS, ("aliases", "passage_ids"))
 
 
 def _make_id_query(ids: Sequence[str], fields: tuple[str, ...]) -> FilterQuery:

@@ -11,6 +11,7 @@ from ragindex.parts.vectors.base_field import FlatField
 from ragindex.plugins import registry
 from ragindex.plugins.registry import PartField, of_class
 from ragindex_retrievers.griever.matching import Pooling
+from ragindex_retrievers.griever.rewriting import RewriteOrder
 
 TriplesField: TypeAlias = Annotated[PartField, of_class(Triples)]
 
@@ -62,7 +63,11 @@ class GrieverParameters(Scheme):
     partial_scope: Literal["corpus", "passage"] = Field(
         default="corpus", description="Partial triples over the corpus, or per passage (V1)."
     )
-    t_max: int = Field(default=30, ge=1, description="Triples per shortlist at most (T_max).")
+    t_max: int = Field(
+        default=30,
+        ge=1,
+        description="Partial triples (with shortlist=full: triples) that choose a shortlist, at most (t_max, V6).",
+    )
     ngrams: Literal["tokens", "texts"] = Field(
         default="tokens", description="N-grams of a question: pooled token vectors, or encoded texts."
     )
@@ -90,6 +95,10 @@ class GrieverParameters(Scheme):
     )
     rewrite: bool = Field(
         default=True, description="Replace parts of the question by the entities that were found (V11)."
+    )
+    rewrite_order: RewriteOrder = Field(
+        default="triple",
+        description="What is replaced first: the mention of the best triple, or the best matched entity (V11).",
     )
     rewrites: int = Field(default=1, ge=1, description="Mentions replaced in a question per iteration at most (V11).")
     entity_threshold: float = Field(default=0.7, description="Score from which an entity is put into the question.")

@@ -192,7 +192,8 @@ class GrieverRetriever:
     def _rewrite(self, lines: Sequence[SubquerySearch], scored: Sequence[Sequence[ScoredTriple]]) -> None:
         settings = self.settings
         least = (settings.entity_threshold, settings.predicate_threshold)
-        texts = [rewrite(line.text, each, *least, settings.rewrites) for line, each in zip(lines, scored, strict=True)]
+        most, order = settings.rewrites, settings.rewrite_order
+        texts = [rewrite(line.text, each, *least, most, order) for line, each in zip(lines, scored, strict=True)]
         changed = [(line, text) for line, text in zip(lines, texts, strict=True) if text != line.text and not line.over]
         encoded = self._encoded([text for _, text in changed])
         for line, text in changed:

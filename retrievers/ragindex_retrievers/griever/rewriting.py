@@ -1,25 +1,34 @@
 """Heuristic rewriting (GRIEVER, section 4.5): entities that were found replace their mentions in the question."""
 
 from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 from ragindex.types import Span
 from ragindex_retrievers.griever.scoring import ScoredTriple
 
+RewriteOrder: TypeAlias = Literal["triple", "entity"]
+
 
 def rewrite(
-    question: str, scored: Sequence[ScoredTriple], least_entity: float, least_predicate: float, most: int
+    question: str,
+    scored: Sequence[ScoredTriple],
+    least_entity: float,
+    least_predicate: float,
+    most: int,
+    order: RewriteOrder = "triple",
 ) -> str:
     """Return the question with the mention of a matched entity replaced by the other entity of the triple
     (reading V11).
 
-    Triples are used best first, at most `most` of them, if they match with a score of at least `least_entity`
-    and their mentions do not overlap. The words that match the predicate with at least `least_predicate` are
-    removed. A triple whose other entity is the mention itself (it states an alias) is skipped. Returns the
-    question unchanged if there is no such triple, or if nothing would be left to ask.
+    Triples are used best first (`order=triple`), or those with the best matched entity first (`order=entity`), at
+    most `most` of them, if they match with a score of at least `least_entity` and their mentions do not overlap. The
+    words that match the predicate with at least `least_predicate` are removed. A triple whose other entity is the
+    mention itself (it states an alias) is skipped. Returns the question unchanged if there is no such triple, or if
+    nothing would be left to ask.
     """
     mentions: dict[Span, str] = {}
     gone: list[Span] = []
-    for one in sorted(scored, key=lambda one: -one.score):
+    for one in sorted(scored, key=lambda one: (-one.entity.score if order == "entity" else 0.0, -one.score)):
         if len(mentions) == most:
             break
         mention = one.entity.span

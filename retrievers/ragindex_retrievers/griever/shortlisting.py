@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ragindex.filters import Filter, Ids, combine_filters
+from ragindex.filters import Filter, Ids
 from ragindex.interfaces import Collection, TextQuery, VectorQuery
 from ragindex.parts.triples.triples import triple_id
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
@@ -27,9 +27,9 @@ class Shortlister:
     t_max: int
     rrf_k: float
 
-    def nearest(self, lines: Sequence[SubquerySearch], filters: Sequence[Filter | None]) -> list[tuple[str, ...]]:
-        """Return for each line the ids of the records nearest its text among those that pass its filter."""
-        depth, asked = max(_DEPTH, self.t_max), list(zip(lines, filters, strict=True))
+    def nearest(self, lines: Sequence[SubquerySearch], among: Sequence[Ids]) -> list[tuple[str, ...]]:
+        """Return for each line the ids of the records nearest its text among some."""
+        depth, asked = max(_DEPTH, self.t_max), list(zip(lines, among, strict=True))
         by_text, by_vector = search_together(
             [
                 (self.text, [TextQuery(line.text, depth, (), where) for line, where in asked]),
@@ -46,18 +46,19 @@ class Shortlister:
 def shortlist(
     lines: Sequence[SubquerySearch], index: Lookups, shortlister: Shortlister | None, where: Filter | None
 ) -> list[Shortlist]:
-    """Return the shortlist of each line's latest passages; without a shortlister it keeps all triples."""
-    triples, pairs = index.around(
-        [hit.id for line in lines for hit in line.latest], [list(line.found) for line in lines]
-    )
+    """Return the shortlist of each line's latest passages; without a shortlister it keeps all triples.
+
+    The passages pass the question's filter `where`, and so do their triples. A partial triple counts if one of these
+    passages states it, whoever else does.
+    """
+    latest = [hit.id for line in lines for hit in line.latest]
+    triples, pairs = index.around(latest, [list(line.found) for line in lines], where)
     stated = [[one for hit in line.latest for one in triples.get(hit.id, ())] for line in lines]
     entities = [entities_of(each) for each in stated]
     aliases = [aliases_in(*each) for each in zip(pairs, entities, strict=True)]
     if shortlister is None:
         return [Shortlist(tuple(each), of, also) for each, of, also in zip(stated, entities, aliases, strict=True)]
-    found = shortlister.nearest(
-        lines, [combine_filters(Ids(_list_record_ids(shortlister.by, each)), where) for each in stated]
-    )
+    found = shortlister.nearest(lines, [Ids(_list_record_ids(shortlister.by, each)) for each in stated])
     choose = _select_by_partials if shortlister.by == "partial" else _select_by_triples
     return [choose(*each) for each in zip(stated, found, aliases, strict=True)]
 

@@ -54,6 +54,10 @@ class Evidence(LinksParameters):
             return {**given, "bases": read_weights(given["weights"]).bases}
         return given
 
+    def own_files(self) -> tuple[str, ...]:
+        """Return the file of weights, unless they come with the package."""
+        return (self.weights,) if "#" in self.weights else ()
+
     def depends_on_k(self, k: int) -> bool:
         """Return True for k above what is searched, or if a base depends on k."""
         return k > min(self.depth, self.candidates, self.base_depth) or super().depends_on_k(k)

@@ -10,6 +10,7 @@ from ragindex.filters import All, Ids, Terms
 from ragindex.interfaces import Collection, FilterQuery, SearchResult
 from ragindex_retrievers.links import names
 from ragindex_retrievers.links.parameters import LinksParameters
+from ragindex_retrievers.links.parts.passage_links import CONFIRMED, KEYS, TITLE, UNCONFIRMED, UNTITLED_KEYS
 
 Around: TypeAlias = Mapping[str, Mapping[str, list[list[str]]]]
 """For each name and passage the places where it stands, each with the longer runs of words around it."""
@@ -17,6 +18,8 @@ _PASSAGES_PER_DOCUMENT = 4
 """The mean number of passages per document that are read before a name counts as too common."""
 _MOST_HOLDERS = 2_000
 """The most passages that are read because they have a name that one seed mentions."""
+_FEWEST_TITLES, _MOST_TITLES = 30, 1_000
+"""The numbers of titles, first by id, that are compared with their texts; with fewer, titles are names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +36,10 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class _Seed:
-    """A seed: its names, and the names that its text may mention, each with its places."""
+    """A seed: its documents, its names, and the names that its text may mention, each with its places."""
 
     id: str
+    documents: frozenset[str]
     keys: Sequence[str]
     mentions: Mapping[str, Sequence[names.Occurrence]]
 
@@ -59,16 +63,16 @@ class LinkLookups:
 
     def make_naming_query(self, question: str, ids: Sequence[str]) -> FilterQuery:
         """Return the request for those of `ids` that have a name which the question holds."""
-        named = Terms("keys", tuple(names.list_question_keys(question)))
+        named = Terms(self._keys, tuple(names.list_question_keys(question)))
         return FilterQuery(All((Ids(tuple(ids)), named)), max(1, len(ids)))
 
     def find(self, seeds: Sequence[str]) -> list[Link]:
         """Return the links of the seeds, the heaviest of each pair of passages, in three calls of the store.
 
-        A passage that has a name itself does not mention it. A name that more than `max_mentions` documents mention or
-        have links nothing. Its weight is log(N / documents that mention it) / log N, divided by the square root of the
-        number of passages that have it: of one it is sure, of the many passages of a long document it is not. N is the
-        number of passages.
+        A passage that has a name itself does not mention it, and passages of one document are not linked. A name that
+        more than `max_mentions` documents mention or have links nothing. Its weight is log(N / documents that mention
+        it) / log N, divided by the square root of the number of passages that have it: of one it is sure, of the many
+        passages of a long document it is not. N is the number of passages.
         """
         if not seeds or self._count < 2:
             return []
@@ -82,7 +86,7 @@ class LinkLookups:
             key: {
                 id: names.find_longer(key, names.read_windows(row["windows"]))
                 for id, row in found.rows.items()
-                if key not in row["keys"]
+                if key not in row[self._keys]
             }
             for key, found in mentioning.items()
             if found.linking and own[key].linking
@@ -93,20 +97,31 @@ class LinkLookups:
             for one in read
             for key in mentioned[one.id]
             if key in counts and counts[key].linking
-            for id in holders[key].rows
+            for id, row in holders[key].rows.items()
+            if one.documents.isdisjoint(row["doc_ids"])
         ]
         found += [
             Link(one.id, id, self._weigh(mentioning[key].documents, len(own[key].rows)), key, backward=True)
             for one in read
             for key in one.keys
             for id, places in around.get(key, {}).items()
-            if any(longer.isdisjoint(place) for place in places)
+            if one.documents.isdisjoint(mentioning[key].rows[id]["doc_ids"])
+            and any(longer.isdisjoint(place) for place in places)
         ]
-        return _keep_heaviest(link for link in found if link.weight > 0 and link.passage != link.seed)
+        return _keep_heaviest(link for link in found if link.weight > 0)
 
     @cached_property
     def _count(self) -> int:
         return self.records.count()
+
+    @cached_property
+    def _keys(self) -> str:
+        """The field of the passages' names: with titles, unless most documents have no word of theirs."""
+        judged = Terms(TITLE, (CONFIRMED, UNCONFIRMED))
+        (found,) = self.records.search([FilterQuery(judged, _MOST_TITLES, (TITLE,))])
+        titles = [one for row in found.records.column(TITLE).to_pylist() for one in row]
+        share = titles.count(CONFIRMED) / max(1, len(titles))
+        return UNTITLED_KEYS if len(titles) >= _FEWEST_TITLES and share < self.settings.confirmed_titles else KEYS
 
     def _weigh(self, mentioning: int, holding: int) -> float:
         return math.log(self._count / mentioning) / math.log(self._count) / math.sqrt(holding)
@@ -115,20 +130,22 @@ class LinkLookups:
 
     def _read(self, seeds: Sequence[str]) -> list[_Seed]:
         """Return the seeds in the order given."""
-        (found,) = self.records.search([FilterQuery(Ids(tuple(seeds)), len(seeds), ("keys", "windows"))])
+        fields = (self._keys, "windows", "doc_ids")
+        (found,) = self.records.search([FilterQuery(Ids(tuple(seeds)), len(seeds), fields)])
         rows = {row["id"]: row for row in found.records.to_pylist()}
-        return [_read_seed(rows[id]) for id in seeds if id in rows]
+        return [_read_seed(rows[id], self._keys) for id in seeds if id in rows]
 
     def _find_holders(self, seeds: Sequence[_Seed]) -> tuple[dict[str, _Named], dict[str, _Named], dict[str, _Named]]:
         """Return who has each name that a seed may mention; who has each name of a seed; and who mentions it."""
         keys = sorted({key for one in seeds for key in one.keys})
-        asked = [FilterQuery(Terms("keys", tuple(one.mentions)), _MOST_HOLDERS, ("keys", "doc_ids")) for one in seeds]
-        asked += [FilterQuery(Terms("keys", (key,)), self._most, ("doc_ids",)) for key in keys]
-        asked += [self._ask_mentions(key, ("keys", "windows", "doc_ids")) for key in keys]
+        field = self._keys
+        asked = [FilterQuery(Terms(field, tuple(one.mentions)), _MOST_HOLDERS, (field, "doc_ids")) for one in seeds]
+        asked += [FilterQuery(Terms(field, (key,)), self._most, ("doc_ids",)) for key in keys]
+        asked += [self._ask_mentions(key, (field, "windows", "doc_ids")) for key in keys]
         found = self.records.search(asked)
         having, mentioning = found[len(seeds) : len(seeds) + len(keys)], found[len(seeds) + len(keys) :]
         return (
-            {key: self._judge(rows) for key, rows in _read_holders(found[: len(seeds)]).items()},
+            {key: self._judge(rows) for key, rows in _read_holders(found[: len(seeds)], field).items()},
             {key: self._judge(_read_rows(one)) for key, one in zip(keys, having, strict=True)},
             {key: self._judge(_read_rows(one)) for key, one in zip(keys, mentioning, strict=True)},
         )
@@ -137,10 +154,10 @@ class LinkLookups:
         """Return who mentions each of `keys`, and which runs of words in `around` are names."""
         runs = {run for found in around.values() for places in found.values() for place in places for run in place}
         asked = [self._ask_mentions(key, ("doc_ids",)) for key in keys]
-        asked.append(FilterQuery(Terms("keys", tuple(sorted(runs))), _MOST_HOLDERS, ("keys",)))
+        asked.append(FilterQuery(Terms(self._keys, tuple(sorted(runs))), _MOST_HOLDERS, (self._keys,)))
         found = self.records.search(asked)
         counts = {key: self._judge(_read_rows(one)) for key, one in zip(keys, found, strict=False)}
-        return counts, runs & _read_holders(found[-1:]).keys()
+        return counts, runs & _read_holders(found[-1:], self._keys).keys()
 
     def _ask_mentions(self, key: str, fields: tuple[str, ...]) -> FilterQuery:
         return FilterQuery(Terms("mentions", (names.find_prefix(key),)), self._most, fields)
@@ -154,16 +171,17 @@ class LinkLookups:
         return _Named(rows, documents, len(rows) < self._most and documents <= self.settings.max_mentions)
 
 
-def _read_seed(row: Mapping[str, Any]) -> _Seed:
-    return _Seed(row["id"], row["keys"], names.find_occurrences(names.read_windows(row["windows"])))
+def _read_seed(row: Mapping[str, Any], keys: str) -> _Seed:
+    mentions = names.find_occurrences(names.read_windows(row["windows"]))
+    return _Seed(row["id"], frozenset(row["doc_ids"]), row[keys], mentions)
 
 
-def _read_holders(found: Iterable[SearchResult]) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """Return the records that have each name, by id."""
+def _read_holders(found: Iterable[SearchResult], field: str) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """Return the records that have each name, by id; `field` is that of the names."""
     holders: dict[str, dict[str, Mapping[str, Any]]] = {}
     for one in found:
         for id, row in _read_rows(one).items():
-            for key in row["keys"]:
+            for key in row[field]:
                 holders.setdefault(key, {})[id] = row
     return holders
 

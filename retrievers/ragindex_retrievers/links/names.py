@@ -27,7 +27,7 @@ _OPENING_CHARACTERS = 2_000
 
 _WORD = regex.compile(r"\w+")
 _BRACKETED_END = regex.compile(r"\s*\([^()]*\)\s*$")
-_HEADING = regex.compile(r"^ {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*$", regex.MULTILINE)
+_SECTION_NUMBER = regex.compile(r"^\s*(?:\d+\.)+\d*\s+")  # "2. ", "2.1 " and "2.1. "
 _HYPERLINK = regex.compile(r"\]\(\s*<?([^()\s<>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
 _OPENING_MARKS = frozenset('"“„«`‘[')
 
@@ -55,15 +55,21 @@ class Occurrence(NamedTuple):
 # ---------------------------------------------------------------- keys
 
 
-def find_keys(title: str, text: str, doc_id: str) -> list[str]:
-    """Return the keys of a passage: its title without a last parenthesis, its Markdown headings, and its file.
+def find_keys(title: str, text: str, doc_id: str, headings: Iterable[str] = ()) -> list[str]:
+    """Return the keys of a passage: its title without a last parenthesis, the headings in it, and its file.
 
-    A passage without a title has the first name in it instead, which is often what it is about.
+    Headings are taken without a section number. A passage without a title has the first name in it instead, which is
+    often what it is about.
     """
-    names = [_BRACKETED_END.sub("", title) or title] if title.strip() else _find_first_name(text)
-    found = [build_key(name) for name in [*names, *_HEADING.findall(text)]]
+    names = [strip_brackets(title)] if title.strip() else _find_first_name(text)
+    found = [build_key(name) for name in [*names, *(_SECTION_NUMBER.sub("", one) for one in headings)]]
     found += [build_document_key(doc_id)] if posixpath.splitext(doc_id)[1] else []  # hyperlinks lead to files
     return list(dict.fromkeys(key for key in found if key))
+
+
+def strip_brackets(title: str) -> str:
+    """Return a title without a last parenthesis, unless it is nothing else."""
+    return _BRACKETED_END.sub("", title) or title
 
 
 def build_key(name: str) -> str:

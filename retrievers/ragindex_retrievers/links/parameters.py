@@ -21,5 +21,11 @@ class LinksParameters(Scheme):
     backward: float = Field(default=0.7, ge=0, description="Weight of links from passages that mention a seed.")
     title_bonus: float = Field(default=0.1, ge=0, description="Added to the candidates that the question names.")
     max_mentions: int = Field(
-        default=40, ge=1, description="Names that more passages mention, or that more passages have, link nothing."
+        default=40, ge=1, description="Names that more documents mention, or that more documents have, link nothing."
+    )
+    confirmed_titles: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="Share of documents that must begin with a word of their title, for titles to be names.",
     )

@@ -112,14 +112,28 @@ def test_entities_outside_the_largest_component_have_no_report(workspace: Worksp
 # ---------------------------------------------------------------- filters
 
 
-@pytest.mark.parametrize("where", [meta("id", "1"), Ids(("1",)), Terms("doc_ids", ("1",))])
-def test_what_a_filter_keeps_out_is_neither_found_nor_told(workspace: Workspace, where: Filter) -> None:
-    found = ask(workspace, GraphRAG(), "Ann", where=where)
-    assert sorted(found.trace[0].ids) == ["Ann", "Bob", "Cid"]  # those that the passage names
-    assert ids(found) == ["1"]
-    assert found.notes == ("Bob knows Cid",)  # the report and other relations rest on other passages too
-    assert found.trace[2].triples == (Triple("Bob", "knows", "Cid"),)
-    assert found.trace[3].ids == ()
+OTHERS = tuple(id for id in "123456" if id != "3")
+
+
+@pytest.mark.parametrize("entities", [1, 10])
+@pytest.mark.parametrize(
+    "where", [meta("id", *OTHERS), Not(meta("id", "3")), Ids(OTHERS), Terms("doc_ids", OTHERS), Not(Ids(("3",)))]
+)
+def test_what_a_filter_keeps_out_is_neither_found_nor_told(workspace: Workspace, where: Filter, entities: int) -> None:
+    found = ask(workspace, GraphRAG(entities=entities), "Cid", where=where)
+    # Cid and Dan are made from passage 3 too, and so is the report on Ann, Bob and Cid
+    assert set(found.trace[0].ids) <= {"Ann", "Bob", "Eve", "Fay", "Gil", "Hal"}
+    assert len(found.trace[0].ids) == min(entities, 6)
+    assert not {"3"} & set(ids(found))
+    assert not any("Dan met" in text or "met Dan" in text for text in (*found.notes, str(found.trace)))
+
+
+def test_an_entity_that_others_describe_too_leads_nowhere(workspace: Workspace) -> None:
+    found = ask(workspace, GraphRAG(), "Ann", where=meta("id", "1"))
+    assert (found.hits, found.notes, found.trace[0].ids) == ((), (), ())
+    found = ask(workspace, GraphRAG(), "Gil", where=meta("id", "6"))
+    assert (ids(found), found.trace[0].ids) == (["6"], ("Gil", "Hal"))
+    assert found.trace[2].triples == (Triple("Gil", "likes", "Hal"),)
 
 
 def test_a_report_is_told_when_all_that_it_rests_on_passes(workspace: Workspace) -> None:
@@ -182,10 +196,9 @@ def entity(key: str, passages: Sequence[str] = (), neighbours: tuple[str, ...] =
 
 def test_passages_are_ranked_by_entity_and_each_comes_once() -> None:
     entities = [entity("a", ["3", "1"]), entity("b", ["1", "2", "3", "5"]), entity("c", ["9"])]
-    assert steps.rank_passages(entities, 9, None) == ["3", "1", "2", "5", "9"]
-    assert steps.rank_passages(entities, 3, None) == ["3", "1", "2"]
-    assert steps.rank_passages(entities, 2, {"1", "5", "9"}) == ["1", "5"]
-    assert steps.rank_passages([], 2, None) == []
+    assert steps.rank_passages(entities, 9) == ["3", "1", "2", "5", "9"]
+    assert steps.rank_passages(entities, 3) == ["3", "1", "2"]
+    assert steps.rank_passages([], 2) == []
 
 
 def test_an_entity_of_every_passage_is_read_as_far_as_is_needed() -> None:
@@ -201,7 +214,7 @@ def test_an_entity_of_every_passage_is_read_as_far_as_is_needed() -> None:
             return self.all.slice(start, size)
 
     everywhere = Counting()
-    assert steps.rank_passages([Nearby("a", everywhere, ())], 150, None)[149] == "149"
+    assert steps.rank_passages([Nearby("a", everywhere, ())], 150)[149] == "149"
     assert everywhere.read <= 300
 
 

@@ -284,7 +284,9 @@ def test_files_that_are_lost(lost: str, tmp_path: Path) -> None:
     workspace = made(tmp_path, A)
     folder = next((tmp_path / "w" / "parts").glob("phrase_graph-*/*"))
     (folder / lost).write_bytes(b"")
-    with pytest.raises(StoreError, match=r"The phrase graph of .* is not as it was written\. Run: ragindex repair"):
+    with pytest.raises(
+        StoreError, match=r"The phrase graph of .* has changed since it was written\. Run: ragindex repair"
+    ):
         opened(Workspace.open(tmp_path / "w", encoder=Letters()))
     shutil.rmtree(folder)
     workspace.add([B])

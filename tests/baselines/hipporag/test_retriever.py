@@ -206,7 +206,7 @@ def test_facts_are_ranked_as_igraph_ranks_them(world: Workspace) -> None:
     answers = zip(vectors, retriever.facts(queries, vectors), retriever.retrieve(queries, 15), strict=True)
     for vector, facts, retrieval in answers:
         reset = np.zeros(len(graph.degrees))
-        nodes, mass = retriever.seeds(facts)
+        nodes, mass = retriever.seeds(facts, graph)
         reset[nodes] = mass
         cosines = (resident.vectors[order] @ vector).astype(np.float64)
         reset[first:] = 0.05 * normalize_scores(cosines)

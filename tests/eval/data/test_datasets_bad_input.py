@@ -50,7 +50,7 @@ QUESTIONS: list[tuple[Any, str]] = [
     (supporting(is_supporting="yes"), "true or false under 'is_supporting'; found \"yes\""),
     (supporting(text="another"), f'{NOT_IN}"T", which is not in it (its text is another)'),
     (supporting(title="Tow"), f"{NOT_IN}\"Tow\", which is not in it (near it are 'Two')"),
-    (supporting(title="Nowhere"), f'{NOT_IN}"Nowhere", which is not in it (nothing there is called nearly so)'),
+    (supporting(title="Nowhere"), f'{NOT_IN}"Nowhere", which is not in it (no similar id)'),
     ({"question": "?", "supporting_facts": [["Nowhere", 0]]}, f'{NOT_IN}"Nowhere", which is not in it'),
     ({"question": "?", "supporting_facts": [["Two", 0]]}, "gold that names one document; 'Two' stands for 2, so give"),
     (
@@ -220,7 +220,7 @@ def test_beir_without_qrels(tmp_path: Path, held: str, found: str) -> None:
             "Q?,x,aples.txt",
             NOT_IN + "\"aples.txt\", which is not in it (near it are 'apples.txt', 'pears.txt', 'apples').",
         ),
-        ("Q?,x,apples.txt;qqqq", NOT_IN + '"qqqq", which is not in it (nothing there is called nearly so).'),
+        ("Q?,x,apples.txt;qqqq", NOT_IN + '"qqqq", which is not in it (no similar id).'),
         (
             "Q?,x,pears.txt",
             "gold that names one document; 'pears.txt' stands for 2, so give one of their ids; "

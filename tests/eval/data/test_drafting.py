@@ -398,7 +398,7 @@ def test_what_the_command_says() -> None:
 def test_an_edited_file_is_not_replaced(desk: Path) -> None:
     (desk / "drafted.csv").write_text("mine")
     said = failed(2, "questions", "papers", "--out", "drafted.csv")
-    assert said == "drafted.csv is there already, and may have been edited. Name another --out, or pass --overwrite."
+    assert said == "drafted.csv already exists and may have been edited. Name another --out, or pass --overwrite."
     assert (desk / "drafted.csv").read_text() == "mine"
     assert ragindex("questions", "papers", "--out", "drafted.csv", "--overwrite").code == 0
     assert (desk / "drafted.csv").read_text(encoding="utf-8-sig").startswith('"question","answer","documents"')

@@ -170,7 +170,7 @@ def test_a_k_beyond_what_is_kept_is_not_told() -> None:
     gold = {"q1": Gold(frozenset({"a"}))}
     found = shown(answered({"gear": [went("q1", [["a"], ["a"]])]}, gold, (1, KEPT_IDS + 1, 50)))
     assert [column.title for column in found.columns] == ["questions", "R@1", "steps ms"]
-    assert found.notes == ("R@21, R@50 are not told: the first 20 passages of each iteration are kept.",)
+    assert found.notes == ("R@21, R@50 are not shown: the first 20 passages of each iteration are kept.",)
 
 
 def test_where_too_few_passages_are_kept_for_k_recall_is_a_lower_bound() -> None:
@@ -180,7 +180,7 @@ def test_where_too_few_passages_are_kept_for_k_recall_is_a_lower_bound() -> None
     found = shown(answered({"gear": answers}, gold, (1, 2)))
     assert [cells(line)[1:3] for line in found.lines] == [["50.0", "≥ 50.0"], ["100.0", "≥ 100.0"]]
     assert found.notes == (
-        "gear: R@2 may be higher than it is told: of 1 question, the 20 passages that are kept are of fewer than "
+        "gear: R@2 may be higher than shown: of 1 question, the 20 passages that are kept are of fewer than "
         "2 documents.",
     )
     assert found.plots[0].title == "R@1 by iteration"

@@ -113,7 +113,7 @@ def test_kinds_of_a_csv_split_every_figure(tmp_path: Path, monkeypatch: pytest.M
     }
     assert done.json["notes"][0] == (
         "2 of 3 questions name the title of a document that answers them: "
-        "see the figures of these and of the others, since a mean over both hides how they differ"
+        "compare the figures of both groups of questions, because their mean hides the difference"
     )
     results = Path("ragindex-results/notes")
     saved = load_results(results).comparisons[0]

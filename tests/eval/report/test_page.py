@@ -120,7 +120,7 @@ def test_nothing_is_bold_and_nobody_best_where_all_are_equal() -> None:
     soup = page(study(made(equal, {label: [2.0] * 40 for label in equal})))
     assert soup.select("table b") == []
     assert "Nothing is bold: no method stands out." in words(one(soup, "#c1-table"))
-    assert set(map(words, soup.select(".matrix .word"))) == {"no difference told"}
+    assert set(map(words, soup.select(".matrix .word"))) == {"no significant difference"}
     assert "No method can be excluded as the best" in words(one(soup, "header"))
     assert " best" not in words(one(soup, "#c1-pairs")) + words(one(soup, "#c1-questions"))
     assert words(one(soup, "#c1-questions p.note")) == "On no question do the methods differ in recall."
@@ -136,7 +136,7 @@ def test_pairs_are_worded_by_the_corrected_test() -> None:
     assert rows(quality)[0] == [
         "best",
         "",
-        f"no difference told +5.0 0.0 to +{most:.1f} p = 0.50",
+        f"no significant difference +5.0 0.0 to +{most:.1f} p = 0.50",
         f"better +80.0 +{low:.1f} to +{high:.1f} p < 0.001",
     ]
     assert rows(quality)[2][1].startswith("worse −80.0 −")

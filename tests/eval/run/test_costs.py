@@ -197,7 +197,7 @@ def test_money_that_is_not_known_is_not_zero(
 ) -> None:
     monkeypatch.delenv("RAGINDEX_PRICES")
     comparison = compared(tmp_path)
-    assert comparison.notes[0].startswith("openai:small has no price, so money is not known")
+    assert comparison.notes[0].startswith("no price of openai:small is known, so the cost of ")
     free, asking = comparison.to_json()["methods"]
     assert (free["usage"]["index"]["money"], asking["usage"]["index"]["money"]) == (0.0, None)
     assert asking["usage"]["query"]["input_tokens"] > 0

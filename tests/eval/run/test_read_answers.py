@@ -329,7 +329,7 @@ def test_an_answer_that_cannot_be_used_scores_nothing_and_is_asked_for_again(
     assert method.per_query["q2"]["R@1"] == 1.0
     assert method.failures == {}
     unpriced, _, *unread = comparison.notes
-    assert unpriced.startswith("openai:small has no price, so money is not known of bm25: ")
+    assert unpriced.startswith("no price of openai:small is known, so the cost of bm25 is unknown: ")
     assert [note.partition(": answer:")[0] for note in unread] == [
         f"{label}: 1 answer could not be read and scores 0 at EM and F1"
         for label in ("bm25", "no-passages", "gold-passages")

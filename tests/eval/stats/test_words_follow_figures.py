@@ -36,7 +36,7 @@ def test_a_median_that_says_otherwise_than_the_mean_makes_nobody_faster() -> Non
     comparison = made(EQUAL, {"a": a, "b": b})
     assert "faster" not in state_conclusion(comparison)
     assert not differ(comparison, "a", "b", LATENCY)
-    assert set(words(comparison, LATENCY)) == {"", "no difference told"}
+    assert set(words(comparison, LATENCY)) == {"", "no significant difference"}
 
 
 def test_two_percentiles_that_say_different_things_make_nobody_faster() -> None:

@@ -19,7 +19,8 @@ from ragindex_eval.run import pipeline
 OURS = distribution.find_distribution().name
 COMMANDS = (
     *("methods", "index", "search", "add", "remove", "doctor", "compare"),
-    *("demo", "repair", "report", "questions", "cache", "ask", "estimate", "parts", "tune"),
+    *("demo", "repair", "report", "questions", "cache", "ask", "estimate", "parts", "tune", "use"),
+    *("serve", "mcp", "recommend", "gate", "export"),
 )
 
 
@@ -52,7 +53,7 @@ def test_every_command_has_an_example_and_fits_a_terminal() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["serch"], "No such command 'serch'. Did you mean 'search'?"),
+        (["serch"], "No such command 'serch'. Did you mean 'search', 'serve'?"),
         (["compare", "notes", "--colour", "red"], "No such option: --colour"),
         (["compare", "notes", "--limit", "0"], "--limit"),
         (["compare", "notes", "--seed", "x"], "--seed"),
@@ -333,7 +334,7 @@ def test_two_folders_with_one_file_name() -> None:
     flags = ("--questions", "copper.csv", "--methods", "bm25", "--k", "1", "--index", "w", "--json", "-")
     value = ragindex("compare", "two/b", *flags).json
     assert (value["dataset"]["documents"], value["methods"][0]["metrics"]["R@1"]) == (2, 1.0)
-    assert value["notes"] == ["one document that the workspace holds besides is searched too"]
+    assert value["notes"] == ["1 other document of the index is searched too"]
     assert ragindex("index", "two/a", "--index", "w", "--methods", "bm25", "--json", "-").json["documents"] == 2
     assert ragindex("remove", "--source", "b", "--index", "w").out == "1 document removed\n"
     assert ragindex("index", "--index", "w", "--methods", "bm25", "--json", "-").json["documents"] == 1

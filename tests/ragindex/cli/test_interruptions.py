@@ -300,11 +300,11 @@ def test_a_command_that_cannot_be_loaded_ends_no_other(monkeypatch: pytest.Monke
     def missing(group: str, name: str) -> object:
         raise MissingExtraError(f"The command {name!r} needs the package 'flask'. Run: pip install 'other[web]'")
 
-    monkeypatch.setattr(main, "entry_points", lambda group: [EntryPoint("serve", "flasky:serve", group)])
+    monkeypatch.setattr(main, "entry_points", lambda group: [EntryPoint("shelve", "flasky:shelve", group)])
     monkeypatch.setattr(registry, "load_plugin", missing)
-    said = "The command 'serve' needs the package 'flask'. Run: pip install 'other[web]'"
+    said = "The command 'shelve' needs the package 'flask'. Run: pip install 'other[web]'"
     helped = ragindex("--help")
-    assert (helped.code, helped.err) == (0, f"skipped the command serve: {said}\n")
+    assert (helped.code, helped.err) == (0, f"skipped the command shelve: {said}\n")
     assert "\n  methods  " in helped.out
     assert ragindex("methods").err == ""
-    assert failed(2, "serve") == said
+    assert failed(2, "shelve") == said

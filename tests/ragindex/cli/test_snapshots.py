@@ -13,7 +13,10 @@ from ragindex.encoders.engines import ENGINES
 
 SNAPSHOTS = Path(__file__).with_name("snapshots")
 INDEX = ("--index", "w")
-COMMANDS = ("methods", "index", "search", "ask", "add", "remove", "parts", "repair", "cache", "doctor")
+COMMANDS = (
+    *("methods", "index", "search", "ask", "add", "remove", "export", "parts", "repair", "cache", "use"),
+    *("serve", "mcp", "doctor"),
+)
 
 
 @pytest.fixture(autouse=True)

@@ -42,7 +42,8 @@ def test_a_command_imports_no_slow_package_and_no_other_command(arguments: list[
     imported = find_imported(*arguments)
     assert SLOW & imported == set()
     assert len(imported) < 1_000
-    commands = {"add", "ask", "cache", "doctor", "index", "methods", "parts", "remove", "repair", "search"}
+    commands = {"add", "ask", "cache", "doctor", "export", "index", "methods", "parts", "remove", "repair", "search"}
+    commands |= {"use"}
     assert {name for name in commands if f"ragindex.cli.{name}" in imported} == commands & {arguments[0]}
 
 

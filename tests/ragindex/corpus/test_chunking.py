@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from semantic_text_splitter import TextSplitter
 
 from ragindex.corpus import Chunking, chunk, passage_text
+from ragindex.corpus.chunking import headings_within
 from ragindex.errors import DataError, UsageError
-from ragindex.types import Document, Passage
+from ragindex.types import Document, Passage, Section
 
 texts = st.one_of(
     st.text(max_size=300),
@@ -131,3 +132,15 @@ def test_passage_text() -> None:
     assert passage_text(" ", "Text") == "Text"
     assert passage_text("Title", "\n") == "Title"
     assert passage_text("", "") == ""
+
+
+def test_headings_that_begin_in_a_span_once_each() -> None:
+    sections = (
+        *(Section(0, page=1), Section(4, ("A",)), Section(9, ("A", "B")), Section(12, ("A", "B"), 2)),
+        *(Section(20, ("A", "C")), Section(30, ("D",))),
+    )
+    assert headings_within(sections, 0, 40) == ("A", "B", "C", "D")
+    assert headings_within(sections, 9, 20) == ("B",)
+    assert headings_within(sections, 10, 20) == ()  # page 2 goes on under the heading of page 1
+    assert headings_within(sections, 20, 30) == ("C",)
+    assert headings_within((), 0, 40) == ()

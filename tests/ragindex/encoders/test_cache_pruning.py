@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ragindex.encoders import cache_pruning
-from ragindex.encoders.vector_cache import _SUM, CachedEncoder, _summed
+from ragindex.encoders.vector_cache import _SUM, CachedEncoder, _add_checksum
 from ragindex.errors import StoreError
 from ragindex.interfaces import Floats
 from ragindex.types import Document
@@ -53,7 +53,7 @@ def cost(folder: Path, like: str, *, seconds: float = 0, tokens: float = 0, mone
         )
         columns = "rowid, text, vector, seconds, input_tokens, output_tokens, money"
         for row, text, vector, *told in connection.execute(f"SELECT {columns} FROM vectors WHERE {like}").fetchall():
-            whole = _summed(text, vector[:-_SUM], told)  # a row carries a checksum
+            whole = _add_checksum(text, vector[:-_SUM], told)  # a row carries a checksum
             connection.execute("UPDATE vectors SET vector = ? WHERE rowid = ?", (whole, row))
 
 

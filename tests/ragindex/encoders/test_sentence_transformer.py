@@ -121,6 +121,28 @@ def _copy(folder: Path, **config: Any) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("names", [("note",), ("query", "note"), ("passage", "note"), ("query", "document", "note")])
+def test_prompts_are_those_that_sentence_transformers_chooses(
+    encoder: Any, engine: str, names: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Named, empty and default prompts in all combinations, for both ways of encoding a query."""
+    from sentence_transformers import SentenceTransformer
+
+    prompts = {name: "" if name == "query" and len(names) == 2 else f"{name}: " for name in names}
+    folder = _copy(tmp_path / "model", prompts=prompts, default_prompt_name="note")
+    library = SentenceTransformer(str(folder), device="cpu")
+    ours = SentenceTransformers(model=str(folder), engine=engine).open()
+    assert type(ours) is type(encoder)
+    queries = library.encode_query(TEXTS, normalize_embeddings=True)
+    np.testing.assert_allclose(ours.encode_queries(TEXTS), queries, atol=1e-6)
+    np.testing.assert_allclose(ours.encode_queries_with_tokens(TEXTS)[0], queries, atol=1e-6)
+    documents = library.encode_document(TEXTS, normalize_embeddings=True)
+    np.testing.assert_allclose(ours.encode_documents(TEXTS), documents, atol=1e-6)
+    longest = int(library.max_seq_length or 0) - 2
+    prompt = library.prompts.get("document") or ""
+    assert ours.max_tokens == longest - len(library.tokenizer.tokenize(prompt))
+
+
 def test_id_is_of_the_content(encoder: Any, engine: str, tmp_path: Path) -> None:
     elsewhere = _copy(tmp_path / "elsewhere")
     assert SentenceTransformers(model=str(elsewhere), batch_size=7).open().id == encoder.id

@@ -390,7 +390,7 @@ def test_a_full_disk(path: Path) -> None:
     previous = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 4096, limits[1]))
     try:
-        with pytest.raises(StoreError, match="Cannot use the vector cache .*Make sure that there is space"):
+        with pytest.raises(StoreError, match="Cannot use the vector cache .*Check free space and write permission"):
             CachedEncoder(Plain(), path).encode_documents(_texts(2000))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ragindex.accounting import ledger
-from ragindex.retrieval.trace import Trace
+from ragindex.retrieval.trace import IF_STOPPED, Trace
 from ragindex.types import Step
 
 
@@ -26,6 +26,12 @@ def test_the_steps_of_a_base_belong_to_the_iteration() -> None:
     trace = Trace()
     trace.of_base((Step(1, "text", "who?", ("a",)), Step(2, "vectors", "who?")), 3)
     assert [(step.iteration, step.index) for step in trace.steps] == [(3, "text"), (3, "vectors")]
+
+
+def test_the_rankings_of_a_bases_own_iterations_are_not_those_of_the_method_over_it() -> None:
+    trace = Trace()
+    trace.of_base((Step(1, "text", "who?", ("a",)), Step(1, IF_STOPPED, "who?", ("a",))), 2)
+    assert [(step.iteration, step.index) for step in trace.steps] == [(2, "text")]
 
 
 def test_a_step_that_fails_is_none() -> None:

@@ -196,7 +196,9 @@ def test_files_that_are_lost(tmp_path: Path) -> None:
     workspace = made(tmp_path, A)
     folder = next((tmp_path / "w" / "parts").glob("triple_graph-*/*"))
     (folder / "entities.members.npy").write_bytes(b"")
-    with pytest.raises(DamagedError, match=r"entities.members.npy is not as it was written. Run: ragindex repair"):
+    with pytest.raises(
+        DamagedError, match=r"entities.members.npy has changed since it was written. Run: ragindex repair"
+    ):
         Workspace.open(tmp_path / "w").open_part(IN_FILES)
     shutil.rmtree(folder)
     with pytest.raises(DamagedError, match="cannot be read"):

@@ -49,6 +49,7 @@ READINGS: Sequence[Mapping[str, Any]] = (
     {"iterations": 3, "combine": "subgraph"},
     {"triple_score": "question"},
     {"rewrite": False},
+    {"rewrite_order": "entity"},
     {"same_as": "none"},
     {"t_max": 3, "join": "all"},
     {"predicate_score": "query"},

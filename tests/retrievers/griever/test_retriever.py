@@ -138,7 +138,7 @@ def test_one_batch_for_the_question_and_one_for_its_rewriting(
 ) -> None:
     """And no name, passage or triple is encoded while asking."""
     batches: list[Sequence[str]] = []
-    encode = CachedEncoder._asked
+    encode = CachedEncoder._encode_timed
 
     def counted(self: CachedEncoder, encode_texts: Any, texts: Sequence[str]) -> Any:
         batches.append(tuple(texts))
@@ -147,7 +147,7 @@ def test_one_batch_for_the_question_and_one_for_its_rewriting(
     def none(self: CachedEncoder, texts: Sequence[str]) -> Floats:
         raise AssertionError(f"{texts} were encoded as documents")
 
-    monkeypatch.setattr(CachedEncoder, "_asked", counted)
+    monkeypatch.setattr(CachedEncoder, "_encode_timed", counted)
     monkeypatch.setattr(CachedEncoder, "encode_documents", none)
     question = "Where was the woman who married the publisher of The North Star born?"
     found = asked(workspace, "griever", question)

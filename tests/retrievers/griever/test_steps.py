@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -319,6 +320,15 @@ def test_mentions_that_overlap_are_rewritten_once() -> None:
     assert rewrite(question, [best, around, other], 0.7, 0.5, 3) == "Did Anna meet Robert in Rome?"
     assert rewrite(question, [best, around, other], 0.7, 0.5, 1) == "Did Ann meet Robert in Rome?"
     assert rewrite(question, [], 0.7, 0.5, 1) == question
+
+
+def test_the_best_triple_or_the_best_matched_entity_is_rewritten_first() -> None:
+    question = "Did Ann meet Bob in Rome?"
+    triple = replace(_found(question, "Bob", 0.8, "meet", 0.1, "Robert"), score=0.9)
+    entity = replace(_found(question, "Ann", 0.95, "meet", 0.1, "Anna"), score=0.6)
+    lower = replace(_found(question, "Ann", 0.95, "meet", 0.1, "Annika"), score=0.5)
+    assert rewrite(question, [entity, triple], 0.7, 0.5, 1) == "Did Ann meet Robert in Rome?"
+    assert rewrite(question, [lower, triple, entity], 0.7, 0.5, 1, "entity") == "Did Anna meet Bob in Rome?"
 
 
 def test_a_deleted_relation_is_no_second_rewriting() -> None:

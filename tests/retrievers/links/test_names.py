@@ -16,13 +16,19 @@ from ragindex_retrievers.links.names import Occurrence, Window
         ("Salt", "", ["salt"]),
         ("It", "", []),  # one short word
         ("1 2 3 4 5 6 7 8 9", "", []),  # more than eight words
-        ("Guide", "Text.\n## Install steps ##\nMore.\n# Guide\n####### seven", ["guide", "install steps"]),
         ("", "The Red Harbour was directed by Ada Lund.", ["red harbour"]),
         ("", "nothing here has a capital", []),
     ],
 )
 def test_keys(title: str, text: str, keys: list[str]) -> None:
     assert names.find_keys(title, text, "p1") == keys
+
+
+def test_headings_are_keys_without_their_numbers() -> None:
+    headings = ["2. Install steps", "2.1 Guide", "3.4.2. Tides", "2001 A Space Odyssey", "1.", ""]
+    assert names.find_keys("Guide", "# Text", "p1", headings) == [
+        *("guide", "install steps", "tides", "2001 a space odyssey"),
+    ]
 
 
 def test_a_file_has_its_id_as_a_key() -> None:

@@ -9,10 +9,9 @@ from built_retriever import built_retriever
 from letters import Letters
 
 import ragindex
-from ragindex.corpus.chunking import Chunking
 from ragindex.filters import meta
 from ragindex.interfaces import OpenIndex
-from ragindex.types import Document, MetadataValue, Query, Retrieval
+from ragindex.types import Chunking, Document, MetadataValue, Query, Retrieval, Section
 from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.links.lookups import Link, LinkLookups
 from ragindex_retrievers.links.parts.passage_links import PassageLinks
@@ -171,6 +170,68 @@ def test_a_passage_does_not_mention_its_own_name(workspace: Workspace) -> None:
         TOWN,
     ]
     assert links_of(workspace, documents, "one", "two") == {Link("one", "town", 1.0, "tellin")}
+
+
+def test_headings_of_all_formats_are_names(workspace: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    files = {
+        "a.html": "<title>Harbours</title><h1>Harbours</h1><p>Boats.</p><h2>3.1. Red Quay</h2><p>Stone.</p>",
+        "b.md": "# Rivers\n\nWater.\n\n## Green Weir\n\nWood.",
+        "c.txt": "A note on Red Quay and Green Weir.",
+    }
+    for name, text in files.items():
+        (tmp_path / "docs" / name).write_text(text, encoding="utf-8")
+    workspace.add(ragindex.read(tmp_path / "docs").documents)
+    found = links_of(workspace, [], "c.txt")
+    assert {(link.passage, link.name) for link in found} == {("a.html", "red quay"), ("b.md", "green weir")}
+
+
+def test_a_heading_that_becomes_text_is_no_name_any_more(workspace: Workspace) -> None:
+    note, text = Document("b", "Notes", "On Red Quay."), "Boats. Red Quay Stone."
+    workspace.add([OTTER])
+    sections = (Section(0, ("Walks",)), Section(7, ("Walks", "Red Quay")))
+    found = links_of(workspace, [note, Document("a", "Walks", text, sections=sections)], "b")
+    assert {link.name for link in found} == {"red quay"}
+    assert links_of(workspace, [Document("a", "Walks", text, sections=sections[:1])], "b") == set()
+
+
+def test_passages_of_one_document_are_not_linked(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path / "cut", encoder=Letters(), chunking=Chunking(30, 0))
+    text = "We saw Red Quay and the boats. Red Quay is of green stone."
+    sections = (Section(31, ("Red Quay",)),)
+    documents = [Document("a", "Walks", text, sections=sections), Document("b", "Notes", "On Red Quay.")]
+    name, weight = "red quay", log(3 / 2) / log(3)
+    found = links_of(workspace, documents, "a#0", "a#1", "b#0")
+    assert found == {Link("a#1", "b#0", weight, name, backward=True), Link("b#0", "a#1", weight, name)}
+
+
+def letters(confirmed: int, unconfirmed: int) -> list[Document]:
+    return [
+        *(Document(f"c{n}", f"Letter {n}", f"This is letter {n}.") for n in range(confirmed)),
+        *(Document(f"u{n}", f"Overview {n}", f"Ada Lund{'x' * n} is a writer.") for n in range(unconfirmed)),
+    ]
+
+
+def test_titles_are_names_if_half_of_the_documents_begin_with_a_word_of_theirs(workspace: Workspace) -> None:
+    """They are not where most titles are wrong or say nothing: there a passage is known by the first name in it."""
+    mention = Document("m", "Letter", "A letter on Overview 3 and on Ada Lundxxxx.")
+    believed = {("u3", "overview 3")}
+    assert named_by(workspace, [mention, *letters(14, 15)]) == believed  # 15 of 30
+    assert named_by(workspace, [Document("more", "Summary", "Nothing.")]) == {("u4", "ada lundxxxx")}  # 15 of 31
+    assert named_by(workspace, [], confirmed_titles=0) == believed
+    workspace.remove(["more"])
+    assert named_by(workspace, []) == believed
+
+
+def test_few_titles_are_names(workspace: Workspace) -> None:
+    mention = Document("m", "Diary", "A letter on Overview 3 and on Ada Lundxxxx.")
+    assert named_by(workspace, [mention, *letters(0, 28)]) == {("u3", "overview 3")}
+    assert named_by(workspace, [Document("more", "Summary", "Nothing.")]) == {("u4", "ada lundxxxx")}  # 0 of 30
+
+
+def named_by(workspace: Workspace, documents: Sequence[Document], **settings: int) -> set[tuple[str, str]]:
+    found = links_of(workspace, documents, "m", **settings)
+    return {(link.passage, link.name) for link in found if not link.backward}
 
 
 def test_mentions_are_counted_by_document(tmp_path: Path) -> None:

@@ -381,6 +381,9 @@ def test_hierarchical_chunks_stand_beside_the_summaries_of_others(server: OpenAI
         ("The lighthouse of Lindau was built in 1856 by Eduard Ruber.", "low"),
         ("Towers and bridges are made of stone, says Ada.", "low"),
         ("Lindau\nShips know the light of Lindau, and the town of Lindau lives on it.", "high"),  # the topic, repeated
+        ("Ulm Minster\nThe minster (begun in 1377) is a church in Ulm, Baden, by Ulrich Ensinger.", "high"),
+        ("Ulm Minster\nIn 1890 Ulm saw August Beyer end it. The minster is a church of 1377, 161 m high.", "low"),
+        ("Ulm Minster\nEnsinger was a mason of Ulm, born in 1350, says Felix Fabri of Bern in 1488.", "low"),
         ("", "low"),
     ],
 )

@@ -133,7 +133,7 @@ _WRITES: tuple[tuple[Any, str, Any], ...] = (
     (bulk, "_once", None),
     (store.ElasticsearchStore, "_make", None),
     *((indices, name, None) for name in _INDEX_WRITES),
-    (CachedEncoder, "_keep", None),
+    (CachedEncoder, "_write_rows", None),
     (SQLiteCache, "put", None),
     (SQLiteCache, "add", _half_added),
     (Journal, "append", _half_appended),

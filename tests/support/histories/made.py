@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ragindex.corpus.chunking import chunk, id_mark
 from ragindex.errors import LLMError
-from ragindex.filters import Ids, Terms
+from ragindex.filters import Ids, Overlaps
 from ragindex.interfaces import (
     BuildContext,
     Change,
@@ -225,7 +225,9 @@ class Words(Part[Collection]):
         return True
 
     def passages_sharing_with(self, ids: Sequence[str], context: BuildContext) -> set[str]:
-        return {id for _, owners in _holding(self.records(context), Terms("passage_ids", tuple(ids))) for id in owners}
+        return {
+            id for _, owners in _holding(self.records(context), Overlaps("passage_ids", tuple(ids))) for id in owners
+        }
 
     def records(self, context: BuildContext) -> Collection:
         return context.collection("records", _merged_schema(context.language))
@@ -235,7 +237,7 @@ class Words(Part[Collection]):
         touched = {*change.upsert, *change.remove}
         rows = source.get(list(change.upsert), ("text", "doc_ids")).to_pylist()
         said = {row["id"]: set(row["text"].split()) for row in rows}
-        held = {word for word, _ in _holding(records, Terms("passage_ids", tuple(sorted(touched))))}
+        held = {word for word, _ in _holding(records, Overlaps("passage_ids", tuple(sorted(touched))))}
         known = dict(_holding(records, Ids(tuple(sorted(held.union(*said.values()))))))
         merged = {
             word: sorted((set(known.get(word, ())) - touched) | {id for id, words in said.items() if word in words})

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
@@ -28,6 +29,7 @@ from ragindex_baselines.hipporag.weighted_graph import WeightedGraph, Weights
 _DATA_NAME = "phrase graph"
 _TEXTS = ("phrases", "passages")
 _NUMBERS = ("starts", "splits", "ends", "weights", "degrees", "phrase_degrees")
+_MENTIONS, _SYNONYMS = ("sides", "owners"), ("first", "second", "cosines")
 _BLOCK = 1 << 21
 """Edges that are sorted into rows at once."""
 _SPELT = 8192
@@ -43,7 +45,7 @@ class PhraseGraph(Part["Phrases"]):
     numbers and measures are not phrases.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     uses: ClassVar[Uses] = frozenset({"encoder", "seed"})
     over: PartField = Field(default=Triples(), description="Triples whose subjects and objects are the phrases.")
     synonym_cosine: float = Field(
@@ -65,22 +67,45 @@ class PhraseGraph(Part["Phrases"]):
         """Encode new phrases, delete those that no triple names any more, and rebuild the graph."""
         passages = find_distinct(batch.column("id") for batch in context.inputs[1].scan(()))
         mentions = _read_mentions(context.inputs[0], passages, self)
-        graph = connected(passages, mentions, _find_synonyms(mentions.phrases, context, self))
-        name = versioned_files.save_version(_DATA_NAME, context.folder, lambda partial: _write(graph, partial))
+        synonyms = _find_synonyms(mentions.phrases, context, self)
+        graph = connected(passages, mentions, synonyms)
+        name = versioned_files.save_version(
+            _DATA_NAME, context.folder, lambda partial: _write(graph, mentions, synonyms, partial)
+        )
         versioned_files.record_versions([name], context, "graphs")
 
     def open(self, context: ReadContext) -> "Phrases":
         """Open the graph of the sync that the reader is pinned to, and the vectors of its phrases."""
-        graph = _read(context.folder / versioned_files.current_version(context.collection("graphs")))
-        return Phrases(graph, context.collection("phrases"))
+        folder = context.folder / versioned_files.current_version(context.collection("graphs"))
+        return Phrases(*_read(folder), context.collection("phrases"))
 
 
 @dataclass(frozen=True, slots=True)
 class Phrases:
-    """An open PhraseGraph. The records of `vectors` are the phrases; their ids are the keys."""
+    """An open PhraseGraph, and the `mentions` and `synonyms` that the graph is made of.
+
+    The records of `vectors` are the phrases; their ids are the keys.
+    """
 
     graph: WeightedGraph
+    mentions: "PhraseMentions"
+    synonyms: SimilarPairs
     vectors: Collection
+
+    def build_subgraph(self, passing: npt.NDArray[np.bool_]) -> WeightedGraph:
+        """Build the graph of some passages alone, with the places of the whole one, in O(n log n) of their triples.
+
+        `passing` (passages,) says which they are. Phrases that only others contain have no edges, and no passages.
+        """
+        owners = self.mentions.owners
+        kept = np.flatnonzero((owners >= 0) & passing[owners])
+        mentions = PhraseMentions(self.mentions.phrases, self.mentions.sides[kept], owners[kept])
+        held = np.zeros(len(mentions.phrases) + 1, np.bool_)  # the last stands for sides that are no phrases
+        held[mentions.sides.ravel()] = True
+        alike = self.synonyms
+        both = held[alike.first] & held[alike.second]
+        synonyms = SimilarPairs(alike.first[both], alike.second[both], alike.cosines[both])
+        return connected(self.graph.passages, mentions, synonyms)
 
 
 # ---------------------------------------------------------------- the graph
@@ -183,18 +208,24 @@ def _sum_rows(rows: "sparse.csr_matrix[Any]") -> Doubles:
     return np.asarray(rows.sum(axis=1), np.float64).ravel()
 
 
-def _write(graph: WeightedGraph, folder: Path) -> None:
+def _write(graph: WeightedGraph, mentions: PhraseMentions, synonyms: SimilarPairs, folder: Path) -> None:
     for name in _TEXTS:
         versioned_files.write_texts(folder / f"{name}.arrow", getattr(graph, name))
     for name in _NUMBERS:
         versioned_files.write_numbers(folder / f"{name}.npy", getattr(graph, name))
+    for name in _MENTIONS:
+        versioned_files.write_numbers(folder / f"mentions.{name}.npy", getattr(mentions, name))
+    for name in _SYNONYMS:
+        versioned_files.write_numbers(folder / f"synonyms.{name}.npy", getattr(synonyms, name))
 
 
-def _read(folder: Path) -> WeightedGraph:
+def _read(folder: Path) -> tuple[WeightedGraph, PhraseMentions, SimilarPairs]:
     with versioned_files.open_files(_DATA_NAME, folder):
         texts = [versioned_files.read_texts(folder / f"{name}.arrow") for name in _TEXTS]
         numbers = [versioned_files.read_numbers(folder / f"{name}.npy") for name in _NUMBERS]
-    return WeightedGraph(*texts, *numbers)
+        mentions = [versioned_files.read_numbers(folder / f"mentions.{name}.npy") for name in _MENTIONS]
+        synonyms = [versioned_files.read_numbers(folder / f"synonyms.{name}.npy") for name in _SYNONYMS]
+    return WeightedGraph(*texts, *numbers), PhraseMentions(texts[0], *mentions), SimilarPairs(*synonyms)
 
 
 # ---------------------------------------------------------------- inputs

@@ -63,9 +63,9 @@ _TESTS = (
         "a difference of means or, of latency, a ratio of geometric means.",
     ),
     (
-        "better, worse, no difference told",
-        "Better or worse where the corrected p is under 0.05. No difference told does not mean that there is none: "
-        "more questions might tell one.",
+        "better, worse, no significant difference",
+        "Better or worse if the corrected p is under 0.05. No significant difference does not mean no difference: more "
+        "questions might show one.",
     ),
     (
         "bold",

@@ -224,7 +224,7 @@ def _describe_ks(comparison: Comparison, ks: Sequence[int]) -> list[str]:
         return ["No question has gold documents: what each iteration found was not measured."]
     beyond = ", ".join(f"R@{k}" for k in comparison.ks if k not in ks)
     kept = f"the first {KEPT_IDS} passages of each iteration are kept"
-    return [f"{beyond} {'is' if len(comparison.ks) - len(ks) == 1 else 'are'} not told: {kept}."] if beyond else []
+    return [f"{beyond} {'is' if len(comparison.ks) - len(ks) == 1 else 'are'} not shown: {kept}."] if beyond else []
 
 
 def _notes(one: _Measurements) -> Iterator[str]:
@@ -232,7 +232,7 @@ def _notes(one: _Measurements) -> Iterator[str]:
     for k, count in one.too_short.items():
         if count:
             fewer = f"the {KEPT_IDS} passages that are kept are of fewer than {k} documents"
-            yield f"{label}: R@{k} may be higher than it is told: of {many(count, 'question')}, {fewer}."
+            yield f"{label}: R@{k} may be higher than shown: of {many(count, 'question')}, {fewer}."
     if one.course.left_out:
         missing = f"{many(one.course.left_out, 'question')}, whose traces do not hold every iteration"
         yield f"{label}: without {missing}."
@@ -263,7 +263,7 @@ def _recall_plot(
     ]
     caption = (
         "What each method would have found had it stopped there, with 95 % intervals; a question that had stopped "
-        "keeps its value. Level lines are methods that tell no ranking of each iteration, the best few of them."
+        "keeps its value. Level lines are methods without a ranking of each iteration, the best few of them."
     )
     return _make_plot(title, caption, series, Axis(f"{metric}, percent", low=0.0, high=100.0))
 
@@ -283,7 +283,7 @@ def _token_plot(found: Sequence[_Measurements], others: Sequence[tuple[int, Meth
     ]
     caption = (
         "Read (in) and written (out) up to each iteration, the mean a question with 95 % intervals. Level lines are "
-        "methods that tell no ranking of each iteration."
+        "methods without a ranking of each iteration."
     )
     return _make_plot("Tokens by iteration", caption, series, Axis(f"{unit} a question, cumulative", low=0.0))
 

@@ -77,7 +77,7 @@ def _choose_words(comparison: Comparison, pair: MethodPair) -> tuple[str, str]:
     good, bad = less if pair.metric in _COSTS else ("better", "worse")
     if better(comparison, pair.a, pair.b, pair.metric):
         return "good", good
-    return ("bad", bad) if better(comparison, pair.b, pair.a, pair.metric) else ("even", "no difference told")
+    return ("bad", bad) if better(comparison, pair.b, pair.a, pair.metric) else ("even", "no significant difference")
 
 
 def _format_ratio(ratio: float) -> str:

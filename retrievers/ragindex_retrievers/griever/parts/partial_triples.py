@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from ragindex.canonical import digest
-from ragindex.filters import Filter, Ids, Terms
+from ragindex.filters import Filter, Ids, Overlaps, Terms
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema
 from ragindex.parts.support.columns import large_text
 from ragindex.parts.support.records import TEXTS
@@ -125,7 +125,7 @@ class PartialTriples(Part[Collection]):
 
         These are the partial triples at the last `finish` and those of the current extractions.
         """
-        held = self._collections(context)[0].scan(("subject",), Terms("passage_ids", tuple(ids)))
+        held = self._collections(context)[0].scan(("subject",), Overlaps("passage_ids", tuple(ids)))
         found = {_strip_passage(row["id"]): row["subject"][0] for batch in held for row in batch.to_pylist()}
         rows = context.inputs[1].get(list(ids), ("triples",)).to_pylist()
         for triple in {triple for row in rows for triple in from_json(row["triples"])}:

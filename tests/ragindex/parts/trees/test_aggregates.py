@@ -89,11 +89,11 @@ def test_the_readings_of_singles(server: OpenAIServer, tmp_path: Path) -> None:
 def test_what_counts_as_one_entity(server: OpenAIServer, tmp_path: Path) -> None:
     server.write = lambda body: write(body).replace('"ANN"', '"Ann"') if "reads" in str(body) else write(body)
     workspace = opened(tmp_path, server, [Document("1", "", "ANN sings"), Document("2", "", "ANN reads")])
-    exact = Aggregates(entity_key="exact")
-    workspace.sync([Aggregates(), exact])
-    assert texts(workspace, Aggregates()) == {("ANN",): "ANN sings\nANN reads"}
-    assert texts(workspace, exact) == {("ANN",): "ANN sings", ("Ann",): "ANN reads"}
-    assert (Aggregates().key("Straße  am\nSee"), exact.key("Ann  Lee")) == ("strasse am see", "Ann  Lee")
+    folded = Aggregates(entity_key="casefold")
+    workspace.sync([Aggregates(), folded])
+    assert texts(workspace, Aggregates()) == {("ANN",): "ANN sings", ("Ann",): "ANN reads"}
+    assert texts(workspace, folded) == {("ANN",): "ANN sings\nANN reads"}
+    assert (Aggregates().key("Ann  Lee"), folded.key("Straße  am\nSee")) == ("Ann  Lee", "strasse am see")
 
 
 def test_documents_stay_together_in_their_order_and_lines_are_said_once(server: OpenAIServer, tmp_path: Path) -> None:

@@ -11,15 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ragindex import filters
-from ragindex.filters import All, Filter, Ids, Not, Range, Terms
+from ragindex.filters import All, Filter, Ids, Not, Overlaps, Range, Terms
 from ragindex.interfaces import Collection, FilterQuery, Schema
 from ragindex.plugins import registry
 from ragindex.stores.elasticsearch.filters import encode_number, encode_term
 
-SCHEMA = Schema(stored=("title",), keywords=("tags",), numbers=("size",))
+SCHEMA = Schema(stored=("title",), keywords=("tags", "doc_ids"), numbers=("size",))
 VALUES = ("", "a", "b", "ab", "12", "7", "-1e3", ".5", "1_0", "nan", "1e999", "é", "日", "a\0b", "\U0001f600")
 NUMBERS = (-1e300, -1e3, -0.0, 0.0, 0.5, 7.0, 12.0, 5e-324, 1e300)
-FIELDS = ("title", "tags", "meta.one", "meta.many", "meta.never")
+FIELDS = ("title", "tags", "doc_ids", "meta.one", "meta.many", "meta.never")
 
 strings = st.sampled_from(VALUES)
 lists = st.lists(st.one_of(st.none(), strings), max_size=3)
@@ -27,6 +27,7 @@ record = st.fixed_dictionaries(
     {
         "title": st.one_of(st.none(), strings),
         "tags": st.one_of(st.none(), lists),
+        "doc_ids": st.lists(strings, max_size=3),
         "size": st.one_of(st.none(), st.sampled_from([*NUMBERS, float("nan"), float("inf")])),
         "meta.one": st.one_of(st.none(), strings.map(lambda one: [one])),
         "meta.many": st.one_of(st.none(), lists),
@@ -39,6 +40,7 @@ ends = st.one_of(
 numeric = st.tuples(*[st.one_of(st.none(), st.sampled_from(NUMBERS))] * 2)
 leaf = st.one_of(
     st.builds(Terms, st.sampled_from(FIELDS), st.lists(strings, max_size=4).map(tuple)),
+    st.builds(Overlaps, st.sampled_from(FIELDS), st.lists(strings, max_size=4).map(tuple)),
     st.builds(lambda name, pair: Range(name, *pair), st.sampled_from(FIELDS), ends),
     st.builds(lambda pair: Range("size", *pair), numeric),
     st.builds(Ids, st.lists(st.sampled_from([f"{n:02d}" for n in range(45)]), max_size=6).map(tuple)),
@@ -75,7 +77,14 @@ def test_filters_find_what_they_find_in_memory(
     written: str, tmp_path_factory: Any, records: list[dict[str, Any]], asked: list[Filter]
 ) -> None:
     folder, words = tmp_path_factory.mktemp("filters"), pa.list_(pa.string())
-    kinds = {"title": pa.string(), "tags": words, "size": pa.float64(), "meta.one": words, "meta.many": words}
+    kinds = {
+        "title": pa.string(),
+        "tags": words,
+        "doc_ids": words,
+        "size": pa.float64(),
+        "meta.one": words,
+        "meta.many": words,
+    }
     columns = {name: pa.array([one[name] for one in records], kind) for name, kind in kinds.items()}
     ids = pa.array([f"{number:02d}" for number in range(len(records))])
     batch = pa.RecordBatch.from_arrays([ids, *columns.values()], names=["id", *columns])

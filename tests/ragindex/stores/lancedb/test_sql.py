@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from ragindex.filters import All, Any, Filter, Ids, Not, Range, Terms
+from ragindex.filters import All, Any, Filter, Ids, Not, Overlaps, Range, Terms
 from ragindex.interfaces import Collection, FilterQuery, Schema
 from ragindex.stores.lancedb import store
 from ragindex.stores.lancedb.store import LanceDB
@@ -16,6 +16,8 @@ RECORDS = 24
 IDS = [f"r{number:02d}" for number in range(RECORDS)]
 YEARS = [None if number % 5 == 0 else [str(1990 + number)] for number in range(RECORDS)]
 KINDS = [None if number % 3 == 0 else [f"k{number % 4}", None][: 1 + number % 2] for number in range(RECORDS)]
+PAGES = [[str(number % 5), str(number % 7)][number % 3 :] for number in range(RECORDS)]
+"""Of up to two documents, as summaries have them."""
 COLUMNS = {
     "id": IDS,
     "text": [f"word{number % 3}" for number in range(RECORDS)],
@@ -23,6 +25,8 @@ COLUMNS = {
     "size": [float(number % 7) for number in range(RECORDS)],
     "meta.year": pa.array(YEARS, pa.list_(pa.string())),
     "meta.kind": pa.array(KINDS, pa.list_(pa.string())),
+    "meta.page": pa.array(PAGES, pa.list_(pa.string())),
+    "doc_ids": [[f"d{page}" for page in pages] for pages in PAGES],
 }
 
 
@@ -30,6 +34,7 @@ def several(values: list[str]) -> some.SearchStrategy[tuple[str, ...]]:
     return some.lists(some.sampled_from(values), max_size=4).map(tuple)
 
 
+OF_KINDS = [(None, None), ("k1", None), (None, "k2"), ("k2", "k2")]
 ends = some.none() | some.integers(0, 6)
 years = some.none() | some.integers(1988, 2016)
 leaves = some.one_of(
@@ -38,6 +43,11 @@ leaves = some.one_of(
     several(["word0", "word2"]).map(lambda values: Terms("text", values)),
     several(["k1", "k2", "k3"]).map(lambda values: Terms("meta.kind", values)),
     several(["x"]).map(lambda values: Terms("meta.nothing", values)),
+    several(["1", "2", "4", "6"]).map(lambda values: Terms("meta.page", values)),
+    several(["d1", "d2", "d4", "d6"]).map(lambda values: Terms("doc_ids", values)),
+    several(["d1", "d2", "d4", "d6"]).map(lambda values: Overlaps("doc_ids", values)),
+    some.tuples(ends, ends).map(lambda pair: Range("meta.page", *pair)),
+    some.sampled_from(OF_KINDS).map(lambda pair: Range("meta.kind", *pair)),
     some.tuples(ends, ends).map(lambda pair: Range("size", *pair)),
     some.tuples(years, years).map(lambda pair: Range("meta.year", *pair)),
 )
@@ -63,7 +73,7 @@ def collections(tmp_path_factory: pytest.TempPathFactory) -> tuple[Collection, C
 
 
 def filled(folder: Path, memory: float) -> Collection:
-    schema = Schema(stored=("text",), keywords=("tags",), numbers=("size",))
+    schema = Schema(stored=("text",), keywords=("tags", "doc_ids"), numbers=("size",))
     collection = LanceDB(memory_gib=memory).open(folder).create("some", schema)
     collection.upsert(pa.RecordBatch.from_pydict(COLUMNS))
     collection.finish()

@@ -1,0 +1,90 @@
+"""The command `gate`: passes a method that is not worse than its baseline, for releases and continuous integration."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ragindex.cli.console import escape_markup, json_destination, require_writable, write_result
+from ragindex.cli.console import stdout as standard_output
+from ragindex.cli.options import JsonOption
+from ragindex.errors import GateFailedError, GateUndecidedError, StoreError, UsageError
+from ragindex_eval.cli.compare import setting_flag
+from ragindex_eval.gate import Gate, QuestionScores, judge_gate, saved_scores, scores_of, write_junit
+from ragindex_eval.run.pipeline import evaluate
+from ragindex_eval.run.settings import make_settings
+from ragindex_eval.run.study import load_dataset
+
+
+def gate_command(
+    new: Annotated[str, typer.Argument(metavar="NEW", help="A method, or saved results: FOLDER or FOLDER:LABEL.")],
+    against: Annotated[str, typer.Option(metavar="BASELINE", help="The same: what NEW must not be worse than.")],
+    data: Annotated[str | None, setting_flag("data", "DATA")] = None,
+    questions: Annotated[Path | None, setting_flag("questions", "FILE")] = None,
+    metric: Annotated[str, typer.Option(metavar="R@5", help="The metric.")] = "R@5",
+    margin: Annotated[float, typer.Option(metavar="M", min=0, help="A loss that does not matter.")] = 0.02,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE.xml", help="The verdict as a JUnit report.")] = None,
+    format: Annotated[str | None, setting_flag("format", "F")] = None,
+    language: Annotated[str | None, setting_flag("language", "L")] = None,
+    encoder: Annotated[str | None, setting_flag("encoder", "E")] = None,
+    llm: Annotated[str | None, setting_flag("llm", "L")] = None,
+    budget: Annotated[float | None, setting_flag("budget", "DOLLARS")] = None,
+    store: Annotated[str | None, setting_flag("store", "S")] = None,
+    k: Annotated[str | None, setting_flag("k", "5,10,20")] = None,
+    limit: Annotated[int | None, setting_flag("limit", "N", 1)] = None,
+    seed: Annotated[int | None, setting_flag("seed", "S")] = None,
+    index: Annotated[Path | None, setting_flag("index", "DIR")] = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Say whether a method is worse than its baseline by more than a margin: PASS, FAIL or UNDECIDED.
+
+    Exit code 0 is PASS, 12 FAIL, 13 UNDECIDED. PASS means that the 95 % interval of the difference lies above -margin,
+    FAIL that it lies below. Methods are asked anew; saved results stand as they are.
+
+    Example: ragindex gate hybrid --against baseline-results:bm25 --data my-documents/ --questions questions.csv
+    """
+    own = {"new", "against", "metric", "margin", "junit", "json_file"}
+    given = {name: value for name, value in locals().items() if name not in (*own, "own") and value is not None}
+    json_destination(json_file)
+    if junit is not None:
+        require_writable(junit.parent)
+    saved = {written: saved_scores(written, metric) for written in (new, against)}
+    measured = _measure([written for written, scores in saved.items() if scores is None], given, metric)
+    scores = {**measured, **{written: one for written, one in saved.items() if one is not None}}
+    gate = judge_gate(scores[new], scores[against], metric, margin, seed or 0)
+    if junit is not None:
+        _write(gate, junit)
+    write_result(
+        gate.to_json(), json_file, lambda: standard_output().print(escape_markup(gate.describe()), soft_wrap=True)
+    )
+    _require_pass(gate)
+
+
+def _measure(methods: list[str], given: Mapping[str, Any], metric: str) -> dict[str, QuestionScores]:
+    """Compare the methods, asking every question anew, and return their scores as they are written."""
+    if not methods:
+        return {}
+    if "data" not in given and "index" not in given:
+        raise UsageError(f"gate measures {' and '.join(methods)} on documents. Name them: --data my-documents/")
+    settings = make_settings({**given, "methods": methods, "fresh": True})
+    comparison = evaluate(settings, load_dataset(settings) if settings.data is not None else None)
+    by_label = {method.label: method for method in (*comparison.methods, *comparison.failed)}
+    labels = dict(zip(methods, comparison.asked, strict=True))
+    return {written: scores_of(comparison, by_label[labels[written]], metric) for written in methods}
+
+
+def _write(gate: Gate, path: Path) -> None:
+    try:
+        write_junit(gate, path)
+    except OSError as error:
+        raise StoreError(f"{path} could not be written: {error.strerror or error}.") from error
+
+
+def _require_pass(gate: Gate) -> None:
+    if gate.verdict == "FAIL":
+        raise GateFailedError(f"{gate.new} is worse than {gate.baseline} by more than the margin.")
+    if gate.verdict == "UNDECIDED":
+        raise GateUndecidedError(
+            "The questions do not tell: add questions, or choose a larger --margin before looking at the next result."
+        )

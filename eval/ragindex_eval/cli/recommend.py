@@ -1,0 +1,106 @@
+"""The command `recommend`: the cheapest method that is good enough, with as few questions and builds as possible."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ragindex.cli.console import escape_markup, json_destination, print_note, quote_argument, write_result
+from ragindex.cli.console import stdout as standard_output
+from ragindex.cli.options import JsonOption
+from ragindex.errors import UsageError
+from ragindex.workers import use_workers
+from ragindex_eval.cli.compare import setting_flag
+from ragindex_eval.recommend.recommend import recommend
+from ragindex_eval.recommend.rules import RecommendRules
+from ragindex_eval.recommend.show import render_recommendation
+from ragindex_eval.run.pipeline import default_index
+from ragindex_eval.run.settings import make_settings
+from ragindex_eval.run.study import load_dataset
+
+
+def rule_flag(field: str, metavar: str | None = None) -> Any:
+    """Return the flag of a rule, with the description of the rule as help text."""
+    return typer.Option(
+        f"--{field.replace('_', '-')}", metavar=metavar, help=RecommendRules.model_fields[field].description
+    )
+
+
+_RULES = frozenset(RecommendRules.model_fields)
+
+
+def recommend_command(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="A folder, a file, or world:1k.")],
+    questions: Annotated[Path | None, setting_flag("questions", "FILE")] = None,
+    metric: Annotated[str | None, rule_flag("metric", "R@5")] = None,
+    delta: Annotated[float | None, rule_flag("delta", "D")] = None,
+    alpha: Annotated[float | None, rule_flag("alpha", "A")] = None,
+    estimand: Annotated[str | None, rule_flag("estimand", "WHICH")] = None,
+    block: Annotated[int | None, rule_flag("block", "N")] = None,
+    max_p95_ms: Annotated[float | None, rule_flag("max_p95_ms", "MS")] = None,
+    max_index_minutes: Annotated[float | None, rule_flag("max_index_minutes", "M")] = None,
+    max_index_dollars: Annotated[float | None, rule_flag("max_index_dollars", "USD")] = None,
+    max_dollars_per_1000: Annotated[float | None, rule_flag("max_dollars_per_1000", "USD")] = None,
+    max_mb: Annotated[float | None, rule_flag("max_mb", "MB")] = None,
+    methods: Annotated[str | None, setting_flag("methods", "a,b")] = None,
+    grid: Annotated[list[str] | None, setting_flag("grid", "[LABEL:]P=V,V")] = None,
+    format: Annotated[str | None, setting_flag("format", "F")] = None,
+    language: Annotated[str | None, setting_flag("language", "L")] = None,
+    encoder: Annotated[str | None, setting_flag("encoder", "E")] = None,
+    llm: Annotated[str | None, setting_flag("llm", "L")] = None,
+    budget: Annotated[float | None, setting_flag("budget", "DOLLARS")] = None,
+    store: Annotated[str | None, setting_flag("store", "S")] = None,
+    k: Annotated[str | None, setting_flag("k", "5,10,20")] = None,
+    limit: Annotated[int | None, setting_flag("limit", "N", 1)] = None,
+    seed: Annotated[int | None, setting_flag("seed", "S")] = None,
+    workers: Annotated[int | None, setting_flag("workers", "N", 1)] = None,
+    index: Annotated[Path | None, setting_flag("index", "DIR")] = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Find the cheapest method that is good enough, asking as few questions as possible.
+
+    Candidates are priced on a sample first. Then all are asked block by block, and one that is shown to be more than
+    --delta worse than another is dropped; the race ends when the cheapest remaining one is shown to be within --delta
+    of the best. All these statements together are wrong with a risk of --alpha, whenever the race ends. The same
+    command goes on where it stopped.
+
+    Example: ragindex recommend my-documents/ --questions questions.csv --max-p95-ms 100 --max-index-minutes 30
+    """
+    given = {name: value for name, value in locals().items() if value not in (None, [])}
+    json_destination(json_file)
+    rules = _make_rules({name: value for name, value in given.items() if name in _RULES})
+    settings = make_settings({name: value for name, value in given.items() if name not in _RULES})
+    dataset = load_dataset(settings)
+    for message in dataset.skipped:
+        print_note(f"skipped: {message}")
+    with use_workers(settings.workers):
+        found = recommend(settings, rules, dataset, print_note)
+    folder = settings.index or default_index(dataset.name)
+    value = {**found.to_json(), "index": str(folder)}
+
+    def show() -> None:
+        console = standard_output()
+        console.print(render_recommendation(found, rules))
+        chosen, place = quote_argument(found.chosen), quote_argument(folder)
+        lines = {"to use it": f"ragindex search QUESTION --index {place} --method {chosen}"}
+        lines["to keep it"] = f"ragindex export --index {place} --method {chosen} --out retriever"
+        if found.rival is not None:
+            both = quote_argument(f"{found.chosen},{found.rival}")
+            lines["all figures"] = f"ragindex compare {quote_argument(data)} --methods {both} --index {place}"
+        console.print()
+        for name, command in lines.items():
+            console.print(f"  {name:15} {escape_markup(command)}", soft_wrap=True)
+
+    write_result(value, json_file, show)
+
+
+def _make_rules(values: dict[str, Any]) -> RecommendRules:
+    """Return the rules. Raises UsageError for a value that is not allowed."""
+    from pydantic import ValidationError
+
+    try:
+        return RecommendRules.model_validate(values)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        flag = str(problem["loc"][0]).replace("_", "-")
+        raise UsageError(f"--{flag}: {problem['msg']}. Got {problem['input']!r}.") from error

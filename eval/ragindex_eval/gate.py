@@ -1,0 +1,118 @@
+"""The gate of a release: is a method worse than its baseline by more than a margin? PASS, FAIL or UNDECIDED.
+
+The 95 % interval of the paired difference in means decides: PASS if its lower end is above -margin, FAIL if its upper
+end is below -margin. So a worse method passes with a probability of 2.5 % at most.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+from xml.etree import ElementTree
+
+import numpy as np
+
+from ragindex.counts import many
+from ragindex.errors import DataError, UsageError
+from ragindex_eval.format import percent, points
+from ragindex_eval.metrics.score import judgements
+from ragindex_eval.results.load import load_results
+from ragindex_eval.results.model import Comparison, Interval, MethodResult
+from ragindex_eval.stats.resampling import interval, resampled_means
+
+GateVerdict = Literal["PASS", "FAIL", "UNDECIDED"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """GateVerdict on `new` beside `baseline`: their means of the metric over the same questions, and the difference."""
+
+    verdict: GateVerdict
+    new: str
+    baseline: str
+    metric: str
+    margin: float
+    questions: int
+    new_score: float
+    baseline_score: float
+    difference: Interval
+
+    def to_json(self) -> dict[str, Any]:
+        """Convert to the JSON of `--json`."""
+        return asdict(self)
+
+    def describe(self) -> str:
+        """Return the verdict in one sentence."""
+        low, high = self.difference
+        return (
+            f"{self.verdict}: {self.metric} of {self.new} is {percent(self.new_score)}, of {self.baseline} "
+            f"{percent(self.baseline_score)}; difference {points(low)} to {points(high)} points (95 %, "
+            f"{many(self.questions, 'question')}), margin {percent(self.margin)}."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionScores:
+    """Values of the metric by question and gold, so that only equal questions are compared."""
+
+    label: str
+    values: Mapping[tuple[str, tuple[str, ...]], float]
+
+
+def scores_of(comparison: Comparison, method: MethodResult, metric: str) -> QuestionScores:
+    """Return the values of one method by question. Raises UsageError if the metric was not measured."""
+    texts = {query.id: query.text for query in comparison.queries}
+    values = {
+        (texts[id], tuple(sorted(judgements(comparison.gold, id)))): one[metric]
+        for id, one in method.per_query.items()
+        if metric in one
+    }
+    if not values:
+        known = ", ".join(method.metrics)
+        raise UsageError(f"--metric must be one of those measured: {known or 'none'}. Got {metric!r}.")
+    return QuestionScores(method.label, values)
+
+
+def saved_scores(written: str, metric: str) -> QuestionScores | None:
+    """Return the values of a method of saved results, written as FOLDER or FOLDER:LABEL.
+
+    None if there is no such folder. Raises DataError if it holds several comparisons or methods and no label is given.
+    """
+    folder, _, label = written.partition(":")
+    if not (Path(folder) / "study.json").is_file():
+        return None
+    comparisons = load_results(Path(folder)).comparisons
+    methods = {one.label: one for one in comparisons[0].methods}
+    if len(comparisons) != 1 or ((label or len(methods) != 1) and label not in methods):
+        known = ", ".join(f"{folder}:{one}" for one in methods)
+        expected = "results of one comparison, with the label of a method"
+        raise DataError(expected, f"{written}; there are {known}", path=folder)
+    return scores_of(comparisons[0], methods[label] if label else next(iter(methods.values())), metric)
+
+
+def judge_gate(new: QuestionScores, baseline: QuestionScores, metric: str, margin: float, seed: int) -> Gate:
+    """Return the verdict on `new`. Raises UsageError unless both answered the same questions with the same gold."""
+    if new.values.keys() != baseline.values.keys():
+        shared = len(new.values.keys() & baseline.values.keys())
+        counts = f"{many(len(new.values), 'judged question')} and {baseline.label} {len(baseline.values)}"
+        raise UsageError(
+            f"{new.label} has {counts}, of which {shared} are the same. A gate needs the same questions with the same "
+            "gold: measure the baseline again."
+        )
+    order = sorted(new.values)
+    scores = np.array([[new.values[key], baseline.values[key]] for key in order])
+    low, high = interval(resampled_means((scores[:, 0] - scores[:, 1])[:, None], seed)[:, 0])
+    means = scores.mean(axis=0).tolist()
+    verdict: GateVerdict = "PASS" if low > -margin else "FAIL" if high < -margin else "UNDECIDED"
+    return Gate(verdict, new.label, baseline.label, metric, margin, len(order), means[0], means[1], (low, high))
+
+
+def write_junit(gate: Gate, path: Path) -> None:
+    """Write the verdict as a JUnit test case. Raises OSError if the file cannot be written."""
+    failed = gate.verdict != "PASS"
+    suite = ElementTree.Element("testsuite", name="ragindex gate", tests="1", failures=str(int(failed)))
+    name = f"{gate.metric} of {gate.new} against {gate.baseline}"
+    case = ElementTree.SubElement(suite, "testcase", classname="ragindex.gate", name=name)
+    if failed:
+        ElementTree.SubElement(case, "failure", type=gate.verdict, message=gate.describe())
+    ElementTree.ElementTree(suite).write(path, encoding="utf-8", xml_declaration=True)

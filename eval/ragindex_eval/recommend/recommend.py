@@ -1,0 +1,266 @@
+"""A recommendation, from settings to the decision: price, try on a part of the corpus, build, race, confirm.
+
+The race decides after each block of questions, which come in an order drawn by the seed. Whatever was built and
+answered is kept in the index, so the same command goes on where it stopped.
+"""
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ragindex.accounting import ledger
+from ragindex.errors import BudgetError, UsageError
+from ragindex.llm.budget import parse_budget
+from ragindex.types import Query
+from ragindex_eval.data.datasets import Dataset
+from ragindex_eval.format import many, percent, short
+from ragindex_eval.metrics.score import judgements
+from ragindex_eval.recommend.answers import ask_candidate
+from ragindex_eval.recommend.candidates import choose_candidates, sort_by_price
+from ragindex_eval.recommend.decide import choose, confirm, describe_changes, find_pareto, more_questions
+from ragindex_eval.recommend.prices import broken_constraint, price_candidates
+from ragindex_eval.recommend.rules import RecommendRules
+from ragindex_eval.recommend.timing import cost_of_answers
+from ragindex_eval.recommend.trials import try_on_parts
+from ragindex_eval.recommend.values import Candidate, Confirmation, Costs, Recommendation
+from ragindex_eval.results.model import Interval
+from ragindex_eval.run.experiment import Experiment
+from ragindex_eval.run.latency import LazyRetriever
+from ragindex_eval.run.methods import Method
+from ragindex_eval.run.pipeline import Plan, load_experiment, open_workspace, part_figures
+from ragindex_eval.run.settings import CompareSettings
+from ragindex_eval.stats.betting_interval import betting_interval
+from ragindex_eval.stats.race import RaceRules, run_races
+from ragindex_eval.stats.resampling import SampleArray
+
+Tell = Callable[[str], None]
+_CONFIRM = 100  # questions kept apart at least, and as many must remain for the race
+
+
+@dataclass(slots=True)
+class Progress:
+    """Steps of a recommendation, each told as it happens."""
+
+    tell: Tell
+    steps: list[str]
+
+    def note(self, step: str) -> None:
+        """Add a step."""
+        self.steps.append(step)
+        self.tell(step)
+
+
+def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, tell: Tell) -> Recommendation:
+    """Find a method within `rules.delta` of the best candidate that meets the constraints, the cheapest of these.
+
+    `tell` gets a sentence for each step. A third of the questions is kept apart to confirm the choice, if at least 100
+    remain for the race.
+
+    Raises UsageError without judged questions or if no candidate meets the constraints, and the errors of
+    `ragindex_eval.run.pipeline.evaluate`.
+    """
+    rules.require_metric(settings.k)
+    progress = Progress(tell, [])
+    candidates = _price(choose_candidates(settings), data, settings, rules, progress)
+    plan = Plan(tuple(Method(one.label, one.scheme, True) for one in candidates), ())
+    budget = parse_budget(settings.budget)
+    with open_workspace(settings, data, None, budget) as index:
+        candidates = try_on_parts(candidates, settings, rules, data, index, plan, progress.note)
+        experiment = load_experiment(settings, data, plan, index)
+        racing, kept = split_questions(experiment, settings.seed or 0)
+        built = _build(candidates, experiment, rules, progress)
+        entered = _cost_answers(built, experiment, rules, racing, progress)
+        values, raced = _race(entered, experiment, rules, racing, progress)
+        return _conclude(raced, values, experiment, rules, (racing, kept), progress)
+
+
+def split_questions(experiment: Experiment, seed: int) -> tuple[list[Query], list[Query]]:
+    """Return the judged questions in an order drawn by the seed: those to race on, and those that are kept apart.
+
+    A third, and at least 100, is kept apart if at least 100 remain. Raises UsageError if no question is judged.
+    """
+    judged = [query for query in experiment.dataset.queries if judgements(experiment.dataset.gold, query.id)]
+    if not judged:
+        raise UsageError(
+            "recommend needs questions with gold documents: --questions FILE.csv (question,answer,documents)"
+        )
+    random.Random(seed).shuffle(judged)  # noqa: S311  # an order, no secret
+    held = max(_CONFIRM, len(judged) // 3) if len(judged) >= 2 * _CONFIRM else 0
+    return judged[held:], judged[:held]
+
+
+# ---------------------------------------------------------------- price and build
+
+
+def _price(
+    candidates: Sequence[Candidate], data: Dataset, settings: CompareSettings, rules: RecommendRules, progress: Progress
+) -> list[Candidate]:
+    priced = price_candidates(candidates, data.corpus, settings)
+    found = [_drop_broken(one, rules) for one in sort_by_price(priced)]
+    for one in found:
+        if one.state == "constraint":
+            progress.note(f"{one.label} is left out before it is built: {one.reason}")
+    _require_racing(found)
+    return found
+
+
+def _drop_broken(one: Candidate, rules: RecommendRules) -> Candidate:
+    broken = broken_constraint(one.costs, rules)
+    return one if broken is None or one.state != "racing" else one.leave("constraint", broken)
+
+
+def _require_racing(candidates: Sequence[Candidate]) -> None:
+    if not any(one.state == "racing" for one in candidates):
+        reasons = "; ".join(f"{one.label}: {one.reason}" for one in candidates)
+        raise UsageError(f"No candidate meets the constraints. {reasons}. Loosen one of them.")
+
+
+def _build(
+    candidates: Sequence[Candidate], experiment: Experiment, rules: RecommendRules, progress: Progress
+) -> list[Candidate]:
+    """Build the candidates over the whole corpus, cheapest first; one that exceeds the budget leaves the race."""
+    built = list[Candidate]()
+    for one in candidates:
+        if one.state != "racing":
+            built.append(one)
+            continue
+        try:
+            with ledger.attribute_calls(method=one.label):
+                experiment.index.sync([one.scheme])
+        except BudgetError as error:
+            built.append(one.leave("constraint", f"--budget: {error}"))
+            progress.note(f"{one.label} is left out: the budget does not reach for its index")
+            continue
+        parts = part_figures(experiment.index, one.scheme).values()
+        money = [part.usage.money for part in parts]
+        costs = Costs(
+            index_seconds=sum(part.seconds for part in parts),
+            index_bytes=sum(part.bytes for part in parts),
+            index_dollars=None if None in money else sum(each or 0.0 for each in money),
+        )
+        measured = _drop_broken(replace(one, costs=costs), rules)
+        said = f" and left out: {measured.reason}" if measured.state == "constraint" else ""
+        progress.note(f"{one.label} is built in {short(costs.index_seconds or 0)} s{said}")
+        built.append(measured)
+    _require_racing(built)
+    return sort_by_price(built)
+
+
+def _cost_answers(
+    candidates: Sequence[Candidate],
+    experiment: Experiment,
+    rules: RecommendRules,
+    queries: Sequence[Query],
+    progress: Progress,
+) -> list[Candidate]:
+    """Return the candidates with the costs of first answers; those that are too slow or too dear leave the race."""
+    found = cost_of_answers(candidates, experiment, queries, rules)
+    for before, after in zip(candidates, found, strict=True):
+        if before.state != after.state:
+            progress.note(f"{after.label} is left out: {after.reason}")
+    _require_racing(found)
+    return sort_by_price(found)
+
+
+# ---------------------------------------------------------------- race
+
+
+def _race(
+    candidates: Sequence[Candidate],
+    experiment: Experiment,
+    rules: RecommendRules,
+    queries: Sequence[Query],
+    progress: Progress,
+) -> tuple[SampleArray, list[Candidate]]:
+    """Ask the candidates block by block until the cheapest remaining one is accepted, or the questions end.
+
+    Returns the scores of shape (questions asked, racers), NaN where a method was not asked, and the candidates, racers
+    first.
+    """
+    racers = [one for one in candidates if one.state == "racing"]
+    others = [one for one in candidates if one.state != "racing"]
+    retrievers = [LazyRetriever(one.scheme, experiment.index) for one in racers]
+    race = RaceRules(
+        rules.delta, rules.alpha, len(queries) if rules.estimand == "questions" else None, block=rules.block
+    )
+    values = np.full((0, len(racers)), math.nan)
+    ended = len(racers) == 1
+    for start in range(0, len(queries), rules.block):
+        if ended:
+            break
+        block = queries[start : start + rules.block]
+        rows = np.full((len(block), len(racers)), math.nan)
+        for at, one in enumerate(racers):
+            if one.state != "dropped":
+                rows[:, at] = ask_candidate(experiment, one, retrievers[at], block, rules.metric).scores
+        values = np.vstack([values, rows])
+        racers, ended = _decide(racers, values, race, progress)
+    return values, [*racers, *others]
+
+
+def _decide(
+    racers: Sequence[Candidate], values: SampleArray, race: RaceRules, progress: Progress
+) -> tuple[list[Candidate], bool]:
+    """Return the racers with what the race says of them after these scores, and whether it is over."""
+    found = run_races(np.nan_to_num(values)[None], np.arange(len(racers)), race)
+    decided = list[Candidate]()
+    for at, one in enumerate(racers):
+        seen = values[~np.isnan(values[:, at]), at]
+        updated = replace(one, asked=len(seen), score=float(seen.mean()))
+        dropped, accepted = int(found.dropped[0, at]), int(found.accepted[0, at])
+        if dropped and one.state != "dropped":
+            updated = updated.leave("dropped", f"more than {percent(race.delta)} points worse than another")
+            progress.note(f"{one.label} is dropped after {many(dropped, 'question')}: {percent(updated.score or 0)}")
+        elif accepted and one.state == "racing":
+            updated = updated.leave("accepted", f"within {percent(race.delta)} points of the best")
+            progress.note(
+                f"{one.label} is within {percent(race.delta)} points of the best, after {many(accepted, 'question')}"
+            )
+        decided.append(updated)
+    return decided, bool(found.ended[0])
+
+
+# ---------------------------------------------------------------- conclude
+
+
+def _conclude(
+    candidates: Sequence[Candidate],
+    values: SampleArray,
+    experiment: Experiment,
+    rules: RecommendRules,
+    questions: tuple[Sequence[Query], Sequence[Query]],
+    progress: Progress,
+) -> Recommendation:
+    racing, kept = questions
+    racers = list(candidates[: values.shape[1]])
+    choice = choose(racers)
+    chosen, rival = racers[choice.chosen], None if choice.rival is None else racers[choice.rival]
+    difference: Interval | None = None
+    confirmation: Confirmation | None = None
+    if choice.rival is not None:
+        both = values[:, choice.chosen] - values[:, choice.rival]
+        population = len(racing) if rules.estimand == "questions" else None
+        difference = betting_interval(both[~np.isnan(both)], rules.alpha, population)
+    if kept and rival is not None:
+        confirmation = confirm(chosen, rival, experiment, kept, rules.metric)
+    everyone = [*racers, *candidates[values.shape[1] :]]
+    return Recommendation(
+        chosen=chosen.label,
+        decided=choice.accepted,
+        rival=None if rival is None else rival.label,
+        difference=difference,
+        cheaper=tuple(racers[at].label for at in choice.cheaper),
+        more_questions=more_questions(values, racers, choice, rules),
+        questions=len(racing),
+        candidates=tuple(everyone),
+        pareto=find_pareto(racers),
+        confirmation=confirmation,
+        spent=sum(one.asked for one in everyone),
+        full=len(everyone) * len(racing),
+        steps=tuple(progress.steps),
+        would_change=describe_changes(everyone, chosen),
+        rules=rules.model_dump(mode="json"),
+    )

@@ -1,0 +1,106 @@
+"""The text of a recommendation in the terminal: a sentence, the table of candidates, what would change it."""
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from ragindex.cli.console import text_table
+from ragindex_eval.format import many, percent, points, short
+from ragindex_eval.recommend.rules import RecommendRules
+from ragindex_eval.recommend.values import Candidate, Recommendation
+
+
+def render_recommendation(found: Recommendation, rules: RecommendRules) -> RenderableType:
+    """Return the recommendation as the terminal shows it."""
+    lines = [Text(describe_decision(found, rules), style="bold"), Text(describe_spending(found))]
+    if found.confirmation is not None:
+        lines.append(Text(_describe_confirmation(found)))
+    lines += [Text(f"It would change: {said}.") for said in found.would_change]
+    rows = [_row(one, found) for one in found.candidates]
+    table = text_table(
+        ("", "method", rules.metric, "asked", "p95 ms", "index s", "MB", "$/1,000", "state"), tuple(rows)
+    )
+    return Group(Text(), table, Text("* on the Pareto set of quality, latency, money and index cost"), Text(), *lines)
+
+
+def describe_decision(found: Recommendation, rules: RecommendRules) -> str:
+    """Return the decision in one sentence."""
+    margin, risk = percent(rules.delta), f"{100 * rules.alpha:g} %"
+    about = "these questions" if rules.estimand == "questions" else "questions like these"
+    chosen = found.candidate(found.chosen)
+    score = f"{rules.metric} {percent(chosen.score)} so far" if chosen.score is not None else "not asked"
+    if found.decided and found.rival is None:
+        return f"Use {found.chosen}: it is the only candidate that meets the constraints."
+    if found.decided:
+        enough = "BM25 is enough" if chosen.scheme.__class__.__name__ == "BM25" else f"Use {found.chosen}"
+        return (
+            f"{enough}: on {about} it is within {margin} points of the best candidate in {rules.metric} (risk {risk}). "
+            f"{score}; {_describe_difference(found)}. {_describe_cheaper(found)}"
+        )
+    return (
+        f"Undecided between {found.chosen} and {found.rival} on {about}, with a margin of {margin} points: "
+        f"{_describe_more(found)}. Best so far: {found.chosen}, {score}; {_describe_difference(found)}."
+    )
+
+
+def _describe_cheaper(found: Recommendation) -> str:
+    if not found.cheaper:
+        return "No cheaper candidate is."
+    return f"Whether a cheaper one is ({', '.join(found.cheaper)}) is undecided: {_describe_more(found)}."
+
+
+def _describe_more(found: Recommendation) -> str:
+    if found.more_questions:
+        return f"add about {many(found.more_questions, 'question')}"
+    return "no number of questions would settle it soon, because the methods differ by about that margin"
+
+
+def _describe_difference(found: Recommendation) -> str:
+    if found.difference is None:
+        return "no other was asked"
+    low, high = found.difference
+    return f"{found.chosen} less {found.rival}: {points(low)} to {points(high)} points"
+
+
+def describe_spending(found: Recommendation) -> str:
+    """Return how many questions were asked, beside those of a full comparison."""
+    share = 100 * found.spent / found.full if found.full else 0.0
+    return (
+        f"Asked {found.spent:,} questions in all. Asking {many(len(found.candidates), 'candidate')} all "
+        f"{found.questions:,} takes {found.full:,} ({share:.0f} %)."
+    )
+
+
+def _describe_confirmation(found: Recommendation) -> str:
+    seen = found.confirmation
+    assert seen is not None  # noqa: S101  # the caller checks it
+    low, high = seen.difference
+    return (
+        f"Confirmed once on {many(seen.questions, 'question')} kept apart: {found.chosen} {percent(seen.score)}, "
+        f"{found.rival} {percent(seen.rival_score)}, difference {points(low)} to {points(high)} (95 %)."
+    )
+
+
+def _row(one: Candidate, found: Recommendation) -> tuple[str, ...]:
+    costs = one.costs
+    about = "~" if costs.estimated else ""
+    return (
+        "*" if one.label in found.pareto else "",
+        one.label,
+        "–" if one.score is None else percent(one.score),
+        f"{one.asked:,}",
+        _figure(costs.p95_ms),
+        about + _figure(costs.index_seconds),
+        about + _figure(None if costs.index_bytes is None else costs.index_bytes / 1e6),
+        _figure(costs.dollars_per_1000),
+        _describe_state(one),
+    )
+
+
+def _describe_state(one: Candidate) -> str:
+    if one.state == "racing":
+        return "not decided"
+    return f"{one.state}: {one.reason}" if one.reason else one.state
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None else short(value)

@@ -1,0 +1,103 @@
+"""Trials before the race: first questions that show what an answer costs, and dear methods on a part of the corpus.
+
+A drop in a trial on a part of the corpus is a heuristic, outside the risk of the race, and is labelled so.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.data.datasets import Dataset
+from ragindex_eval.format import percent
+from ragindex_eval.metrics.score import judgements
+from ragindex_eval.recommend.answers import ask_candidate
+from ragindex_eval.recommend.rules import RecommendRules
+from ragindex_eval.recommend.values import Candidate
+from ragindex_eval.results.model import Interval
+from ragindex_eval.run.experiment import Experiment
+from ragindex_eval.run.latency import LazyRetriever
+from ragindex_eval.run.pipeline import Plan, load_experiment
+from ragindex_eval.run.settings import CompareSettings
+from ragindex_eval.stats.resampling import SampleArray, interval, resampled_means
+
+PARTS = (0.1, 0.3)
+"""Shares of the documents, besides the judged ones, that dear methods are tried on before the whole corpus."""
+_DEAR_SECONDS = 60.0  # to build; cheaper methods are not worth a trial
+_QUESTIONS = 60  # asked in a trial
+
+
+def try_on_parts(
+    candidates: Sequence[Candidate],
+    settings: CompareSettings,
+    rules: RecommendRules,
+    data: Dataset,
+    index: Workspace,
+    plan: Plan,
+    tell: Callable[[str], None],
+) -> list[Candidate]:
+    """Return the candidates, without the dear ones that do not seem able to be better by delta than the best cheap one.
+
+    All are built over all judged documents and a sample of the others, which grows; nothing built is lost, because the
+    index grows with it. A dear candidate goes on as long as the 95 % interval of its difference to the best cheap one
+    reaches delta. Nothing is tried if no candidate is dear, or the index has documents already.
+    """
+    dear = [one for one in candidates if one.state == "racing" and (one.costs.index_seconds or 0.0) >= _DEAR_SECONDS]
+    cheap = [one for one in candidates if one.state == "racing" and one not in dear]
+    if not dear or not cheap or index.documents.collection.count():
+        return list(candidates)
+    left: dict[str, Candidate] = {}
+    for share in PARTS:
+        part = _part_of(data, share, settings.seed or 0)
+        tell(f"trial on {len(part.corpus.documents):,} of {len(data.corpus.documents):,} documents")
+        scores = _score_all([*cheap, *dear], load_experiment(settings, part, plan, index), rules)
+        best = max(cheap, key=lambda one: float(scores[one.label].mean()))
+        for one in dear:
+            _, high = _difference(scores[one.label], scores[best.label], settings.seed or 0)
+            if high < rules.delta:
+                reason = _describe_gain(len(part.corpus.documents), high, best)
+                left[one.label] = one.leave("sub-corpus", reason)
+                tell(f"{one.label} is not built over all documents: {reason}")
+        dear = [one for one in dear if one.label not in left]
+        if not dear:
+            break
+    return [left.get(one.label, one) for one in candidates]
+
+
+def _describe_gain(documents: int, high: float, best: Candidate) -> str:
+    least = (
+        f"is at least {percent(-high)} points worse than" if high < 0 else f"gains {percent(high)} points at most over"
+    )
+    return f"on {documents:,} documents it {least} {best.label} (a heuristic)"
+
+
+def _part_of(data: Dataset, share: float, seed: int) -> Dataset:
+    """Return the dataset with its gold documents and a share of the others; a larger share contains a smaller one."""
+    gold = {id for query in data.queries for id in judgements(data.gold, query.id)}
+    twins = {id for one in (data.gold or {}).values() for id in one.twins}
+    others = [document for document in data.corpus.documents if document.id not in gold | twins]
+    Random(seed).shuffle(others)  # noqa: S311  # a sample, no secret
+    kept = {document.id for document in others[: round(share * len(others))]} | gold | twins
+    documents = tuple(document for document in data.corpus.documents if document.id in kept)
+    return replace(data, corpus=replace(data.corpus, documents=documents))
+
+
+def _score_all(
+    candidates: Sequence[Candidate], experiment: Experiment, rules: RecommendRules
+) -> dict[str, SampleArray]:
+    """Build the candidates and return their scores on the first questions, by label."""
+    queries = [query for query in experiment.dataset.queries if judgements(experiment.dataset.gold, query.id)]
+    found = dict[str, SampleArray]()
+    for one in candidates:
+        experiment.index.sync([one.scheme])
+        retriever = LazyRetriever(one.scheme, experiment.index)
+        asked = ask_candidate(experiment, one, retriever, queries[:_QUESTIONS], rules.metric)
+        found[one.label] = np.array(asked.scores)
+        retriever.close()
+    return found
+
+
+def _difference(one: SampleArray, other: SampleArray, seed: int) -> Interval:
+    return interval(resampled_means((one - other)[:, None], seed)[:, 0])

@@ -1,0 +1,115 @@
+"""Values of a recommendation: what each candidate cost and scored, why it left, and the decision."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from ragindex.interfaces import Scheme
+from ragindex_eval.results.model import Interval
+
+State = Literal["racing", "accepted", "dropped", "constraint", "sub-corpus", "failed"]
+"""`accepted` and `dropped` are statements of the race, with its risk; `sub-corpus` is a drop by a heuristic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What a method costs: to build its whole index, and to ask. None where it is unknown or was not measured."""
+
+    index_seconds: float | None = None
+    index_bytes: float | None = None
+    index_dollars: float | None = 0.0
+    dollars_per_1000: float | None = None
+    p95_ms: float | None = None
+    estimated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A method in the race; `asked` questions were asked of it, with the mean `score` of the metric."""
+
+    label: str
+    scheme: Scheme
+    state: State = "racing"
+    reason: str = ""
+    costs: Costs = Costs()
+    asked: int = 0
+    score: float | None = None
+
+    def leave(self, state: State, reason: str) -> "Candidate":
+        """Return the candidate as it left the race."""
+        return replace(self, state=state, reason=reason)
+
+    def to_json(self) -> dict[str, Any]:
+        """Convert to a JSON object."""
+        own = {name: getattr(self, name) for name in ("label", "state", "reason", "asked", "score")}
+        return {**own, "costs": asdict(self.costs)}
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """The chosen method and its rival on `questions` that the race has not seen, asked once."""
+
+    questions: int
+    score: float
+    rival_score: float
+    difference: Interval
+
+    def to_json(self) -> dict[str, Any]:
+        """Convert to a JSON object."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """The decision of a race.
+
+    `chosen` is the label of the method to use. `decided` says whether the race accepted it as within delta of the
+    best, at the risk of the rules; otherwise it is the best so far. `cheaper` are the cheaper candidates that were not
+    dropped, so that one of them may do as well. About `more_questions` would settle what is open: 0 if nothing is,
+    None if no number would. `rival` is the method that comes next, and `difference` the interval of chosen minus rival
+    that holds at any time. `pareto` are the methods that no other beats in quality, latency, money and index cost at
+    once. `spent` and `full` are the questions asked, and those that asking every candidate everything would take.
+    `steps` says what was done, and why.
+    """
+
+    chosen: str
+    decided: bool
+    rival: str | None
+    difference: Interval | None
+    cheaper: tuple[str, ...]
+    more_questions: int | None
+    questions: int
+    candidates: tuple[Candidate, ...]
+    pareto: tuple[str, ...]
+    confirmation: Confirmation | None
+    spent: int
+    full: int
+    steps: tuple[str, ...]
+    would_change: tuple[str, ...]
+    rules: Mapping[str, Any]
+
+    def candidate(self, label: str) -> Candidate:
+        """Return a candidate by its label."""
+        return next(one for one in self.candidates if one.label == label)
+
+    def to_json(self) -> dict[str, Any]:
+        """Convert to the JSON of `--json`."""
+        plain: tuple[str, ...] = (
+            "chosen",
+            "decided",
+            "rival",
+            "difference",
+            "cheaper",
+            "more_questions",
+            "questions",
+            "pareto",
+        )
+        plain += ("spent", "full")
+        return {
+            **{name: getattr(self, name) for name in plain},
+            "confirmation": self.confirmation and self.confirmation.to_json(),
+            "candidates": [one.to_json() for one in self.candidates],
+            "steps": list(self.steps),
+            "would_change": list(self.would_change),
+            "rules": dict(self.rules),
+        }

@@ -1,0 +1,87 @@
+"""The command `export`: write a built method as a retriever that applications load."""
+
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ragindex.cli.console import escape_markup, quote_argument, require_writable, stdout, write_result
+from ragindex.cli.options import EncoderOption, JsonOption, LlmOption, SeedOption, StoreOption
+from ragindex.errors import MissingPartError, UsageError
+from ragindex.export.export_retriever import Export, export_retriever
+from ragindex.export.retriever_file import RETRIEVER_FILE
+from ragindex.plugins import registry
+from ragindex.workspace.workspace import Workspace
+
+
+def export(
+    folder: Annotated[Path | None, typer.Argument(metavar="INDEX", help="Folder of the index, as --index.")] = None,
+    index: Annotated[Path | None, typer.Option("--index", metavar="DIR", help="Folder of the index.")] = None,
+    method: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Method to export. Default with --results: the best one.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", metavar="PATH", help="Folder, or file with --pack, to write.")] = Path(
+        "retriever"
+    ),
+    pack: Annotated[bool, typer.Option("--pack", help="Write one file that needs no index.")] = False,
+    results: Annotated[
+        Path | None,
+        typer.Option("--results", metavar="DIR", help="Results of a comparison, whose figures become the evidence."),
+    ] = None,
+    encoder: EncoderOption = None,
+    llm: LlmOption = None,
+    store: StoreOption = None,
+    seed: SeedOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Export a built method with its evidence, for `ragindex.load` in an application.
+
+    Example: ragindex export --index my-index --method hybrid --out retriever/
+    """
+    if (folder is None) == (index is None):
+        raise UsageError("export needs the folder of one index: ragindex export --index my-index --method hybrid")
+    place = index or folder or Path()
+    require_writable(out.absolute().parent)
+    given: dict[str, Any] = {"encoder": encoder, "llm": llm, "store": store, "seed": seed}
+    compared = None if results is None else _load_evaluation("evidence")(results, method)
+    if compared is not None:
+        given = {**compared.opened_with, **{name: value for name, value in given.items() if value is not None}}
+    elif method is None:
+        raise UsageError("Name the method: --method hybrid. Or give the results of a comparison, for its best method.")
+    scheme = registry.scheme(compared.method if compared is not None else method or "")
+    with Workspace.open(place, create=False, **given) as workspace:
+        try:
+            evidence = None if compared is None else compared.evidence_for(workspace, scheme)
+            written = export_retriever(workspace, scheme, out, pack=pack, evidence=evidence)
+        except MissingPartError as error:
+            label = quote_argument(registry.label(scheme))
+            command = f"ragindex index --index {quote_argument(place)} --methods {label}"
+            raise MissingPartError(f"The index {place} is not built for {label} ({error}) Run: {command}") from error
+    write_result(_to_json(written), json, lambda: _print(written))
+
+
+def _load_evaluation(name: str) -> Any:
+    """Load a function of the evaluation, which the framework does not import."""
+    (found,) = entry_points(group="ragindex.evaluation", name=name)
+    return found.load()
+
+
+def _to_json(written: Export) -> dict[str, Any]:
+    values = written.retriever.model_dump(mode="json", exclude_none=True, exclude={"files"})
+    return {"path": str(written.path), "bytes": written.bytes, "sha256": written.retriever.sha256, **values}
+
+
+def _print(written: Export) -> None:
+    retriever = written.retriever
+    what = f"{retriever.method.label}, {retriever.index.documents} documents"
+    reads = "needs no index" if retriever.packed else f"refers to the index {retriever.index.path}"
+    place = written.path if retriever.packed else written.path / RETRIEVER_FILE
+    lines = [f"{place}: {what}, {written.bytes:,} bytes; {reads}"]
+    if retriever.evidence is not None:
+        shown = ", ".join(f"{name} {value:.3f}" for name, value in list(retriever.evidence.metrics.items())[:3])
+        lines.append(f"  evidence        {shown}, {retriever.evidence.judged} questions")
+    path = str(written.path)
+    lines.append(f'  load it         retriever = ragindex.load({path!r}); retriever.search("…")')
+    lines.append(f'  try it          ragindex search "…" --retriever {quote_argument(path)}')
+    stdout().print(escape_markup("\n".join(lines)), soft_wrap=True)

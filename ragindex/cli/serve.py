@@ -1,0 +1,72 @@
+"""The command `serve`: serve indexes over HTTP."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ragindex.cli.console import print_note
+from ragindex.distribution import require_installed
+
+
+def serve(
+    collections: Annotated[
+        list[str], typer.Argument(metavar="INDEX...", help="Folders of indexes, or NAME=FOLDER.", show_default=False)
+    ],
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="METHOD", help="Method that searches, or NAME=METHOD. Repeatable; the first is the default."
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65535, help="Port to listen on; 0: any free one.")
+    ] = 8080,
+    keys: Annotated[Path | None, typer.Option(metavar="FILE", help="TOML file of API keys.")] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Name that clients may call the server by. Repeatable.")
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None, typer.Option(metavar="URL", help="Origin of web pages that may call the server. Repeatable.")
+    ] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Accept no documents, and write nothing.")] = False,
+    concurrent: Annotated[int, typer.Option(metavar="N", min=1, help="Most requests that are answered at once.")] = 64,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="Most time of a request.")] = 30.0,
+    log_texts: Annotated[bool, typer.Option("--log-texts", help="Log the texts of questions.")] = False,
+    trace: Annotated[
+        float, typer.Option(metavar="SHARE", help="Share of searches to record as MLflow traces, 0 to 1.")
+    ] = 0.0,
+) -> None:
+    """Serve indexes over HTTP: REST, OpenAI's vector-store search, and MCP at /mcp.
+
+    Keys come from the variables RAGINDEX_READ_KEY, RAGINDEX_WRITE_KEY and RAGINDEX_JUDGE_KEY, or from --keys.
+
+    Example: ragindex serve my-index --method hybrid
+    """
+    for module, package in (("fastapi", "fastapi"), ("uvicorn", "uvicorn"), ("prometheus_client", "prometheus-client")):
+        require_installed(module, package, "ragindex serve")
+    require_installed("mcp", "mcp", "ragindex serve")
+    require_installed("sse_starlette", "sse-starlette", "ragindex serve")
+    from ragindex.serve.config import RequestLimits, ServeSettings, parse_collections
+    from ragindex.serve.keys import load_keyring
+    from ragindex.serve.logs import show_logs
+    from ragindex.serve.server import run_server
+    from ragindex.serve.service import Service
+
+    specs = parse_collections(collections, method or [])
+    settings = ServeSettings(
+        collections=specs,
+        host=host,
+        port=port,
+        keys=load_keyring(keys, [spec.name for spec in specs]),
+        allowed_hosts=tuple(allow_host or ()),
+        allowed_origins=tuple(allow_origin or ()),
+        limits=RequestLimits(concurrent=concurrent, timeout=timeout),
+        log_texts=log_texts,
+        trace_ratio=trace,
+        read_only=read_only,
+    )
+    show_logs()
+    service = Service(settings)
+    run_server(service, lambda address: print_note(f"Serving {', '.join(service.collections)} at {address}"))

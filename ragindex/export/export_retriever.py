@@ -1,0 +1,174 @@
+"""Export of a built method: a folder that refers to its index, or one packed file that does not need it."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ragindex import distribution, durable_files
+from ragindex.errors import StoreError, UsageError
+from ragindex.export.archive import ARCHIVE_SUFFIX, write_archive
+from ragindex.export.retriever_file import (
+    RETRIEVER_FILE,
+    ExportedPlugin,
+    ExportedRetriever,
+    MethodEvidence,
+    StoredFile,
+    write_retriever_file,
+)
+from ragindex.export.state import describe_index, describe_parts, describe_plugin, needs_encoder, walk_plugins
+from ragindex.export.stored_files import INDEX_FOLDER, OWN_FOLDER, RetrieverLimits, describe_file, require_safe
+from ragindex.interfaces import Scheme
+from ragindex.workspace.manifest import libraries
+from ragindex.workspace.part_keys import tasks_of
+from ragindex.workspace.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """An export that was written: its path, its description, and its bytes on disk."""
+
+    path: Path
+    retriever: ExportedRetriever
+    bytes: int
+
+
+def export_retriever(
+    workspace: Workspace,
+    scheme: Scheme,
+    out: Path | str,
+    *,
+    pack: bool = False,
+    evidence: MethodEvidence | None = None,
+) -> Export:
+    """Export a built method in its state after the last finished sync to `out`, replacing an earlier export there.
+
+    Without `pack`, `out` is a folder that refers to the index; with it, one file with all that the method reads. The
+    export is written beside `out` and renamed, so a crash leaves the earlier one. Raises MissingPartError if the method
+    is not built, UsageError if `out` holds something else or the method cannot be packed, and StoreError.
+    """
+    target = Path(out)
+    if pack and target.suffix != ARCHIVE_SUFFIX:
+        target = target.with_name(f"{target.name}{ARCHIVE_SUFFIX}")
+    _require_free(target, pack=pack)
+    lease = workspace.pin()
+    with _writing(target), _room_beside(target) as room:
+        files = _copy_own_files(scheme, room)
+        if pack:
+            from ragindex.export.packed_index import write_packed_index  # imports scipy
+
+            write_packed_index(workspace, scheme, room / INDEX_FOLDER)
+        found = tuple(describe_file(room, path) for path in sorted(room.rglob("*")) if path.is_file())
+        exported = _describe(workspace, scheme, target, pack=pack, evidence=evidence, own=files, files=found)
+        require_safe(exported.files, RetrieverLimits(), target)
+        size = _write_packed(exported, room, target) if pack else _write_folder(exported, room, target)
+    del lease  # the state that was copied could not be removed until here
+    return Export(target, exported, size)
+
+
+def _describe(
+    workspace: Workspace,
+    scheme: Scheme,
+    target: Path,
+    *,
+    pack: bool,
+    evidence: MethodEvidence | None,
+    own: Mapping[str, str],
+    files: tuple[StoredFile, ...],
+) -> ExportedRetriever:
+    path = INDEX_FOLDER if pack else _relative(workspace.folder, target)
+    return ExportedRetriever(
+        ragindex=distribution.find_distribution().version,
+        packed=pack,
+        asks=bool(tasks_of(scheme)),
+        method=describe_plugin(scheme, files=own),
+        encoder=_describe_encoder(workspace, scheme),
+        llm=describe_plugin(workspace.model.plugin, workspace.model.id),
+        store=describe_plugin(workspace.store_plugin),
+        index=describe_index(workspace, path),
+        parts=describe_parts(workspace, scheme),
+        libraries={name: version for name, version in libraries().items() if name != "ragindex"},
+        evidence=evidence,
+        files=files,
+    )
+
+
+def _describe_encoder(workspace: Workspace, scheme: Scheme) -> ExportedPlugin | None:
+    if not needs_encoder(scheme, workspace.all_parts(scheme)):
+        return None
+    return describe_plugin(workspace.encoders.plugin, workspace.encoder_id)
+
+
+def _relative(index: Path, target: Path) -> str:
+    """Return the path of the index from the folder `target`; absolute only if they are on different drives."""
+    try:
+        return Path(os.path.relpath(index.resolve(), target.resolve())).as_posix()
+    except ValueError:
+        return index.resolve().as_posix()
+
+
+def _copy_own_files(scheme: Scheme, room: Path) -> dict[str, str]:
+    """Copy the files that parameters name; return what is written in their place, by the values of the parameters."""
+    plugins = [scheme, *(part for part in scheme.parts())]
+    written: dict[str, str] = {}
+    for value in (one for plugin in plugins for inner in walk_plugins(plugin) for one in inner.own_files()):
+        path, mark, hashed = value.partition("#")
+        name = f"{OWN_FOLDER}/{len(written)}{Path(path).suffix}"
+        (room / OWN_FOLDER).mkdir(exist_ok=True)
+        shutil.copyfile(path, room / name)
+        written.setdefault(value, f"{name}{mark}{hashed}")
+    return written
+
+
+# ---------------------------------------------------------------- writing
+
+
+def _require_free(target: Path, *, pack: bool) -> None:
+    """Raise UsageError if `target` is there and is no earlier export of the same form."""
+    if not os.path.lexists(target):
+        return
+    if pack and target.is_dir():
+        raise UsageError(f"{target} is a folder. Choose another path for the packed retriever.")
+    if not pack and not target.is_dir():
+        raise UsageError(f"{target} is a file. Choose a folder, or add --pack to write one file.")
+    if not pack and any(target.iterdir()) and not (target / RETRIEVER_FILE).is_file():
+        raise UsageError(f"{target} holds other files. Choose a folder that is empty or does not exist.")
+
+
+@contextmanager
+def _writing(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"The retriever could not be written to {target}: {error.strerror or error}.") from error
+
+
+@contextmanager
+def _room_beside(target: Path) -> Iterator[Path]:
+    """Yield a new folder on the disk of `target`, which is removed at the end."""
+    target.absolute().parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(
+        prefix=f".{target.name}.", suffix=".partial", dir=target.absolute().parent
+    ) as room:
+        yield Path(room)
+
+
+def _write_folder(exported: ExportedRetriever, room: Path, target: Path) -> int:
+    """Write the files into the folder `target`, `retriever.toml` last, and remove those of an earlier export."""
+    target.mkdir(exist_ok=True)
+    shutil.rmtree(target / INDEX_FOLDER, ignore_errors=True)
+    shutil.rmtree(target / OWN_FOLDER, ignore_errors=True)
+    if (room / OWN_FOLDER).exists():
+        shutil.copytree(room / OWN_FOLDER, target / OWN_FOLDER)
+    content = write_retriever_file(exported)
+    durable_files.write_file(target / RETRIEVER_FILE, content)
+    return len(content) + sum(file.bytes for file in exported.files)
+
+
+def _write_packed(exported: ExportedRetriever, room: Path, target: Path) -> int:
+    with durable_files.replace_file(target) as file:
+        write_archive(exported, room, file)
+    return target.stat().st_size

@@ -1,0 +1,275 @@
+"""Loading of exported retrievers: what they reach is allowed by name, and what would answer differently is refused."""
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ragindex.encoders.model_hub import model_hub, without_hub
+from ragindex.errors import MissingPartError, OtherLibrariesWarning, UsageError, WorkspaceError
+from ragindex.export import consent
+from ragindex.export.archive import unpack_archive
+from ragindex.export.packed_index import open_packed_index
+from ragindex.export.retriever_file import RETRIEVER_FILE, ExportedRetriever, read_retriever_file
+from ragindex.export.state import (
+    describe_index,
+    find_other_parts,
+    find_other_plugins,
+    find_other_settings,
+    replace_parameters,
+    walk_plugins,
+)
+from ragindex.export.stored_files import MOST_BYTES, MOST_FILES, OWN_FOLDER, RetrieverLimits, require_safe, verify_files
+from ragindex.index import IndexRetriever
+from ragindex.interfaces import Scheme
+from ragindex.llm.budget import parse_budget
+from ragindex.llm.offline import Offline
+from ragindex.llm.settings import LLMSettings
+from ragindex.plugins import registry
+from ragindex.plugins.base import Plugin
+from ragindex.workspace.encoder import Encoders
+from ragindex.workspace.llm import Model
+from ragindex.workspace.manifest import libraries, require_manifest
+from ragindex.workspace.workspace import Workspace
+
+
+def load_retriever(
+    path: Path | str,
+    *,
+    index: Path | str | None = None,
+    encoder: registry.Written | None = None,
+    allow_hosts: Sequence[str] = (),
+    allow_folders: Sequence[Path | str] = (),
+    follow: bool = False,
+    budget: float | None = None,
+    into: Path | str | None = None,
+    max_files: int = MOST_FILES,
+    max_bytes: int = MOST_BYTES,
+) -> IndexRetriever:
+    """Open a retriever that `ragindex export` wrote: a folder that refers to its index, or a packed file.
+
+    Example:
+        with ragindex.load("retriever/") as retriever:
+            for hit in retriever.search("When was the lighthouse built?", k=3):
+                print(hit.score, hit.title)
+
+    What would answer differently is refused: changed documents, another version or parameter of the method or of a
+    part, another encoder or LLM, a changed or missing file. With `follow`, a folder answers from whatever its index
+    holds now. `index` says where the index is, and `encoder` where its model is, if they were moved.
+
+    The file is not trusted. Hosts are contacted, and keys sent, only if `allow_hosts` names them ("api.openai.com" or
+    "localhost:8000"); models in folders are loaded only if `allow_folders` does. A packed file is unpacked into `into`
+    (default: the user's cache), with at most `max_files` files of `max_bytes` bytes together. `budget` limits the
+    spending on paid services, in dollars.
+
+    Raises DataError if the file is malformed, DamagedError if its files are not as they were exported, WorkspaceError
+    if the index would answer differently or is not there, and UsageError if something is not allowed or installed.
+    """
+    given = Path(path)
+    limits = RetrieverLimits(max_files, max_bytes)
+    folder, exported = _find(given, None if into is None else Path(into), limits)
+    if exported.packed and (follow or index is not None):
+        raise UsageError(f"{given} is packed: it has its index with it. Leave out follow and index.")
+    allowed = _Allowed(consent.check_hosts(allow_hosts), (*allow_folders, *_folders_of(encoder)), str(given))
+    plan = _make_plan(exported, folder, encoder, allowed)
+    workspace = _open_workspace(plan, None if index is None else Path(index), LLMSettings(budget=parse_budget(budget)))
+    with _closed_on_errors(workspace), allowed.hub():
+        if not follow:
+            _require_same(plan, workspace)
+        _require_same_models(plan, workspace, follow=follow)
+        opened = workspace.retriever(plan.scheme)
+        positions = workspace.positions(plan.scheme)
+        return IndexRetriever(registry.label(plan.scheme), opened, positions, workspace)
+
+
+# ---------------------------------------------------------------- the description, and what it may reach
+
+
+def _find(path: Path, into: Path | None, limits: RetrieverLimits) -> tuple[Path, ExportedRetriever]:
+    """Return the folder of a retriever and its description, with all files verified."""
+    if path.is_file() and path.name != RETRIEVER_FILE:
+        return unpack_archive(path, into, limits)
+    if into is not None:
+        raise UsageError(f"{path} is not packed, so that there is nothing to unpack. Leave out into.")
+    folder = path.parent if path.name == RETRIEVER_FILE else path
+    exported = read_retriever_file(folder)
+    require_safe(exported.files, limits, folder / RETRIEVER_FILE)
+    verify_files(folder, exported.files)
+    return folder, exported
+
+
+@dataclass(frozen=True, slots=True)
+class _Allowed:
+    """What the one who loads the retriever `who` allows."""
+
+    hosts: tuple[str, ...]
+    folders: tuple[Path | str, ...]
+    who: str
+
+    def require(self, plugins: Sequence[Plugin]) -> None:
+        """Raise UsageError if a plugin reaches something else."""
+        reached = [inner for plugin in plugins for inner in walk_plugins(plugin)]
+        consent.require_folders(reached, self.folders, self.who)
+        consent.require_hosts(reached, self.hosts, self.who)
+
+    def hub(self) -> Any:
+        """Return a context in which the model hub is asked only if it is allowed."""
+        return nullcontext() if consent.is_allowed(model_hub(), self.hosts) else without_hub()
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The plugins of a retriever, made and allowed; nothing is open yet. `files` maps paths to what stands for them."""
+
+    exported: ExportedRetriever
+    folder: Path
+    who: str
+    scheme: Scheme
+    encoder: Plugin
+    llm: Any
+    store: Any
+    files: Mapping[str, str]
+
+
+def _make_plan(exported: ExportedRetriever, folder: Path, encoder: registry.Written | None, allowed: _Allowed) -> _Plan:
+    """Make the plugins. Raises UsageError if one is unknown, differs from the exported one, or reaches too far."""
+    files = {text: _own_path(text, folder) for text in _own_texts(exported)}
+    method = exported.method.describe()
+    described = [one.describe() for one in (exported.encoder, exported.llm, exported.store) if one is not None]
+    consent.require_no_paths([method, *described], allowed.folders, allowed.who)
+    scheme = registry.scheme(replace_parameters(method, files))
+    back = {path: text for text, path in files.items()}
+    _refuse_differences(find_other_plugins(exported.method, scheme, back), allowed.who, _EXPORT_AGAIN)
+    made = registry.encoder(encoder or (exported.encoder.describe() if exported.encoder else "lsa"))
+    llm = registry.llm(exported.llm.describe()) if exported.asks else Offline()
+    store = registry.store(exported.store.describe())
+    parts = [part for part in scheme.parts()]
+    reached = [scheme, *parts, *([made] if exported.encoder else []), *([llm] if exported.asks else [])]
+    allowed.require([*reached, *([] if exported.packed else [store])])
+    return _Plan(exported, folder, allowed.who, scheme, made, llm, store, back)
+
+
+def _own_texts(exported: ExportedRetriever) -> Iterator[str]:
+    """Yield the parameters of the method that name one of the retriever's own files."""
+    names = {file.path for file in exported.files if file.path.startswith(f"{OWN_FOLDER}/")}
+    yield from (text for text in consent.find_texts(exported.method.describe()) if text.partition("#")[0] in names)
+
+
+def _own_path(text: str, folder: Path) -> str:
+    name, mark, hashed = text.partition("#")
+    return f"{(folder / name).absolute()}{mark}{hashed}"
+
+
+def _folders_of(encoder: registry.Written | None) -> tuple[str, ...]:
+    """Return the model folders of an encoder that the one who loads has named, which allows them."""
+    return () if encoder is None else registry.encoder(encoder).model_folders()
+
+
+# ---------------------------------------------------------------- the index
+
+
+def _open_workspace(plan: _Plan, index: Path | None, setting: LLMSettings) -> Workspace:
+    """Open the index that a retriever refers to, or the one that it has with it. Raises WorkspaceError."""
+    exported = plan.exported
+    if exported.packed:
+        folder = plan.folder / exported.index.path
+        encoders = Encoders(folder, plan.encoder, exported.index.language, exported.index.seed, setting)  # type: ignore[arg-type]
+        workspace = open_packed_index(folder, encoders, Model(folder, plan.llm, setting, keep_calls=False))
+    else:
+        folder = _find_index(plan, index)
+        workspace = Workspace.open(
+            folder,
+            encoder=plan.encoder,
+            llm=plan.llm,
+            store=plan.store,
+            seed=exported.index.seed,
+            asking=setting,
+            create=False,
+            read_only=not os.access(folder, os.W_OK),  # else it holds a lease, and caches what it pays for
+        )
+    if not exported.asks:
+        workspace.model.id = exported.llm.id or ""  # keys of parts depend on the LLM that made them; nothing opens it
+    return workspace
+
+
+def _find_index(plan: _Plan, index: Path | None) -> Path:
+    """Return the folder of the index. Raises WorkspaceError if it is not there or is another index.
+
+    Its identity is random, so a file cannot name an index that its author has not read.
+    """
+    written = plan.exported.index.path
+    folder = index or (plan.folder / written).resolve()
+    if written.startswith(("//", "\\\\")) and index is None:
+        raise UsageError(f"{plan.who} names an index on another machine, {written!r}. Name it: index=FOLDER.")
+    try:
+        manifest = require_manifest(folder)
+    except WorkspaceError as error:
+        raise WorkspaceError(
+            f"{plan.who} refers to the index {folder}, which cannot be opened ({error}) If it was moved, say where it "
+            "is (index=FOLDER, or --index FOLDER). A packed retriever (ragindex export --pack) needs no index."
+        ) from error
+    if manifest.documents_identity != plan.exported.index.identity:
+        raise WorkspaceError(
+            f"{folder} is not the index that {plan.who} was exported from, or it was made again. If that index is "
+            "elsewhere, say where (index=FOLDER, or --index FOLDER); else export again."
+        )
+    return folder
+
+
+# ---------------------------------------------------------------- what would answer differently
+
+_EXPORT_AGAIN = "Build the method with this version and export it again."
+
+
+def _require_same(plan: _Plan, workspace: Workspace) -> None:
+    """Raise WorkspaceError if the index would answer differently; warn if the libraries have other versions."""
+    exported = plan.exported
+    said = find_other_settings(exported.index, describe_index(workspace, ""))
+    try:
+        said += find_other_parts(exported, workspace, plan.scheme)
+    except MissingPartError as error:
+        said.append(str(error).rstrip("."))
+    again = f"ragindex export --index {workspace.folder} --method '{exported.method.label}' --out {plan.who}"
+    follow = "" if exported.packed else f" Export again ({again}), or load it with follow=True to follow the index."
+    _refuse_differences(said, plan.who, follow or _EXPORT_AGAIN)
+    here = libraries()
+    other = [
+        f"{name} {was} (here {here[name]})" for name, was in exported.libraries.items() if here.get(name, was) != was
+    ]
+    if other:
+        warnings.warn(
+            f"{plan.who} was exported with {', '.join(other)}: scores may differ.", OtherLibrariesWarning, stacklevel=3
+        )
+
+
+def _require_same_models(plan: _Plan, workspace: Workspace, *, follow: bool) -> None:
+    """Raise WorkspaceError if the encoder or the LLM that answers is another one than was exported."""
+    exported, said = plan.exported, list[str]()
+    if exported.encoder is not None:
+        expected = workspace.encoder_id if follow else exported.encoder.id
+        if workspace.encoder.id != expected:
+            said.append(
+                f"the encoder {exported.encoder.label} is another one here ({workspace.encoder.id}, was {expected})"
+            )
+    if exported.asks and workspace.model.id != exported.llm.id:
+        said.append(f"the LLM {exported.llm.label} is another one here ({workspace.model.id}, was {exported.llm.id})")
+    _refuse_differences(said, plan.who, "Make the same one available, or export again.")
+
+
+def _refuse_differences(said: Sequence[str], who: str, then: str) -> None:
+    if said:
+        raise WorkspaceError(
+            f"{who} would answer differently from when it was exported: {'; '.join(said)}. {then.strip()}"
+        )
+
+
+@contextmanager
+def _closed_on_errors(workspace: Workspace) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        workspace.close()
+        raise

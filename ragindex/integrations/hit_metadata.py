@@ -1,0 +1,44 @@
+"""What a hit says besides its text, as the metadata of a framework's document."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ragindex.retrieval.positions import position_to_json
+from ragindex.types import Hit
+
+CITATION_KEY = "ragindex"
+"""The key of what ragindex itself says about a hit."""
+
+
+def build_metadata(hit: Hit) -> dict[str, Any]:
+    """Return the metadata of a hit as JSON values: those of its documents, and under CITATION_KEY the citation.
+
+    Of several documents, entries that are equal in all of them are taken. `title` and `source` (the ids of the
+    documents) are added where the documents have no such key.
+    """
+    defaults = {"title": hit.title, "source": ", ".join(hit.doc_ids)}
+    return {**defaults, **_find_common(hit), CITATION_KEY: _build_citation(hit)}
+
+
+def _find_common(hit: Hit) -> Mapping[str, Any]:
+    """Return the entries that all documents of the hit have; none if one of them has no metadata."""
+    held = [hit.metadata.get(id, {}) for id in hit.doc_ids]
+    first = held[0] if held else {}
+    return {
+        key: value for key, value in first.items() if all(key in other and other[key] == value for other in held[1:])
+    }
+
+
+def _build_citation(hit: Hit) -> dict[str, Any]:
+    """Return where the hit comes from: ids, score, method, positions, and the full metadata by document."""
+    return {
+        "id": hit.id,
+        "kind": hit.kind,
+        "title": hit.title,
+        "score": hit.score,
+        "method": hit.source,
+        "doc_ids": list(hit.doc_ids),
+        "passage_ids": list(hit.passage_ids),
+        "positions": [position_to_json(position) for position in hit.positions],
+        "metadata": {id: dict(held) for id, held in hit.metadata.items()},
+    }

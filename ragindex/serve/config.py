@@ -1,0 +1,121 @@
+"""Settings of a server: its collections, address, keys and limits, checked before anything is opened."""
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import regex
+
+from ragindex.errors import UsageError
+from ragindex.serve.keys import Keyring
+
+_NAME = regex.compile(r"[\w.-]{1,64}")
+_NAMED = regex.compile(r"([\w.-]{1,64})=(.+)", regex.DOTALL)
+DEFAULT_METHOD = "hybrid"
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionSpec:
+    """An index to serve under a name, and the methods that search it, the default one first."""
+
+    name: str
+    folder: Path
+    methods: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """Bounds of requests. Times are in seconds, sizes in bytes."""
+
+    concurrent: int = 64
+    timeout: float = 30.0
+    body: int = 1 << 20
+    documents_body: int = 32 << 20
+    documents: int = 1000
+    k: int = 100
+    query: int = 8_000
+    pending: int = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class ServeSettings:
+    """Everything that a server is started with. Raises UsageError if clients elsewhere could use it without a key."""
+
+    collections: tuple[CollectionSpec, ...]
+    host: str = "127.0.0.1"
+    port: int = 8080
+    keys: Keyring = field(default_factory=Keyring)
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    limits: RequestLimits = field(default_factory=RequestLimits)
+    log_texts: bool = False
+    trace_ratio: float = 0.0
+    read_only: bool = False
+
+    def __post_init__(self) -> None:
+        if self.exposed and not self.keys.guards("read"):
+            raise UsageError(
+                f"Clients on other machines could use {self.host}:{self.port} without a key. Set RAGINDEX_READ_KEY, "
+                "or give --keys FILE with a key that may read, or serve on --host 127.0.0.1 without --allow-host."
+            )
+        if not 0 <= self.trace_ratio <= 1:
+            raise UsageError(f"--trace must be a share in the range [0, 1]. Got {self.trace_ratio} instead.")
+
+    @property
+    def exposed(self) -> bool:
+        """Whether clients on other machines can reach the server, directly or through a proxy with its own name."""
+        return not is_loopback(self.host) or bool(self.allowed_hosts)
+
+    def accepts_host(self, name: str) -> bool:
+        """Return whether a Host header may have this name. A rebound DNS name is none of these.
+
+        Where the server listens on more than loopback addresses, any address in digits will do.
+        """
+        if name in (*LOOPBACK_NAMES, self.host.lower(), *(host.lower() for host in self.allowed_hosts)):
+            return True
+        return not is_loopback(self.host) and _is_address(name)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address to bind is reached only from this machine."""
+    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def parse_collections(written: Sequence[str], methods: Sequence[str]) -> tuple[CollectionSpec, ...]:
+    """Parse `FOLDER` and `NAME=FOLDER`; methods are `METHOD`, for all collections, or `NAME=METHOD`.
+
+    The name of a folder without one is its last part. Raises UsageError for names that are invalid or given twice.
+    """
+    named = [_parse_collection(one) for one in written]
+    names = [name for name, _ in named]
+    for name in names:
+        if _NAME.fullmatch(name) is None or names.count(name) > 1:
+            raise UsageError(
+                f"A collection's name must be unique, of at most 64 letters, digits and . _ -. Got {name!r}. "
+                "Write NAME=FOLDER."
+            )
+    wanted = [(match[1], match[2]) if (match := _NAMED.fullmatch(one)) else ("", one) for one in methods]
+    for name, method in wanted:
+        if name and name not in names:
+            raise UsageError(f"--method {name}={method} names no collection. Available: {', '.join(names)}.")
+    return tuple(
+        CollectionSpec(name, folder, tuple(method for one, method in wanted if one in ("", name)) or (DEFAULT_METHOD,))
+        for name, folder in named
+    )
+
+
+def _parse_collection(written: str) -> tuple[str, Path]:
+    match = _NAMED.fullmatch(written)
+    if match is not None:
+        return match[1], Path(match[2])
+    return Path(written).resolve().name, Path(written)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

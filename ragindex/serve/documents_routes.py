@@ -1,0 +1,100 @@
+"""The REST face for documents: add, change, delete, and ask what has become of them."""
+
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query
+from fastapi.responses import JSONResponse
+from starlette.responses import Response
+
+from ragindex.serve.access import AnyKey, ServiceNeeded, WriteKey
+from ragindex.serve.ingestion import Ingestion
+from ragindex.serve.keys import AccessKey
+from ragindex.serve.models import (
+    AcceptedDocuments,
+    DocumentAnswer,
+    DocumentsBody,
+    DocumentStatus,
+    error_responses,
+)
+from ragindex.serve.refusals import RefusalError
+from ragindex.serve.searching import find_collection
+from ragindex.serve.service import Service
+from ragindex.serve.spool import ChangeState
+from ragindex.types import Document
+
+DOCUMENTS_ROUTER = APIRouter(
+    prefix="/documents", tags=["documents"], responses=dict(error_responses(400, 401, 403, 404, 413, 422, 503))
+)
+_IdPath = Annotated[str, Path(max_length=2_000, description="The document's id; it may contain slashes.")]
+_InCollection = Annotated[str, Query(max_length=200, description="Name of the collection. Default: the first.")]
+
+
+@DOCUMENTS_ROUTER.post("", status_code=202, response_model=AcceptedDocuments)
+async def add_route(body: DocumentsBody, service: ServiceNeeded, key: WriteKey) -> Response:
+    """Add documents, or change those with the same ids. The answer comes when they are on the disk."""
+    most = service.settings.limits.documents
+    ids = [one.id for one in body.documents]
+    if len(ids) > most or len(set(ids)) < len(ids):
+        raise RefusalError(400, f"A request has at most {most} documents, each id once.", "documents")
+    documents = [Document(one.id, one.title, one.text, one.metadata) for one in body.documents]
+    ingestion = find_ingestion(service, key, body.collection)
+    await service.work(partial(ingestion.accept_documents, key, documents))
+    ingestion.wake()
+    return await _accepted(service, ingestion, ids)
+
+
+@DOCUMENTS_ROUTER.delete("/{id:path}", status_code=202, response_model=AcceptedDocuments)
+async def delete_route(id: _IdPath, service: ServiceNeeded, key: WriteKey, collection: _InCollection = "") -> Response:
+    """Delete a document. The answer comes when that is on the disk."""
+    ingestion = find_ingestion(service, key, collection)
+    await service.work(partial(ingestion.accept_deletion, key, id))
+    ingestion.wake()
+    return await _accepted(service, ingestion, [id])
+
+
+@DOCUMENTS_ROUTER.get("/{id:path}", response_model=DocumentAnswer)
+async def document_route(id: _IdPath, service: ServiceNeeded, key: AnyKey, collection: _InCollection = "") -> Response:
+    """Return what has become of a document, and, to those who may read, the document as it is searched now."""
+    if not key.rights & {"read", "write"}:
+        service.require_right(key, "read")
+    ingestion = service.ingestions[find_collection(service, key, collection).name]
+    document, change = await service.work(partial(ingestion.find_document, key, id))
+    if document is None and change is None:
+        raise RefusalError(404, f"There is no document {id!r}.", "document")
+    shown = document if "read" in key.rights else None
+    return JSONResponse(
+        _status(ingestion.collection.name, id, change)
+        | {
+            "title": None if shown is None else shown.title,
+            "text": None if shown is None else shown.text,
+            "metadata": None if shown is None else dict(shown.metadata),
+        }
+    )
+
+
+def find_ingestion(service: Service, key: AccessKey, collection: str) -> Ingestion:
+    """Return the ingestion of a collection. Raises RefusalError (404, or 403 if the server is read-only)."""
+    name = find_collection(service, key, collection).name
+    if service.settings.read_only:
+        raise RefusalError(403, "The server was started with --read-only.", "read_only")
+    return service.ingestions[name]
+
+
+async def _accepted(service: Service, ingestion: Ingestion, ids: list[str]) -> Response:
+    name = ingestion.collection.name
+    states = await service.work(partial(ingestion.spool.states, ids))
+    return JSONResponse({"collection": name, "documents": [_status(name, id, states.get(id)) for id in ids]}, 202)
+
+
+def _status(collection: str, id: str, change: ChangeState | None) -> dict[str, Any]:
+    """Return a `DocumentStatus`. A document without a change was indexed by other means."""
+    found = DocumentStatus(
+        id=id,
+        collection=collection,
+        status="indexed" if change is None else change.status,
+        reason="" if change is None else change.reason,
+        accepted_at=None if change is None else change.accepted,
+        finished_at=None if change is None else change.finished,
+    )
+    return found.model_dump()

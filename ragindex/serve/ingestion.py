@@ -1,0 +1,178 @@
+"""Documents that clients post: accepted onto the disk, made visible by a sync process, with a state to ask for."""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ragindex.errors import RagindexError
+from ragindex.serve.collections import ServedCollection
+from ragindex.serve.keys import AccessKey
+from ragindex.serve.logs import log_event
+from ragindex.serve.metrics import ServerMetrics
+from ragindex.serve.permissions import passing_documents, require_writable_documents
+from ragindex.serve.refusals import RefusalError, busy
+from ragindex.serve.spool import ChangeState, Spool, open_spool
+from ragindex.types import Document
+
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
+_CHECK_SECONDS = 1.0
+
+
+class Ingestion:
+    """The documents of one collection on their way into its index."""
+
+    def __init__(self, collection: ServedCollection, metrics: ServerMetrics, most_pending: int) -> None:
+        self.collection, self.metrics, self.most_pending = collection, metrics, most_pending
+        self.spool: Spool = open_spool(collection.spec.folder)
+        self.failure = ""
+        self._wakes = asyncio.Event()
+
+    # ------------------------------------------------------------ accepting
+
+    def accept_documents(self, key: AccessKey, documents: Sequence[Document]) -> None:
+        """Accept documents to add or change, all or none: they are on the disk when this returns.
+
+        A key with a filter changes only what it may see, into what it may see. Raises RefusalError and RagindexError.
+        """
+        require_writable_documents(key, documents)
+        self._require_visible(key, [document.id for document in documents])
+        self._require_room(len(documents))
+        self.spool.accept([(document.id, document) for document in documents])
+
+    def accept_deletion(self, key: AccessKey, id: str) -> None:
+        """Accept the deletion of a document. Raises RefusalError (404) if there is none that the key may see."""
+        state = self.spool.states([id]).get(id)
+        coming = state is not None and state.status == "accepted" and state.document is not None
+        gone = state is not None and state.status == "accepted" and state.document is None
+        if gone or not (coming or self.collection.state.index.read([id])):
+            raise RefusalError(404, f"There is no document {id!r}.", "document")
+        self._require_visible(key, [id])
+        self.spool.accept([(id, None)])
+
+    def _require_visible(self, key: AccessKey, ids: Sequence[str]) -> None:
+        """Raise RefusalError if one of the documents exists, or is accepted, and the key's filter excludes it."""
+        if key.where is None:
+            return
+        waiting = [state.document for state in self.spool.states(ids).values() if state.document is not None]
+        held = {one.id: one for one in self.collection.state.index.workspace.documents.read(ids)}
+        for documents in (held.values(), waiting):
+            passing = passing_documents(key.where, {one.id: one.metadata for one in documents})
+            for one in documents:
+                if one.id not in passing:
+                    raise RefusalError(404, f"There is no document {one.id!r} that the key may change.", "document")
+
+    def _require_room(self, coming: int) -> None:
+        if self.spool.count_pending() + coming > self.most_pending:
+            raise busy(f"{self.most_pending} changes wait to be indexed. Try again later.", "backlog", seconds=30)
+
+    # ------------------------------------------------------------ the state of a document
+
+    def find_document(self, key: AccessKey, id: str) -> tuple[Document | None, ChangeState | None]:
+        """Return a document as it is searched now, and the state of its last change; None where the key sees neither.
+
+        A change counts as accepted until searches see it.
+        """
+        change = self.spool.states([id]).get(id)
+        if change is not None and change.status != "accepted":
+            self.collection.refresh()
+        document = next(iter(self.collection.state.index.read([id])), None)
+        seen = [one for one in (document, change.document if change else None) if one is not None]
+        if any(not passing_documents(key.where, {id: one.metadata}) for one in seen):
+            return None, None
+        if key.where is not None and not seen:  # what was deleted has no metadata to judge by
+            return None, None
+        return document, change
+
+    # ------------------------------------------------------------ the sync process
+
+    def wake(self) -> None:
+        """Tell the sync process that there is something to do; starts it if need be."""
+        self._wakes.set()
+
+    async def run(self) -> None:
+        """Keep a sync process while changes are waiting, until cancelled. After a failure, wait longer each time."""
+        wait = _FIRST_WAIT
+        self.wake()  # what an earlier server has accepted
+        while True:
+            await self._wakes.wait()
+            self._wakes.clear()
+            if await self._sync_pending():
+                wait, self.failure = _FIRST_WAIT, ""
+            else:
+                self._wakes.set()
+                self.metrics.sync_failures.labels(self.collection.name).inc()
+                await asyncio.sleep(wait)
+                wait = min(2 * wait, _LONGEST_WAIT)
+
+    async def _sync_pending(self) -> bool:
+        """Run sync processes until nothing is waiting; return whether that went well."""
+        try:
+            while await self._count():
+                if not await self._run_process():
+                    return False
+        except (RagindexError, OSError) as error:
+            self.failure = f"{type(error).__name__}: {error}"
+            log_event("sync_failed", collection=self.collection.name, message=self.failure)
+            return False
+        return True
+
+    async def _count(self) -> int:
+        pending = await asyncio.to_thread(self.spool.count_pending)
+        self.metrics.pending.labels(self.collection.name).set(pending)
+        return pending
+
+    async def _run_process(self) -> bool:
+        """Run a sync process until it ends; return whether it ended well. It is killed if this is cancelled."""
+        process = await _start_process(self.collection.spec.folder)
+        talking = asyncio.create_task(self._pass_wakes(process))
+        reading = asyncio.create_task(_read_errors(process))
+        try:
+            await self._follow(process)
+            code = await process.wait()
+            error = await reading
+        finally:
+            talking.cancel()
+            reading.cancel()
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+        if code != 0:
+            self.failure = f"the sync process ended with code {code}"
+            log_event("sync_failed", collection=self.collection.name, code=code, message=error[-1000:])
+        return code == 0
+
+    async def _follow(self, process: asyncio.subprocess.Process) -> None:
+        """Read what the process reports, until it ends: after each sync, searches move on."""
+        if process.stdout is None:
+            return
+        while await process.stdout.readline():
+            self.failure = ""
+            if await asyncio.to_thread(self.collection.refresh):
+                self.metrics.state_time.labels(self.collection.name).set(self.collection.state.opened_at)
+            log_event("synced", collection=self.collection.name, pending=await self._count())
+
+    async def _pass_wakes(self, process: asyncio.subprocess.Process) -> None:
+        while process.stdin is not None:
+            await self._wakes.wait()
+            self._wakes.clear()
+            with contextlib.suppress(ConnectionError):  # it has just ended; `run` looks for what is left
+                process.stdin.write(b"\n")
+                await process.stdin.drain()
+            await asyncio.sleep(_CHECK_SECONDS / 10)
+
+
+async def _start_process(folder: Path) -> asyncio.subprocess.Process:
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "ragindex.serve.sync_process", str(folder.resolve()), stdin=pipe, stdout=pipe, stderr=pipe
+    )
+
+
+async def _read_errors(process: asyncio.subprocess.Process) -> str:
+    """Return the end of what the process writes to standard error."""
+    said = b""
+    while process.stderr is not None and (piece := await process.stderr.read(4096)):
+        said = (said + piece)[-8192:]
+    return said.decode("utf-8", "replace")

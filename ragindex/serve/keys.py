@@ -1,0 +1,169 @@
+"""API keys: who may read, write or judge, in which collections, and which documents.
+
+Secrets come from environment variables or files, never from the command line. Only their hashes are kept.
+"""
+
+import hashlib
+import hmac
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ragindex.errors import UsageError
+from ragindex.filters import Filter, fields, from_mapping
+from ragindex.http import read_secret
+from ragindex.llm.budget import Budget, parse_budget
+
+Right: TypeAlias = Literal["read", "write", "judge"]
+RIGHTS: tuple[Right, ...] = ("read", "write", "judge")
+_SHORTEST_SECRET = 16  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class AccessKey:
+    """A key: its rights, the collections it opens (None: all), and the filter that its documents pass (None: all).
+
+    `budget` caps what its requests may spend on paid services since the server started; None is no cap.
+    """
+
+    name: str
+    rights: frozenset[Right]
+    collections: frozenset[str] | None = None
+    where: Filter | None = None
+    budget: Budget | None = None
+    digest: bytes = field(default=b"", repr=False)
+
+    def opens(self, collection: str) -> bool:
+        """Return whether the key may use a collection."""
+        return self.collections is None or collection in self.collections
+
+
+LOCAL = AccessKey("local", frozenset({"read"}))
+"""What a client without a key may do on a loopback address, if no key has the right to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keyring:
+    """All keys of a server."""
+
+    keys: tuple[AccessKey, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def find(self, secret: str) -> AccessKey | None:
+        """Return the key with this secret. Compares with every key, in a time that does not depend on the secret."""
+        digest = _digest(secret)
+        matching = [key for key in self.keys if hmac.compare_digest(key.digest, digest)]
+        return matching[0] if matching else None
+
+    def guards(self, right: Right) -> bool:
+        """Return whether some key has this right."""
+        return any(right in key.rights for key in self.keys)
+
+
+class _KeyEntry(BaseModel):
+    """An entry of the file of keys."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: str = Field(min_length=1, max_length=64, pattern=r"^[\w.-]+$")
+    rights: list[Right] = Field(min_length=1)
+    variable: str = ""
+    file: str = ""
+    collections: list[str] | None = None
+    filter: dict[str, Any] | None = None
+    budget: float | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _names_one_secret(self) -> "_KeyEntry":
+        if bool(self.variable) == bool(self.file):
+            raise ValueError("give the secret by 'variable' (of the environment) or by 'file', one of them")
+        return self
+
+
+def load_keyring(file: Path | None, collections: Sequence[str]) -> Keyring:
+    """Read the keys of a TOML file, and those of RAGINDEX_READ_KEY, RAGINDEX_WRITE_KEY and RAGINDEX_JUDGE_KEY.
+
+    Each of these variables may be replaced by one with the suffix _FILE that names a file. Raises UsageError.
+    """
+    keys = [] if file is None else [_make_key(entry, file, collections) for entry in _read_entries(file)]
+    for right in RIGHTS:
+        secret = read_secret([f"RAGINDEX_{right.upper()}_KEY"])
+        if secret is not None:
+            keys.append(AccessKey(right, frozenset({right}), digest=_checked(secret, right)))
+    _require_distinct(keys)
+    return Keyring(tuple(keys))
+
+
+def _read_entries(file: Path) -> list[_KeyEntry]:
+    try:
+        held = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"The file of keys {file} cannot be read: {error}.") from error
+    if set(held) != {"keys"} or not isinstance(held["keys"], list):
+        raise UsageError(f"The file of keys {file} must consist of [[keys]] tables. Got {sorted(held)} instead.")
+    try:
+        return [_KeyEntry.model_validate(entry) for entry in held["keys"]]
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise UsageError(f"The file of keys {file} is not valid: {place}: {first['msg']}.") from None
+
+
+def _make_key(entry: _KeyEntry, file: Path, collections: Sequence[str]) -> AccessKey:
+    unknown = sorted(set(entry.collections or ()) - set(collections))
+    if unknown:
+        known = ", ".join(collections)
+        raise UsageError(f"The key {entry.name!r} names the collection {unknown[0]!r}. Available: {known}.")
+    where = None if entry.filter is None else from_mapping(entry.filter)
+    if where is not None and "passage_ids" in fields(where):
+        raise UsageError(f"The filter of the key {entry.name!r} must use meta.KEY or doc_ids, not passage_ids.")
+    return AccessKey(
+        entry.name,
+        frozenset(entry.rights),
+        None if entry.collections is None else frozenset(entry.collections),
+        where,
+        parse_budget(entry.budget),
+        _checked(_read_key(entry, file), entry.name),
+    )
+
+
+def _read_key(entry: _KeyEntry, file: Path) -> str:
+    if entry.variable:
+        secret = read_secret([entry.variable])
+        if secret is None:
+            raise UsageError(f"The key {entry.name!r} reads the variable {entry.variable}, which is not set.")
+        return secret
+    path = file.parent / Path(entry.file).expanduser()
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"The file of the key {entry.name!r}, {path}, cannot be read: {error}.") from None
+
+
+def _checked(secret: str, name: str) -> bytes:
+    """Return the hash of a secret. Raises UsageError, without the secret, if no header could hold it."""
+    if len(secret) < _SHORTEST_SECRET or not (secret.isascii() and secret.isprintable() and " " not in secret):
+        raise UsageError(
+            f"The secret of the key {name!r} must be one word of at least {_SHORTEST_SECRET} printable ASCII "
+            "characters. Make one with: openssl rand -hex 24"
+        )
+    return _digest(secret)
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
+
+
+def _require_distinct(keys: Iterable[AccessKey]) -> None:
+    names, digests = set[str](), set[bytes]()
+    for key in keys:
+        if key.name in names or key.digest in digests:
+            raise UsageError(f"The key {key.name!r} is given twice, by its name or by its secret.")
+        names.add(key.name)
+        digests.add(key.digest)

@@ -1,0 +1,154 @@
+"""A search and an answer as every face serves them: the key's filter, limits, the token budget, what hits rest on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ragindex.accounting import ledger
+from ragindex.accounting.ledger import Tally
+from ragindex.filters import Filter, combine_filters
+from ragindex.llm.answer_question import (
+    ANSWER,
+    DEFAULT_TOKENS,
+    AnswerContext,
+    CitedAnswer,
+    answer_inputs,
+    build_context,
+    resolve_citations,
+)
+from ragindex.llm.offline import is_offline
+from ragindex.retrieval.evidence import MatchedWords, cite_evidence, find_matching_evidence
+from ragindex.retrieval.token_budget import fit_hits
+from ragindex.serve.collections import ServedCollection, ServedState
+from ragindex.serve.keys import AccessKey
+from ragindex.serve.permissions import keep_permitted
+from ragindex.serve.refusals import RefusalError
+from ragindex.serve.spending import charge
+from ragindex.types import Hit, Query, Retrieval
+
+if TYPE_CHECKING:
+    from ragindex.serve.service import Service
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOrder:
+    """What a client asks for. `max_tokens` bounds the texts of all hits together; None leaves them whole."""
+
+    query: str
+    collection: str = ""
+    method: str = ""
+    k: int = 5
+    where: Filter | None = None
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundHits:
+    """The result of a search: hits, steps and notes, and the state that it was made in.
+
+    `tokens` is None without a budget. `truncated` says whether texts or hits were cut for it.
+    """
+
+    order: SearchOrder
+    collection: ServedCollection
+    state: ServedState
+    method: str
+    retrieval: Retrieval
+    tokens: int | None = None
+    shortened: frozenset[str] = frozenset()
+    left_out: int = 0
+
+    @property
+    def hits(self) -> tuple[Hit, ...]:
+        """The hits, best first."""
+        return self.retrieval.hits
+
+    @property
+    def truncated(self) -> bool:
+        """Whether texts were shortened or hits left out."""
+        return bool(self.shortened) or self.left_out > 0
+
+
+def find_collection(service: "Service", key: AccessKey, name: str) -> ServedCollection:
+    """Return the collection `name`, or the first one that the key opens for "".
+
+    Raises RefusalError, which is the same for a collection that does not exist and one that the key does not open.
+    """
+    mine = {one: held for one, held in service.collections.items() if key.opens(one)}
+    if not name and mine:
+        return next(iter(mine.values()))
+    if name not in mine:
+        raise RefusalError(
+            404, f"There is no collection {name!r}. Available: {', '.join(mine) or 'none'}.", "collection"
+        )
+    return mine[name]
+
+
+def search_collection(service: "Service", key: AccessKey, order: SearchOrder) -> FoundHits:
+    """Search with the filter of the key ANDed to that of the client. Raises RefusalError and RagindexError.
+
+    Steps and notes can name what lies outside the filter of a key, so such a key gets none.
+    """
+    _require_within(service, order)
+    collection = find_collection(service, key, order.collection)
+    state = collection.state
+    method, retriever = collection.retriever(order.method, state)
+    query = Query("search", order.query, combine_filters(key.where, order.where))
+    with charge(key), ledger.attribute_calls("query", method):
+        (found,) = retriever.retrieve([query], order.k)
+    if key.where is not None:
+        found = Retrieval(keep_permitted(key, found.hits))
+    if order.max_tokens is None:
+        return FoundHits(order, collection, state, method, found)
+    fit = fit_hits(found.hits, order.max_tokens, state.tokenizer)
+    kept = Retrieval(fit.hits, found.trace, found.notes)
+    return FoundHits(order, collection, state, method, kept, fit.tokens, fit.shortened, fit.left_out)
+
+
+def _require_within(service: "Service", order: SearchOrder) -> None:
+    """Raise RefusalError for a question or a number of hits beyond the limits."""
+    limits = service.settings.limits
+    if not order.query.strip():
+        raise RefusalError(400, "The query is empty.", "query")
+    if len(order.query) > limits.query:
+        raise RefusalError(400, f"The query has more than {limits.query} characters.", "query")
+    if not 1 <= order.k <= limits.k:
+        raise RefusalError(400, f"The number of hits must be in the range [1, {limits.k}]. Got {order.k}.", "k")
+
+
+@dataclass(frozen=True, slots=True)
+class ComposedAnswer:
+    """An answer with the hits that it was composed from, and what was paid.
+
+    Where the index has no model, the answer is empty, and `evidence` has the sentences that match.
+    """
+
+    found: FoundHits
+    context: AnswerContext
+    answer: CitedAnswer
+    llm: str
+    paid: Tally
+    evidence: MatchedWords | None = None
+
+    @property
+    def cited(self) -> Mapping[int, Hit]:
+        """The cited hits by number."""
+        hits = {hit.id: hit for hit in self.found.hits}
+        return {number: hits[id] for number, id in self.answer.passages.items()}
+
+
+def compose_answer(key: AccessKey, found: FoundHits, paid: Tally) -> ComposedAnswer:
+    """Answer the question from the hits. Without a model, find the sentences that match. Raises RagindexError."""
+    workspace, order, language = found.state.index.workspace, found.order, found.state.language
+    budget = order.max_tokens or DEFAULT_TOKENS
+    context = build_context(found.hits, found.retrieval.notes, budget, found.state.tokenizer)
+    if is_offline(workspace.llm_name):
+        evidence = find_matching_evidence(order.query, context, language)
+        return ComposedAnswer(found, context, cite_evidence(evidence, context), workspace.llm_name, paid, evidence)
+    answer = CitedAnswer("", found=False)
+    if context.passages or context.notes:
+        with charge(key), ledger.attribute_calls("query", found.method):
+            answer = resolve_citations(
+                workspace.llm.run(ANSWER, answer_inputs(order.query, context, language)), context
+            )
+    return ComposedAnswer(found, context, answer, workspace.llm_name, paid)

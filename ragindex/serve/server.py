@@ -1,0 +1,55 @@
+"""Running a service with uvicorn, until it is told to stop."""
+
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from ragindex.errors import UsageError
+from ragindex.serve.app import create_app
+from ragindex.serve.service import Service
+
+_GRACE_SECONDS = 10
+"""How long requests in progress may go on after the server was told to stop."""
+_BACKLOG = 512
+
+
+def run_server(service: Service, announce: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM; requests in progress then end first. Raises UsageError if the port is taken."""
+    settings = service.settings
+    listening = _bind(settings.host, settings.port)
+    host, port = listening.getsockname()[:2]
+    announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+    with listening:
+        make_uvicorn(service).run([listening])
+
+
+def make_uvicorn(service: Service) -> uvicorn.Server:
+    """Return the server, which trusts no proxy's headers and says nothing of itself."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            create_app(service),
+            access_log=False,
+            log_level="warning",
+            proxy_headers=False,
+            server_header=False,
+            ws="none",
+            lifespan="on",
+            timeout_keep_alive=10,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+        )
+    )
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(_BACKLOG)
+    except OSError as error:
+        raise UsageError(
+            f"The server cannot listen on {host}:{port}: {error.strerror or error}. Try --port."
+        ) from error
+    return listening

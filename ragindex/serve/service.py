@@ -1,0 +1,167 @@
+"""The state of a running server, which its faces share: settings, collections, work slots and metrics."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from threading import Lock
+from typing import Any, TypeVar
+
+from ragindex.errors import RagindexError
+from ragindex.serve.collections import ServedCollection, open_collection
+from ragindex.serve.config import ServeSettings
+from ragindex.serve.ingestion import Ingestion
+from ragindex.serve.keys import LOCAL, AccessKey, Right
+from ragindex.serve.logs import log_error, log_event
+from ragindex.serve.metrics import ServerMetrics
+from ragindex.serve.refusals import RefusalError, busy, refuse
+from ragindex.serve.spending import callers_budget
+from ragindex.serve.tracing import trace_searches
+
+_Result = TypeVar("_Result")
+
+
+class WorkSlots:
+    """How many searches and answers run at once. A slot is free again when its work ends, not when its client leaves.
+
+    `overdue` counts those whose client has been told that there is no answer in time.
+    """
+
+    def __init__(self, most: int, metrics: ServerMetrics) -> None:
+        self.most, self.taken, self.overdue = most, 0, 0
+        self._lock, self._metrics = Lock(), metrics
+
+    def take(self) -> None:
+        """Take a slot. Raises RefusalError (503 with Retry-After) if all are taken."""
+        with self._lock:
+            if self.taken >= self.most:
+                self._metrics.refused.labels("concurrency").inc()
+                raise busy(f"The server is answering {self.most} requests. Try again.")
+            self.taken += 1
+            self._metrics.working.set(self.taken)
+
+    def give_back(self) -> None:
+        """Free a slot."""
+        with self._lock:
+            self.taken -= 1
+            self._metrics.working.set(self.taken)
+
+    def count_overdue(self, change: int) -> None:
+        """Count work beyond its time (1), or its end (-1)."""
+        with self._lock:
+            self.overdue += change
+
+
+class Service:
+    """A server's state. Blocking work runs in its threads, by `work`."""
+
+    def __init__(self, settings: ServeSettings) -> None:
+        self.settings = settings
+        self.metrics = ServerMetrics()
+        self.slots = WorkSlots(settings.limits.concurrent, self.metrics)
+        self.pool = ThreadPoolExecutor(settings.limits.concurrent, thread_name_prefix="ragindex-serve")
+        trace_searches(settings.trace_ratio)
+        budget = callers_budget(settings.keys)
+        self.collections: Mapping[str, ServedCollection] = {
+            spec.name: open_collection(spec, read_only=settings.read_only, budget=budget)
+            for spec in settings.collections
+        }
+        self.ingestions: Mapping[str, Ingestion] = {
+            name: Ingestion(collection, self.metrics, settings.limits.pending)
+            for name, collection in self.collections.items()
+        }
+        for name, collection in self.collections.items():
+            self.metrics.state_time.labels(name).set(collection.state.opened_at)
+
+    async def work(self, task: Callable[[], _Result]) -> _Result:
+        """Run blocking work in a thread, within the caps on concurrency and time.
+
+        Raises RefusalError, also in place of RagindexError. A thread beyond its time keeps its slot till the end.
+        """
+        self.slots.take()
+        context = copy_context()
+
+        def run() -> _Result:
+            try:
+                return context.run(task)
+            finally:
+                self.slots.give_back()
+
+        try:
+            future = self.pool.submit(run)
+        except RuntimeError:  # the pool is shut down
+            self.slots.give_back()
+            raise busy("The server is stopping.", "stopping") from None
+        return await self._await_result(future)
+
+    async def _await_result(self, future: "Future[_Result]") -> _Result:
+        seconds = self.settings.limits.timeout
+        try:
+            waiting = asyncio.wrap_future(future)
+            waiting.add_done_callback(lambda one: one.cancelled() or one.exception())  # nobody may wait any more
+            done, _ = await asyncio.wait([waiting], timeout=seconds)
+            if not done:
+                self.slots.count_overdue(1)
+                future.add_done_callback(lambda one: self.slots.count_overdue(-1))
+                self.metrics.refused.labels("time").inc()
+                raise busy(f"No answer within {seconds:g} seconds.", "timeout")
+            return done.pop().result()
+        except RagindexError as error:
+            log_error(error)
+            raise refuse(error) from error
+
+    def authenticate(self, secret: str | None) -> AccessKey:
+        """Return the key of a request. Raises RefusalError (401) for a wrong one, or if one is needed.
+
+        A server without keys takes any, because OpenAI's clients must send one.
+        """
+        if secret is not None and len(self.settings.keys):
+            key = self.settings.keys.find(secret)
+            if key is None:
+                raise _unauthorized("The API key is not valid.")
+            return key
+        if self.settings.exposed or self.settings.keys.guards("read"):
+            raise _unauthorized("An API key is required: send 'Authorization: Bearer KEY'.")
+        return LOCAL
+
+    def require_right(self, key: AccessKey, right: Right) -> None:
+        """Raise RefusalError unless the key has a right."""
+        if right in key.rights:
+            return
+        if key is LOCAL:
+            raise _unauthorized(
+                f"This needs a key that may {right}. Start the server with RAGINDEX_{right.upper()}_KEY."
+            )
+        raise RefusalError(403, f"The key {key.name!r} may not {right}.", "right")
+
+    def refresh(self, name: str) -> bool:
+        """Move a collection on to its newest finished state; return whether there was one. Raises RagindexError."""
+        collection = self.collections[name]
+        if not collection.refresh():
+            return False
+        self.metrics.state_time.labels(name).set(collection.state.opened_at)
+        log_event("state", collection=name, documents=len(collection.state.index))
+        return True
+
+    def hangs(self) -> bool:
+        """Return whether every slot is held by work beyond its time."""
+        return self.slots.overdue >= self.slots.most
+
+    def describe_sync(self, collection: str) -> dict[str, Any]:
+        """Return how far the documents of a collection are."""
+        ingestion = self.ingestions[collection]
+        return {
+            "newest": self.collections[collection].is_newest(),
+            "pending": ingestion.spool.count_pending(),
+            "sync_failure": ingestion.failure,
+        }
+
+    def close(self) -> None:
+        """Stop taking work, and release the indexes."""
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        for collection in self.collections.values():
+            collection.close()
+
+
+def _unauthorized(message: str) -> RefusalError:
+    return RefusalError(401, message, "invalid_api_key", {"WWW-Authenticate": "Bearer"})

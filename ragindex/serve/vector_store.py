@@ -1,0 +1,189 @@
+"""OpenAI's face: `POST /v1/vector_stores/{id}/search`, for the OpenAI client, LiteLLM, and what is written for them.
+
+A vector store is a collection, `NAME`, or one of its methods, `NAME:METHOD`. A file is a document.
+"""
+
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Request
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from ragindex import filters
+from ragindex.filters import Filter
+from ragindex.serve.access import ReadKey, ServiceNeeded
+from ragindex.serve.models import PlainText, RequestBody, error_responses
+from ragindex.serve.refusals import RefusalError
+from ragindex.serve.rest import note_search
+from ragindex.serve.searching import FoundHits, SearchOrder, search_collection
+from ragindex.types import Hit
+
+STORE_ROUTER = APIRouter(prefix="/v1", tags=["openai"])
+_MOST_RESULTS, _DEEPEST, _MOST_CONDITIONS = 50, 8, 100
+_LONGEST_VALUE, _MOST_ATTRIBUTES = 512, 16
+
+_Scalar = bool | int | float | PlainText
+
+
+class AttributeComparison(RequestBody):
+    """A comparison of a metadata value."""
+
+    type: Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "nin"]
+    key: PlainText = Field(min_length=1)
+    value: _Scalar | list[_Scalar]
+
+
+class AttributeCompound(RequestBody):
+    """Several filters, all or one of which must match."""
+
+    type: Literal["and", "or"]
+    filters: list["AttributeComparison | AttributeCompound"]
+
+
+class RankingOptions(RequestBody):
+    """`score_threshold` is compared with the method's own scores. There is one ranker; its name is ignored."""
+
+    ranker: PlainText | None = None
+    score_threshold: float | None = None
+
+
+class VectorStoreBody(RequestBody):
+    """A search of OpenAI's API. `rewrite_query` is accepted; queries are never rewritten."""
+
+    query: PlainText | list[PlainText]
+    filters: AttributeComparison | AttributeCompound | None = None
+    max_num_results: int = Field(default=10, ge=1, le=_MOST_RESULTS)
+    ranking_options: RankingOptions | None = None
+    rewrite_query: bool | None = None
+
+
+class ContentModel(BaseModel):
+    """A text of a result."""
+
+    type: Literal["text"]
+    text: str
+
+
+class StoreResult(BaseModel):
+    """A result: the document, its metadata as attributes, and the passage found."""
+
+    file_id: str
+    filename: str
+    score: float
+    attributes: dict[str, str | float | bool]
+    content: list[ContentModel]
+
+
+class StorePage(BaseModel):
+    """A page of results, the only one."""
+
+    object: Literal["vector_store.search_results.page"]
+    search_query: list[str]
+    data: list[StoreResult]
+    has_more: bool
+    next_page: str | None
+
+
+@STORE_ROUTER.post(
+    "/vector_stores/{vector_store_id}/search",
+    response_model=StorePage,
+    responses=dict(error_responses(400, 401, 402, 403, 404, 413, 422, 503)),
+)
+async def search_store_route(
+    vector_store_id: Annotated[str, Path(max_length=300)],
+    body: VectorStoreBody,
+    request: Request,
+    service: ServiceNeeded,
+    key: ReadKey,
+) -> Response:
+    """Search a vector store, as OpenAI's API does."""
+    order = _order(vector_store_id, body)
+    found = await service.work(partial(search_collection, service, key, order))
+    note_search(request, service, found)
+    return JSONResponse(_page(found, body))
+
+
+def _order(store: str, body: VectorStoreBody) -> SearchOrder:
+    name, _, method = store.partition(":")
+    queries = [body.query] if isinstance(body.query, str) else body.query
+    if not queries:
+        raise RefusalError(400, "'query' must be a text or a list of texts. Got an empty list.", "query")
+    where = None if body.filters is None else translate_attributes(body.filters)
+    return SearchOrder("\n".join(queries), name, method, body.max_num_results, where)
+
+
+def translate_attributes(given: AttributeComparison | AttributeCompound) -> Filter:
+    """Translate a filter of OpenAI's API. Raises RefusalError (too deep, too large) and UsageError."""
+    if _depth(given) > _DEEPEST or _count(given) > _MOST_CONDITIONS:
+        raise RefusalError(400, f"A filter has at most {_DEEPEST} levels and {_MOST_CONDITIONS} conditions.", "filters")
+    return _translate(given)
+
+
+def _depth(given: AttributeComparison | AttributeCompound) -> int:
+    return 1 if isinstance(given, AttributeComparison) else 1 + max(map(_depth, given.filters), default=0)
+
+
+def _count(given: AttributeComparison | AttributeCompound) -> int:
+    return 1 if isinstance(given, AttributeComparison) else sum(map(_count, given.filters))
+
+
+def _translate(given: AttributeComparison | AttributeCompound) -> Filter:
+    if isinstance(given, AttributeCompound):
+        inner = tuple(map(_translate, given.filters))
+        return filters.All(inner) if given.type == "and" else filters.Any(inner)
+    if isinstance(given.value, list) != (given.type in ("in", "nin")):
+        raise RefusalError(400, f"The filter {given.type!r} on {given.key!r} has a value of the wrong type.", "filters")
+    values = given.value if isinstance(given.value, list) else [given.value]
+    if given.type in ("eq", "in"):
+        return filters.meta(given.key, *values)
+    if given.type in ("ne", "nin"):
+        return filters.Not(filters.meta(given.key, *values))
+    return _translate_range(given.type, f"meta.{given.key}", values[0])
+
+
+def _translate_range(kind: str, field: str, value: Any) -> Filter:
+    """Translate a comparison by size; our ranges include their ends, so `gt` is `gte` without the value."""
+    end = filters.Range(field, value, None) if kind in ("gt", "gte") else filters.Range(field, None, value)
+    return end if kind in ("gte", "lte") else filters.All((end, filters.Not(filters.Range(field, value, value))))
+
+
+def _page(found: FoundHits, body: VectorStoreBody) -> dict[str, Any]:
+    least = body.ranking_options.score_threshold if body.ranking_options else None
+    hits = [hit for hit in found.hits if least is None or hit.score >= least]
+    return {
+        "object": "vector_store.search_results.page",
+        "search_query": [body.query] if isinstance(body.query, str) else body.query,
+        "data": [_result(hit) for hit in hits],
+        "has_more": False,
+        "next_page": None,
+    }
+
+
+def _result(hit: Hit) -> dict[str, Any]:
+    document = hit.doc_ids[0] if hit.doc_ids else hit.id
+    return {
+        "file_id": document,
+        "filename": hit.title or document,
+        "score": float(hit.score),
+        "attributes": _attributes(hit, document),
+        "content": [{"type": "text", "text": hit.text}],
+    }
+
+
+def _attributes(hit: Hit, document: str) -> dict[str, str | float | bool]:
+    """Return the plain values of a document's metadata, as the API bounds them, and where the hit stands."""
+    plain = {
+        key: value[:_LONGEST_VALUE] if isinstance(value, str) else value
+        for key, value in hit.metadata.get(document, {}).items()
+        if isinstance(value, str | int | float | bool)
+    }
+    place = hit.positions[0] if hit.positions else None
+    stands: dict[str, str | float | bool] = {}
+    if place is not None:
+        stands = {"start": place.start, "end": place.end}
+        stands |= {"page": place.page} if place.page is not None else {}
+        stands |= {"headings": " › ".join(place.headings)[:_LONGEST_VALUE]} if place.headings else {}
+    room = _MOST_ATTRIBUTES - len(stands)
+    return {**dict(list(plain.items())[:room]), **stands}

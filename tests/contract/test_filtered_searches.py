@@ -1,0 +1,134 @@
+"""Filtered searches by every scheme, beside searches of an index of what passes, and beside what passes, on worlds."""
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from openai_server import KEY, OpenAIServer
+
+from ragindex.filters import All, Any, Filter, Not, Range, Terms, meta
+from ragindex.forbidden_documents import write_hit
+from ragindex.plugins import registry
+from ragindex.testing import TOLERANCE
+from ragindex.types import Document, Query
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.data import worlds
+
+SIZE = 60
+QUESTIONS = tuple(Query(f"q{n}", one.text) for n, one in enumerate(worlds.make_questions(SIZE, per_kind=2)))
+WITHOUT_STATISTICS = (
+    "dense",
+    "hipporag",
+    "hipporag(walk=power)",
+    "hipporag(mode=facts)",
+    "hipporag(mode=facts, walk=power)",
+    "gear.naive(base=dense)",
+    "gear.naive(base=dense, graph=triple_graph(memory_gib=0))",
+    "gear.sync(base=dense, link_base=dense)",
+    "gear(base=dense, link_base=dense)",
+    "ircot(base=dense)",
+    "self-ask(base=dense, searches=true)",
+    "parent(base=dense)",
+    "rerank(base=dense)",
+)
+"""Methods of which no score depends on the rest of the corpus, if the encoder is not fitted to it."""
+
+
+@pytest.fixture
+def words(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An encoder that is fitted to nothing: it counts words."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with OpenAIServer() as running:
+        monkeypatch.setenv("EMBEDDING_BASE_URL", running.url)
+        yield "openai:words"
+
+
+def make_documents(rng: random.Random) -> list[Document]:
+    """A world's documents, each with a word of its own, in random groups."""
+    return [
+        Document(one.id, one.title, f"{one.text} Mark {mark_of(one.id)}.", {"group": rng.choice("abc"), "number": n})
+        for n, one in enumerate(worlds.make_documents(SIZE))
+    ]
+
+
+def mark_of(id: str) -> str:
+    return f"zq{random.Random(id).randrange(10**12):012d}"
+
+
+def passes(document: Document, where: Filter) -> bool:
+    """The meaning of a filter for one document, independently of the stores."""
+    match where:
+        case Terms():
+            values = {"doc_ids": document.id} | {f"meta.{key}": value for key, value in document.metadata.items()}
+            return str(values[where.field]) in where.values
+        case Range():
+            return float(where.low or 0) <= float(str(document.metadata["number"])) <= float(where.high or 1e9)
+        case Not():
+            return not passes(document, where.filter)
+        case All():
+            return all(passes(document, part) for part in where.filters)
+        case Any():
+            return any(passes(document, part) for part in where.filters)
+    raise TypeError(where)
+
+
+def draw_filter(rng: random.Random, documents: Sequence[Document], depth: int = 2) -> Filter:
+    kind = rng.randrange(7 if depth else 4)
+    if kind == 0:
+        return meta("group", *rng.sample("abc", rng.randint(1, 2)))
+    if kind == 1:
+        return Terms("doc_ids", tuple(one.id for one in rng.sample(documents, rng.randint(1, len(documents)))))
+    if kind == 2:
+        return Range("meta.number", *sorted((rng.randrange(SIZE), rng.randrange(SIZE))))
+    if kind == 3:
+        return Not(Terms("doc_ids", tuple(one.id for one in rng.sample(documents, rng.randint(1, 9)))))
+    parts = tuple(draw_filter(rng, documents, depth - 1) for _ in range(2))
+    return Not(parts[0]) if kind == 4 else All(parts) if kind == 5 else Any(parts)
+
+
+def build(folder: Path, encoder: str, documents: Sequence[Document], written: str) -> Workspace:
+    workspace = Workspace.open(folder, encoder=encoder, chunking=None)
+    workspace.add(documents)
+    workspace.sync([registry.scheme(written)])
+    return workspace
+
+
+@pytest.mark.parametrize("written", WITHOUT_STATISTICS)
+def test_a_filter_finds_what_an_index_of_what_passes_finds(written: str, words: str, tmp_path: Path) -> None:
+    documents, scheme = make_documents(random.Random(written)), registry.scheme(written)
+    where = meta("group", "a", "b")
+    whole = scheme.open(build(tmp_path / "whole", words, documents, written))
+    passing = [one for one in documents if passes(one, where)]
+    fresh = scheme.open(build(tmp_path / "fresh", words, passing, written))
+    filtered = whole.retrieve([Query(one.id, one.text, where) for one in QUESTIONS], 10)
+    for query, one, other in zip(QUESTIONS, filtered, fresh.retrieve(QUESTIONS, 10), strict=True):
+        assert [hit.id for hit in one.hits] == [hit.id for hit in other.hits], query.text
+        assert [hit.score for hit in one.hits] == pytest.approx([hit.score for hit in other.hits], abs=TOLERANCE)
+        assert one.notes == other.notes
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(
+    "written",
+    [
+        *registry.plugin_names("schemes"),
+        *("hipporag(mode=facts)", "raptor(mode=traversal)", "sirerag(ranking=lifted)", "bm25(over=aggregates)"),
+    ],
+)
+def test_nothing_is_told_of_documents_that_a_random_filter_keeps_out(written: str, seed: int, tmp_path: Path) -> None:
+    rng = random.Random(f"{written} {seed}")
+    documents = make_documents(rng)
+    retriever = registry.scheme(written).open(build(tmp_path / "w", "lsa:32", documents, written))
+    told = 0
+    for number in range(12):
+        where, query = draw_filter(rng, documents), rng.choice(QUESTIONS)
+        (found,) = retriever.retrieve([Query(str(number), query.text, where)], 10)
+        said = str(([write_hit(hit) for hit in found.hits], found.notes, found.trace))
+        for document in documents:
+            if passes(document, where):
+                told += mark_of(document.id) in said
+            else:
+                assert mark_of(document.id) not in said, (where, document.id)
+                assert not any(document.id in hit.doc_ids for hit in found.hits)
+    assert told > 0

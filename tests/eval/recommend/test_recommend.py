@@ -1,0 +1,168 @@
+"""Recommendations from the command to the decision, on a made-up world."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import failed, make_desk, ragindex
+
+from ragindex.plugins import registry
+from ragindex_eval.recommend import trials
+from ragindex_eval.recommend.candidates import sort_by_price
+from ragindex_eval.recommend.decide import Choice, choose, find_pareto, more_questions
+from ragindex_eval.recommend.prices import broken_constraint
+from ragindex_eval.recommend.rules import RecommendRules
+from ragindex_eval.recommend.timing import lower_end_of_p95
+from ragindex_eval.recommend.values import Candidate, Costs, State
+
+WORLD = ("world:100", "--methods", "bm25,dense,links", "--limit", "80", "--index", "w", "--json", "-")
+
+
+@pytest.fixture(autouse=True)
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return make_desk(tmp_path, monkeypatch)
+
+
+def candidate(label: str, state: State = "racing", score: float = 0.5, **costs: Any) -> Candidate:
+    return Candidate(label, registry.scheme("bm25"), state, "", Costs(**costs), 10, score)
+
+
+def answer_lines(folder: Path) -> list[str]:
+    return sorted(line for path in folder.glob("runs/*/answers-*.jsonl") for line in path.read_text().splitlines())
+
+
+def test_the_command_goes_on_where_it_stopped_and_asks_nothing_twice() -> None:
+    first = ragindex("recommend", *WORLD)
+    assert first.code == 0, first.err
+    asked = answer_lines(Path("w"))
+    again = ragindex("recommend", *WORLD)
+    assert answer_lines(Path("w")) == asked
+    values = [
+        {**one.json, "candidates": [{**c, "costs": None} for c in one.json["candidates"]]} for one in (first, again)
+    ]
+    for value in values:
+        value.pop("steps"), value.pop("pareto")  # times differ
+    assert values[0] == values[1]
+    assert first.json["spent"] == len(asked)
+    assert first.json["full"] == 3 * 80
+    assert {one["label"] for one in first.json["candidates"]} == {"bm25", "dense", "links"}
+
+
+def test_compare_reuses_the_answers() -> None:
+    ragindex("recommend", *WORLD)
+    asked = answer_lines(Path("w"))
+    done = ragindex("compare", "world:100", "--methods", "links", "--limit", "80", "--index", "w", "--json", "-")
+    scores = {one["label"]: one["score"] for one in ragindex("recommend", *WORLD).json["candidates"]}
+    assert answer_lines(Path("w")) == asked
+    assert scores["links"] == pytest.approx(done.json["methods"][0]["metrics"]["R@5"])
+
+
+def test_a_candidate_that_breaks_a_constraint_leaves_with_its_figure() -> None:
+    done = ragindex("recommend", *WORLD, "--max-mb", "0.1")
+    assert done.code == 0
+    states = {one["label"]: (one["state"], one["reason"]) for one in done.json["candidates"]}
+    assert states["bm25"] == ("racing", "")
+    assert states["dense"][0] == states["links"][0] == "constraint"
+    assert states["dense"][1].startswith("--max-mb 0.1: ")
+    assert done.json["chosen"] == "bm25"
+    assert any(said.startswith("dense may enter without --max-mb 0.1") for said in done.json["would_change"])
+
+
+def test_when_none_meets_the_constraints_each_reason_is_given() -> None:
+    said = failed_last_line(2, "recommend", *WORLD, "--max-p95-ms", "0.000001")
+    assert said.startswith(
+        "error: No candidate meets the constraints. bm25: --max-p95-ms 1e-06: the 95th percentile is above"
+    )
+
+
+def failed_last_line(code: int, *arguments: object) -> str:
+    done = ragindex(*arguments)
+    assert done.code == code
+    return done.err.strip().splitlines()[-1]
+
+
+def test_questions_without_gold_and_unknown_metrics_are_refused() -> None:
+    said = failed_last_line(2, "recommend", "notes", "--questions", "questions.txt", "--methods", "bm25,dense")
+    assert said.startswith("error: recommend needs questions with gold documents")
+    assert "--metric must be one of R@5" in failed(2, "recommend", *WORLD, "--metric", "R@7")
+    assert failed(2, "recommend", *WORLD, "--delta", "2").startswith("--delta: Input should be less than 1. Got 2")
+    assert "two candidates at least" in failed(2, "recommend", "world:100", "--methods", "bm25")
+
+
+def test_dear_methods_are_tried_on_a_growing_part_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every method counts as dear but bm25; what is not built over the whole corpus says so, with its figure."""
+    monkeypatch.setattr(trials, "_DEAR_SECONDS", 0.5)
+    done = ragindex(
+        "recommend", "world:500", "--methods", "bm25,raptor", "--limit", "60", "--index", "w", "--json", "-"
+    )
+    assert done.code == 0, done.err
+    said = [step for step in done.json["steps"] if step.startswith("trial on ")]
+    assert said[0].endswith("of 500 documents")
+    sizes = [int(step.split()[2]) for step in said]
+    assert sizes == sorted(sizes)
+    assert sizes[0] < 500
+    state = {one["label"]: one for one in done.json["candidates"]}["raptor"]
+    built = any(step.startswith("raptor is built") for step in done.json["steps"])
+    assert built == (state["state"] != "sub-corpus")
+    assert ragindex("search", "Where?", "--index", "w", "--method", "bm25", "--json", "-").code == 0
+    assert (
+        len(json.loads((Path("w") / "manifest.json").read_text()) or ()) > 0
+        if (Path("w") / "manifest.json").exists()
+        else True
+    )
+
+
+def test_the_choice_follows_price_and_acceptance() -> None:
+    cheap, good, best = candidate("a", score=0.60), candidate("b", "accepted", 0.62), candidate("c", "accepted", 0.63)
+    assert choose([cheap, good, best]) == Choice(1, True, 2, (0,))
+    assert choose([cheap, candidate("b"), candidate("c", score=0.7)]) == Choice(2, False, 0, (0, 1))
+    assert choose([candidate("a", "dropped"), good]) == Choice(1, True, 0, ())
+    assert choose([good]) == Choice(0, True, None, ())
+
+
+def test_more_questions_are_few_for_a_large_difference_and_none_for_the_margin_itself() -> None:
+    rules = RecommendRules(delta=0.05)
+    racers = [candidate("a"), candidate("b")]
+    differences = np.array([1.0, 0.0, 0.0, 0.0] * 5)
+    values = np.stack([differences, np.zeros(20)], axis=1)
+    count = more_questions(values, racers, Choice(0, False, 1, ()), rules)
+    assert count is not None
+    assert 1 <= count <= 40
+    worse = np.stack([np.zeros(20), np.array([0.05] * 20)], axis=1)
+    assert more_questions(worse, racers, Choice(0, False, 1, ()), rules) is None
+    assert more_questions(values, racers, Choice(0, True, 1, ()), rules) == 0
+
+
+def test_the_lower_end_of_a_percentile_comes_from_order_statistics() -> None:
+    """Of 59 times the 53rd is the largest below the 95th percentile with 95 %: P(Bin(59, 0.95) >= 53) = 0.968."""
+    times = [float(value) for value in range(1, 60)]
+    assert lower_end_of_p95(times) == 53.0
+    assert lower_end_of_p95([]) == 0.0
+
+
+def test_prices_sort_by_questions_then_index() -> None:
+    free, slow = candidate("free", index_seconds=9.0), candidate("slow", index_seconds=10.0)
+    paid = candidate("paid", index_seconds=1.0, dollars_per_1000=2.0)
+    unknown = candidate("unknown", index_seconds=1.0, index_dollars=None)
+    assert [one.label for one in sort_by_price([paid, unknown, slow, free])] == ["free", "slow", "unknown", "paid"]
+
+
+def test_an_estimate_breaks_a_limit_only_twice_over() -> None:
+    rules = RecommendRules(max_index_minutes=1, max_index_dollars=5)
+    assert broken_constraint(Costs(index_seconds=100, estimated=True), rules) is None
+    assert broken_constraint(Costs(index_seconds=180, estimated=True), rules) == (
+        "--max-index-minutes 1: about 3.00 minutes to index"
+    )
+    assert broken_constraint(Costs(index_seconds=61), rules) == "--max-index-minutes 1: 1.02 minutes to index"
+    assert broken_constraint(Costs(index_dollars=6.0, estimated=True), rules) == (
+        "--max-index-dollars 5: about 6.00 dollars to index"
+    )
+
+
+def test_pareto_leaves_out_what_another_beats_in_everything() -> None:
+    good = candidate("good", score=0.9, p95_ms=10, dollars_per_1000=0, index_seconds=10, index_bytes=10)
+    fast = candidate("fast", score=0.5, p95_ms=1, dollars_per_1000=0, index_seconds=1, index_bytes=1)
+    worse = candidate("worse", score=0.4, p95_ms=2, dollars_per_1000=0, index_seconds=1, index_bytes=1)
+    assert find_pareto([good, fast, worse]) == ("good", "fast")

@@ -1,0 +1,47 @@
+"""Intervals that hold at any time: coverage by simulation, and the exact end of a finite population."""
+
+import numpy as np
+import pytest
+
+from ragindex_eval.stats.betting_interval import betting_interval
+
+
+def test_the_mean_stays_inside_after_every_question() -> None:
+    generator = np.random.default_rng(0)
+    missed = 0
+    for _ in range(60):
+        drawn = generator.choice([-0.5, 0.0, 0.5, 1.0], size=80, p=[0.1, 0.6, 0.2, 0.1])
+        ends = [betting_interval(drawn[:count], 0.1) for count in range(5, 81, 5)]
+        missed += any(not low <= 0.15 <= high for low, high in ends)
+    assert missed / 60 <= 0.1
+
+
+def test_when_all_questions_were_asked_the_interval_is_their_mean() -> None:
+    drawn = np.random.default_rng(1).choice([-1.0, 0.0, 1.0], size=50)
+    low, high = betting_interval(drawn, 0.05, population=50)
+    assert low == pytest.approx(drawn.mean(), abs=0.0021)
+    assert high == pytest.approx(drawn.mean(), abs=0.0021)
+    assert low <= drawn.mean() <= high
+
+
+def test_before_the_first_question_everything_is_possible() -> None:
+    assert betting_interval(np.array([]), 0.05) == (-1.0, 1.0)
+
+
+def test_both_directions_are_alike() -> None:
+    drawn = np.random.default_rng(2).choice([-0.5, 0.0, 1.0], size=40)
+    low, high = betting_interval(drawn, 0.05)
+    mirrored = betting_interval(-drawn, 0.05)
+    assert mirrored == (pytest.approx(-high), pytest.approx(-low))
+
+
+def test_more_questions_narrow_it() -> None:
+    drawn = np.tile([0.5, 0.0, 0.0, -0.25], 60)
+    widths = [high - low for low, high in (betting_interval(drawn[:count], 0.05) for count in (20, 80, 240))]
+    assert widths == sorted(widths, reverse=True)
+    assert widths[2] == pytest.approx(0.1, abs=0.03)
+
+
+def test_values_outside_the_range_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"differences must lie in \[-1, 1\]; got 0.5 to 1.5"):
+        betting_interval(np.array([0.5, 1.5]), 0.05)

@@ -1,0 +1,111 @@
+"""Races against a plain implementation, and their error rates by simulation."""
+
+import numpy as np
+import pytest
+from naive_race import naive_race
+
+from ragindex_eval.stats.race import Decisions, RaceRules, run_races
+from ragindex_eval.stats.resampling import SampleArray
+
+RACES = 400
+
+
+def correlated_scores(means: tuple[float, ...], questions: int, seed: int) -> SampleArray:
+    """Shares of two gold passages that each method finds; a question that is hard for one is hard for all."""
+    generator = np.random.default_rng(seed)
+    shape = (RACES, questions, len(means))
+    found = np.zeros(shape)
+    for _ in range(2):
+        hard = generator.random((RACES, questions, 1))
+        own = generator.random(shape)
+        found += np.where(generator.random((RACES, questions, 1)) < 0.5, hard, own) < np.array(means)
+    return found / 2
+
+
+def count_errors(found: Decisions, truth: SampleArray, delta: float) -> tuple[float, float]:
+    """Return the shares of races that dropped a method within delta of the best, or accepted one that is not."""
+    near = truth >= truth.max(axis=1, keepdims=True) - delta - 1e-12
+    wrong_drop = ((found.dropped > 0) & near).any(axis=1)
+    wrong_acceptance = ((found.accepted > 0) & ~near).any(axis=1)
+    return float(wrong_drop.mean()), float(wrong_acceptance.mean())
+
+
+@pytest.mark.parametrize("population", [None, 40, 90])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_race_equals_a_plain_implementation(population: int | None, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    means = generator.uniform(0.2, 0.9, 4)
+    values = (generator.random((3, 40, 4)) < means).astype(float)
+    order = generator.permutation(4)
+    found = run_races(values, order, RaceRules(0.05, 0.2, population, block=7))
+    for race in range(3):
+        plain = naive_race(values[race].tolist(), order.tolist(), 0.05, 0.2, population, 7)
+        assert (found.dropped[race].tolist(), found.accepted[race].tolist(), found.asked[race].tolist()) == plain
+
+
+def test_what_comes_after_a_drop_is_not_looked_at() -> None:
+    """A method that is always wrong is dropped after 20 questions, and its later scores may be anything."""
+    values = np.zeros((1, 60, 3))
+    values[:, :, 0], values[:, :, 1] = 1.0, np.tile([1.0, 0.0], 30)
+    rules = RaceRules(0.02, 0.05, None, block=10)
+    found = run_races(values, np.array([2, 1, 0]), rules)
+    assert found.dropped.tolist() == [[0, 20, 10]]
+    assert found.asked.tolist() == [[20, 20, 10]]
+    values[0, 10:, 2] = 1.0
+    assert run_races(values, np.array([2, 1, 0]), rules).dropped.tolist() == [[0, 20, 10]]
+
+
+def test_methods_that_answer_alike_are_accepted_and_never_dropped() -> None:
+    values = np.tile(np.random.default_rng(0).random((1, 400, 1)), (1, 1, 5))
+    found = run_races(values, np.arange(5), RaceRules(0.05, 0.05, None))
+    assert not found.dropped.any()
+    assert found.accepted.tolist() == [[found.accepted[0, 0]] * 5]
+    assert 0 < found.accepted[0, 0] < 200
+
+
+def test_of_these_questions_all_are_decided_when_all_are_asked() -> None:
+    """The last questions leave nothing open, so every method is dropped or accepted, and rightly so."""
+    generator = np.random.default_rng(3)
+    values = (generator.random((50, 30, 4)) < generator.uniform(0.2, 0.9, (50, 1, 4))).astype(float)
+    found = run_races(values, np.arange(4), RaceRules(0.1, 1e-9, 30, block=30))
+    truth = values.mean(axis=1)
+    near = truth >= truth.max(axis=1, keepdims=True) - 0.1 - 1e-12
+    edge = np.isclose(truth, truth.max(axis=1, keepdims=True) - 0.1)
+    assert ((found.dropped > 0) == ~near)[~edge].all()
+    assert ((found.accepted > 0) == near)[~edge].all()
+    assert found.ended.all()
+
+
+@pytest.mark.parametrize(
+    "means",
+    [(0.6,) * 6, (0.7, 0.68, 0.68, 0.679, 0.679, 0.5), (0.9, 0.88, 0.88, 0.4, 0.4, 0.4)],
+    ids=["all equal", "at the margin", "two at the margin"],
+)
+@pytest.mark.parametrize("of_these", [False, True])
+def test_errors_are_rarer_than_alpha(means: tuple[float, ...], of_these: bool) -> None:
+    """At most alpha, 10 %, of the races contain a wrong statement; the hardest cases are methods just within delta."""
+    values = correlated_scores(means, 150, seed=5)
+    truth = values.mean(axis=1) if of_these else np.broadcast_to(np.array(means), (RACES, len(means)))
+    found = run_races(values, np.arange(len(means)), RaceRules(0.02, 0.1, 150 if of_these else None))
+    assert max(count_errors(found, truth, 0.02)) <= 0.1
+
+
+def test_a_check_without_correction_for_looking_would_fail() -> None:
+    """The same races with tests of fixed size after every block, to see that the simulation can tell."""
+    values = correlated_scores((0.6,) * 6, 150, seed=5)
+    wrong = np.zeros(RACES, bool)
+    for number in range(10, 151, 5):
+        means, worst = values[:, :number].mean(axis=1), values[:, :number]
+        best = means.argmax(axis=1)[:, None, None]
+        difference = np.take_along_axis(worst, best, axis=2) - worst
+        error = difference.std(axis=1, ddof=1) / np.sqrt(number)
+        wrong |= ((difference.mean(axis=1) - 0.02) / np.maximum(error, 1e-9) > 1.645).any(axis=1)
+    assert wrong.mean() > 0.3
+
+
+def test_a_clear_winner_is_found_with_a_part_of_the_questions() -> None:
+    values = correlated_scores((0.85, 0.5, 0.5, 0.5, 0.5, 0.5), 300, seed=1)
+    found = run_races(values, np.arange(6), RaceRules(0.02, 0.05, None))
+    assert found.ended.all()
+    assert (found.accepted[:, 0] > 0).all()
+    assert found.asked.sum() / values.size < 0.25

@@ -1,0 +1,91 @@
+"""Exports of compared methods: their evidence, and the best one as an MLflow model."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from command_line import failed, make_desk
+from command_line import ragindex as run
+
+import ragindex
+from ragindex.errors import UsageError
+from ragindex_eval import mlflow_tracking
+from ragindex_eval.cli import compare as command
+
+QUESTION = "Which hill is highest?"
+
+
+@pytest.fixture(autouse=True)
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("RAGINDEX_CACHE", str(tmp_path / "cache"))
+    return make_desk(tmp_path, monkeypatch)
+
+
+def read(path: Path) -> dict[str, object]:
+    return tomllib.loads((path / "retriever.toml").read_text())
+
+
+def test_a_result_exports_a_method_with_its_evidence() -> None:
+    result = ragindex.compare("notes", ["bm25", "hybrid(rrf_k=20)"], questions="questions.csv", index="w")
+    written = result["hybrid(rrf_k=20)"].export("retriever")
+    held = read(written.path)["evidence"]
+    method = result.comparison.method("hybrid(rrf_k=20)")
+    assert held["metrics"] == dict(method.metrics)
+    assert held["ci95"] == {name: list(method.ci95[name]) for name in method.metrics if name in method.ci95}
+    assert held["compared_with"] == ["bm25"]
+    assert held["questions_digest"] == result.comparison.dataset.questions_digest
+    with ragindex.load("retriever") as retriever, ragindex.open("w") as index:
+        assert retriever.search(QUESTION).hits == index.retriever("hybrid(rrf_k=20)").search(QUESTION).hits
+        index.add([ragindex.Document("new", "New", "A new document.")], source="other")
+        index.build()
+    with pytest.raises(UsageError, match="are not those of w as it is now"):
+        result["bm25"].export("other")
+    assert not Path("other").exists()
+
+
+def test_saved_results_are_evidence_for_the_same_state_only() -> None:
+    asked = (
+        "compare",
+        "notes",
+        "--questions",
+        "questions.csv",
+        "--methods",
+        "bm25,hybrid",
+        "--index",
+        "w",
+        "--out",
+        "r",
+    )
+    assert run(*asked).code == 0
+    found = run("export", "w", "--results", "r", "--out", "retriever", "--json", "-").json
+    best = run(*asked, "--json", "-").json["methods"][0]
+    assert (found["method"]["label"], found["evidence"]["metrics"]) == (best["label"], best["metrics"])
+    assert run("search", QUESTION, "--retriever", "retriever", "-k", "1").code == 0
+    assert "export needs the folder of one index" in failed(2, "export", "--method", "bm25")
+    assert "Name the method: --method" in failed(2, "export", "w")
+    assert "has no method 'dense'. Available: " in failed(2, "export", "w", "--results", "r", "--method", "dense")
+    assert "Run: ragindex index --index w --methods links" in failed(4, "export", "w", "--method", "links")
+    assert "has its own method" in failed(2, "search", QUESTION, "--retriever", "retriever", "--method", "bm25")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # mlflow's dependencies deprecate one another
+def test_the_best_method_is_an_mlflow_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import mlflow
+    import pandas as pd
+
+    monkeypatch.setattr(command, "track", mlflow_tracking.track)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    done = run(
+        *("compare", "notes", "--questions", "questions.csv", "--methods", "bm25,hybrid"),
+        *("--index", "w", "--out", "r", "--export-best", "best"),
+    )
+    (uri,) = [line.split('"')[1] for line in done.out.splitlines() if "mlflow.pyfunc.load_model" in line]
+    model = mlflow.pyfunc.load_model(uri)
+    with ragindex.load("best.ragindex") as retriever:
+        expected = [hit.id for hit in retriever.search(QUESTION, k=2)]
+    for given in ([QUESTION], pd.DataFrame({"question": [QUESTION]})):
+        (found,) = model.predict(given, params={"k": 2})
+        assert [hit["id"] for hit in found] == expected
+    saved = Path(mlflow.artifacts.download_artifacts(uri))
+    assert not [path for path in saved.rglob("*") if path.suffix in {".pkl", ".pickle"}]

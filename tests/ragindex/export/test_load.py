@@ -1,0 +1,214 @@
+"""What a loaded retriever refuses, follows and reads; what is left when the index is gone or cannot be written."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ragindex
+from ragindex.errors import (
+    DamagedError,
+    DataError,
+    NewerFormatError,
+    OtherLibrariesWarning,
+    StaleWarning,
+    UsageError,
+    WorkspaceError,
+)
+from ragindex.export import load
+from ragindex.export.retriever_file import parse_retriever_file, write_retriever_file
+from ragindex.testing import ADDED, DOCUMENTS
+from ragindex_baselines.bm25 import BM25
+
+QUESTION = "Which emperor finished the Pantheon in Rome?"
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An index with bm25 and dense, and bm25 exported from it; the folder is also the working folder and the cache."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAGINDEX_CACHE", str(tmp_path / "cache"))
+    with ragindex.open("index", encoder="lsa", create=True) as index:
+        index.add(DOCUMENTS)
+        index.build("bm25", "dense")
+        index.export("bm25", "retriever")
+        index.export("dense", "dense")
+        index.export("bm25", "packed", pack=True)
+    return tmp_path
+
+
+def first(path: str | Path, **how: Any) -> str:
+    with ragindex.load(path, **how) as retriever:
+        return retriever.search(QUESTION, k=1)[0].id
+
+
+def rewrite(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the values of a retriever.toml, with a right hash."""
+    exported = parse_retriever_file(path.read_bytes(), path)
+    values = exported.model_dump(mode="json", exclude_none=True)
+    change(values)
+    path.write_bytes(write_retriever_file(type(exported).model_validate(values)))
+
+
+def test_both_forms_answer_from_elsewhere(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (desk / "elsewhere").mkdir()
+    monkeypatch.chdir(desk / "elsewhere")
+    assert first("../retriever") == first("../retriever/retriever.toml") == first("../packed.ragindex") == "d22#0"
+    shutil.move(desk / "retriever", desk / "elsewhere" / "moved")
+    with pytest.raises(WorkspaceError, match=r"refers to the index .*/elsewhere/index.*index=FOLDER"):
+        first("moved")
+    assert first("moved", index="../index") == "d22#0"
+
+
+def test_index_and_retriever_may_move_together(desk: Path) -> None:
+    (desk / "together").mkdir()
+    for name in ("index", "retriever"):
+        shutil.move(desk / name, desk / "together" / name)
+    assert first("together/retriever") == "d22#0"
+
+
+def test_an_index_that_moved_on_is_refused_or_followed(desk: Path) -> None:
+    with ragindex.open("index") as index:
+        index.add(ADDED)
+        with pytest.warns(StaleWarning):
+            assert first("dense") == "d22#0"  # nothing is built yet
+        index.build()
+    with pytest.raises(WorkspaceError) as raised:
+        first("retriever")
+    assert "its documents have changed since (24 documents then, 26 now)" in str(raised.value)
+    assert "Export again (ragindex export --index" in str(raised.value)
+    with ragindex.load("retriever", follow=True) as retriever:
+        assert retriever.search("emperor penguins", k=1)[0].id == "x2#0"
+    assert first("packed.ragindex") == "d22#0"
+    with ragindex.open("index") as index:
+        index.remove([document.id for document in ADDED])
+        index.build()
+    assert first("retriever") == "d22#0"  # the law: the same documents give the same answers
+
+
+def test_other_methods_of_the_index_do_not_matter(desk: Path) -> None:
+    with ragindex.open("index") as index:
+        index.build("links")
+    assert first("retriever") == first("dense") == "d22#0"
+
+
+def test_an_index_made_again_is_another(desk: Path) -> None:
+    shutil.rmtree("index")
+    with pytest.raises(WorkspaceError, match=r"cannot be opened \(No index in .*/index"):
+        first("retriever")
+    with ragindex.open("index", encoder="lsa", create=True) as index:
+        index.add(DOCUMENTS)
+        index.build("bm25")
+    with pytest.raises(WorkspaceError, match="is not the index that retriever was exported from"):
+        first("retriever")
+
+
+def test_another_version_of_the_method_is_refused(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BM25, "version", BM25.version + 1)
+    for path in ("retriever", "packed.ragindex"):
+        with pytest.raises(WorkspaceError, match=r"bm25 has the version \d, and was exported with \d"):
+            first(path)
+
+
+def test_other_parameters_are_refused(desk: Path) -> None:
+    def change(values: dict[str, Any]) -> None:
+        values["method"]["parameters"] = "{}"
+
+    rewrite(desk / "retriever" / "retriever.toml", change)
+    with pytest.raises(WorkspaceError, match="the parameters of bm25 mean .* here, and were {}"):
+        first("retriever")
+
+
+def test_another_encoder_is_refused(desk: Path) -> None:
+    rewrite(desk / "dense" / "retriever.toml", lambda values: values["encoder"].update(id="lsa-other"))
+    with pytest.raises(WorkspaceError, match=r"the encoder lsa is another one here \(lsa-\w+, was lsa-other\)"):
+        first("dense")
+
+
+def test_other_libraries_are_told(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = {**load.libraries(), "pystemmer": "0.1"}
+    monkeypatch.setattr(load, "libraries", lambda: here)
+    with pytest.warns(OtherLibrariesWarning, match=r"exported with pystemmer [\d.]+ \(here 0.1\)"):
+        assert first("retriever") == "d22#0"
+
+
+def test_a_newer_format_is_told(desk: Path) -> None:
+    path = desk / "retriever" / "retriever.toml"
+    path.write_text(path.read_text().replace("format = 1", "format = 99", 1))
+    with pytest.raises(NewerFormatError, match="has the format 99, and this version reads 1"):
+        first("retriever")
+
+
+def test_wrong_uses_say_what_is_right(desk: Path) -> None:
+    for how in ({"follow": True}, {"index": "index"}):
+        with pytest.raises(UsageError, match="is packed: it has its index with it"):
+            first("packed.ragindex", **how)
+    with pytest.raises(UsageError, match="nothing to unpack"):
+        first("retriever", into="x")
+    with pytest.raises(DataError, match=r"retriever.toml.*no such folder"):
+        first("nowhere")
+    with pytest.raises(UsageError, match=r"write \['api.openai.com'\]"):
+        first("retriever", allow_hosts="api.openai.com")
+    with ragindex.open("index") as index:
+        with pytest.raises(UsageError, match="holds other files"):
+            index.export("bm25", "index")
+        with pytest.raises(UsageError, match="is a file"):
+            index.export("bm25", "packed.ragindex")
+
+
+def files(folder: Path) -> dict[str, tuple[int, int]]:
+    return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(folder.rglob("*"))}
+
+
+def test_a_packed_retriever_writes_nothing_after_it_was_unpacked(desk: Path) -> None:
+    first("packed.ragindex", into="there")
+    before = files(desk / "there")
+    assert first("packed.ragindex", into="there") == first("there") == "d22#0"
+    assert files(desk / "there") == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_disk_is_enough(desk: Path) -> None:
+    first("packed.ragindex", into="there")
+    for root in (desk / "there", desk / "index", desk / "retriever"):
+        for path in [root, *root.rglob("*")]:
+            path.chmod(0o555 if path.is_dir() else 0o444)
+    assert first("there") == first("retriever") == "d22#0"
+
+
+def test_a_packed_retriever_has_neither_sources_nor_paths_nor_removed_texts(desk: Path) -> None:
+    (desk / "notes").mkdir()
+    (desk / "notes" / "a.md").write_text("# Quill\nThe quill is public.")
+    (desk / "notes" / "b.md").write_text("# Zzsecretzz\nZzsecretzz was removed.")
+    with ragindex.open("second", encoder="lsa", create=True) as index:
+        index.add(ragindex.read("notes"))
+        index.build("hybrid")
+        index.remove(["b.md"])
+        index.build()
+        index.export("hybrid", "second-packed", pack=True)
+    content = (desk / "second-packed.ragindex").read_bytes()
+    assert b"quill is public" in content
+    assert b"zzsecretzz" not in content.lower()
+    assert str(desk).encode() not in content
+    assert b"calls.sqlite" not in content
+    assert b"vectors.sqlite" not in content
+
+
+def test_equal_states_give_equal_bytes(desk: Path) -> None:
+    with ragindex.open("index", read_only=True) as index:
+        index.export("bm25", "again", pack=True)
+    assert (desk / "again.ragindex").read_bytes() == (desk / "packed.ragindex").read_bytes()
+
+
+def test_a_damaged_part_is_not_packed(desk: Path) -> None:
+    with ragindex.open("third", encoder="lsa", create=True) as index:
+        index.add(DOCUMENTS)
+        index.build("colbert")
+    (file,) = [path for path in (desk / "third" / "encoders").rglob("vocabulary.json")]
+    file.write_bytes(file.read_bytes()[:-1])
+    with ragindex.open("third") as index, pytest.raises(DamagedError, match="ragindex repair"):
+        index.export("colbert", "c", pack=True)
+    assert not list(desk.glob("*c.ragindex*"))

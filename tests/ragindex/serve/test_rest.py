@@ -1,0 +1,162 @@
+"""Search, ask and documents over HTTP."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from served import RunningServer, build_index, serving, wait_until
+
+from ragindex.serve.keys import load_keyring
+
+READ, WRITE = "read-key-0123456789abcdef", "write-key-0123456789abcdef"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    folder = build_index(tmp_path_factory.mktemp("rest") / "docs", ("bm25", "hybrid"))
+    with serving(f"docs={folder}", methods=("bm25", "hybrid")) as running:
+        yield running
+
+
+def test_search_returns_what_the_index_finds(server: RunningServer) -> None:
+    with server.client() as client:
+        found = client.post("/search", json={"query": "When was the lighthouse built?", "k": 2}).json()
+    hits = server.service.collections["docs"].state.retrievers["bm25"].search("When was the lighthouse built?", k=2)
+    assert [(hit["id"], hit["score"]) for hit in found["hits"]] == [(hit.id, hit.score) for hit in hits]
+    assert found["hits"][0]["positions"] == [{"doc_id": "lindau", "start": 0, "end": 79, "page": None, "headings": []}]
+    assert (found["collection"], found["method"], found["truncated"]) == ("docs", "bm25", False)
+
+
+def test_other_methods_filters_and_traces(server: RunningServer) -> None:
+    body = {"query": "lighthouse", "method": "hybrid", "where": {"meta.team": "blue"}, "trace": True}
+    with server.client() as client:
+        found = client.post("/search", json=body).json()
+    assert found["method"] == "hybrid"
+    assert {hit["doc_ids"][0] for hit in found["hits"]} <= {"vault", "notes/bread"}
+    assert found["hits"][0]["doc_ids"] == ["vault"]
+    assert found["trace"]
+
+
+def test_tokens_are_budgeted_in_whole_sentences(server: RunningServer) -> None:
+    with server.client() as client:
+        found = client.post("/search", json={"query": "lighthouse Lindau", "k": 3, "max_tokens": 14}).json()
+    assert [(hit["text"], hit["shortened"]) for hit in found["hits"]] == [
+        ("The lighthouse of Lindau was built in 1856.", True)
+    ]
+    assert found["tokens"] <= 14
+    assert (found["truncated"], found["left_out"]) == (True, 2)
+
+
+def test_ask_cites_what_it_rests_on(server: RunningServer) -> None:
+    with server.client() as client:
+        answer = client.post("/ask", json={"query": "When was the lighthouse of Lindau built?"}).json()
+    assert answer["rules"] is True
+    assert answer["sentences"][0]["text"] == "The lighthouse of Lindau was built in 1856."
+    assert answer["citations"][0]["positions"][0]["doc_id"] == "lindau"
+
+
+def test_ask_streams_events(server: RunningServer) -> None:
+    body = {"query": "When was the lighthouse of Lindau built?", "stream": True}
+    with server.client() as client, client.stream("POST", "/ask", json=body) as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        lines = [line for line in response.iter_lines() if line.startswith(("event:", "data:"))]
+    events = dict(zip((e.removeprefix("event: ") for e in lines[::2]), lines[1::2], strict=True))
+    assert list(events) == ["hits", "answer", "done"]
+    assert json.loads(events["answer"].removeprefix("data: "))["citations"][0]["doc_ids"] == ["lindau"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({}, 422, "invalid_body"),
+        ({"query": " "}, 400, "query"),
+        ({"query": "x" * 9000}, 400, "query"),
+        ({"query": "x", "k": 101}, 400, "k"),
+        ({"query": "x", "collection": "../etc"}, 404, "collection"),
+        ({"query": "x", "method": "dense"}, 404, "method"),
+        ({"query": "x", "where": {"title": "a"}}, 400, "invalid_request"),
+        ({"query": "x", "where": {"meta.a": {"gte": 1, "lte": "b"}}}, 400, "invalid_request"),
+        ({"query": "a\ud800"}, 422, "invalid_body"),
+        ({"query": "x", "unknown": 1}, 422, "invalid_body"),
+    ],
+)
+def test_wrong_requests_are_refused(server: RunningServer, body: object, status: int, code: str) -> None:
+    with server.client() as client:
+        response = client.post("/search", content=json.dumps(body), headers={"Content-Type": "application/json"})
+    assert (response.status_code, response.json()["error"]["code"]) == (status, code)
+
+
+def test_health_readiness_metrics_and_openapi(server: RunningServer) -> None:
+    with server.client() as client:
+        assert client.get("/health").json() == {"status": "ok", "collections": {}}
+        ready = client.get("/ready").json()
+        assert (ready["status"], ready["collections"]["docs"]["searches"]) == ("ready", True)
+        assert 'ragindex_searches_total{collection="docs",method="bm25"}' in client.get("/metrics").text
+        assert "/search" in client.get("/openapi.json").json()["paths"]
+        assert client.get("/docs").status_code == 404
+
+
+def test_documents_are_accepted_indexed_changed_and_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGINDEX_WRITE_KEY", WRITE)
+    folder = build_index(tmp_path / "docs")
+    with (
+        serving(f"docs={folder}", keys=load_keyring(None, ["docs"])) as running,
+        running.client(WRITE) as writer,
+        running.client() as reader,
+    ):
+
+        def titles(query: str) -> list[str]:
+            return [hit["title"] for hit in reader.post("/search", json={"query": query}).json()["hits"]]
+
+        def status(id: str) -> str:
+            return str(writer.get(f"/documents/{id}").json().get("status"))
+
+        document = {"id": "notes/old zoo", "title": "Zoo", "text": "The zoo keeps a zebra.", "metadata": {"a": 1}}
+        accepted = writer.post("/documents", json={"documents": [document]})
+        assert accepted.status_code == 202
+        assert accepted.json()["documents"][0]["status"] in ("accepted", "indexed")
+        wait_until(lambda: status("notes/old%20zoo") == "indexed")
+        assert titles("zebra") == ["Zoo"]
+        assert writer.get("/documents/notes/old%20zoo").json()["text"] is None  # it may write, not read
+        changed = {**document, "text": "The zoo keeps a giraffe."}
+        writer.post("/documents", json={"documents": [changed]})
+        wait_until(lambda: titles("giraffe") == ["Zoo"])
+        assert titles("zebra") == []
+        assert writer.delete("/documents/notes/old%20zoo").status_code == 202
+        wait_until(lambda: status("notes/old%20zoo") == "deleted")
+        assert titles("giraffe") == []
+        assert writer.delete("/documents/notes/old%20zoo").status_code == 404
+        assert reader.post("/documents", json={"documents": [document]}).status_code == 401
+
+
+def test_a_document_that_cannot_be_indexed_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGINDEX_WRITE_KEY", WRITE)
+    folder = build_index(tmp_path / "docs")
+    from ragindex import Document
+    from ragindex import open as open_index
+
+    with open_index(folder) as index:
+        index.add([Document("theirs", "Theirs", "A text of another program.")], source="other")
+        index.build()
+    with serving(f"docs={folder}", keys=load_keyring(None, ["docs"])) as running, running.client(WRITE) as writer:
+        both = [{"id": "theirs", "text": "taken over"}, {"id": "ours", "text": "A text of ours."}]
+        assert writer.post("/documents", json={"documents": both}).status_code == 202
+        wait_until(lambda: writer.get("/documents/ours").json().get("status") == "indexed")
+        failed = writer.get("/documents/theirs").json()
+        assert failed["status"] == "failed"
+        assert "is already used by" in failed["reason"]
+
+
+def test_the_server_moves_on_to_what_another_process_has_built(tmp_path: Path) -> None:
+    import ragindex
+
+    folder = build_index(tmp_path / "docs")
+    with serving(f"docs={folder}") as running, running.client() as client:
+        before = running.service.collections["docs"].state
+        with ragindex.open(folder) as index:
+            index.add([ragindex.Document("new", "New", "A kangaroo.")])
+            assert before.retrievers["bm25"].search("kangaroo").hits == ()
+            index.build()
+        wait_until(lambda: client.post("/search", json={"query": "kangaroo"}).json()["hits"] != [])
+        assert before.retrievers["bm25"].search("kangaroo").hits == ()  # who has it stays on it

@@ -1,0 +1,71 @@
+"""The race of `ragindex_eval.stats.race` for one race, question by question and pair by pair, in plain Python."""
+
+import math
+from collections.abc import Sequence
+from itertools import product
+
+INFINITE = math.inf
+
+
+def naive_race(  # noqa: C901  # one piece, to be read beside the description
+    rows: Sequence[Sequence[float]],
+    order: Sequence[int],
+    delta: float,
+    alpha: float,
+    population: int | None,
+    block: int,
+) -> tuple[list[int], list[int], list[int]]:
+    """Return after how many questions each method was dropped, accepted (0: never), and how many it was asked."""
+    methods = range(len(order))
+    near, pairs = dict.fromkeys(methods, 0.0), dict.fromkeys(product(methods, methods), 0.0)
+    seen: list[Sequence[float]] = []
+    dropped, accepted, asked = ([0] * len(order) for _ in range(3))
+    for number, row in enumerate(rows, start=1):
+        active = [one for one in methods if not dropped[one]]
+        for one, other in product(active, active):
+            if one != other:
+                pairs[one, other] += bet([r[one] - r[other] for r in seen], row[one] - row[other], -delta, population)
+        for one in active:
+            if len(active) > 1:
+                rival = max((x for x in active if x != one), key=lambda x: (sum(r[x] for r in seen), -x))
+                near[one] += bet([r[rival] - r[one] for r in seen], row[rival] - row[one], delta, population)
+            asked[one] += 1
+        seen.append(row)
+        if population is not None:
+            for one, other in product(active, active):
+                worst = sum(r[one] - r[other] for r in seen) - (population - number)
+                if worst > -delta * population - 1e-9 * population:
+                    pairs[one, other] = INFINITE
+                if worst > delta * population + 1e-9 * population:
+                    near[other] = INFINITE
+        if number % block and number < len(rows):
+            continue
+        far = {one: min([pairs[one, x] for x in active if x != one], default=INFINITE) for one in methods}
+        least = {one: min(grow(near[one]), grow(far[one])) for one in methods}
+        for one in active:
+            others = sum(least.values()) - least[one]
+            if grow(near[one]) + others >= len(order) / alpha:
+                dropped[one] = number
+            if grow(far[one]) + others >= len(order) / alpha and not accepted[one]:
+                accepted[one] = number
+        remaining = [one for one in order if not dropped[one]]
+        if len(remaining) == 1 or accepted[remaining[0]]:
+            break
+    return dropped, accepted, asked
+
+
+def grow(logarithm: float) -> float:
+    """Return the capital of which this is the logarithm, bounded."""
+    return math.exp(min(logarithm, 700))
+
+
+def bet(seen: Sequence[float], now: float, bound: float, population: int | None) -> float:
+    """Return the logarithm of the growth of one bet against a mean of `bound` or less."""
+    count = len(seen)
+    expected = bound if population is None else (population * bound - sum(seen)) / (population - count)
+    expected = min(max(expected, -1 + 1e-9), 1.0)
+    mean = sum(seen) / (count + 1)
+    variance = (0.25 + sum((value - mean) ** 2 for value in seen)) / (count + 1)
+    edge = mean - expected
+    stake = min(max(edge / (variance + edge**2), 0.0), 0.9 / (1 + expected))
+    return math.log1p(stake * (now - expected))
