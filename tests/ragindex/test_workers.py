@@ -161,8 +161,10 @@ def test_files_are_read_as_in_one_process(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- stopped
 
 _PROGRAM = """
-import time
+import signal, time
 from ragindex import workers
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in jobs that a shell started in the background
 
 def work(number):
     time.sleep(0.2)
