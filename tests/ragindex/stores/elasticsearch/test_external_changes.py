@@ -66,5 +66,5 @@ def test_an_index_of_another_format(store: Any) -> None:
     generation = store.create("texts", TEXT)._now()
     note = {"ragindex": {**generation.note, "format": 99}}
     store.server.client.indices.put_mapping(index=generation.index, meta=note)
-    with pytest.raises(StoreError, match=r"has format 99; this ragindex reads 2\..*ragindex index DATA"):
+    with pytest.raises(StoreError, match=r"has format 99; this ragindex reads 3\..*ragindex index DATA"):
         store.names()

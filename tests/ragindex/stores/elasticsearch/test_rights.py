@@ -20,7 +20,7 @@ pytest.importorskip("elasticsearch", reason="the extra elasticsearch is not inst
 NEEDED = "It needs the cluster privilege monitor and, on the store's indices, manage, read and write."
 SEALED = {"generation": 1, "version": 3, "at": 0.0, "records": 1, "stale": 0, "filled": 1, "tokens": 2, "longest": 2}
 NOTE = {
-    **{"format": 2, "namespace": "w", "name": "texts", "analyser": None, "vectors": "flat"},
+    **{"format": 3, "namespace": "w", "name": "texts", "analyser": None, "vectors": "flat"},
     **{"schema": {"stored": ["text"], "keywords": [], "numbers": [], "text": ["text"]}},
 }
 NOTE["schema"] |= {"language": "english", "dimensions": None}  # type: ignore[operator]

@@ -31,8 +31,8 @@ def test_round_trips_of_a_question(written: str, tmp_path: Path, monkeypatch: py
         ("griever", queries[:1], 12),  # of two iterations, six each
         ("gear.naive", queries[:1], 6),  # two for the base; starts, neighbours, what is said of them, passages
         ("gear.naive(graph=triple_graph(memory_gib=0))", queries[:1], 6),
-        ("links", queries[:1], 6),  # candidates, their scores; seeds, names, counts; passages found
-        ("evidence", queries[:1], 9),  # the same, and the links of a second hop
+        ("links", queries[:1], 7),  # candidates, their scores; seeds, names, counts; passages found; once, titles
+        ("evidence", queries[:1], 10),  # the same, and the links of a second hop
         ("hipporag(mode=facts)", queries[:1], 3),  # facts, passages near the question, passages found
     ):
         retriever = built_retriever(space, registry.scheme(name))
