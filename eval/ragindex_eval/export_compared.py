@@ -13,8 +13,8 @@ from ragindex.interfaces import Scheme
 from ragindex.plugins import registry
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.results.load import load_results
-from ragindex_eval.results.model import RESULT_SCHEMA, Comparison, MethodResult
-from ragindex_eval.run.pipeline import questions_fingerprint
+from ragindex_eval.results.model import Comparison, MethodResult
+from ragindex_eval.run.pipeline import answers_fingerprint
 from ragindex_eval.run.read_answers import make_reader
 
 
@@ -53,11 +53,11 @@ class ComparedMethod:
     def _fingerprint(self, workspace: Workspace, scheme: Scheme) -> str:
         """Return the fingerprint that the answers of the comparison's questions would have now."""
         one = self.comparison
-        answers = [workspace.result_fingerprint(scheme), questions_fingerprint(one.queries), RESULT_SCHEMA]
+        answers = answers_fingerprint(workspace, scheme, one.queries)
         if one.reader is None:
-            return canonical.digest(answers)
+            return answers
         reader = make_reader(workspace, one.reader.tokens, one.reader.prompt, one.gold)
-        return canonical.digest([canonical.digest(answers), reader.id])
+        return canonical.digest([answers, reader.id])
 
 
 def read_compared(folder: Path, label: str | None) -> ComparedMethod:

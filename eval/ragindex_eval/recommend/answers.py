@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ragindex import canonical
 from ragindex.types import Query
 from ragindex.workspace.part_keys import tasks_of
 from ragindex_eval.recommend.values import Candidate
-from ragindex_eval.results.model import RESULT_SCHEMA, MethodAnswer
+from ragindex_eval.results.model import MethodAnswer
 from ragindex_eval.run.ask import BATCH, answer_all
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.latency import LazyRetriever
-from ragindex_eval.run.pipeline import questions_fingerprint
+from ragindex_eval.run.pipeline import answers_fingerprint
 from ragindex_eval.run.score import score_rankings
 
 
@@ -30,11 +29,8 @@ class Asked:
 
 def answers_folder(experiment: Experiment, candidate: Candidate) -> Path:
     """Return the folder of a candidate's answers, which depends on all that they depend on."""
-    fingerprint = [
-        experiment.index.result_fingerprint(candidate.scheme),
-        questions_fingerprint(experiment.dataset.queries),
-    ]
-    return experiment.index.folder / "runs" / canonical.digest([*fingerprint, RESULT_SCHEMA])
+    index, queries = experiment.index, experiment.dataset.queries
+    return index.folder / "runs" / answers_fingerprint(index, candidate.scheme, queries)
 
 
 def ask_candidate(

@@ -267,9 +267,7 @@ def _answer_method(experiment: Experiment, method: Method, done: frozenset[Path]
     start = time.perf_counter()
     with ledger.attribute_calls(method=method.label), ledger.record_calls() as paid:
         index.sync([scheme])
-        fingerprint = canonical.digest(
-            [index.result_fingerprint(scheme), questions_fingerprint(queries), RESULT_SCHEMA]
-        )
+        fingerprint = answers_fingerprint(index, scheme, queries)
         folder = index.folder / "runs" / fingerprint
         files = {k: _answers_file(folder, k, experiment) for k in (ks if scheme.depends_on_k(ks[-1]) else ks[-1:])}
         again = {k for k, path in files.items() if experiment.fresh and path not in done}
@@ -317,6 +315,11 @@ def _ask(
         fresh=fresh,
         positions=experiment.index.positions(method.scheme),
     )
+
+
+def answers_fingerprint(index: Workspace, scheme: Scheme, queries: Sequence[Query]) -> str:
+    """Return a hash of all that the answers of a method to the questions depend on."""
+    return canonical.digest([index.result_fingerprint(scheme), questions_fingerprint(queries), RESULT_SCHEMA])
 
 
 def questions_fingerprint(queries: Sequence[Query]) -> str:
