@@ -74,9 +74,7 @@ class BrowserPage:
 
     def show(self, width: int, height: int = 900, *, dark: bool = False, phone: bool = False) -> None:
         """Set the size of the window and the colour scheme."""
-        self.send(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone
-        )
+        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", features=[scheme])
 
@@ -119,10 +117,10 @@ def browsing(profile: Path) -> Iterator[BrowserPage]:
     reading, their_write = os.pipe()
     flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
     flags += ["--disable-background-networking", "--disable-component-update", "--hide-scrollbars"]
+    flags += ["--remote-debugging-pipe", f"--user-data-dir={profile}", "about:blank"]
+    shell = f'exec "$@" 3<&{their_read} 4>&{their_write}'  # the protocol is read from descriptor 3 and written to 4
     started = subprocess.Popen(
-        # The protocol is read from descriptor 3 and written to 4.
-        ["sh", "-c", f'exec "$@" 3<&{their_read} 4>&{their_write}', "sh", BROWSER, "--remote-debugging-pipe"]
-        + [*flags, f"--user-data-dir={profile}", "about:blank"],
+        ["sh", "-c", shell, "sh", BROWSER, *flags],
         pass_fds=(their_read, their_write),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

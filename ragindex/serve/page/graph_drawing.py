@@ -14,10 +14,10 @@ from textwrap import wrap
 from ragindex.serve.page.trace_graph import GraphEdge, GraphNode, TraceGraph
 
 NODE_WIDTH, GAP, PITCH, MARGIN = 176, 124, 46, 4
-_LINE_LETTERS, _LABEL_LETTERS = 24, 20
-_LETTER_WIDTH, _LABEL_HEIGHT = 6.0, 13.0
+_LINE_LETTERS, _LABEL_LETTERS = 22, 19
+_LETTER_WIDTH, _LABEL_HEIGHT = 6.2, 13.0
 _MOST_COLUMNS = 4
-_PLACES_ON_LINE = (0.5, 0.38, 0.62, 0.27, 0.73)
+_PLACES_ON_LINE, _PLACES_OF_RANKS = (0.5, 0.38, 0.62, 0.27, 0.73), (0.8, 0.7, 0.86, 0.6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,11 @@ def draw_graph(graph: TraceGraph) -> GraphDrawing:
 
 
 def _choose_columns(graph: TraceGraph) -> dict[str, int]:
-    """Return the column of each node. Hits stand last, unless passages lead to one another."""
+    """Return the column of each node. Hits stand last, unless passages lead to one another: then lists stand first."""
     columns: dict[str, int] = {}
-    for edge in graph.edges:
+    led_to = {edge.target for edge in graph.edges if graph.nodes[edge.source].kind != "list"}
+    from_lists = [one for one in graph.edges if graph.nodes[one.source].kind == "list" and one.target not in led_to]
+    for edge in [*from_lists, *graph.edges]:
         first = columns.setdefault(edge.source, 0)
         columns.setdefault(edge.target, min(first + 1, _MOST_COLUMNS - 1))
     if any(node.kind == "entity" for node in graph.nodes.values()):
@@ -125,7 +127,8 @@ def _draw_edges(edges: Sequence[GraphEdge], nodes: Mapping[str, DrawnNode]) -> I
     for edge in edges:
         source, target = nodes[edge.source], nodes[edge.target]
         points, points_right = _choose_curve(source, target)
-        x, y, label = _place_label(edge.label, points, taken)
+        places = _PLACES_OF_RANKS if source.kind == "list" else _PLACES_ON_LINE
+        x, y, label = _place_label(edge.label, points, places, taken)
         (start, *inner), (tip_x, tip_y) = points[:3], points[3]
         path = f"M{_write(start)}C{_write(inner[0])} {_write(inner[1])} {_write((tip_x, tip_y))}"
         back = tip_x - 7 if points_right else tip_x + 7
@@ -145,12 +148,15 @@ def _choose_curve(source: DrawnNode, target: DrawnNode) -> tuple[list[tuple[floa
 
 
 def _place_label(
-    label: str, points: Sequence[tuple[float, float]], taken: list[tuple[float, float, float, float]]
+    label: str,
+    points: Sequence[tuple[float, float]],
+    places: Sequence[float],
+    taken: list[tuple[float, float, float, float]],
 ) -> tuple[float, float, str]:
     """Return a place on a curve at which a label covers nothing, and the label, "" if there is no such place."""
     text = label if len(label) <= _LABEL_LETTERS else f"{label[: _LABEL_LETTERS - 1]}…"
     half = len(text) * _LETTER_WIDTH / 2 + 1
-    for along in _PLACES_ON_LINE if text else ():
+    for along in places if text else ():
         x, y = _find_point(points, along)
         box = (x - half, y - _LABEL_HEIGHT / 2, x + half, y + _LABEL_HEIGHT / 2)
         if not any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in taken):

@@ -158,7 +158,7 @@ function showOthers() {
   document.querySelectorAll("li.hit").forEach((hit) => {
     const own = hit.closest("article").dataset.method;
     const others = [...(ranks.get(hit.dataset.document) ?? [])].filter(([method]) => method !== own);
-    const told = others.map(([method, rank]) => `${method} ${rank}`).join(", ");
+    const told = others.map(([method, rank]) => `${method} #${rank}`).join(", ");
     hit.querySelector(".also").textContent = told ? `also ${told}` : several ? "only here" : "";
   });
 }

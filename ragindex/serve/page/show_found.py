@@ -23,8 +23,8 @@ from ragindex.serve.page.trace_graph import list_facts, make_trace_graph
 from ragindex.serve.searching import FoundHits
 from ragindex.types import Hit, Step
 
-_SNIPPET, _TEXT, _TITLE = 420, 20_000, 300  # characters
-_STEPS, _IDS, _FACTS, _NOTE = 30, 8, 8, 600
+_SNIPPET, _TEXT, _TITLE = 320, 20_000, 300  # characters
+_STEPS, _IDS, _FACTS, _NOTE, _LOOKED_UP = 30, 8, 8, 600, 200
 
 Pieces = Sequence[tuple[str, bool]]
 """The pieces of a text, and whether each matches a word of the question."""
@@ -106,9 +106,19 @@ def render_found(timed: TimedSearch) -> str:
         steps=[_view_step(step) for step in trace[:_STEPS]],
         more_steps=len(trace[_STEPS:]),
         drawing=None if graph is None else draw_graph(graph),
-        has_facts=bool(list_facts(trace)),
+        caption=_caption(trace),
         node_width=NODE_WIDTH,
     )
+
+
+def _caption(trace: Sequence[Step]) -> str:
+    """Return what the lines of the drawing are."""
+    facts = list_facts(trace)
+    if not facts:
+        return "the lists that it fused, with the ranks that the hits have there"
+    if any(step.triples for step in trace):
+        return "facts that it went by; a line without words leads to a hit that has the name"
+    return "what led from one to the next"
 
 
 def mark_matches(text: str, words: Sequence[QuestionWord], language: str) -> Pieces:
@@ -184,7 +194,8 @@ def _view_step(step: Step) -> StepView:
 
 def _find_titles(found: FoundHits) -> dict[str, str]:
     """Return the titles of the passages that facts and paths of the trace name by their ids."""
-    names = {name for fact in list_facts(found.retrieval.trace) for name in (fact.subject, fact.object)}
+    facts = list_facts(found.retrieval.trace)[:_LOOKED_UP]
+    names = {name for fact in facts for name in (fact.subject, fact.object)}
     index = found.state.index
     owner = index.workspace.finished_documents().owner
     owners = {name: owner(name) for name in names}

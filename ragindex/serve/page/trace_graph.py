@@ -1,8 +1,8 @@
 """A trace as a graph: which fact or link led from one thing to the next, and to the hits.
 
 Facts and paths of the steps are lines between entities and passages. A passage of the trace is its hit, if it is one.
-From an entity, a line without words goes to the hits that name it. Where a trace has no facts, lines go from the lists
-that were fused to the hits, with the ranks that these have there.
+From an entity, a line without words goes to the hits that name it. Where no facts are between entities, lines go from
+the lists that were fused to the hits, with the ranks that these have there.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,17 +53,17 @@ class TraceGraph:
 
 
 def list_facts(trace: Sequence[Step]) -> list[Triple]:
-    """Return the first facts of the paths and triples of a trace, each once, in order."""
+    """Return the facts of the paths and triples of a trace, each once, in order."""
     facts = [triple for step in trace for triple in (*(one for path in step.paths for one in path), *step.triples)]
-    return list(dict.fromkeys(facts))[:_MOST_FACTS]
+    return list(dict.fromkeys(facts))
 
 
 def make_trace_graph(trace: Sequence[Step], hits: Sequence[Hit], titles: Mapping[str, str]) -> TraceGraph | None:
     """Return the graph of a trace, or None if there is nothing to draw. `titles` are those of passages, by id."""
     graph = TraceGraph()
     facts = list_facts(trace)
-    if facts:
-        _add_facts(graph, facts, hits, titles)
+    _add_facts(graph, facts, hits, titles)
+    if any(node.kind == "entity" for node in graph.nodes.values()):
         _add_names(graph, facts, hits)
     else:
         _add_lists(graph, trace, hits)
@@ -83,7 +83,10 @@ def _add_facts(graph: TraceGraph, facts: Sequence[Triple], hits: Sequence[Hit], 
         return f"entity {name.casefold()}"
 
     for fact in facts:
-        graph.join(add(fact.subject), add(fact.object), fact.predicate)
+        if fact.object in places or fact.object not in titles:  # a passage that is no hit leads nowhere
+            graph.join(add(fact.subject), add(fact.object), fact.predicate)
+        if len(graph.edges) == _MOST_FACTS:
+            return
 
 
 def _add_hit(graph: TraceGraph, hits: Sequence[Hit], rank: int) -> str:
@@ -119,7 +122,7 @@ def _add_lists(graph: TraceGraph, trace: Sequence[Step], hits: Sequence[Hit]) ->
 
 def _list_lists(trace: Sequence[Step]) -> Iterator[tuple[str, str, Sequence[str]]]:
     """Yield key, name and ids of the first lists of a trace; none if there is only one, which is the ranking itself."""
-    lists = [step for step in trace if step.ids and step.index != IF_STOPPED][:_MOST_LISTS]
+    lists = [step for step in trace if step.ids and not step.paths and step.index != IF_STOPPED][:_MOST_LISTS]
     if len(lists) < 2:
         return
     several = lists[-1].iteration > lists[0].iteration
