@@ -6,6 +6,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,15 @@ import pytest
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser", "chrome"))), None)
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="neither chromium nor google-chrome is installed")
-_SECONDS = 20.0
+_SECONDS = 60.0
+# The protocol is read from descriptor 3 and written to 4.
+_START = """
+import fcntl, os, sys
+held = [fcntl.fcntl(int(one), fcntl.F_DUPFD, 10) for one in sys.argv[1:3]]
+for place, one in enumerate(held, start=3):
+    os.dup2(one, place)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 class BrowserPage:
@@ -118,9 +127,8 @@ def browsing(profile: Path) -> Iterator[BrowserPage]:
     flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
     flags += ["--disable-background-networking", "--disable-component-update", "--hide-scrollbars"]
     flags += ["--remote-debugging-pipe", f"--user-data-dir={profile}", "about:blank"]
-    shell = f'exec "$@" 3<&{their_read} 4>&{their_write}'  # the protocol is read from descriptor 3 and written to 4
     started = subprocess.Popen(
-        ["sh", "-c", shell, "sh", BROWSER, *flags],
+        [sys.executable, "-c", _START, str(their_read), str(their_write), BROWSER, *flags],
         pass_fds=(their_read, their_write),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -155,7 +155,7 @@ def _place_label(
 ) -> tuple[float, float, str]:
     """Return a place on a curve at which a label covers nothing, and the label, "" if there is no such place."""
     text = label if len(label) <= _LABEL_LETTERS else f"{label[: _LABEL_LETTERS - 1]}…"
-    half = len(text) * _LETTER_WIDTH / 2 + 1
+    half = len(text) * _LETTER_WIDTH / 2 + 3
     for along in places if text else ():
         x, y = _find_point(points, along)
         box = (x - half, y - _LABEL_HEIGHT / 2, x + half, y + _LABEL_HEIGHT / 2)

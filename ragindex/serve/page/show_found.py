@@ -19,7 +19,7 @@ from ragindex.retrieval.positions import format_positions
 from ragindex.retrieval.steps import format_path
 from ragindex.serve.document_links import find_link
 from ragindex.serve.page.graph_drawing import NODE_WIDTH, draw_graph
-from ragindex.serve.page.trace_graph import list_facts, make_trace_graph
+from ragindex.serve.page.trace_graph import list_trace_facts, make_trace_graph
 from ragindex.serve.searching import FoundHits
 from ragindex.types import Hit, Step
 
@@ -113,7 +113,7 @@ def render_found(timed: TimedSearch) -> str:
 
 def _caption(trace: Sequence[Step]) -> str:
     """Return what the lines of the drawing are."""
-    facts = list_facts(trace)
+    facts = list_trace_facts(trace)
     if not facts:
         return "the lists that it fused, with the ranks that the hits have there"
     if any(step.triples for step in trace):
@@ -194,7 +194,7 @@ def _view_step(step: Step) -> StepView:
 
 def _find_titles(found: FoundHits) -> dict[str, str]:
     """Return the titles of the passages that facts and paths of the trace name by their ids."""
-    facts = list_facts(found.retrieval.trace)[:_LOOKED_UP]
+    facts = list_trace_facts(found.retrieval.trace)[:_LOOKED_UP]
     names = {name for fact in facts for name in (fact.subject, fact.object)}
     index = found.state.index
     owner = index.workspace.finished_documents().owner

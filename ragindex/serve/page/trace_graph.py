@@ -52,7 +52,7 @@ class TraceGraph:
             self.edges.append(edge)
 
 
-def list_facts(trace: Sequence[Step]) -> list[Triple]:
+def list_trace_facts(trace: Sequence[Step]) -> list[Triple]:
     """Return the facts of the paths and triples of a trace, each once, in order."""
     facts = [triple for step in trace for triple in (*(one for path in step.paths for one in path), *step.triples)]
     return list(dict.fromkeys(facts))
@@ -61,7 +61,7 @@ def list_facts(trace: Sequence[Step]) -> list[Triple]:
 def make_trace_graph(trace: Sequence[Step], hits: Sequence[Hit], titles: Mapping[str, str]) -> TraceGraph | None:
     """Return the graph of a trace, or None if there is nothing to draw. `titles` are those of passages, by id."""
     graph = TraceGraph()
-    facts = list_facts(trace)
+    facts = list_trace_facts(trace)
     _add_facts(graph, facts, hits, titles)
     if any(node.kind == "entity" for node in graph.nodes.values()):
         _add_names(graph, facts, hits)
