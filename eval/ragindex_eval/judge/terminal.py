@@ -30,9 +30,13 @@ def judge_in_terminal(session: JudgingSession, console: Console, read_key: Calla
 
 
 def _read_known(read_key: Callable[[], str]) -> str:
-    while (key := read_key().lower()) not in (*GRADE_KEYS, "u", "q"):
-        pass
-    return key
+    """Return the next key that has a meaning. Ctrl-C and Ctrl-D, which come as exceptions, mean `q`."""
+    try:
+        while (key := read_key().lower()) not in (*GRADE_KEYS, "u", "q"):
+            pass
+        return key
+    except (KeyboardInterrupt, EOFError):
+        return "q"
 
 
 def render_item(item: JudgingItem, session: JudgingSession) -> RenderableType:

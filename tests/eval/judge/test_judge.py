@@ -127,6 +127,20 @@ def test_a_session_saves_each_answer_at_once_and_goes_on_where_it_stopped(tmp_pa
     assert (item.question.id, item.document.id, again.judged) == (first.id, "z", 2)
 
 
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, EOFError])
+def test_ctrl_c_and_ctrl_d_stop_a_session(tmp_path: Path, stop: type[BaseException]) -> None:
+    keys = iter("y")
+
+    def read_key() -> str:
+        for key in keys:
+            return key
+        raise stop
+
+    session = JudgingSession(made_pool(2), tmp_path, 2)
+    judge_in_terminal(session, Console(file=io.StringIO()), read_key)
+    assert (session.judged, len(read_pair_grades(tmp_path))) == (1, 1)
+
+
 def test_a_session_of_some_questions_ends_with_them(tmp_path: Path) -> None:
     session = JudgingSession(made_pool(3), tmp_path, 1)
     for _ in range(3):
