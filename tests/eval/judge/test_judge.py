@@ -2,11 +2,14 @@
 
 import io
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import failed, make_desk, ragindex
+from made_language import answering
 from rich.console import Console
 
 from ragindex.errors import DataError, UsageError
@@ -306,6 +309,30 @@ def test_a_model_judges_first_and_another_is_refused() -> None:
     Path("judged/model/model.json").write_text('{"model": "openai:other"}')
     said = failed(2, *COMMAND, "--llm", "offline")
     assert said.startswith("The pool was judged by openai:other, and --llm is offline.")
+
+
+def test_a_real_model_is_asked_once_about_each_document_and_not_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(body: Mapping[str, Any]) -> str:
+        """Yes to the hill; an answer that cannot be used for slate."""
+        asked = str(body["messages"])  # with the answer before, where it could not be used
+        if "Title: quill" in asked:
+            return "nothing"
+        return json.dumps({"relevant": "yes" if "Title: Grey Anna" in asked else "no"})
+
+    with answering(monkeypatch, write) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        done = ragindex(*COMMAND, "--llm", "openai:small")
+        assert done.code == 0, done.err
+        pool, judged = load_pool(Path("judged")), read_pair_grades(Path("judged/model"))
+        assert pool is not None
+        pairs = {(question.id, one.id) for question in pool.questions for one in question.documents}
+        failed_pairs = {pair for pair in pairs if pair[1] == "quill.txt"}
+        assert judged == {pair: 2 if pair[1] == "hill.md" else 0 for pair in pairs - failed_pairs}
+        assert f"gave no usable answer for {len(failed_pairs)} of {len(pairs)} documents" in done.err
+        sent = len(server.requests)
+        assert ragindex(*COMMAND, "--llm", "openai:small").code == 0
+        again = [one for one in server.requests[sent:] if "Grey Anna" in str(one.body)]
+        assert again == [], "what was answered is not paid for again"
 
 
 def test_a_pool_that_was_made_otherwise_is_refused() -> None:
