@@ -183,7 +183,7 @@ def test_a_judgement_is_saved_as_compare_reads_it(guarded: RunningServer) -> Non
     data = folder.parent / "corpus.jsonl"
     lines = [json.dumps({"_id": one.id, "title": one.title, "text": one.text}) for one in guarded_documents(guarded)]
     data.write_text("\n".join(lines))
-    result = ragindex.compare(data, ["bm25"], questions=folder / "judgements")
+    result = ragindex.compare(data, ["bm25"], questions=folder / "judgements", index=folder.parent / "compared")
     assert result["bm25"]["R@5"] == 1.0
 
 
