@@ -20,7 +20,7 @@ OURS = distribution.find_distribution().name
 COMMANDS = (
     *("methods", "index", "search", "add", "remove", "doctor", "compare"),
     *("demo", "repair", "report", "questions", "cache", "ask", "estimate", "parts", "tune", "use"),
-    *("serve", "mcp", "recommend", "gate", "export"),
+    *("serve", "mcp", "recommend", "gate", "export", "judge"),
 )
 
 
