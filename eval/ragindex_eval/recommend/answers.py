@@ -21,8 +21,9 @@ from ragindex_eval.run.score import score_rankings
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Scores of the metric, one per question, and what the questions cost in dollars; None if that is unknown."""
+    """Answers and their scores, one per question, and what the questions cost in dollars; None if that is unknown."""
 
+    answers: tuple[MethodAnswer, ...]
     scores: tuple[float, ...]
     dollars: float | None
 
@@ -51,7 +52,7 @@ def ask_candidate(
     )
     cutoff = int(metric.rpartition("@")[2])
     scores = score_rankings({k: answers}, experiment.dataset.gold, (cutoff,))
-    return Asked(tuple(scores[query.id][metric] for query in queries), _sum_dollars(answers))
+    return Asked(answers, tuple(scores[query.id][metric] for query in queries), _sum_dollars(answers))
 
 
 def _sum_dollars(answers: Sequence[MethodAnswer]) -> float | None:

@@ -26,7 +26,8 @@ from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.timing import cost_of_answers
 from ragindex_eval.recommend.trials import try_on_parts
 from ragindex_eval.recommend.values import Candidate, Confirmation, Costs, Recommendation
-from ragindex_eval.results.model import Interval
+from ragindex_eval.results.model import Interval, MethodAnswer
+from ragindex_eval.run.conclude import unknown_documents_notes
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.latency import LazyRetriever
 from ragindex_eval.run.methods import Method
@@ -187,6 +188,7 @@ def _race(
         rules.delta, rules.alpha, len(queries) if rules.estimand == "questions" else None, block=rules.block
     )
     values = np.full((0, len(racers)), math.nan)
+    answers: dict[str, list[MethodAnswer]] = {one.label: [] for one in racers}
     ended = len(racers) == 1
     for start in range(0, len(queries), rules.block):
         if ended:
@@ -195,9 +197,13 @@ def _race(
         rows = np.full((len(block), len(racers)), math.nan)
         for at, one in enumerate(racers):
             if one.state != "dropped":
-                rows[:, at] = ask_candidate(experiment, one, retrievers[at], block, rules.metric).scores
+                asked = ask_candidate(experiment, one, retrievers[at], block, rules.metric)
+                rows[:, at] = asked.scores
+                answers[one.label] += asked.answers
         values = np.vstack([values, rows])
         racers, ended = _decide(racers, values, race, progress)
+    for note in unknown_documents_notes(answers):
+        progress.note(note)
     return values, [*racers, *others]
 
 
