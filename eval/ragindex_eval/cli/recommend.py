@@ -32,6 +32,8 @@ _RULES = frozenset(RecommendRules.model_fields)
 def recommend_command(
     data: Annotated[str, typer.Argument(metavar="DATA", help="A folder, a file, or world:1k.")],
     questions: Annotated[Path | None, setting_flag("questions", "FILE")] = None,
+    holdout: Annotated[Path | None, setting_flag("holdout", "FILE")] = None,
+    reuse_holdout: Annotated[bool | None, setting_flag("reuse_holdout")] = None,
     metric: Annotated[str | None, rule_flag("metric", "R@5")] = None,
     delta: Annotated[float | None, rule_flag("delta", "D")] = None,
     alpha: Annotated[float | None, rule_flag("alpha", "A")] = None,

@@ -66,6 +66,7 @@ def render_comparison(comparison: Comparison) -> RenderableType:
         *_kind_lines(comparison),
         "",
         said,
+        *(escape_markup(sentence) for sentence in (comparison.holdout.describe() if comparison.holdout else ())),
         *facts,
         *_warning_lines(comparison),
         *beside,
