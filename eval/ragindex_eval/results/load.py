@@ -29,6 +29,7 @@ from ragindex_eval.results.model import (
     Study,
 )
 from ragindex_eval.results.published import PublishedComparison
+from ragindex_eval.results.question_plan import QuestionPlan
 from ragindex_eval.results.reader_results import ReaderFacts
 
 
@@ -75,6 +76,7 @@ def _load_comparison(folder: Path) -> Comparison:
         methods=tuple(_method(one, found[one["label"]], value["ks"][-1]) for one in value["methods"]),
         reader=ReaderFacts(**read) if read else None,
         coverage=Coverage.from_json(value["coverage"]) if value.get("coverage") else None,
+        enough=QuestionPlan.from_json(value["enough"]) if value.get("enough") else None,
         holdout=HoldoutResult.from_json(value["holdout"]) if value.get("holdout") else None,
         published=PublishedComparison.from_json(value["published"]) if value.get("published") else None,
         bounds=tuple(_method(one, bounds.get(one["label"], []), value["ks"][-1]) for one in value.get("bounds", [])),

@@ -1,6 +1,7 @@
 """Conclusions of a comparison: confidence intervals, tests, and notes on the data and the figures."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from ragindex.canonical import digest
 from ragindex.errors import UsageError
@@ -23,6 +24,7 @@ from ragindex_eval.run.answers_file import EarlierAnswers, note_of_earlier
 from ragindex_eval.run.environment import environment
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.methods import Method
+from ragindex_eval.stats.enough import plan_questions
 from ragindex_eval.stats.tests import compare_methods, with_intervals
 
 
@@ -53,7 +55,7 @@ def conclude(
     rows = with_intervals(sort_methods(results, ks), dataset.gold, index.seed, naming)
     ranked, pairs = compare_methods(rows, index.seed)
     bounds = with_intervals(bounds, dataset.gold, index.seed)
-    return Comparison(
+    concluded = Comparison(
         dataset=_facts(index, dataset),
         encoder=registry.label(index.encoders.plugin),
         encoder_id=index.encoder_id,
@@ -93,6 +95,7 @@ def conclude(
             (gold.candidates for gold in (dataset.gold or {}).values()),
         ),
     )
+    return replace(concluded, enough=plan_questions(concluded))
 
 
 def _facts(index: Workspace, dataset: Dataset) -> DatasetFacts:
