@@ -15,7 +15,7 @@ from ragindex_eval.stats.resampling import LEVEL
 
 POWER = 0.8
 """The probability with which `count_more_questions` questions exclude a method, if its difference stays as it is."""
-FEWEST_QUESTIONS = 5
+FEWEST_DIFFERENCES = 5
 """With fewer, nothing is said about the spread of a difference."""
 _PLANNED = (50, 100, 200, 400, 800, 1600)
 _SHOWN = 3  # numbers of questions beyond those that were asked
@@ -25,7 +25,7 @@ def plan_questions(comparison: Comparison) -> QuestionPlan | None:
     """Return what the questions can show by the first metric; None without two methods or with too few questions."""
     metric, judged = f"R@{comparison.ks[0]}", comparison.dataset.judged
     ranked = rank_methods(comparison, metric)
-    if len(ranked) < 2 or len(ranked) < len(comparison.methods) or judged < FEWEST_QUESTIONS:
+    if len(ranked) < 2 or len(ranked) < len(comparison.methods) or judged < FEWEST_DIFFERENCES:
         return None
     best, *others = leaders(comparison, metric)
     rivals = [method.label for method in comparison.methods if method.label != best]

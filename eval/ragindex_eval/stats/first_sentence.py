@@ -8,7 +8,7 @@ from ragindex_eval.format import points_form, short
 from ragindex_eval.metrics.answers import ANSWER_METRICS
 from ragindex_eval.results.model import LATENCY, Comparison, MethodResult, describe_failed
 from ragindex_eval.stats.conclusions import FEW, agreement, better, leaders, rank_methods
-from ragindex_eval.stats.enough import FEWEST_QUESTIONS, POWER, count_more_questions
+from ragindex_eval.stats.enough import FEWEST_DIFFERENCES, POWER, count_more_questions
 
 _MOST_QUESTIONS = 10_000
 
@@ -164,7 +164,7 @@ def _format_usage(usage: Usage) -> Iterator[str]:
 def _describe_more_questions(comparison: Comparison, ahead: Sequence[str], metric: str) -> Iterator[str]:
     """Yield how many more questions would exclude the rivals of the leader: the first and the last of them."""
     judged = comparison.dataset.judged
-    if len(ahead) < 2 or judged < FEWEST_QUESTIONS:
+    if len(ahead) < 2 or judged < FEWEST_DIFFERENCES:
         return
     best = ahead[0]
     more = sorted((count_more_questions(comparison, best, rival, metric), rival) for rival in ahead[1:])
