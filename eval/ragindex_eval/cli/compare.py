@@ -60,6 +60,8 @@ def compare(
     encoding: Annotated[str | None, setting_flag("encoding", "E")] = None,
     max_file_mb: Annotated[float | None, setting_flag("max_file_mb", "MB")] = None,
     language: Annotated[str | None, setting_flag("language", "L")] = None,
+    holdout: Annotated[Path | None, setting_flag("holdout", "FILE")] = None,
+    reuse_holdout: Annotated[bool | None, setting_flag("reuse_holdout")] = None,
     methods: Annotated[str | None, setting_flag("methods", "a,b")] = None,
     with_rerank: Annotated[bool | None, setting_flag("with_rerank")] = None,
     reranker: Annotated[str | None, setting_flag("reranker", "R")] = None,

@@ -23,7 +23,6 @@ from ragindex.llm.budget import Budget, parse_budget
 from ragindex.llm.settings import LLMSettings
 from ragindex.mlflow_tracing import trace_if_enabled
 from ragindex.plugins import code_fingerprint, registry
-from ragindex.types import Query
 from ragindex.workspace import imported_files
 from ragindex.workspace.part_keys import broken_plugin, tasks_of
 from ragindex.workspace.settings import require_apart
@@ -37,7 +36,6 @@ from ragindex_eval.metrics.extractive_qa import open_span_model
 from ragindex_eval.metrics.long_answers import add_disambiguated_rouge
 from ragindex_eval.results.model import (
     NO_USAGE,
-    RESULT_SCHEMA,
     Comparison,
     MethodAnswer,
     MethodResult,
@@ -48,7 +46,9 @@ from ragindex_eval.run.answers_file import EarlierAnswers, earlier_answers
 from ragindex_eval.run.ask import BATCH, MISTAKES, answer_all, failure
 from ragindex_eval.run.conclude import conclude
 from ragindex_eval.run.experiment import Experiment
+from ragindex_eval.run.fingerprints import answers_fingerprint
 from ragindex_eval.run.grid import expand_grid
+from ragindex_eval.run.holdout import load_holdout, use_holdout
 from ragindex_eval.run.latency import LazyRetriever, MethodTimes, Timing
 from ragindex_eval.run.methods import Method, add_reranked, choose_methods
 from ragindex_eval.run.score import Metrics, count_tokens_to_recall, score
@@ -78,6 +78,7 @@ def evaluate(
     plan = make_plan(settings)
     with open_workspace(settings, data, index, budget) as opened:
         experiment = load_experiment(settings, data, plan, opened)
+        sealed = _load_sealed(experiment, settings)
         answered = _answer_all_methods(experiment, plan)
         scored = [(one, _score(experiment, one)) for one in answered.methods]
         failed = _failed_results(scored)
@@ -91,7 +92,7 @@ def evaluate(
         earlier = {one.label: one.earlier for one in answered.methods if one.earlier}
         left_out = [*plan.left_out, *answered.left_out]
         concluded = conclude(experiment, plan.methods, results, failed, bounds, earlier, left_out)
-        return _add_published(concluded, settings)
+        return _add_holdout(_add_published(concluded, settings), experiment, plan, sealed, settings)
 
 
 def _add_published(comparison: Comparison, settings: CompareSettings) -> Comparison:
@@ -197,6 +198,30 @@ def _indexed_documents(index: Workspace, settings: CompareSettings) -> Dataset:
     corpus = Corpus(index.folder.name, "workspace", documents, 0, (), index.chunking is None)
     return datasets.add_questions(
         corpus, settings.questions, skip_bad=settings.skip_bad, limit=settings.limit, seed=index.seed
+    )
+
+
+# ---------------------------------------------------------------- holdout
+
+
+def _load_sealed(experiment: Experiment, settings: CompareSettings) -> Experiment | None:
+    """Return the experiment with the questions of the holdout, which are read before any work is done."""
+    if settings.holdout is None:
+        return None
+    return load_holdout(experiment, settings.holdout, experiment.dataset.queries)
+
+
+def _add_holdout(
+    comparison: Comparison, experiment: Experiment, plan: Plan, sealed: Experiment | None, settings: CompareSettings
+) -> Comparison:
+    """Confirm the best method against the next by the first metric on the holdout, if there are two."""
+    if sealed is None or len(comparison.methods) < 2:
+        return comparison
+    schemes = {method.label: method.scheme for method in plan.methods}
+    best, rival = ((one.label, schemes[one.label]) for one in comparison.methods[:2])
+    metric = f"R@{experiment.ks[0]}"
+    return replace(
+        comparison, holdout=use_holdout(sealed, best, rival, metric, "compare", reuse=settings.reuse_holdout)
     )
 
 
@@ -315,16 +340,6 @@ def _ask(
         fresh=fresh,
         positions=experiment.index.positions(method.scheme),
     )
-
-
-def answers_fingerprint(index: Workspace, scheme: Scheme, queries: Sequence[Query]) -> str:
-    """Return a hash of all that the answers of a method to the questions depend on."""
-    return canonical.digest([index.result_fingerprint(scheme), questions_fingerprint(queries), RESULT_SCHEMA])
-
-
-def questions_fingerprint(queries: Sequence[Query]) -> str:
-    """Return a hash of the questions, in order, with their ids and filters."""
-    return canonical.digest([[query.id, query.text, repr(query.filter)] for query in queries])
 
 
 def part_figures(index: Workspace, scheme: Scheme) -> Mapping[str, PartFigures]:

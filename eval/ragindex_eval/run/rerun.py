@@ -239,7 +239,13 @@ def _hub_revisions() -> Iterator[tuple[str, str]]:
 def _input_files(settings: CompareSettings) -> Iterator[tuple[str, Path]]:
     """Yield the files that a study may read, with names that tell them apart: every path that a setting contains."""
     named = [one for corpus in settings.all_corpora() if corpus for one in (corpus.data, corpus.questions)]
-    named += [settings.questions, settings.triples, settings.qa_model, os.environ.get(PRICES_VARIABLE, "").strip()]
+    named += [
+        settings.questions,
+        settings.holdout,
+        settings.triples,
+        settings.qa_model,
+        os.environ.get(PRICES_VARIABLE, "").strip(),
+    ]
     plugins = settings.model_dump(mode="json", include=_PLUGINS)
     texts = [*map(str, filter(None, named)), *filter(None, _texts(plugins))]
     roots = [Path(os.path.expanduser(text)) for text in dict.fromkeys(texts)]

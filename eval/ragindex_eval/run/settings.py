@@ -62,6 +62,12 @@ class CompareSettings(Strict):
     questions: Path | None = Field(
         default=None, description="A .csv, .jsonl or folder of judgements with gold, or a .txt."
     )
+    holdout: Path | None = Field(
+        default=None, description="Questions with gold that confirm the choice; they may be used once."
+    )
+    reuse_holdout: bool = Field(
+        default=False, description="Use a holdout again. The report says that it confirms nothing."
+    )
     format: str | None = Field(default=None, description="The format of DATA, where it is not recognised.")
     skip_bad: bool | None = Field(
         default=None,

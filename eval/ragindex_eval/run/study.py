@@ -72,6 +72,9 @@ def _check(settings: CompareSettings) -> None:
             raise UsageError(f"--fail-below names {one.metric}, which is measured of answers. Add --read.")
     if settings.qa_model and not settings.read:
         raise UsageError("--qa-model measures answers. Add --read.")
+    several = [len(settings.all_corpora()), len(settings.all_encoders()), len(settings.seeds or ())]
+    if settings.holdout is not None and max(several) > 1:
+        raise UsageError("--holdout confirms one choice: one corpus, one encoder and one seed.")
     _require_different(settings)
     for corpus in filter(None, settings.all_corpora()):
         require_published_data(settings.published, corpus.published_data)
