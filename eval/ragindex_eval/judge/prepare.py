@@ -19,9 +19,10 @@ from ragindex_eval.judge.pool import Pool, PoolSource, load_pool, make_pool, req
 from ragindex_eval.results.model import MethodAnswer
 from ragindex_eval.run.ask import BATCH, answer_all, failure
 from ragindex_eval.run.experiment import Experiment
+from ragindex_eval.run.fingerprints import answers_fingerprint
 from ragindex_eval.run.latency import LazyRetriever
 from ragindex_eval.run.methods import Method
-from ragindex_eval.run.pipeline import Plan, answers_fingerprint, load_experiment, make_plan, open_workspace
+from ragindex_eval.run.pipeline import Plan, load_experiment, make_plan, open_workspace
 from ragindex_eval.run.settings import CompareSettings
 
 _NAME_FILE = "model.json"
