@@ -12,11 +12,13 @@ from threading import Lock
 from ragindex.errors import MissingPartError
 from ragindex.index import Index, IndexRetriever, open_index
 from ragindex.llm.budget import Budget
+from ragindex.mlflow_tracing import without_traces
 from ragindex.plugins import registry
 from ragindex.serve.config import CollectionSpec
 from ragindex.serve.refusals import RefusalError
+from ragindex.workspace import payments
 
-_WARM_UP = "warm up"
+_CHECK = "warm up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +93,22 @@ def open_collection(spec: CollectionSpec, *, read_only: bool, budget: Budget | N
 
 
 def open_state(spec: CollectionSpec, index: Index) -> ServedState:
-    """Open the retrievers of all methods, and search once with each, so that no client waits for what is read then."""
+    """Open the retrievers of all methods, and search once with each, so that no client waits for what is read then.
+
+    Raises UsageError if a key has a cap and a price that it needs is unknown.
+    """
+    payments.require_prices(index.workspace, [registry.scheme(method) for method in spec.methods], reads=True)
     retrievers = {registry.label(registry.scheme(method)): index.retriever(method) for method in spec.methods}
     if not retrievers:
         raise MissingPartError(f"The collection {spec.name} has no method. Give one with --method.")
-    for method, retriever in retrievers.items():
-        if not index.workspace.asks(registry.scheme(method)):  # a call of a model could cost money
-            retriever.search(_WARM_UP, k=1)
-    return ServedState(index, retrievers, time.time())
+    state = ServedState(index, retrievers, time.time())
+    search_once(state)
+    return state
+
+
+def search_once(state: ServedState) -> None:
+    """Ask each method a question, but for those that call a model: that could cost money. Raises RagindexError."""
+    with without_traces():
+        for method, retriever in state.retrievers.items():
+            if not state.index.workspace.asks(registry.scheme(method)):
+                retriever.search(_CHECK, k=1)
