@@ -20,10 +20,10 @@ from ragindex.retrieval.evidence import MatchedWords, cite_evidence, find_matchi
 from ragindex.retrieval.token_budget import fit_hits
 from ragindex.serve.collections import ServedCollection, ServedState
 from ragindex.serve.keys import AccessKey
-from ragindex.serve.permissions import keep_permitted
+from ragindex.serve.permissions import keep_permitted, passing_documents
 from ragindex.serve.refusals import RefusalError
 from ragindex.serve.spending import charge
-from ragindex.types import Hit, Query, Retrieval, Usage
+from ragindex.types import Document, Hit, Query, Retrieval, Usage
 
 if TYPE_CHECKING:
     from ragindex.serve.service import Service
@@ -82,6 +82,13 @@ def find_collection(service: "Service", key: AccessKey, name: str) -> ServedColl
             404, f"There is no collection {name!r}. Available: {', '.join(mine) or 'none'}.", "collection"
         )
     return mine[name]
+
+
+def read_document(collection: ServedCollection, key: AccessKey, id: str) -> Document | None:
+    """Return a document as it is searched now, or None if there is none that the key may see."""
+    document = next(iter(collection.state.index.read([id])), None)
+    seen = document is not None and passing_documents(key.where, {id: document.metadata})
+    return document if seen else None
 
 
 def search_collection(service: "Service", key: AccessKey, order: SearchOrder) -> FoundHits:
