@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ragindex.types import Query
-from ragindex.workspace.part_keys import tasks_of
 from ragindex_eval.recommend.values import Candidate
 from ragindex_eval.results.model import MethodAnswer
-from ragindex_eval.run.ask import BATCH, answer_all
+from ragindex_eval.run.ask import answer_all
+from ragindex_eval.run.batching import batching_for
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.latency import LazyRetriever
 from ragindex_eval.run.pipeline import answers_fingerprint
@@ -45,7 +45,7 @@ def ask_candidate(
         answers_folder(experiment, candidate) / f"answers-{k}.jsonl",
         candidate.label,
         strict=experiment.strict,
-        size=1 if tasks_of(candidate.scheme) else BATCH,
+        batching=batching_for(experiment.index, candidate.scheme),
         known={document.id for document in experiment.dataset.corpus.documents},
         positions=experiment.index.positions(candidate.scheme),
     )
