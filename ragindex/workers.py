@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
 from typing import Any, TypeVar
 
 from ragindex.cores import available_cores
@@ -88,7 +87,14 @@ def _map(function: Callable[[_In], _Out], items: Iterable[_In], workers: int) ->
     from joblib import Parallel, delayed
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    run = Parallel(workers, backend="loky", return_as="generator", idle_worker_timeout=_IDLE_SECONDS)
+    run = Parallel(
+        workers,
+        backend="loky",
+        return_as="generator",
+        idle_worker_timeout=_IDLE_SECONDS,
+        initializer=_end_with_parent,
+        initargs=(os.getpid(),),
+    )
     results = run(delayed(_call)(function, item) for item in items)
     try:
         for result, told in results:
@@ -106,7 +112,6 @@ def _map(function: Callable[[_In], _Out], items: Iterable[_In], workers: int) ->
 
 def _call(function: Callable[[_In], _Out], item: _In) -> tuple[_Out, list[tuple[Any, str]]]:
     """Return the result, and the categories and messages of warnings."""
-    _end_with_parent()
     with warnings.catch_warnings(record=True) as caught, show_own_logs(_print_log):
         warnings.simplefilter("default")
         result = function(item)
@@ -117,10 +122,12 @@ def _print_log(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 
-@cache
-def _end_with_parent() -> None:
-    """End this worker soon after its parent, which may have been killed. Elsewhere than on POSIX it ends when idle."""
-    parent = os.getppid()
+def _end_with_parent(parent: int) -> None:
+    """End this worker soon after its parent, which may have been killed. Elsewhere than on POSIX it ends when idle.
+
+    It watches before the first item comes: a parent that is killed while it writes an item leaves half of it, and a
+    worker waits for the rest for ever, since it holds the other end of that pipe itself.
+    """
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sessions import live_members, wait_for_end_of_session
 
 from ragindex import errors, workers
 from ragindex.accounting import ledger
@@ -186,16 +187,38 @@ def test_workers_end_with_their_process(signalled: signal.Signals) -> None:
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True) as run:
         assert run.stdout is not None
         run.stdout.readline()
-        assert len(_members(run.pid)) >= 3
+        assert len(live_members(run.pid)) >= 3
         os.kill(run.pid, signalled)
         run.stdout.read()
-    deadline = time.monotonic() + 30
-    while (left := _members(run.pid)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert left == []
+    wait_for_end_of_session(run.pid)
 
 
-def _members(group: int) -> list[int]:
-    """The processes of a session that are alive."""
-    found = subprocess.run(["ps", "-s", str(group), "-o", "pid=,stat="], capture_output=True, text=True, check=False)
-    return [int(pid) for pid, state in map(str.split, found.stdout.splitlines()) if not state.startswith("Z")]
+_LARGE_ITEMS = """
+from ragindex import workers
+
+workers.SERIAL_SECONDS = 0.0
+with workers.use_workers(2):
+    print("ready", flush=True)
+    list(workers.map_in_processes(len, [b"x" * 10_000_000] * 4))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="process groups")
+def test_workers_end_with_a_process_that_is_killed_while_it_writes_their_first_item() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _LARGE_ITEMS], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as run:
+        assert run.stdout is not None
+        run.stdout.readline()
+        while not (started := live_members(run.pid, "LokyProcess")):
+            time.sleep(0.01)
+        for pid in started:
+            os.kill(pid, signal.SIGSTOP)  # so that the item, larger than a pipe, stays half written
+        time.sleep(2.0)
+        started = live_members(run.pid, "LokyProcess")
+        run.kill()
+        run.wait()
+        for pid in started:
+            os.kill(pid, signal.SIGCONT)
+        wait_for_end_of_session(run.pid)
