@@ -25,7 +25,7 @@ from ragindex.llm.settings import LLMSettings
 from ragindex.mlflow_tracing import trace_if_enabled
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.workspace import imported_files
-from ragindex.workspace.part_keys import broken_plugin, tasks_of
+from ragindex.workspace.part_keys import broken_plugin
 from ragindex.workspace.settings import require_apart
 from ragindex.workspace.workspace import PartFigures, Workspace
 from ragindex_eval.data import datasets
@@ -44,7 +44,8 @@ from ragindex_eval.results.model import (
 )
 from ragindex_eval.run import latency, read_answers
 from ragindex_eval.run.answers_file import EarlierAnswers, earlier_answers
-from ragindex_eval.run.ask import BATCH, MISTAKES, answer_all, failure
+from ragindex_eval.run.ask import MISTAKES, answer_all, failure
+from ragindex_eval.run.batching import batching_for
 from ragindex_eval.run.conclude import conclude
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.fingerprints import answers_fingerprint
@@ -350,7 +351,7 @@ def _ask(
         kept,
         method.label,
         strict=experiment.strict,
-        size=1 if tasks_of(method.scheme) else BATCH,
+        batching=batching_for(experiment.index, method.scheme),
         reader=None if reads is None else reads.read,
         known={document.id for document in experiment.dataset.corpus.documents},
         fresh=fresh,
