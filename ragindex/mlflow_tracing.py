@@ -13,8 +13,9 @@ import socket
 import sqlite3
 import time
 import warnings
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -71,6 +72,19 @@ def trace_if_enabled(retriever: Retriever, name: str) -> Retriever:
     return trace_retriever(retriever, name) if _tracker.on else retriever
 
 
+@contextmanager
+def without_traces() -> Iterator[None]:
+    """Record no queries inside, and in threads that copy the context: those of checks and warm-ups."""
+    token = _unrecorded.set(True)
+    try:
+        yield
+    finally:
+        _unrecorded.reset(token)
+
+
+_unrecorded: ContextVar[bool] = ContextVar("ragindex_unrecorded", default=False)
+
+
 @dataclass(frozen=True, slots=True)
 class _TracedRetriever:
     """A retriever that records its queries as MLflow traces; made by `trace_retriever`."""
@@ -92,7 +106,7 @@ class _TracedRetriever:
     def _record(
         self, queries: Sequence[Query], outcomes: Sequence[Retrieval | Exception], k: int, start: int, nanoseconds: int
     ) -> None:
-        if not queries or not _tracker.ready():
+        if not queries or _unrecorded.get() or not _tracker.ready():
             return
         share = nanoseconds // len(queries)
         try:

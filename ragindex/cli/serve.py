@@ -11,7 +11,10 @@ from ragindex.distribution import require_installed
 
 def serve(
     collections: Annotated[
-        list[str], typer.Argument(metavar="INDEX...", help="Folders of indexes, or NAME=FOLDER.", show_default=False)
+        list[str],
+        typer.Argument(
+            metavar="INDEX...", help="Indexes or exported retrievers: FOLDER, FILE, or NAME=FOLDER.", show_default=False
+        ),
     ],
     method: Annotated[
         list[str] | None,
@@ -30,6 +33,10 @@ def serve(
     allow_origin: Annotated[
         list[str] | None, typer.Option(metavar="URL", help="Origin of web pages that may call the server. Repeatable.")
     ] = None,
+    retriever_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST", help="Host that exported retrievers may contact. Repeatable."),
+    ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Accept no documents, and write nothing.")] = False,
     concurrent: Annotated[int, typer.Option(metavar="N", min=1, help="Most requests that are answered at once.")] = 64,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="Most time of a request.")] = 30.0,
@@ -38,7 +45,7 @@ def serve(
         float, typer.Option(metavar="SHARE", help="Share of searches to record as MLflow traces, 0 to 1.")
     ] = 0.0,
 ) -> None:
-    """Serve indexes over HTTP: REST, OpenAI's vector-store search, and MCP at /mcp.
+    """Serve indexes and exported retrievers over HTTP: REST, OpenAI's vector-store search, and MCP at /mcp.
 
     Keys come from the variables RAGINDEX_READ_KEY, RAGINDEX_WRITE_KEY and RAGINDEX_JUDGE_KEY, or from --keys.
 
@@ -66,6 +73,7 @@ def serve(
         log_texts=log_texts,
         trace_ratio=trace,
         read_only=read_only,
+        retriever_hosts=tuple(retriever_host or ()),
     )
     show_logs()
     service = Service(settings)

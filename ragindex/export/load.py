@@ -25,7 +25,7 @@ from ragindex.export.state import (
 from ragindex.export.stored_files import MOST_BYTES, MOST_FILES, OWN_FOLDER, RetrieverLimits, require_safe, verify_files
 from ragindex.index import IndexRetriever
 from ragindex.interfaces import Scheme
-from ragindex.llm.budget import parse_budget
+from ragindex.llm.budget import Budget, parse_budget
 from ragindex.llm.offline import Offline
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
@@ -44,7 +44,8 @@ def load_retriever(
     allow_hosts: Sequence[str] = (),
     allow_folders: Sequence[Path | str] = (),
     follow: bool = False,
-    budget: float | None = None,
+    read_only: bool = False,
+    budget: float | Budget | None = None,
     into: Path | str | None = None,
     max_files: int = MOST_FILES,
     max_bytes: int = MOST_BYTES,
@@ -58,7 +59,8 @@ def load_retriever(
 
     What would answer differently is refused: changed documents, another version or parameter of the method or of a
     part, another encoder or LLM, a changed or missing file. With `follow`, a folder answers from whatever its index
-    holds now. `index` says where the index is, and `encoder` where its model is, if they were moved.
+    holds now. `index` says where the index is, and `encoder` where its model is, if they were moved. With `read_only`,
+    nothing is written into the folder of the index, and answers of services are not kept there.
 
     The file is not trusted. Hosts are contacted, and keys sent, only if `allow_hosts` names them ("api.openai.com" or
     "localhost:8000"); models in folders are loaded only if `allow_folders` does. A packed file is unpacked into `into`
@@ -75,7 +77,8 @@ def load_retriever(
         raise UsageError(f"{given} is packed: it has its index with it. Leave out follow and index.")
     allowed = _Allowed(consent.check_hosts(allow_hosts), (*allow_folders, *_folders_of(encoder)), str(given))
     plan = _make_plan(exported, folder, encoder, allowed)
-    workspace = _open_workspace(plan, None if index is None else Path(index), LLMSettings(budget=parse_budget(budget)))
+    setting = LLMSettings(budget=parse_budget(budget))
+    workspace = _open_workspace(plan, None if index is None else Path(index), setting, read_only=read_only)
     with _closed_on_errors(workspace), allowed.hub():
         if not follow:
             _require_same(plan, workspace)
@@ -171,7 +174,7 @@ def _folders_of(encoder: registry.Written | None) -> tuple[str, ...]:
 # ---------------------------------------------------------------- the index
 
 
-def _open_workspace(plan: _Plan, index: Path | None, setting: LLMSettings) -> Workspace:
+def _open_workspace(plan: _Plan, index: Path | None, setting: LLMSettings, *, read_only: bool) -> Workspace:
     """Open the index that a retriever refers to, or the one that it has with it. Raises WorkspaceError."""
     exported = plan.exported
     if exported.packed:
@@ -188,7 +191,7 @@ def _open_workspace(plan: _Plan, index: Path | None, setting: LLMSettings) -> Wo
             seed=exported.index.seed,
             asking=setting,
             create=False,
-            read_only=not os.access(folder, os.W_OK),  # else it holds a lease, and caches what it pays for
+            read_only=read_only or not os.access(folder, os.W_OK),  # else it holds a lease, and caches what it pays for
         )
     if not exported.asks:
         workspace.model.id = exported.llm.id or ""  # keys of parts depend on the LLM that made them; nothing opens it

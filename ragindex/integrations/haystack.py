@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from ragindex.distribution import require_installed
 from ragindex.errors import UsageError
+from ragindex.export.load import load_retriever
 from ragindex.filters import All, Filter, Not, Range, combine_filters
 from ragindex.filters import Any as AnyOf
 from ragindex.index import Hits, IndexRetriever
@@ -36,12 +37,13 @@ class HaystackRetriever:
         filters = {"field": "meta.year", "operator": ">=", "value": 1930}
         documents = retriever.run("When was the lighthouse built?", filters=filters)["documents"]
 
-    It has either `index` and `method`, a folder and a built method, which are opened when it is first used and are all
-    that is saved with a pipeline; or `retriever`, an open method (`index.retriever("hybrid")`), and cannot be saved.
+    It has either `index` and `method`, a folder and a built method, or `exported`, what `ragindex export` wrote; these
+    are opened when it is first used, and all that is saved with a pipeline. Or it has `retriever`, an open method
+    (`index.retriever("hybrid")`, or `ragindex.load` with hosts that it may contact), and cannot be saved.
     Haystack 3 loads a pipeline with `allowed_modules=["ragindex.integrations.haystack"]`. `filter_policy` says whether
     the filters of a run replace those of the component (REPLACE) or are added to them (MERGE). Ids, positions and
-    pages are in the `meta` of a document under `ragindex`. Raises UsageError if it has neither or both, and the
-    errors of `open` and `IndexRetriever.search`.
+    pages are in the `meta` of a document under `ragindex`. Raises UsageError unless it has one of them, and
+    the errors of `open`, `load` and `IndexRetriever.search`.
     """
 
     def __init__(
@@ -52,12 +54,17 @@ class HaystackRetriever:
         filters: dict[str, Any] | None = None,
         filter_policy: FilterPolicy = FilterPolicy.REPLACE,
         retriever: IndexRetriever | None = None,
+        exported: str | None = None,
     ) -> None:
-        if (retriever is None) == (index is None) or (index is None) != (method is None):
-            raise UsageError("HaystackRetriever takes either 'index' and 'method', or 'retriever', an open method.")
+        if sum(one is not None for one in (index, exported, retriever)) != 1 or (index is None) != (method is None):
+            raise UsageError(
+                "HaystackRetriever takes either 'index' and 'method', or 'retriever', an open method, or 'exported', "
+                "the path of an exported retriever."
+            )
         translate_haystack_filters(filters)
         self.index = index
         self.method = method
+        self.exported = exported
         self.top_k = top_k
         self.filters = filters
         self.filter_policy = filter_policy
@@ -99,14 +106,14 @@ class HaystackRetriever:
         return _to_output(await self._open().asearch(query, self.top_k if top_k is None else top_k, where=where))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what makes an equal component: the folder, the method and the settings. Nothing of it is secret.
+        """Return what makes an equal component: paths, the method and the settings. Nothing of it is secret.
 
         Raises UsageError if the component was made from an open method.
         """
-        if self.index is None:
+        if self.index is None and self.exported is None:
             raise UsageError(
                 "A HaystackRetriever that was made from an open method cannot be saved, because it does not say "
-                "where that is. Make it with HaystackRetriever(index=FOLDER, method=METHOD)."
+                "where that is. Make it with HaystackRetriever(index=FOLDER, method=METHOD), or with exported=PATH."
             )
         saved: dict[str, Any] = default_to_dict(
             self,
@@ -115,6 +122,7 @@ class HaystackRetriever:
             top_k=self.top_k,
             filters=self.filters,
             filter_policy=self.filter_policy.value,
+            **({} if self.exported is None else {"exported": self.exported}),
         )
         return saved
 
@@ -128,7 +136,11 @@ class HaystackRetriever:
 
     def _open(self) -> IndexRetriever:
         if self._opened is None:
-            self._opened = open_built_method(str(self.index), str(self.method))
+            self._opened = (
+                open_built_method(str(self.index), str(self.method))
+                if self.exported is None
+                else load_retriever(self.exported)
+            )
         return self._opened
 
     def _translate(self, given: dict[str, Any] | None) -> Filter | None:

@@ -21,6 +21,7 @@ from ragindex.serve.mcp import McpFace
 from ragindex.serve.page.page_routes import PAGE_ROUTER
 from ragindex.serve.refusals import RefusalError, error_body, refuse
 from ragindex.serve.service import Service
+from ragindex.serve.tracing import flush_traces
 
 _CHECK_SECONDS = 1.0
 """How often the folders are asked for a newer finished state."""
@@ -74,6 +75,7 @@ async def _run(app: FastAPI) -> AsyncIterator[None]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         service.close()
+        await asyncio.to_thread(flush_traces)
         log_event("stop")
 
 

@@ -9,14 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Lock
 
-from ragindex.errors import MissingPartError
+from ragindex.errors import MissingPartError, UsageError
+from ragindex.export.load import load_retriever
 from ragindex.index import Index, IndexRetriever, open_index
 from ragindex.llm.budget import Budget
+from ragindex.mlflow_tracing import without_traces
 from ragindex.plugins import registry
-from ragindex.serve.config import CollectionSpec
+from ragindex.serve.config import CollectionSpec, ServeSettings
 from ragindex.serve.refusals import RefusalError
+from ragindex.workspace import payments
 
-_WARM_UP = "warm up"
+_CHECK = "warm up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,34 +71,60 @@ class ServedCollection:
     def refresh(self) -> bool:
         """Move on to the newest finished state; return whether there was a newer one. Raises RagindexError."""
         with self._refreshing:
-            if self.state.index.is_newest():
+            if self.is_newest():
                 return False
             self.state = open_state(self.spec, self.state.index.newest())
             return True
 
     def is_newest(self) -> bool:
-        """Return whether searches see the last finished build."""
-        return self.state.index.is_newest()
+        """Return whether searches see the last finished build. An exported retriever answers as it was exported."""
+        return self.spec.exported or self.state.index.is_newest()
 
     def close(self) -> None:
         """Release the index; running searches end as they are."""
         self.state.index.close()
 
 
-def open_collection(spec: CollectionSpec, *, read_only: bool, budget: Budget | None) -> ServedCollection:
-    """Open a collection. Raises WorkspaceError, MissingPartError with the command that builds a method, UsageError.
+def open_collection(spec: CollectionSpec, settings: ServeSettings, budget: Budget | None) -> ServedCollection:
+    """Open a collection. Raises WorkspaceError, MissingPartError with the command that builds a method, UsageError."""
+    if spec.exported:
+        return ServedCollection(spec, open_exported(spec, settings, budget))
+    return ServedCollection(
+        spec, open_state(spec, open_index(spec.folder, read_only=settings.read_only, budget=budget))
+    )
 
-    A folder that `ragindex export` has made would be recognized, and its retriever opened, here.
-    """
-    return ServedCollection(spec, open_state(spec, open_index(spec.folder, read_only=read_only, budget=budget)))
+
+def open_exported(spec: CollectionSpec, settings: ServeSettings, budget: Budget | None) -> ServedState:
+    """Load what `ragindex export` wrote. Raises the errors of `ragindex.load`."""
+    retriever = load_retriever(
+        spec.folder, allow_hosts=settings.retriever_hosts, budget=budget, read_only=settings.read_only
+    )
+    if retriever.loaded is None:
+        raise UsageError(f"{spec.folder} was not loaded with an index.")
+    return _check_state(ServedState(Index(retriever.loaded), {retriever.method: retriever}, time.time()))
 
 
 def open_state(spec: CollectionSpec, index: Index) -> ServedState:
-    """Open the retrievers of all methods, and search once with each, so that no client waits for what is read then."""
+    """Open the retrievers of all methods of an index. Raises UsageError and WorkspaceError."""
     retrievers = {registry.label(registry.scheme(method)): index.retriever(method) for method in spec.methods}
     if not retrievers:
         raise MissingPartError(f"The collection {spec.name} has no method. Give one with --method.")
-    for method, retriever in retrievers.items():
-        if not index.workspace.asks(registry.scheme(method)):  # a call of a model could cost money
-            retriever.search(_WARM_UP, k=1)
-    return ServedState(index, retrievers, time.time())
+    return _check_state(ServedState(index, retrievers, time.time()))
+
+
+def _check_state(state: ServedState) -> ServedState:
+    """Search once with each method, so that no client waits for what is read then.
+
+    Raises UsageError if a key has a cap and a price that it needs is unknown.
+    """
+    payments.require_prices(state.index.workspace, [registry.scheme(one) for one in state.retrievers], reads=True)
+    search_once(state)
+    return state
+
+
+def search_once(state: ServedState) -> None:
+    """Ask each method a question, but for those that call a model: that could cost money. Raises RagindexError."""
+    with without_traces():
+        for method, retriever in state.retrievers.items():
+            if not state.index.workspace.asks(registry.scheme(method)):
+                retriever.search(_CHECK, k=1)

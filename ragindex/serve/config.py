@@ -8,6 +8,8 @@ from pathlib import Path
 import regex
 
 from ragindex.errors import UsageError
+from ragindex.export.archive import ARCHIVE_SUFFIX
+from ragindex.export.retriever_file import RETRIEVER_FILE
 from ragindex.serve.keys import Keyring
 
 _NAME = regex.compile(r"[\w.-]{1,64}")
@@ -18,11 +20,15 @@ LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True, slots=True)
 class CollectionSpec:
-    """An index to serve under a name, and the methods that search it, the default one first."""
+    """An index to serve under a name, and the methods that search it, the default one first.
+
+    If `exported`, it is what `ragindex export` wrote, a folder or a packed file, which names its one method itself.
+    """
 
     name: str
     folder: Path
     methods: tuple[str, ...]
+    exported: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,8 @@ class ServeSettings:
     log_texts: bool = False
     trace_ratio: float = 0.0
     read_only: bool = False
+    retriever_hosts: tuple[str, ...] = ()
+    """Hosts that exported retrievers may contact, with the keys that are set for them."""
 
     def __post_init__(self) -> None:
         if self.exposed and not self.keys.guards("read"):
@@ -86,7 +94,8 @@ def is_loopback(host: str) -> bool:
 def parse_collections(written: Sequence[str], methods: Sequence[str]) -> tuple[CollectionSpec, ...]:
     """Parse `FOLDER` and `NAME=FOLDER`; methods are `METHOD`, for all collections, or `NAME=METHOD`.
 
-    The name of a folder without one is its last part. Raises UsageError for names that are invalid or given twice.
+    The name of a folder without one is its last part. An exported retriever has its own method. Raises UsageError for
+    names that are invalid or given twice.
     """
     named = [_parse_collection(one) for one in written]
     names = [name for name, _ in named]
@@ -100,17 +109,23 @@ def parse_collections(written: Sequence[str], methods: Sequence[str]) -> tuple[C
     for name, method in wanted:
         if name and name not in names:
             raise UsageError(f"--method {name}={method} names no collection. Available: {', '.join(names)}.")
-    return tuple(
-        CollectionSpec(name, folder, tuple(method for one, method in wanted if one in ("", name)) or (DEFAULT_METHOD,))
-        for name, folder in named
-    )
+    return tuple(_make_spec(name, folder, wanted) for name, folder in named)
 
 
 def _parse_collection(written: str) -> tuple[str, Path]:
     match = _NAMED.fullmatch(written)
     if match is not None:
         return match[1], Path(match[2])
-    return Path(written).resolve().name, Path(written)
+    return Path(written).resolve().name.removesuffix(ARCHIVE_SUFFIX), Path(written)
+
+
+def _make_spec(name: str, folder: Path, wanted: Sequence[tuple[str, str]]) -> CollectionSpec:
+    """Make a specification; methods without a name are for all collections but exported ones."""
+    if folder.is_file() or (folder / RETRIEVER_FILE).is_file():
+        for method in (method for one, method in wanted if one == name):
+            raise UsageError(f"{folder} is an exported retriever with a method of its own: leave out {name}={method}.")
+        return CollectionSpec(name, folder, (), exported=True)
+    return CollectionSpec(name, folder, tuple(one for key, one in wanted if key in ("", name)) or (DEFAULT_METHOD,))
 
 
 def _is_address(name: str) -> bool:

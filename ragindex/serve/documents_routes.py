@@ -8,6 +8,7 @@ from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from ragindex.serve.access import AnyKey, ServiceNeeded, WriteKey
+from ragindex.serve.collections import ServedCollection
 from ragindex.serve.ingestion import Ingestion
 from ragindex.serve.keys import AccessKey
 from ragindex.serve.models import (
@@ -18,7 +19,7 @@ from ragindex.serve.models import (
     error_responses,
 )
 from ragindex.serve.refusals import RefusalError
-from ragindex.serve.searching import find_collection
+from ragindex.serve.searching import find_collection, read_document
 from ragindex.serve.service import Service
 from ragindex.serve.spool import ChangeState
 from ragindex.types import Document
@@ -58,13 +59,13 @@ async def document_route(id: _IdPath, service: ServiceNeeded, key: AnyKey, colle
     """Return what has become of a document, and, to those who may read, the document as it is searched now."""
     if not key.rights & {"read", "write"}:
         service.require_right(key, "read")
-    ingestion = service.ingestions[find_collection(service, key, collection).name]
-    document, change = await service.work(partial(ingestion.find_document, key, id))
+    held = find_collection(service, key, collection)
+    document, change = await service.work(partial(_find_document, service, held, key, id))
     if document is None and change is None:
         raise RefusalError(404, f"There is no document {id!r}.", "document")
     shown = document if "read" in key.rights else None
     return JSONResponse(
-        _status(ingestion.collection.name, id, change)
+        _status(held.name, id, change)
         | {
             "title": None if shown is None else shown.title,
             "text": None if shown is None else shown.text,
@@ -73,11 +74,20 @@ async def document_route(id: _IdPath, service: ServiceNeeded, key: AnyKey, colle
     )
 
 
+def _find_document(
+    service: Service, held: ServedCollection, key: AccessKey, id: str
+) -> tuple[Document | None, ChangeState | None]:
+    ingestion = service.ingestions.get(held.name)
+    return (read_document(held, key, id), None) if ingestion is None else ingestion.find_document(key, id)
+
+
 def find_ingestion(service: Service, key: AccessKey, collection: str) -> Ingestion:
-    """Return the ingestion of a collection. Raises RefusalError (404, or 403 if the server is read-only)."""
+    """Return the ingestion of a collection. Raises RefusalError (404, or 403 if it accepts no documents)."""
     name = find_collection(service, key, collection).name
     if service.settings.read_only:
         raise RefusalError(403, "The server was started with --read-only.", "read_only")
+    if name not in service.ingestions:
+        raise RefusalError(403, f"The collection {name!r} is an exported retriever, which stays as it is.", "read_only")
     return service.ingestions[name]
 
 

@@ -27,9 +27,8 @@ from ragindex.serve.document_links import find_link
 from ragindex.serve.guard import answer_refusal
 from ragindex.serve.keys import AccessKey
 from ragindex.serve.models import PlainText
-from ragindex.serve.permissions import passing_documents
 from ragindex.serve.refusals import RefusalError
-from ragindex.serve.searching import FoundHits, SearchOrder, find_collection, search_collection
+from ragindex.serve.searching import FoundHits, SearchOrder, find_collection, read_document, search_collection
 from ragindex.serve.service import Service
 from ragindex.types import Document, Hit
 
@@ -146,8 +145,8 @@ def _fetch(
     service: Service, key: AccessKey, id: str, collection: str, start: int, max_tokens: int
 ) -> tuple[str, Document, str]:
     held = find_collection(service, key, collection)
-    document = next(iter(held.state.index.read([id])), None)
-    if document is None or not passing_documents(key.where, {id: document.metadata}):
+    document = read_document(held, key, id)
+    if document is None:
         raise RefusalError(404, f"There is no document {id!r}.", "document")
     rest, model = document.text[start:], held.state.tokenizer
     return held.name, document, fit_text(rest, max_tokens, model) or rest[: 2 * max_tokens]

@@ -8,14 +8,12 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
-from ragindex.plugins import registry
-from ragindex.serve.collections import ServedCollection
+from ragindex.serve.collections import ServedCollection, search_once
 from ragindex.serve.models import HealthAnswer, error_responses
 from ragindex.serve.refusals import RefusalError
 from ragindex.serve.service import Service
 
 OPERATIONS_ROUTER = APIRouter(tags=["operations"])
-_PROBE = "probe"
 
 
 @OPERATIONS_ROUTER.get("/health", response_model=HealthAnswer, responses=dict(error_responses(503)))
@@ -40,7 +38,7 @@ async def ready_route(request: Request) -> Response:
 
 async def _probe(service: Service, collection: ServedCollection) -> dict[str, Any]:
     try:
-        await service.work(partial(_search_once, collection))
+        await service.work(partial(search_once, collection.state))
         searches, reason = True, ""
     except RefusalError as refusal:
         searches, reason = refusal.code == "overloaded", refusal.message  # busy is not broken
@@ -52,13 +50,6 @@ async def _probe(service: Service, collection: ServedCollection) -> dict[str, An
         "opened_at": collection.state.opened_at,
         **service.describe_sync(collection.name),
     }
-
-
-def _search_once(collection: ServedCollection) -> None:
-    state = collection.state
-    for method, retriever in state.retrievers.items():
-        if not state.index.workspace.asks(registry.scheme(method)):
-            retriever.search(_PROBE, k=1)
 
 
 def _may_see(request: Request, service: Service) -> bool:

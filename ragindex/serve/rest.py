@@ -10,9 +10,6 @@ from fastapi.responses import JSONResponse
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 
-from ragindex.accounting import ledger
-from ragindex.accounting.ledger import Tally
-from ragindex.accounting.spending import spending_to_json
 from ragindex.filters import from_mapping
 from ragindex.retrieval.hit_json import hit_to_json
 from ragindex.retrieval.positions import position_to_json
@@ -36,7 +33,7 @@ REST_ROUTER = APIRouter(responses=dict(error_responses(400, 401, 402, 403, 404, 
 @REST_ROUTER.post("/search", response_model=SearchAnswer, tags=["search"])
 async def search_route(body: SearchBody, request: Request, service: ServiceNeeded, key: ReadKey) -> Response:
     """Find the best hits for a question."""
-    found, _ = await service.work(partial(_search, service, key, body))
+    found = await service.work(partial(_search, service, key, body))
     note_search(request, service, found)
     return JSONResponse(found_to_json(found, trace=body.trace))
 
@@ -48,14 +45,13 @@ async def ask_route(body: AskBody, request: Request, service: ServiceNeeded, key
     With `stream`, the events are `hits`, `answer` and `done`, or `error`.
     """
     if body.stream:
-        found, paid = await service.work(partial(_search, service, key, body))  # errors until here have a status
+        found = await service.work(partial(_search, service, key, body))  # errors until here have a status
         note_search(request, service, found)
         return EventSourceResponse(
-            _stream_answer(service, key, found, paid), ping=15, send_timeout=service.settings.limits.timeout
+            _stream_answer(service, key, found), ping=15, send_timeout=service.settings.limits.timeout
         )
     composed = await service.work(partial(_answer, service, key, body))
     note_search(request, service, composed.found)
-    note_payment(service, key, composed.paid)
     return JSONResponse(_answer_to_json(composed))
 
 
@@ -64,33 +60,21 @@ def _order(body: SearchBody, *, max_tokens: int | None) -> SearchOrder:
     return SearchOrder(body.query, body.collection, body.method, body.k, where, max_tokens)
 
 
-def _search(service: Service, key: AccessKey, body: SearchBody) -> tuple[FoundHits, Tally]:
-    with ledger.record_calls() as paid:
-        found = search_collection(service, key, _order(body, max_tokens=body.max_tokens))
-    return found, paid
+def _search(service: Service, key: AccessKey, body: SearchBody) -> FoundHits:
+    return search_collection(service, key, _order(body, max_tokens=body.max_tokens))
 
 
 def _answer(service: Service, key: AccessKey, body: AskBody) -> ComposedAnswer:
-    with ledger.record_calls() as paid:
-        found = search_collection(service, key, _order(body, max_tokens=body.max_tokens))
-        return compose_answer(key, found, paid)
+    return compose_answer(service, key, _search(service, key, body))
 
 
-async def _stream_answer(
-    service: Service, key: AccessKey, found: FoundHits, searched: Tally
-) -> AsyncIterator[ServerSentEvent]:
-    def compose() -> ComposedAnswer:
-        with ledger.record_calls() as paid:
-            return compose_answer(key, found, paid)
-
+async def _stream_answer(service: Service, key: AccessKey, found: FoundHits) -> AsyncIterator[ServerSentEvent]:
     yield _event("hits", found_to_json(found, trace=False))
     try:
-        composed = await service.work(compose)
+        composed = await service.work(partial(compose_answer, service, key, found))
     except RefusalError as refusal:
         yield _event("error", error_body(refusal.status, refusal.message, refusal.code))
         return
-    note_payment(service, key, searched)
-    note_payment(service, key, composed.paid)
     yield _event("answer", _answer_to_json(composed))
     yield _event("done", {})
 
@@ -106,13 +90,6 @@ def note_search(request: Request, service: Service, found: FoundHits) -> None:
     request.state.hits = len(found.hits)
     if service.settings.log_texts:
         request.state.query = found.order.query
-
-
-def note_payment(service: Service, key: AccessKey, paid: Tally) -> None:
-    """Count what a request has paid."""
-    spent = paid.spent
-    service.metrics.tokens.labels(key.name).inc(spent.input_tokens + spent.output_tokens)
-    service.metrics.dollars.labels(key.name).inc(spent.money or 0.0)
 
 
 def found_to_json(found: FoundHits, *, trace: bool) -> dict[str, Any]:
@@ -156,5 +133,7 @@ def _answer_to_json(composed: ComposedAnswer) -> dict[str, Any]:
         "sentences": [] if evidence is None else [{"number": n, "text": text} for n, text in evidence.sentences],
         "missing": [] if evidence is None else evidence.missing,
         "context_tokens": composed.context.tokens,
-        **spending_to_json(composed.paid),
+        "input_tokens": composed.paid.input_tokens,
+        "output_tokens": composed.paid.output_tokens,
+        "money": composed.paid.money,
     }

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ragindex.accounting import ledger
-from ragindex.accounting.ledger import Tally
 from ragindex.filters import Filter, combine_filters
 from ragindex.llm.answer_question import (
     ANSWER,
@@ -21,10 +20,10 @@ from ragindex.retrieval.evidence import MatchedWords, cite_evidence, find_matchi
 from ragindex.retrieval.token_budget import fit_hits
 from ragindex.serve.collections import ServedCollection, ServedState
 from ragindex.serve.keys import AccessKey
-from ragindex.serve.permissions import keep_permitted
+from ragindex.serve.permissions import keep_permitted, passing_documents
 from ragindex.serve.refusals import RefusalError
 from ragindex.serve.spending import charge
-from ragindex.types import Hit, Query, Retrieval
+from ragindex.types import Document, Hit, Query, Retrieval, Usage
 
 if TYPE_CHECKING:
     from ragindex.serve.service import Service
@@ -44,7 +43,7 @@ class SearchOrder:
 
 @dataclass(frozen=True, slots=True)
 class FoundHits:
-    """The result of a search: hits, steps and notes, and the state that it was made in.
+    """The result of a search: hits, steps and notes, the state that it was made in, and what was paid.
 
     `tokens` is None without a budget. `truncated` says whether texts or hits were cut for it.
     """
@@ -54,6 +53,7 @@ class FoundHits:
     state: ServedState
     method: str
     retrieval: Retrieval
+    paid: Usage
     tokens: int | None = None
     shortened: frozenset[str] = frozenset()
     left_out: int = 0
@@ -84,6 +84,13 @@ def find_collection(service: "Service", key: AccessKey, name: str) -> ServedColl
     return mine[name]
 
 
+def read_document(collection: ServedCollection, key: AccessKey, id: str) -> Document | None:
+    """Return a document as it is searched now, or None if there is none that the key may see."""
+    document = next(iter(collection.state.index.read([id])), None)
+    seen = document is not None and passing_documents(key.where, {id: document.metadata})
+    return document if seen else None
+
+
 def search_collection(service: "Service", key: AccessKey, order: SearchOrder) -> FoundHits:
     """Search with the filter of the key ANDed to that of the client. Raises RefusalError and RagindexError.
 
@@ -94,15 +101,15 @@ def search_collection(service: "Service", key: AccessKey, order: SearchOrder) ->
     state = collection.state
     method, retriever = collection.retriever(order.method, state)
     query = Query("search", order.query, combine_filters(key.where, order.where))
-    with charge(key), ledger.attribute_calls("query", method):
+    with charge(key, service.metrics) as paid, ledger.attribute_calls("query", method):
         (found,) = retriever.retrieve([query], order.k)
     if key.where is not None:
         found = Retrieval(keep_permitted(key, found.hits))
     if order.max_tokens is None:
-        return FoundHits(order, collection, state, method, found)
+        return FoundHits(order, collection, state, method, found, paid.spent)
     fit = fit_hits(found.hits, order.max_tokens, state.tokenizer)
     kept = Retrieval(fit.hits, found.trace, found.notes)
-    return FoundHits(order, collection, state, method, kept, fit.tokens, fit.shortened, fit.left_out)
+    return FoundHits(order, collection, state, method, kept, paid.spent, fit.tokens, fit.shortened, fit.left_out)
 
 
 def _require_within(service: "Service", order: SearchOrder) -> None:
@@ -118,7 +125,7 @@ def _require_within(service: "Service", order: SearchOrder) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ComposedAnswer:
-    """An answer with the hits that it was composed from, and what was paid.
+    """An answer with the hits that it was composed from, and what both have cost.
 
     Where the index has no model, the answer is empty, and `evidence` has the sentences that match.
     """
@@ -127,7 +134,7 @@ class ComposedAnswer:
     context: AnswerContext
     answer: CitedAnswer
     llm: str
-    paid: Tally
+    paid: Usage
     evidence: MatchedWords | None = None
 
     @property
@@ -137,18 +144,19 @@ class ComposedAnswer:
         return {number: hits[id] for number, id in self.answer.passages.items()}
 
 
-def compose_answer(key: AccessKey, found: FoundHits, paid: Tally) -> ComposedAnswer:
+def compose_answer(service: "Service", key: AccessKey, found: FoundHits) -> ComposedAnswer:
     """Answer the question from the hits. Without a model, find the sentences that match. Raises RagindexError."""
     workspace, order, language = found.state.index.workspace, found.order, found.state.language
     budget = order.max_tokens or DEFAULT_TOKENS
     context = build_context(found.hits, found.retrieval.notes, budget, found.state.tokenizer)
     if is_offline(workspace.llm_name):
         evidence = find_matching_evidence(order.query, context, language)
-        return ComposedAnswer(found, context, cite_evidence(evidence, context), workspace.llm_name, paid, evidence)
-    answer = CitedAnswer("", found=False)
-    if context.passages or context.notes:
-        with charge(key), ledger.attribute_calls("query", found.method):
-            answer = resolve_citations(
-                workspace.llm.run(ANSWER, answer_inputs(order.query, context, language)), context
-            )
-    return ComposedAnswer(found, context, answer, workspace.llm_name, paid)
+        return ComposedAnswer(
+            found, context, cite_evidence(evidence, context), workspace.llm_name, found.paid, evidence
+        )
+    if not (context.passages or context.notes):
+        return ComposedAnswer(found, context, CitedAnswer("", found=False), workspace.llm_name, found.paid)
+    with charge(key, service.metrics) as paid, ledger.attribute_calls("query", found.method):
+        output = workspace.llm.run(ANSWER, answer_inputs(order.query, context, language))
+    answer = resolve_citations(output, context)
+    return ComposedAnswer(found, context, answer, workspace.llm_name, found.paid + paid.spent)

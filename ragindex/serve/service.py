@@ -63,12 +63,12 @@ class Service:
         trace_searches(settings.trace_ratio)
         budget = callers_budget(settings.keys)
         self.collections: Mapping[str, ServedCollection] = {
-            spec.name: open_collection(spec, read_only=settings.read_only, budget=budget)
-            for spec in settings.collections
+            spec.name: open_collection(spec, settings, budget) for spec in settings.collections
         }
         self.ingestions: Mapping[str, Ingestion] = {
             name: Ingestion(collection, self.metrics, settings.limits.pending)
             for name, collection in self.collections.items()
+            if not collection.spec.exported
         }
         for name, collection in self.collections.items():
             self.metrics.state_time.labels(name).set(collection.state.opened_at)
@@ -149,11 +149,11 @@ class Service:
 
     def describe_sync(self, collection: str) -> dict[str, Any]:
         """Return how far the documents of a collection are."""
-        ingestion = self.ingestions[collection]
+        ingestion = self.ingestions.get(collection)
         return {
             "newest": self.collections[collection].is_newest(),
-            "pending": ingestion.spool.count_pending(),
-            "sync_failure": ingestion.failure,
+            "pending": 0 if ingestion is None else ingestion.spool.count_pending(),
+            "sync_failure": "" if ingestion is None else ingestion.failure,
         }
 
     def close(self) -> None:

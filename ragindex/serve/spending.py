@@ -4,8 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from ragindex.accounting import ledger
+from ragindex.accounting.ledger import Tally
 from ragindex.llm.budget import Booking, Budget, reserve_money
 from ragindex.serve.keys import AccessKey, Keyring
+from ragindex.serve.metrics import ServerMetrics
 
 _payer: ContextVar[Budget | None] = ContextVar("ragindex_payer", default=None)
 
@@ -29,10 +32,17 @@ def callers_budget(keys: Keyring) -> Budget | None:
 
 
 @contextmanager
-def charge(key: AccessKey) -> Iterator[None]:
-    """Charge paid calls inside, and in threads that copy the context, to the key."""
+def charge(key: AccessKey, metrics: ServerMetrics) -> Iterator[Tally]:
+    """Charge paid calls inside, and in threads that copy the context, to the key.
+
+    Yields what is paid. It is counted in the metrics, also if the request fails after it has paid.
+    """
     token = _payer.set(key.budget)
-    try:
-        yield
-    finally:
-        _payer.reset(token)
+    with ledger.record_calls() as paid:
+        try:
+            yield paid
+        finally:
+            _payer.reset(token)
+            spent = paid.spent
+            metrics.tokens.labels(key.name).inc(spent.input_tokens + spent.output_tokens)
+            metrics.dollars.labels(key.name).inc(spent.money or 0.0)

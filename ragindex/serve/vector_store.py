@@ -21,7 +21,7 @@ from ragindex.serve.searching import FoundHits, SearchOrder, search_collection
 from ragindex.types import Hit
 
 STORE_ROUTER = APIRouter(prefix="/v1", tags=["openai"])
-_MOST_RESULTS, _DEEPEST, _MOST_CONDITIONS = 50, 8, 100
+_RESULTS, _MOST_RESULTS, _DEEPEST, _MOST_CONDITIONS = 10, 50, 8, 100
 _LONGEST_VALUE, _MOST_ATTRIBUTES = 512, 16
 
 _Scalar = bool | int | float | PlainText
@@ -50,11 +50,14 @@ class RankingOptions(RequestBody):
 
 
 class VectorStoreBody(RequestBody):
-    """A search of OpenAI's API. `rewrite_query` is accepted; queries are never rewritten."""
+    """A search of OpenAI's API. `rewrite_query` is accepted; queries are never rewritten.
+
+    LiteLLM sends null for each option that is not set.
+    """
 
     query: PlainText | list[PlainText]
     filters: AttributeComparison | AttributeCompound | None = None
-    max_num_results: int = Field(default=10, ge=1, le=_MOST_RESULTS)
+    max_num_results: int | None = Field(default=None, ge=1, le=_MOST_RESULTS)
     ranking_options: RankingOptions | None = None
     rewrite_query: bool | None = None
 
@@ -111,7 +114,7 @@ def _order(store: str, body: VectorStoreBody) -> SearchOrder:
     if not queries:
         raise RefusalError(400, "'query' must be a text or a list of texts. Got an empty list.", "query")
     where = None if body.filters is None else translate_attributes(body.filters)
-    return SearchOrder("\n".join(queries), name, method, body.max_num_results, where)
+    return SearchOrder("\n".join(queries), name, method, body.max_num_results or _RESULTS, where)
 
 
 def translate_attributes(given: AttributeComparison | AttributeCompound) -> Filter:

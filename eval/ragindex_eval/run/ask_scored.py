@@ -10,9 +10,9 @@ from pathlib import Path
 
 from ragindex.interfaces import Scheme
 from ragindex.types import Query
-from ragindex.workspace.part_keys import tasks_of
 from ragindex_eval.results.model import MethodAnswer
-from ragindex_eval.run.ask import BATCH, answer_all
+from ragindex_eval.run.ask import answer_all
+from ragindex_eval.run.batching import batching_for
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.fingerprints import answers_fingerprint
 from ragindex_eval.run.latency import LazyRetriever
@@ -47,7 +47,7 @@ def ask_scored(
         answers_folder(experiment, scheme) / f"answers-{k}.jsonl",
         label,
         strict=experiment.strict,
-        size=1 if tasks_of(scheme) else BATCH,
+        batching=batching_for(experiment.index, scheme),
         known={document.id for document in experiment.dataset.corpus.documents},
         positions=experiment.index.positions(scheme),
     )

@@ -83,10 +83,16 @@ def _find_excluded(comparison: Comparison, ahead: Sequence[str], metric: str) ->
 
 
 def _describe_excluded(comparison: Comparison, metric: str, labels: Sequence[str]) -> str:
-    best = rank_methods(comparison, metric)[0]
+    """Name the leader by a metric and the methods that it excludes; of one method, what is most surely ahead of it.
+
+    That need not be the leader, whose difference may be larger and spread wider.
+    """
+    ranked = rank_methods(comparison, metric)
     if len(labels) > 1:
-        return f"{metric} excludes {_join(labels)} ({best} leads)"
-    return f"{metric} excludes {labels[0]} ({best} is ahead by {_difference(comparison, best, labels[0], metric)})"
+        return f"{metric} excludes {_join(labels)} ({ranked[0]} leads)"
+    ahead = ranked[: ranked.index(labels[0])]
+    surest = min(ahead, key=lambda label: comparison.pair(label, labels[0], metric).p)
+    return f"{metric} excludes {labels[0]} ({surest} is ahead by {_difference(comparison, surest, labels[0], metric)})"
 
 
 def _describe_without_gold(comparison: Comparison) -> str:

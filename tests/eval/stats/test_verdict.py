@@ -92,6 +92,14 @@ def test_no_speed_is_praised_of_a_method_that_another_metric_excludes() -> None:
     assert "nDCG@5 excludes " in said
 
 
+def test_the_method_that_excludes_another_is_named_with_its_difference() -> None:
+    """`wide` leads by nDCG, and is behind `low` on 18 questions; `steady` is ahead of `low` on every question."""
+    recalls = {label: FAIR for label in ("wide", "steady", "low")}
+    gains = {"wide": [1.0] * 22 + [0.25] * 18, "steady": [0.6] * 40, "low": [0.5] * 40}
+    said = state_conclusion(made(recalls, also={"nDCG@5": gains}))
+    assert "nDCG@5 excludes low (steady is ahead by +10.0, 10.0 to 10.0)." in said
+
+
 def test_few_questions_are_a_hint() -> None:
     assert state_conclusion(made({"a": [1], "b": [0]})) == (
         "No method can be excluded as the best at R@5 (n = 1): b scores 0.0, a 100.0 (+100.0). "

@@ -79,6 +79,25 @@ def test_a_pipeline_is_saved_and_loaded(library: Path) -> None:
     assert loaded.run({"retriever": {"query": QUESTION, "filters": KINDS["mill"]}}) == said
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_pipeline_with_an_exported_retriever_is_saved_and_loaded(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool
+) -> None:
+    monkeypatch.setenv("RAGINDEX_CACHE", str(tmp_path / "cache"))
+    with ragindex.open(library, read_only=True) as index:
+        path = str(index.export("bm25", tmp_path / "r", pack=packed).path)
+    pipeline = Pipeline()
+    pipeline.add_component("retriever", HaystackRetriever(exported=path, top_k=2))
+    said = pipeline.run({"retriever": {"query": QUESTION}})
+    expected = HaystackRetriever(str(library), "bm25", 2).run(QUESTION)
+    assert said == {"retriever": expected}
+    saved = pipeline.dumps()
+    loaded = Pipeline.loads(saved, allowed_modules=["ragindex.integrations.haystack"])
+    assert loaded.to_dict()["components"]["retriever"]["init_parameters"]["exported"] == path
+    assert loaded.dumps() == saved
+    assert loaded.run({"retriever": {"query": QUESTION}}) == said
+
+
 async def test_a_pipeline_awaits_it(library: Path, searching: list[int]) -> None:
     pipeline = Pipeline()
     pipeline.add_component("retriever", HaystackRetriever(str(library), "bm25", 1))
@@ -93,7 +112,9 @@ def test_an_open_method_cannot_be_saved(opened: ragindex.IndexRetriever) -> None
 
 
 async def test_errors_are_those_of_ragindex(library: Path, opened: ragindex.IndexRetriever) -> None:
-    for given in ({}, {"index": "a"}, {"method": "b"}, {"index": "a", "method": "b", "retriever": opened}):
+    both = {"index": "a", "method": "b"}
+    wrong = ({}, {"index": "a"}, {"method": "b"}, both | {"retriever": opened}, both | {"exported": "c"})
+    for given in (*wrong, {"exported": "c", "method": "b"}, {"exported": "c", "retriever": opened}):
         with pytest.raises(UsageError, match="takes either 'index' and 'method', or 'retriever'"):
             HaystackRetriever(**given)
     with pytest.raises(UsageError, match="is empty"):

@@ -97,6 +97,16 @@ def test_the_openai_client_with_a_key(secured: RunningServer) -> None:
             client.vector_stores.search("docs", query="lighthouse", max_num_results=51)
 
 
+def test_options_may_be_null(server: RunningServer) -> None:
+    """LiteLLM sends them so."""
+    options = ("filters", "max_num_results", "ranking_options", "rewrite_query")
+    ranking = {"ranker": None, "score_threshold": None}
+    with server.client() as client:
+        for body in (dict.fromkeys(options), {"ranking_options": ranking}):
+            answer = client.post("/v1/vector_stores/docs/search", json={"query": "ferry", **body})
+            assert [one["file_id"] for one in answer.json()["data"]] == ["ferry"]
+
+
 def structured(result: Any) -> dict[str, Any]:
     assert not result.is_error, result.content
     value: dict[str, Any] = result.structured_content

@@ -1,0 +1,134 @@
+"""Exported retrievers, served: folders and packed files, beside indexes, as they were exported."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from openai_server import KEY, OpenAIServer
+from served import DOCUMENTS, RunningServer, build_index, serving
+
+import ragindex
+from ragindex.errors import DamagedError, UsageError, WorkspaceError
+from ragindex.serve.config import parse_collections
+from ragindex.serve.keys import load_keyring
+
+WRITE = "write-key-0123456789abcdef"
+QUESTION = "When was the lighthouse built?"
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An index, and two methods exported from it: `folder`, which refers to it, and `packed.ragindex`."""
+    monkeypatch.setenv("RAGINDEX_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("RAGINDEX_WRITE_KEY", WRITE)
+    build_index(tmp_path / "index", ("bm25", "hybrid"))
+    with ragindex.open(tmp_path / "index", read_only=True) as index:
+        index.export("bm25", tmp_path / "folder")
+        index.export("hybrid", tmp_path / "packed", pack=True)
+    return tmp_path
+
+
+@pytest.fixture
+def server(desk: Path) -> Iterator[RunningServer]:
+    shutil.copytree(desk / "index", desk / "other")
+    places = (f"live={desk}/other", f"{desk}/folder", f"{desk}/packed.ragindex")
+    with serving(*places, keys=load_keyring(None, ["live", "folder", "packed"])) as running:
+        yield running
+
+
+def test_each_is_a_collection_with_its_own_method(server: RunningServer, desk: Path) -> None:
+    with server.client() as client:
+        assert client.get("/ready").json()["collections"]["packed"]["methods"] == ["hybrid"]
+        for name, path in (("folder", "folder"), ("packed", "packed.ragindex")):
+            found = client.post("/search", json={"query": QUESTION, "collection": name, "k": 2}).json()
+            with ragindex.load(desk / path) as retriever:
+                expected = [(hit.id, hit.score, hit.text) for hit in retriever.search(QUESTION, k=2)]
+                assert found["method"] == retriever.method
+            assert [(hit["id"], hit["score"], hit["text"]) for hit in found["hits"]] == expected
+            assert found["hits"][0]["positions"][0]["end"] == 79
+            store = client.post(f"/v1/vector_stores/{name}/search", json={"query": QUESTION}).json()
+            assert store["data"][0]["file_id"] == "lindau"
+            answer = client.post("/ask", json={"query": QUESTION, "collection": name}).json()
+            assert answer["citations"][0]["doc_ids"] == ["lindau"]
+        filtered = client.post(
+            "/search", json={"query": QUESTION, "collection": "packed", "where": {"meta.team": "blue"}}
+        )
+        assert {hit["doc_ids"][0] for hit in filtered.json()["hits"]} == {"vault", "notes/bread"}
+
+
+@pytest.mark.parametrize("name", ["folder", "packed"])
+def test_they_accept_no_documents_and_show_theirs(server: RunningServer, name: str) -> None:
+    with server.client(WRITE) as writer, server.client() as reader:
+        post = {"collection": name, "documents": [{"id": "new", "text": "new"}]}
+        for refused in (
+            writer.post("/documents", json=post),
+            writer.delete("/documents/lindau", params={"collection": name}),
+        ):
+            assert (refused.status_code, refused.json()["error"]["code"]) == (403, "read_only")
+        shown = reader.get("/documents/lindau", params={"collection": name}).json()
+        assert (shown["title"], shown["status"]) == ("Lindau", "indexed")
+        assert reader.get("/documents/none", params={"collection": name}).status_code == 404
+        accepted = writer.post("/documents", json={"documents": [{"id": "new", "text": "new"}]})
+        assert accepted.json()["collection"] == "live"
+
+
+def test_they_answer_as_exported_while_their_index_goes_on(desk: Path) -> None:
+    with serving(f"{desk}/folder") as server, server.client() as client:
+        with ragindex.open(desk / "index") as index:
+            index.add([ragindex.Document("new", "New", "A kangaroo by the lighthouse.")], source="other")
+            index.build()
+        assert server.service.refresh("folder") is False
+        assert client.post("/search", json={"query": "kangaroo"}).json()["hits"] == []
+        assert client.get("/ready").json()["collections"]["folder"]["newest"] is True
+    with pytest.raises(WorkspaceError, match="its documents have changed since"), serving(f"{desk}/folder"):
+        raise AssertionError("the server has started")
+
+
+def test_a_changed_file_is_not_served(desk: Path) -> None:
+    content = (desk / "packed.ragindex").read_bytes()
+    place = content.rindex(b"lighthouse")
+    (desk / "packed.ragindex").write_bytes(content[:place] + b"watchhouse" + content[place + 10 :])
+    with pytest.raises(DamagedError, match="is not as it was exported"), serving(f"{desk}/packed.ragindex"):
+        raise AssertionError("the server has started")
+
+
+def test_read_only_writes_nothing_beside_the_index(desk: Path) -> None:
+    def files() -> dict[str, int]:
+        paths = [path for name in ("index", "folder") for path in (desk / name).rglob("*") if path.is_file()]
+        return {str(path): path.stat().st_mtime_ns for path in paths}
+
+    before = files()
+    with serving(f"{desk}/folder", read_only=True) as server, server.client() as client:
+        assert client.post("/search", json={"query": QUESTION}).json()["hits"][0]["doc_ids"] == ["lindau"]
+    assert files() == before
+
+
+def test_methods_are_those_of_the_export(desk: Path) -> None:
+    places = [f"live={desk}/index", f"{desk}/folder", f"{desk}/packed.ragindex"]
+    specs = parse_collections(places, ["hybrid", "live=bm25"])
+    assert [(one.name, one.methods, one.exported) for one in specs] == [
+        ("live", ("hybrid", "bm25"), False),
+        ("folder", (), True),
+        ("packed", (), True),
+    ]
+    with pytest.raises(UsageError, match="leave out folder=bm25"):
+        parse_collections(places, ["folder=bm25"])
+
+
+def test_hosts_are_contacted_only_if_they_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with OpenAIServer() as model:
+        monkeypatch.setenv("OPENAI_BASE_URL", model.url)
+        with ragindex.open(tmp_path / "index", encoder="openai:small", create=True) as index:
+            index.add(DOCUMENTS)
+            index.build("dense")
+            index.export("dense", tmp_path / "folder")
+        model.requests.clear()
+        host = model.url.removeprefix("http://").removesuffix("/v1")
+        with pytest.raises(UsageError, match=f"sends requests to {host}"), serving(f"{tmp_path}/folder"):
+            raise AssertionError("the server has started")
+        assert model.requests == []
+        with serving(f"{tmp_path}/folder", retriever_hosts=(host,)) as server, server.client() as client:
+            assert client.post("/search", json={"query": "lighthouse Lindau harbour"}).json()["hits"]
+        assert model.requests != []
