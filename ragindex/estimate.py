@@ -27,7 +27,7 @@ from ragindex.llm.prices import Prices
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import LLM, Output, Task, render_messages
 from ragindex.types import Document, Query
-from ragindex.workspace.part_keys import topological_order
+from ragindex.workspace.part_keys import tasks_of, topological_order
 from ragindex.workspace.workspace import Workspace
 
 
@@ -81,35 +81,36 @@ def estimate(
         raise ServiceError(
             f"Every request for the {len(chosen)} sampled documents failed. Check --llm and OPENAI_BASE_URL."
         )
-    own = tokens.count_text_tokens("word", name).estimated is False
     return [
-        _scale_counts(task, counts, by_rules.get(task), in_earnest.get(task), setting.prices, name, own)
+        _scale_counts(task, counts, by_rules.get(task), in_earnest.get(task), setting.prices, name)
         for task, counts in whole.items()
     ]
 
 
-def estimate_reading(
+def estimate_questions(
     corpus: Corpus,
     schemes: Mapping[str, Scheme],
     llm: LLMPlugin,
     setting: LLMSettings,
     queries: Sequence[Query],
     *,
+    reads: bool,
     reader_tokens: int = answer_question.DEFAULT_TOKENS,
     k: int = 20,
     sample: int = 0,
     seed: int = 0,
     language: str | None = None,
 ) -> list[Estimate]:
-    """Estimate the cost of answering `queries` with `llm` from the top `k` hits of each method in `schemes`, by label.
+    """Estimate the cost of asking `queries` of each method in `schemes`, by label: one Estimate per task and method.
 
-    Each method is built with the offline rules, and with `lsa` if it needs an encoder, so building costs nothing; the
-    passages it finds have about the same length as the real ones. The method's own LLM tasks are estimated from the
-    rules alone. With `sample`, that many questions are sent to the LLM, and the responses are cached. Raises UsageError
-    if `llm` names no model (`offline`) or a task has no rule.
+    Counted are the tasks that the methods run for questions and, if it `reads`, answering with `llm` from the top `k`
+    hits. Each method is built with the offline rules, and with `lsa` if it needs an encoder, so building costs nothing;
+    the passages it finds have about the same length as the real ones. The method's own LLM tasks are estimated from the
+    rules alone. With `sample`, that many questions are sent to the LLM to be answered, and the responses are cached.
+    Raises UsageError if `llm` names no model (`offline`) or a task has no rule.
     """
     name = _get_model_name(llm)
-    own = tokens.count_text_tokens("word", name).estimated is False
+    asking = {label: scheme for label, scheme in schemes.items() if reads or tasks_of(scheme)}
     chosen = Random(seed).sample(range(len(queries)), min(sample, len(queries)))  # noqa: S311  # no secret
     found: list[Estimate] = []
     with (
@@ -118,39 +119,53 @@ def estimate_reading(
             Path(folder), llm=Counting(model=name), language=language, chunking=corpus.chunking
         ) as workspace,
     ):
-        workspace.add(corpus.documents)
-        workspace.sync(schemes.values())
-        model = llm.open(setting)
-        for label, scheme in schemes.items():
+        if asking:
+            workspace.add(corpus.documents)
+            workspace.sync(asking.values())
+        for label, scheme in asking.items():
             with ledger.record_calls() as tally:
                 retrievals = scheme.open(workspace).retrieve(queries, k)
             found += [
-                _scale_counts(task, counts, None, None, setting.prices, name, own)
+                _scale_counts(f"{task}, {label}", counts, None, None, setting.prices, name)
                 for task, counts in _count_by_task(tally)
             ]
-            contexts = [answer_question.build_context(one.hits, one.notes, reader_tokens, name) for one in retrievals]
-            asked = [
-                answer_question.answer_inputs(q.text, one, workspace.language)
-                for q, one in zip(queries, contexts, strict=True)
-            ]
-            whole, by_rules = (
-                _count_answering(workspace.llm, asked),
-                _count_answering(workspace.llm, [asked[n] for n in chosen]),
-            )
-            real = _count_answering(model, [asked[n] for n in chosen])
-            read = (
-                whole[answer_question.ANSWER.name],
-                by_rules.get(answer_question.ANSWER.name),
-                real.get(answer_question.ANSWER.name),
-            )
-            found.append(_scale_counts(f"{answer_question.ANSWER.name}, {label}", *read, setting.prices, name, own))
+            if reads:
+                contexts = [
+                    answer_question.build_context(one.hits, one.notes, reader_tokens, name) for one in retrievals
+                ]
+                asked = [
+                    answer_question.answer_inputs(query.text, one, workspace.language)
+                    for query, one in zip(queries, contexts, strict=True)
+                ]
+                found += _estimate_reading(asked, chosen, workspace.llm, llm.open(setting), label, setting.prices, name)
     return found
+
+
+def _estimate_reading(
+    asked: Sequence[Mapping[str, Any]],
+    chosen: Sequence[int],
+    rules: LLM,
+    model: LLM,
+    label: str,
+    prices: Prices,
+    name: str,
+) -> Iterator[Estimate]:
+    """Yield the estimate of answering the inputs `asked`; those with the numbers `chosen` are sent to the model."""
+    task, sampled = answer_question.ANSWER.name, [asked[number] for number in chosen]
+    whole, by_rules, real = (_count_answering(*one) for one in ((rules, asked), (rules, sampled), (model, sampled)))
+    if task in whole:
+        yield _scale_counts(f"{task}, {label}", whole[task], by_rules.get(task), real.get(task), prices, name)
 
 
 def _count_answering(llm: LLM, asked: Sequence[Mapping[str, Any]]) -> dict[str, _Counts]:
     with ledger.record_calls() as tally:
         llm.map(answer_question.ANSWER, asked)
     return dict(_count_by_task(tally))
+
+
+def has_tokenizer(model: str) -> bool:
+    """Return whether the model's own tokenizer is available, so that tokens are counted and not estimated."""
+    return not tokens.count_text_tokens("word", model).estimated
 
 
 def _get_model_name(llm: LLMPlugin) -> str:
@@ -196,14 +211,14 @@ def _count_by_task(tally: ledger.Tally) -> Iterator[tuple[str, _Counts]]:
 
 
 def _scale_counts(
-    task: str, whole: _Counts, rules: _Counts | None, real: _Counts | None, prices: Prices, name: str, own: bool
+    task: str, whole: _Counts, rules: _Counts | None, real: _Counts | None, prices: Prices, name: str
 ) -> Estimate:
     sampled = rules is not None and real is not None and rules.read > 0 and rules.written > 0
     calls, read, written = whole.calls, whole.read, whole.written
     if sampled and rules is not None and real is not None:
         calls = round(calls * real.calls / rules.calls)
         read, written = round(read * real.read / rules.read), round(written * real.written / rules.written)
-    return Estimate(task, calls, read, written, prices.money(name, read, 0, written), sampled, own)
+    return Estimate(task, calls, read, written, prices.money(name, read, 0, written), sampled, has_tokenizer(name))
 
 
 # ---------------------------------------------------------------- an LLM that only counts

@@ -229,6 +229,8 @@ def send_request(call: Callable[[], _Result], key: str) -> _Result:
 
 
 def _parse_error(message: str, body: Any, status: int, headers: Mapping[str, str], key: str) -> Trouble:
+    if isinstance(body, str):  # some servers write the error as a text
+        body = {"message": body}
     body = body if isinstance(body, Mapping) else {}
     said = body.get("message")
     said = said if isinstance(said, str) and said else message

@@ -75,6 +75,11 @@ def _is_named_secret(name: Any, value: Any) -> bool:
     return isinstance(value, str) and value != "" and _SECRET_NAME.fullmatch(str(name)) is not None
 
 
+def names_secret(variable: str) -> bool:
+    """Return whether a text is the name of an environment variable whose value `hide_secrets` removes."""
+    return variable.isidentifier() and variable.isascii() and _VARIABLE.search(variable) is not None
+
+
 def _find_environment_secrets() -> Iterator[str]:
     """Yield the secrets of the environment variables, including those in addresses."""
     for name, value in os.environ.items():

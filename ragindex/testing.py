@@ -617,9 +617,3 @@ CHECKS: tuple[Check, ...] = (
     check_law,
     check_crash,
 )
-
-
-def schemes() -> Iterator[Scheme]:
-    """Yield every registered scheme with its default parameters."""
-    for name in registry.plugin_names("schemes"):
-        yield registry.scheme(name)

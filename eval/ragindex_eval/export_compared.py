@@ -14,7 +14,7 @@ from ragindex.plugins import registry
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Comparison, MethodResult
-from ragindex_eval.run.pipeline import answers_fingerprint
+from ragindex_eval.run.fingerprints import answers_fingerprint
 from ragindex_eval.run.read_answers import make_reader
 
 

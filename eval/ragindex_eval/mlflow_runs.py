@@ -1,6 +1,7 @@
 """The tree of MLflow runs of a study: a parent run, and a child run per method of each comparison.
 
-A study that runs again has the same tree: runs that are missing are added, and figures that changed are logged.
+A study that runs again has the same tree: runs that are missing are added, and figures that changed are logged. The
+tree may have been begun while the study ran; `ragindex_eval.mlflow_live` says when.
 """
 
 import os
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _ID, METHOD_TAG = "ragindex.comparison", "ragindex.method"
 """Tags by which the runs of a study that ran before are found."""
+_UNFINISHED = "ragindex.unfinished"
+"""Tag of a parent run whose study has not finished; its value is the key of the command."""
 _MOST_RUNS = 50_000  # runs that MLflow returns at most
 
 
@@ -35,17 +38,16 @@ def comparison_id(study: Study) -> str:
     return digest([study.name, compared])
 
 
-def log_tree(client: "MlflowClient", experiment: str, study: Study, folder: Path) -> str:
-    """Log the parent run and a child run per method; runs of an equal study are completed or updated."""
+def log_tree(client: "MlflowClient", experiment: str, study: Study, folder: Path, begun: str | None = None) -> str:
+    """Log the parent run and a child run per method; runs of an equal study are completed or updated.
+
+    `begun` is the parent run that was shown while the study ran. It is completed, or deleted if an equal study has a
+    tree already.
+    """
     id, children = comparison_id(study), list(_list_children(study))
     source = _source_tags()
-    found = client.search_runs([experiment], f"tags.`{_ID}` = '{id}'", max_results=1, order_by=["start_time ASC"])
-    name, tags = f"{study.name} {id[:8]}", {_ID: id, **source}
-    parent = found[0] if found else _create_run(client, experiment, study, name, tags)
-    below = client.search_runs(
-        [experiment], f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'", max_results=_MOST_RUNS
-    )
-    held = {run.data.tags.get(METHOD_TAG): run for run in below}
+    parent = _take_parent(client, experiment, study, {_ID: id, **source}, begun)
+    held = {run.data.tags.get(METHOD_TAG): run for run in _list_below(client, parent)}
     for child in children:
         tags = {"mlflow.parentRunId": parent.info.run_id, METHOD_TAG: child.key, **source}
         run = held.get(child.key) or _create_run(client, experiment, study, child.name, tags)
@@ -53,7 +55,7 @@ def log_tree(client: "MlflowClient", experiment: str, study: Study, folder: Path
         logged = _Logged(
             values.method_params(child.comparison, child.method),
             values.method_metrics(child.method),
-            {**source, "ragindex.fingerprint": child.method.fingerprint},
+            {**source, "ragindex.fingerprint": child.method.fingerprint, "mlflow.runName": child.name},
             [child.comparison],
             "FAILED" if failed else "FINISHED",
             child.method.spent.seconds,
@@ -66,7 +68,87 @@ def log_tree(client: "MlflowClient", experiment: str, study: Study, folder: Path
     best = {"ragindex.best_method": only.methods[0].label} if only else {}
     logged = _Logged(params, metrics, {**source, **best}, study.comparisons, "FINISHED", study.seconds)
     _log_run(client, parent, logged, folder / "all", partial(_save_all, study, folder / "all"))
+    if _UNFINISHED in parent.data.tags:
+        client.delete_tag(parent.info.run_id, _UNFINISHED)
     return str(parent.info.run_id)
+
+
+def _take_parent(
+    client: "MlflowClient", experiment: str, study: Study, tags: Mapping[str, str], begun: str | None
+) -> "Run":
+    """Return the parent run of an equal study, else the one that was begun, else a new one."""
+    found = client.search_runs(
+        [experiment], f"tags.`{_ID}` = '{tags[_ID]}'", max_results=1, order_by=["start_time ASC"]
+    )
+    name = f"{study.name} {tags[_ID][:8]}"
+    if begun is None:
+        return found[0] if found else _create_run(client, experiment, study, name, tags)
+    run = client.get_run(begun)
+    if found:
+        end_tree(client, begun, "KILLED")
+        for each in (*_list_below(client, run), run):
+            client.delete_run(each.info.run_id)
+        return found[0]
+    for tag, value in {**tags, "mlflow.runName": name}.items():
+        client.set_tag(begun, tag, value)
+    return run
+
+
+def _list_below(client: "MlflowClient", parent: "Run") -> list["Run"]:
+    """Return the children of a parent run."""
+    query = f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'"
+    return list(client.search_runs([parent.info.experiment_id], query, max_results=_MOST_RUNS))
+
+
+# ---------------------------------------------------------------- while the study runs
+
+
+def begin_tree(client: "MlflowClient", experiment: str, key: str, name: str, started: float) -> str:
+    """Return the parent run of a study that begins: a new one, or that of an equal command which did not finish.
+
+    The caller makes sure that no other process runs the command with this key. `started` is in Unix seconds. An
+    unfinished tree that has its id already is ended, and `log_tree` completes it if the studies are equal.
+    """
+    found = client.search_runs([experiment], f"tags.`{_UNFINISHED}` = '{key}'", max_results=_MOST_RUNS)
+    for run in found:
+        end_tree(client, run.info.run_id, "KILLED")
+    unfinished = [run.info.run_id for run in found if _ID not in run.data.tags]
+    if unfinished:
+        client.update_run(unfinished[0], "RUNNING")
+        return str(unfinished[0])
+    tags = {_UNFINISHED: key, **_source_tags()}
+    return str(client.create_run(experiment, int(started * 1000), tags, name).info.run_id)
+
+
+def log_answered(client: "MlflowClient", parent: str, number: int, method: MethodResult) -> None:
+    """Log a method that has answered, of the comparison at place `number` in its study: figures without latency."""
+    from mlflow.entities import Metric, Param
+
+    above = client.get_run(parent)
+    key, now = f"{number}/{method.label}", time.time()
+    held = {run.data.tags.get(METHOD_TAG): run.info.run_id for run in _list_below(client, above)}
+    tags = {"mlflow.parentRunId": parent, METHOD_TAG: key, **_source_tags()}
+    start, experiment = int((now - method.spent.seconds) * 1000), above.info.experiment_id
+    id = held.get(key) or client.create_run(experiment, start, tags, method.label).info.run_id
+    known = client.get_run(id).data.params
+    figures, texts = values.method_metrics(method), {"method": method.name, "label": method.label}
+    client.log_batch(
+        id,
+        metrics=[Metric(values.clean_name(name), value, int(now * 1000), 0) for name, value in figures.items()],
+        params=[Param(name, values.param_text(value)) for name, value in texts.items() if name not in known],
+    )
+    client.set_terminated(id, "FINISHED")
+
+
+def end_tree(client: "MlflowClient", parent: str, status: str) -> None:
+    """End a parent run and its children, as far as they are running, with a status."""
+    run = client.get_run(parent)
+    for each in (*_list_below(client, run), run):
+        if each.info.status == "RUNNING":
+            client.set_terminated(each.info.run_id, status)
+
+
+# ---------------------------------------------------------------- one run
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +214,8 @@ def _log_run(client: "MlflowClient", run: "Run", logged: _Logged, folder: Path, 
         client.log_inputs(id, values.dataset_inputs(logged.comparisons))
     save()
     client.log_artifacts(id, str(folder))
-    client.set_terminated(id, logged.status, run.info.start_time + int(logged.seconds * 1000))
+    shown = _UNFINISHED in held.tags  # then it ends now, even if it began with an earlier command that was stopped
+    client.set_terminated(id, logged.status, None if shown else run.info.start_time + int(logged.seconds * 1000))
 
 
 def _save_all(study: Study, folder: Path) -> None:

@@ -32,7 +32,7 @@ _LOGGERS = ("mlflow", "alembic", "urllib3.connectionpool")
 _LONGEST_REASON = 300
 # MLflow's default limits wait for minutes. That is too long if there is no server, and right once it has answered.
 _CONNECT_LIMITS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
-_UPLOAD_LIMITS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "30"}
+UPLOAD_LIMITS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "30"}
 
 
 class TrackingWarning(UserWarning):
@@ -69,8 +69,8 @@ def _sqlite_path(uri: str) -> Path | None:
     return Path(rest.partition("?")[0]).resolve() if scheme.partition("+")[0] == "sqlite" and rest else None
 
 
-def track(study: Study) -> str | None:
-    """Record a study in MLflow and return the id of its parent run.
+def track(study: Study, begun: str | None = None) -> str | None:
+    """Record a study in MLflow and return the id of its parent run; `begun` is the one shown while it ran, if any.
 
     Warn and return None if MLflow is not installed or the tracker fails.
     """
@@ -84,8 +84,8 @@ def track(study: Study) -> str | None:
         warnings.simplefilter("ignore")  # mlflow's dependencies deprecate one another
         try:
             check_connection(uri)
-            return _record_study(study, uri)
-        except _tracker_errors() as error:
+            return _record_study(study, uri, begun)
+        except tracker_errors() as error:
             said = hide_secrets(str(error).strip().partition("\n")[0]) or type(error).__name__
             failure = said if len(said) <= _LONGEST_REASON else f"{said[:_LONGEST_REASON]}…"
     warnings.warn(
@@ -110,12 +110,12 @@ def trace_to_tracker() -> None:
             check_connection(tracking_uri())
             mlflow.set_tracking_uri(tracking_uri())
             mlflow.set_experiment(EXPERIMENT)
-        except _tracker_errors():
+        except tracker_errors():
             pass  # recording the spans and the comparison will warn about it
     autolog()
 
 
-def _tracker_errors() -> tuple[type[Exception], ...]:
+def tracker_errors() -> tuple[type[Exception], ...]:
     """Return the exceptions that a tracker may raise.
 
     These imports take seconds, so they run only after a failure.
@@ -130,20 +130,21 @@ def _tracker_errors() -> tuple[type[Exception], ...]:
     return (*known, CommandError, MlflowException, SQLAlchemyError)
 
 
-def _record_study(study: Study, uri: str) -> str:
+def _record_study(study: Study, uri: str, begun: str | None) -> str:
+    with silence_mlflow():
+        client, experiment = open_tracker(uri)
+        with environment_defaults(UPLOAD_LIMITS), tempfile.TemporaryDirectory() as folder:
+            return log_tree(client, experiment, study, Path(folder), begun)
+
+
+def open_tracker(uri: str) -> tuple["MlflowClient", str]:
+    """Return a client of the store at a URI, and the id of the experiment of comparisons, which is made if missing."""
     from mlflow import MlflowClient
 
-    with silence_mlflow():
-        with environment_defaults(_CONNECT_LIMITS):
-            client = MlflowClient(tracking_uri=uri)
-            experiment = _ensure_experiment(client)
-        with environment_defaults(_UPLOAD_LIMITS), tempfile.TemporaryDirectory() as folder:
-            return log_tree(client, experiment, study, Path(folder))
-
-
-def _ensure_experiment(client: "MlflowClient") -> str:
-    held = client.get_experiment_by_name(EXPERIMENT)
-    return str(held.experiment_id) if held is not None else client.create_experiment(EXPERIMENT)
+    with environment_defaults(_CONNECT_LIMITS):
+        client = MlflowClient(tracking_uri=uri)
+        held = client.get_experiment_by_name(EXPERIMENT)
+        return client, str(held.experiment_id) if held is not None else client.create_experiment(EXPERIMENT)
 
 
 @contextmanager
@@ -161,6 +162,8 @@ def environment_defaults(defaults: Mapping[str, str]) -> Iterator[None]:
 @contextmanager
 def silence_mlflow() -> Iterator[None]:
     """Silence the log messages of MLflow and alembic, which would otherwise mix with JSON on standard output."""
+    if find_spec("mlflow") is not None:
+        import mlflow  # noqa: F401  # its import sets the levels of its loggers, so it comes first
     levels = {name: logging.getLogger(name).level for name in _LOGGERS}
     for name in levels:
         logging.getLogger(name).setLevel(logging.CRITICAL)

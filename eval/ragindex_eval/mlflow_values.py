@@ -73,8 +73,9 @@ def _figure_name(name: str) -> str:
 
 
 def clean_name(name: str) -> str:
-    """Replace characters that MLflow does not allow in names, and cut the name at 250 characters."""
-    return str(regex.sub(r"[^\w./ -]", "_", name))[:250]
+    """Replace what MLflow does not allow in names, such as //, which no path keeps, and cut at 250 characters."""
+    allowed = str(regex.sub(r"[^\w./ -]", "_", name))[:250]
+    return "/".join("_" if part in ("", ".", "..") else part for part in allowed.split("/"))
 
 
 # ---------------------------------------------------------------- parameters

@@ -173,8 +173,15 @@ def handle_interrupts() -> None:
     signal.signal(signal.SIGINT, _stop)
 
 
-def _stop(*signal: object) -> NoReturn:
+def _stop(*_: object) -> NoReturn:
+    signal.signal(signal.SIGINT, _leave)
     raise _Interrupt
+
+
+def _leave(*_: object) -> NoReturn:
+    """Exit at once, at the second Ctrl-C. What was on its way is lost; what is in the files is whole."""
+    os.write(2, b"Stopped at once. Run the same command to resume.\n")
+    os._exit(130)
 
 
 def _show_crash(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:

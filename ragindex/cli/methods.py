@@ -1,28 +1,29 @@
 """The command `methods`: list the installed methods, or describe one plugin and its parameters."""
 
-from collections.abc import Iterator
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import typer
 
 from ragindex.cli.console import escape_markup, print_note, stdout, text_table, write_result
 from ragindex.cli.options import JsonOption
-from ragindex.cli.plugin_help import docstring, parameters
+from ragindex.cli.plugin_help import Parameter, docstring, parameters
 from ragindex.errors import UsageError
 from ragindex.plugins import registry
 from ragindex.plugins.docstrings import read_docstring
-from ragindex.plugins.specs import parse_spec
+from ragindex.plugins.specs import Spec, parse_spec
 
-_GROUPS: tuple[registry.PluginGroup, ...] = ("schemes", "encoders", "stores", "parts")
+_GROUPS: tuple[registry.PluginGroup, ...] = ("schemes", "encoders", "llms", "stores", "parts")
 
 
 def methods(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="A method, encoder, store or part to describe.")
+        str | None, typer.Argument(metavar="NAME", help="A method, encoder, language model, store or part to describe.")
     ] = None,
     json: JsonOption = None,
 ) -> None:
-    """List the methods, or describe one method, encoder, store or part with its parameters.
+    """List the methods, or describe one method, encoder, language model, store or part with its parameters.
 
     Example: ragindex methods hybrid
     """
@@ -33,25 +34,64 @@ def methods(
         write_result(value, json, lambda: stdout().print(text_table(("method", "what it does"), cells)))
         return
     spec = parse_spec(name)
-    group, name = _find_group(spec.name), spec.name
-    if spec.params or spec.argument:  # check the parameters of a full specification too
-        registry.create(group, spec)
-    plugin = registry.load_plugin(group, name)
-    described = parameters(plugin)
+    described = [_describe(group, spec.name) for group in _find_groups(spec)]
+    first, *others = [one.to_json() for one in described]
+    write_result({**first, "others": others} if others else first, json, lambda: _show(described))
 
-    def show() -> None:
+
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """A plugin as it is shown: its name, kind (method, encoder, …), docstring and parameters."""
+
+    name: str
+    kind: str
+    doc: str
+    parameters: list[Parameter]
+
+    def to_json(self) -> dict[str, Any]:
+        rows = [
+            {"name": item.name, "type": item.type, "default": item.value, "description": item.description}
+            for item in self.parameters
+        ]
+        return {"name": self.name, "kind": self.kind, "doc": self.doc, "parameters": rows}
+
+
+def _describe(group: registry.PluginGroup, name: str) -> _Described:
+    plugin = registry.load_plugin(group, name)
+    return _Described(name, registry.kind_of(group), docstring(plugin), parameters(plugin))
+
+
+def _show(described: Sequence[_Described]) -> None:
+    for number, one in enumerate(described):
+        kind = f" ({one.kind})" if len(described) > 1 else ""
         cells = [
             (item.name, item.type, "required" if item.default is None else item.default, item.description)
-            for item in described
+            for item in one.parameters
         ]
-        stdout().print(f"[bold]{escape_markup(name)}[/]: {escape_markup(docstring(plugin))}\n")
+        before = "\n" if number else ""
+        stdout().print(f"{before}[bold]{escape_markup(one.name)}[/]{kind}: {escape_markup(one.doc)}\n")
         stdout().print(text_table(("parameter", "type", "default", "description"), cells))
 
-    rows_json = [
-        {"name": item.name, "type": item.type, "default": item.value, "description": item.description}
-        for item in described
-    ]
-    write_result({"name": name, "doc": docstring(plugin), "parameters": rows_json}, json, show)
+
+def _find_groups(spec: Spec) -> list[registry.PluginGroup]:
+    """Return the groups of the plugins of this name; `schemes` if there is none, which then says so.
+
+    With parameters, only those that take them. Raises UsageError if none does.
+    """
+    groups = [group for group in _GROUPS if spec.name in registry.plugin_names(group)] or ["schemes"]
+    if not (spec.params or spec.argument):
+        return groups
+    fitting, errors = list[registry.PluginGroup](), list[UsageError]()
+    for group in groups:
+        try:
+            registry.create(group, spec)
+        except UsageError as error:
+            errors.append(error)
+        else:
+            fitting.append(group)
+    if not fitting:
+        raise errors[0]
+    return fitting
 
 
 def _installed_methods() -> Iterator[tuple[str, str, str, str]]:
@@ -69,8 +109,3 @@ def _installed_methods() -> Iterator[tuple[str, str, str, str]]:
 
 def _add_owner(name: str, summary: str, owner: str) -> str:
     return summary if registry.is_ours("schemes", name) else f"{summary} (from {owner})"
-
-
-def _find_group(name: str) -> registry.PluginGroup:
-    """Return the first plugin group that has this name; `schemes` if none has it."""
-    return next((group for group in _GROUPS if name in registry.plugin_names(group)), "schemes")

@@ -67,6 +67,8 @@ def _format_annotation(annotation: Any) -> str:
         return _format_type(inner[0], inner[1:])
     if get_origin(annotation) is Literal:
         return " | ".join(map(str, inner))
+    if get_origin(annotation) is dict:
+        return "mapping"
     if get_origin(annotation) in (tuple, list):
         return f"[{_format_annotation(inner[0])}, …]"
     if inner:

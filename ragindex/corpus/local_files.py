@@ -158,6 +158,8 @@ def walk_files(
 def _is_passed_over(folder: Path) -> bool:
     if folder.name == "_sources" and (folder.parent / "_static").is_dir():
         return True  # of HTML that Sphinx made: each page once more, as it was written
+    if folder.name == "_static" and (folder.parent / "search.html").is_file():
+        return True  # of the same: scripts and styles of its theme
     return folder.is_symlink() or folder.name in _GENERATED_FOLDERS or (folder / "pyvenv.cfg").is_file()
 
 

@@ -10,7 +10,8 @@ from ragindex.http import require_bare
 from ragindex.llm.plugins import LLMPlugin, PaidPlugin
 
 _VARIABLE = regex.compile(r"[A-Z_][A-Z0-9_]*")
-_RESERVED = frozenset({"model", "messages", "temperature", "seed", "response_format", "max_tokens", "stream", "n"})
+_LIMITS = ("max_tokens", "max_completion_tokens")
+_RESERVED = frozenset({"model", "messages", "temperature", "seed", "response_format", *_LIMITS, "stream", "n"})
 
 
 class ChatParameters(LLMPlugin, PaidPlugin):
@@ -45,6 +46,9 @@ class ChatParameters(LLMPlugin, PaidPlugin):
     )
     reasoning_tokens: int = Field(
         default=0, ge=0, description="Tokens added to the limit of each answer, for models that reason first."
+    )
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = Field(
+        default=None, description="How much the model reasons first. null: the endpoint's default."
     )
     timeout: float = Field(default=120.0, gt=0, description="Seconds until a request times out.")
     retries: int = Field(

@@ -12,12 +12,14 @@ from ragindex.llm.cached_calls import CachedCalls
 from ragindex.llm.chat_parameters import ChatParameters
 from ragindex.llm.openai_chat import SCHEMA_HINT, ChatClient, ChatRequest
 from ragindex.llm.parallel import map_in_threads
-from ragindex.llm.parse_output import UnusableError, read_json
+from ragindex.llm.parse_output import UnusableError, drop_thoughts, read_json
 from ragindex.llm.rate_limits import Limits
 from ragindex.llm.schema import schema_text
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Failure, Message, Output, Task, render_messages
 
+_CUT = frozenset({"length", "max_tokens", "model_length", "max_output_tokens"})  # finish reasons, of different servers
+_THINKING_ROOM = 4096  # more tokens for an answer whose room was spent on thoughts
 _MAX_SHOWN = 4000  # characters of an unusable answer that the model is shown again
 
 
@@ -72,17 +74,20 @@ class LLMClient:
         """Send a request and, if the answer is unusable, a corrected one; also return the answers from the cache."""
         answer, replayed = self._calls.answer(task, request, unwanted)
         kept = [answer] if replayed else []
-        output = _read_output(task, answer)
+        output = _read_output(task, request, answer)
         if not isinstance(output, UnusableError) or output.kind == "refusal":
             return output, kept
+        if output.kind == "malformed" and answer.structure == "schema" and not replayed:
+            self._chat.count_unenforced()
         ledger.count_outcome(task.name, "asked again")
-        answer, replayed = self._calls.answer(task, _build_retry(request, answer, output), unwanted)
-        return _read_output(task, answer), [*kept, answer] if replayed else kept
+        corrected = _build_retry(request, answer, output)
+        answer, replayed = self._calls.answer(task, corrected, unwanted)
+        return _read_output(task, corrected, answer), [*kept, answer] if replayed else kept
 
 
-def _read_output(task: Task[Output], answer: CachedResponse) -> Output | UnusableError:
+def _read_output(task: Task[Output], request: ChatRequest, answer: CachedResponse) -> Output | UnusableError:
     try:
-        output, stage = _parse_output(task, answer)
+        output, stage = _parse_output(task, answer, _is_cut(request, answer))
     except UnusableError as error:
         ledger.count_outcome(task.name, error.kind)
         return error
@@ -90,9 +95,14 @@ def _read_output(task: Task[Output], answer: CachedResponse) -> Output | Unusabl
     return output
 
 
-def _parse_output(task: Task[Output], answer: CachedResponse) -> tuple[Output, str]:
-    """Parse an answer; return the output and how it was read. Raises UnusableError."""
-    cut = answer.finish == "length"
+def _is_cut(request: ChatRequest, answer: CachedResponse) -> bool:
+    """Return whether an answer used all of its room. Some servers say `stop` then, or use a word of their own."""
+    used = not answer.estimated and answer.output_tokens >= request.max_tokens
+    return used or answer.finish.casefold() in _CUT
+
+
+def _parse_output(task: Task[Output], answer: CachedResponse, cut: bool) -> tuple[Output, str]:
+    """Parse an answer; return the output and how it was read. Of a `cut` one, only whole JSON. Raises UnusableError."""
     if answer.refusal or answer.finish == "content_filter":
         raise UnusableError("refusal", f"it refuses: {answer.refusal[:200] or 'its content filter stopped it'}")
     if not answer.text.strip() and not cut:
@@ -107,15 +117,16 @@ def _parse_output(task: Task[Output], answer: CachedResponse) -> tuple[Output, s
         if not plain or task.read is None:
             raise UnusableError(error.kind, error.reason) from None
     try:
-        return task.read(answer.text), "read"
+        return task.read(drop_thoughts(answer.text)), "read"
     except ValueError as error:
         raise UnusableError("malformed", str(error)[:500]) from None
 
 
 def _build_retry(request: ChatRequest, answer: CachedResponse, error: UnusableError) -> ChatRequest:
-    """Return the request to retry with: twice the tokens if the answer was cut off, else the answer and its error."""
+    """Return the request to retry with: more tokens if the answer was cut off, else the answer and its error."""
     if error.kind == "truncated":
-        return replace(request, max_tokens=2 * request.max_tokens)
+        thought = not drop_thoughts(answer.text).strip()
+        return replace(request, max_tokens=2 * request.max_tokens + (_THINKING_ROOM if thought else 0))
     form = (
         "in the form asked for"
         if answer.structure == "text" and request.plain

@@ -21,6 +21,8 @@ _UNSUPPORTED_WORDS = (
     "instead",
 )
 _STRUCTURE_WORDS = ("response_format", "json_schema", "json_object", "json mode", "schema", "structured", "grammar")
+_LENGTHS_OF_LISTS = ("minitems", "maxitems")
+_MOST_UNENFORCED = 3  # answers beside the schema, after which the schema is also told in the prompt
 _LENGTH_WORDS = ("context length", "context_length", "too long", "too many tokens", "maximum context")
 
 
@@ -28,8 +30,8 @@ _LENGTH_WORDS = ("context length", "context_length", "too long", "too many token
 class EndpointFeatures:
     """Form of requests to an endpoint: output structure, name of the token limit, and omitted parameters.
 
-    `left_out` may contain temperature, seed, system (the role; its text is then put before the user's message) and the
-    name of the token limit that was refused.
+    `left_out` may contain temperature, seed, system (the role; its text is then put before the user's message), lengths
+    (of the lists in a schema) and the name of the token limit that was refused.
     """
 
     structure: Structure = "schema"
@@ -70,6 +72,8 @@ def _drop_named_feature(accepted: EndpointFeatures, said: str) -> EndpointFeatur
     for name in ("seed", "temperature"):
         if name in said and name not in accepted.left_out:
             return replace(accepted, left_out=accepted.left_out | {name})
+    if any(word in said for word in _LENGTHS_OF_LISTS) and "lengths" not in accepted.left_out:
+        return replace(accepted, left_out=accepted.left_out | {"lengths"})
     if "system" in said and ("role" in said or "message" in said) and "system" not in accepted.left_out:
         return replace(accepted, left_out=accepted.left_out | {"system"})
     return None
@@ -81,10 +85,14 @@ def _is_unspecific(trouble: Trouble, said: str, proven: bool) -> bool:
 
 @dataclass(slots=True)
 class EndpointMemory:
-    """Features that one model at one address is known to accept. Thread-safe."""
+    """Features that one model at one address is known to accept. Thread-safe.
+
+    `unenforced` counts answers that did not fit the schema that was sent with the request.
+    """
 
     usual: EndpointFeatures
     proven: set[Structure] = field(default_factory=set)
+    unenforced: int = 0
     _by_schema: dict[str, EndpointFeatures] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
@@ -107,6 +115,17 @@ class EndpointMemory:
                 self.usual = accepted
             self.proven.add(accepted.structure)
             return news
+
+    def ignores_schemas(self) -> bool:
+        """Return whether the endpoint accepts schemas and does not enforce them."""
+        with self._lock:
+            return self.unenforced >= _MOST_UNENFORCED
+
+    def count_unenforced(self) -> bool:
+        """Count an answer that did not fit its schema; return whether `ignores_schemas` has become true by it."""
+        with self._lock:
+            self.unenforced += 1
+            return self.unenforced == _MOST_UNENFORCED
 
 
 _memories: dict[tuple[str, str, Structure], EndpointMemory] = {}

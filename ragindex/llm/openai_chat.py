@@ -25,7 +25,7 @@ from ragindex.http import (
 )
 from ragindex.llm.chat_parameters import ChatParameters
 from ragindex.llm.endpoint_features import EndpointFeatures, Structure, endpoint_memory, step_down
-from ragindex.llm.schema import is_closed
+from ragindex.llm.schema import drop_lengths, is_closed
 from ragindex.llm.tasks import Message
 from ragindex.redaction import find_secrets
 
@@ -87,6 +87,10 @@ class ChatClient(Protocol):
         """Send a request once. Raises TroubleError if it fails."""
         ...
 
+    def count_unenforced(self) -> None:
+        """Learn that an answer did not fit the schema that was sent with its request."""
+        ...
+
 
 class OpenAIChat:
     """Client that sends each request once, in a form that the endpoint accepts.
@@ -106,8 +110,10 @@ class OpenAIChat:
 
     @property
     def parameters(self) -> Mapping[str, JsonValue]:
-        """Temperature, seed, structure and extra parameters."""
-        return self._parameters.model_dump(mode="json", include={"temperature", "seed", "structure", "extra"})
+        """Temperature, seed, structure and extra parameters; the reasoning effort only where one is given."""
+        named = {"temperature", "seed", "structure", "extra"}
+        effort = set() if self._parameters.reasoning_effort is None else {"reasoning_effort"}
+        return self._parameters.model_dump(mode="json", include=named | effort)
 
     @cached_property
     def _key(self) -> str:
@@ -148,6 +154,14 @@ class OpenAIChat:
                 _log.warning("openai:%s at %s is asked %s, as it accepts no more", self.model, self.base_url, accepted)
             return reply
 
+    def count_unenforced(self) -> None:
+        """Learn that an answer did not fit its schema. After a few, schemas are also told in the messages."""
+        if self._memory.count_unenforced():
+            _log.warning(
+                "openai:%s at %s accepts JSON schemas and ignores them: they are told in the prompt from now on",
+                *(self.model, self.base_url),
+            )
+
     def _hidden(self, text: str) -> str:
         secrets = (self._key, *find_secrets(self._address))
         return redact(text, *(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET))
@@ -163,28 +177,32 @@ class OpenAIChat:
     def _written(self, request: ChatRequest, accepted: EndpointFeatures) -> dict[str, Any]:
         given = self._parameters
         seed = None if given.seed is None else given.seed + request.repeat
-        optional = {"temperature": given.temperature, "seed": seed}
+        optional = {"temperature": given.temperature, "seed": seed, "reasoning_effort": given.reasoning_effort}
         kept = {key: value for key, value in optional.items() if value is not None and key not in accepted.left_out}
-        structure = _build_response_format(request, accepted.structure)
+        structure = _build_response_format(request, accepted)
+        told = accepted.structure != "schema" or self._memory.ignores_schemas()
         messages = [
-            {"role": message.role, "content": message.content} for message in _build_messages(request, accepted)
+            {"role": message.role, "content": message.content} for message in _build_messages(request, accepted, told)
         ]
         return {"messages": messages, accepted.limit: request.max_tokens, **kept, **structure, **given.extra}
 
 
-def _build_response_format(request: ChatRequest, structure: Structure) -> dict[str, Any]:
-    if structure == "text":
+def _build_response_format(request: ChatRequest, accepted: EndpointFeatures) -> dict[str, Any]:
+    if accepted.structure == "text":
         return {}
-    if structure == "json":
+    if accepted.structure == "json":
         return {"response_format": {"type": "json_object"}}
     name = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in request.task)
-    schema = {"name": name[:_LONGEST_NAME], "schema": json.loads(request.schema), "strict": is_closed(request.schema)}
-    return {"response_format": {"type": "json_schema", "json_schema": schema}}
+    schema = json.loads(request.schema)
+    if "lengths" in accepted.left_out:
+        schema = drop_lengths(schema)
+    named = {"name": name[:_LONGEST_NAME], "schema": schema, "strict": is_closed(request.schema)}
+    return {"response_format": {"type": "json_schema", "json_schema": named}}
 
 
-def _build_messages(request: ChatRequest, accepted: EndpointFeatures) -> list[Message]:
+def _build_messages(request: ChatRequest, accepted: EndpointFeatures, told: bool) -> list[Message]:
     messages = list(request.messages)
-    if accepted.structure != "schema" and not request.hinted and not (request.plain and accepted.structure == "text"):
+    if told and not request.hinted and not (request.plain and accepted.structure == "text"):
         messages[-1] = replace(messages[-1], content=f"{messages[-1].content}\n\n{SCHEMA_HINT}{request.schema}")
     if "system" in accepted.left_out and messages[0].role == "system" and len(messages) > 1:
         system, first, *rest = messages

@@ -25,6 +25,10 @@ class OpenAICompatibleChat(ChatParameters):
         """Return the error message if the model has no price, else None."""
         return prices.missing(self.model)
 
+    def requests_at_once(self) -> int:
+        """Return `concurrency`."""
+        return self.concurrency
+
     def contacts(self) -> tuple[Contact, ...]:
         """Return the endpoint, by the parameters or the environment, or OpenAI's."""
         return (Contact.of_address(read_address(_URL_VARIABLES, self.base_url), (self.key_variable,)),)

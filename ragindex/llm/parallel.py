@@ -3,12 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextvars import copy_context
-from threading import Event
 from typing import Any
 
 from ragindex.accounting import ledger
 from ragindex.errors import LLMError, ServiceError
-from ragindex.llm.rate_limits import StoppedError, stopping
+from ragindex.llm.rate_limits import StoppedError, StopSignal, stopping
 from ragindex.llm.tasks import Failure, Output
 
 _MAX_FAILURES_IN_A_ROW = 20
@@ -26,12 +25,11 @@ def map_in_threads(
 
     An LLMError becomes a Failure of the task `name`. Any other error ends the map after the requests in flight. So do
     20 consecutive inputs that fail because of the endpoint (ServiceError). Each thread runs in a copy of this context.
-    There are a few more threads than workers, so that connections stay busy while answers are parsed and stored.
     """
     inputs = list(many)
-    stop, lanes = Event(), ledger.Lanes(workers)
+    stop, lanes = StopSignal(), ledger.Lanes(workers)
     token = stopping.set(stop)
-    pool = ThreadPoolExecutor(min(workers + workers // 4 + 1, len(inputs)) or 1, thread_name_prefix=name)
+    pool = ThreadPoolExecutor(min(threads_for(workers), len(inputs)) or 1, thread_name_prefix=name)
 
     def work(number: int) -> Output | Failure:
         if stop.is_set():
@@ -54,6 +52,11 @@ def map_in_threads(
         pool.shutdown(wait=True, cancel_futures=True)
         stopping.reset(token)
         lanes.close()
+
+
+def threads_for(requests: int) -> int:
+    """Return how many threads keep `requests` requests in flight: a few more, for what is done between two requests."""
+    return requests + requests // 4 + 1
 
 
 def attempt(one: Callable[[Mapping[str, Any]], Output], name: str, each: Mapping[str, Any]) -> Output | Failure:

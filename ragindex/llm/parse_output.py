@@ -17,10 +17,12 @@ from ragindex.llm.repair_json import normalize_brackets, repair_text
 ParsedOutput = TypeVar("ParsedOutput", bound=BaseModel)
 _MOST_OPENINGS = 50
 _MOST_PROBLEMS = 3
-_THOUGHTS = regex.compile(r"\s*<think>.*?</think>", regex.DOTALL)
+_THOUGHTS = regex.compile(r"\s*(?:<think>)?.*?</think>", regex.DOTALL)  # chat templates may write the opening tag
+_UNFINISHED_THOUGHT = regex.compile(r"\s*<think>(?!.*</think>)", regex.DOTALL)
 _FENCE = regex.compile(r"^[ \t]*```[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", regex.MULTILINE | regex.DOTALL)
 _OPENING = regex.compile(r"""\{|(?:^|:|```\w*)[ \t]*\[|^[ \t]*\((?=\s*["'(\[])""", regex.MULTILINE)
 
+_TOKEN = regex.compile(r"""\"(?:[^"\\]|\\.)*+(?:"|\Z)|[\[\]{}]""", regex.DOTALL)
 _NEXT_VALUE = regex.compile(r"\s*,\s*[\[{]")
 
 
@@ -37,7 +39,8 @@ def read_json(text: str, output: type[ParsedOutput], tolerant: bool = True) -> t
 
     `strict`: the text is valid JSON of the output type. `found`: JSON inside code fences, prose or thoughts, or split
     into consecutive objects. `repaired`: broken JSON. `reshaped`: JSON of another known form (see
-    `ragindex.llm.coerce`). Raises UnusableError if no reading fits the output type.
+    `ragindex.llm.coerce`). Raises UnusableError if no reading fits the output type, or if the text ends within a list,
+    whose rest is missing whatever the server says.
     """
     try:
         decoded = _decoder.decode(text)
@@ -45,6 +48,8 @@ def read_json(text: str, output: type[ParsedOutput], tolerant: bool = True) -> t
     except (_NotFittingError, ValueError, RecursionError) as error:
         reason = str(error)
         written = decoded if isinstance(error, _NotFittingError) and isinstance(decoded, str) else None
+    if tolerant and _ends_in_list(text):
+        raise UnusableError("truncated", "it ends within a list")
     readings = _yield_readings(_extract_body(text if written is None else written), written, output) if tolerant else ()
     for value, stage in readings:
         try:
@@ -118,9 +123,36 @@ def _refuse_constant(constant: str) -> None:
 _decoder = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
+def drop_thoughts(text: str) -> str:
+    """Return an answer without what the model thought before it; blank if it never stopped thinking."""
+    text = text.lstrip("\ufeff")
+    return "" if _UNFINISHED_THOUGHT.match(text) else _THOUGHTS.sub("", text, count=1)
+
+
+def _ends_in_list(text: str) -> bool:
+    """Return whether a list in the JSON of the text is still open at its end.
+
+    If the text ends within a string, its quotes may be broken, and brackets are counted wherever they stand.
+    """
+    body = _extract_body(text)
+    opening = _OPENING.search(body)
+    if opening is None:
+        return False
+    found = [match.group() for match in _TOKEN.finditer(body, opening.start())]
+    if any(one == '"' or (one[0] == '"' and one[-1] != '"') for one in found):
+        return body.count("[", opening.start()) > body.count("]", opening.start())
+    open_brackets: list[str] = []
+    for sign in found:
+        if sign in "[{":
+            open_brackets.append(sign)
+        elif sign in "]}" and open_brackets:
+            open_brackets.pop()
+    return "[" in open_brackets
+
+
 def _extract_body(text: str) -> str:
     """Return the content of the code fences if it contains JSON, else the text without byte-order mark and thoughts."""
-    text = _THOUGHTS.sub("", text.lstrip("\ufeff"), count=1)
+    text = drop_thoughts(text)
     fenced = "\n".join(match.group(1) for match in _FENCE.finditer(text))
     return fenced if _OPENING.search(fenced) else text
 

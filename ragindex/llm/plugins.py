@@ -19,6 +19,10 @@ class PaidPlugin(Plugin):
 class LLMPlugin(Plugin):
     """Base class of the parameters of an LLM."""
 
+    def requests_at_once(self) -> int:
+        """Return how many requests may be in flight at once. Default: one."""
+        return 1
+
     @abstractmethod
     def open(self, setting: LLMSettings | None = None) -> LLM:
         """Open the LLM, which runs tasks (`ragindex.llm.tasks`). Sends no request yet."""

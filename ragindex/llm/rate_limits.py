@@ -6,9 +6,47 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from threading import BoundedSemaphore, Event, Lock
+from weakref import WeakSet
 
-stopping: ContextVar[Event | None] = ContextVar("ragindex_stopping", default=None)
-"""Set by whoever runs many calls: waiting ends with StoppedError when the event is."""
+
+class StopSignal:
+    """Ends the waits of its context, and with them the calls that have not begun. Thread-safe.
+
+    A signal made inside the context of another one is set with it, and may also be set alone.
+    """
+
+    def __init__(self) -> None:
+        self._event, self._inner, self._lock = Event(), WeakSet[StopSignal](), Lock()
+        outer = stopping.get()
+        if outer is not None:
+            outer._add(self)
+
+    def set(self) -> None:
+        """End the waits of the context, and those of the contexts inside it."""
+        with self._lock:
+            self._event.set()
+            inner = list(self._inner)
+        for one in inner:
+            one.set()
+
+    def is_set(self) -> bool:
+        """Return whether the signal is set."""
+        return self._event.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for at most `seconds`; return whether the signal is set."""
+        return self._event.wait(seconds)
+
+    def _add(self, inner: "StopSignal") -> None:
+        with self._lock:
+            self._inner.add(inner)
+            done = self._event.is_set()
+        if done:
+            inner.set()
+
+
+stopping: ContextVar[StopSignal | None] = ContextVar("ragindex_stopping", default=None)
+"""Set by whoever runs many calls: waiting ends with StoppedError when the signal is set."""
 
 
 class StoppedError(Exception):
@@ -16,11 +54,11 @@ class StoppedError(Exception):
 
 
 def sleep(seconds: float) -> None:
-    """Wait for `seconds`. Raises StoppedError if the event in `stopping` is set meanwhile."""
-    event = stopping.get()
-    if event is None:
+    """Wait for `seconds`. Raises StoppedError if the signal in `stopping` is set meanwhile."""
+    signal = stopping.get()
+    if signal is None:
         time.sleep(seconds)
-    elif event.wait(seconds):
+    elif signal.wait(seconds):
         raise StoppedError
 
 

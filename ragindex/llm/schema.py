@@ -13,7 +13,8 @@ _KEPT_KEYWORDS = ("type", "enum", "const", "description", "$ref")
 def schema_text(output: type[BaseModel]) -> str:
     """Return the schema as compact JSON. All fields are required, and no other fields are allowed.
 
-    Keywords for limits (lengths, ranges) are left out; the output type checks the limits when the answer is read.
+    Lists of a fixed length keep it (a triple has three items). Other limits (lengths, ranges) are left out; the output
+    type checks them when the answer is read.
     """
     whole = output.model_json_schema()
     schema = _narrow(whole)
@@ -27,6 +28,16 @@ def is_closed(schema: str) -> bool:
     return '"additionalProperties":{' not in schema and '"additionalProperties":true' not in schema
 
 
+def drop_lengths(schema: Any) -> Any:
+    """Return a parsed `schema_text` without the lengths of lists, for endpoints that refuse such keywords."""
+    if isinstance(schema, list):
+        return [drop_lengths(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    fixed = schema.get("type") == "array"
+    return {key: drop_lengths(item) for key, item in schema.items() if not (fixed and key in ("minItems", "maxItems"))}
+
+
 def _narrow(node: dict[str, Any]) -> dict[str, Any]:
     kept = {key: node[key] for key in _KEPT_KEYWORDS if key in node}
     choices = node.get("anyOf") or node.get("oneOf") or node.get("allOf")
@@ -36,6 +47,8 @@ def _narrow(node: dict[str, Any]) -> dict[str, Any]:
         kept["items"] = _any_of([_narrow(item) for item in node["prefixItems"]])
     elif node.get("type") == "array":
         kept["items"] = _narrow(node["items"]) if node.get("items") else {"type": "string"}
+    if "items" in kept and node.get("minItems") is not None and node["minItems"] == node.get("maxItems"):
+        kept |= {"minItems": node["minItems"], "maxItems": node["maxItems"]}
     if "properties" in node:
         kept.pop("description", None)  # the docstring of the class, which is written for programmers
         kept["properties"] = {name: _narrow(value) for name, value in node["properties"].items()}

@@ -211,6 +211,11 @@ def is_ours(group: PluginGroup, name: str) -> bool:
     return all(point.module.partition(".")[0] in code_fingerprint.OURS for point in _table(group).get(name, ()))
 
 
+def kind_of(group: PluginGroup) -> str:
+    """Return what a plugin of a group is: method, part, encoder, …"""
+    return _SINGULAR[group]
+
+
 def name_of(plugin: BaseModel) -> str:
     """Return the registered name of a plugin object; `module:Class` if it is not registered."""
     return _name_of_class(type(plugin))

@@ -1,6 +1,7 @@
 """The syntax of plugins: `name`, `name:argument`, `name(param=value, …)`, or `{"name": …, "params": {…}}`.
 
-Values are JSON scalars, bare names, lists `[…]` and nested calls, as in `hybrid(bases=[bm25, dense(over=passages)])`.
+Values are JSON scalars, bare names, web addresses, lists `[…]` and nested calls, as in
+`hybrid(bases=[bm25, dense(over=passages)])` and `http(url=https://search.example.org/v1)`.
 """
 
 import json
@@ -15,6 +16,7 @@ from ragindex.errors import UsageError
 SpecValue: TypeAlias = "str | int | float | bool | list[SpecValue] | Spec | None"
 
 _NAME = regex.compile(r"[\p{L}_][\w.\-]*")
+_ADDRESS = regex.compile(r"https?://[\w.~:/@!$&*+;=?%#\-]+")
 _NUMBER = regex.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?(?![\w.])")
 _STRING = regex.compile(r'"(?:[^"\\]|\\.)*"')
 _CONSTANTS: Mapping[str, bool | None] = {"true": True, "false": False, "null": None}
@@ -104,6 +106,8 @@ class _Reader:
     def scalar(self) -> SpecValue:
         if (text := self.match(_STRING)) is not None:
             return str(json.loads(text))
+        if (address := self.match(_ADDRESS)) is not None:
+            return address
         if (number := self.match(_NUMBER)) is not None:
             return json.loads(number)  # type: ignore[no-any-return]  # the pattern is a JSON number
         spec = self.call()
@@ -150,7 +154,7 @@ def _render_value(value: SpecValue) -> str:
         return render_spec(value)
     if isinstance(value, list):
         return "[" + ", ".join(_render_value(item) for item in value) + "]"
-    if isinstance(value, str) and _NAME.fullmatch(value) and value not in _CONSTANTS:
+    if isinstance(value, str) and (_NAME.fullmatch(value) or _ADDRESS.fullmatch(value)) and value not in _CONSTANTS:
         return value
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))

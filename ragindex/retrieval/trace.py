@@ -13,6 +13,9 @@ IF_STOPPED = "ranking if it stopped here"
 """Name of the step in which an iterative method records, for each iteration, the ids (best first) that it would return
 if it stopped there. Reports use it to show the quality and cost of each iteration."""
 
+UNKNOWN_DOCUMENTS = "hits of unknown documents"
+"""Name of the step whose ids are those of hits that a service returned and that are of no document of the corpus."""
+
 KEPT_IDS = 20
 """Number of ids of a step that are saved with the results."""
 

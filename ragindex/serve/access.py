@@ -42,4 +42,5 @@ def require_key(right: Right | None) -> Callable[..., Any]:
 ServiceNeeded = Annotated[Service, Depends(get_service)]
 ReadKey = Annotated[AccessKey, Depends(require_key("read"))]
 WriteKey = Annotated[AccessKey, Depends(require_key("write"))]
+JudgeKey = Annotated[AccessKey, Depends(require_key("judge"))]
 AnyKey = Annotated[AccessKey, Depends(require_key(None))]

@@ -18,6 +18,7 @@ from ragindex.serve import documents_routes, operations, rest, vector_store
 from ragindex.serve.guard import RequestGuard, answer_refusal
 from ragindex.serve.logs import log_error, log_event
 from ragindex.serve.mcp import McpFace
+from ragindex.serve.page.page_routes import PAGE_ROUTER
 from ragindex.serve.refusals import RefusalError, error_body, refuse
 from ragindex.serve.service import Service
 from ragindex.serve.tracing import flush_traces
@@ -46,6 +47,7 @@ def create_app(service: Service) -> FastAPI:
         documents_routes.DOCUMENTS_ROUTER,
         vector_store.STORE_ROUTER,
         operations.OPERATIONS_ROUTER,
+        PAGE_ROUTER,
     ):
         app.include_router(router)
     app.add_exception_handler(RefusalError, _answer_refusal)

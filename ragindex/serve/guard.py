@@ -6,6 +6,7 @@ import uuid
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -116,6 +117,15 @@ def require_known_host(settings: ServeSettings, headers: Headers) -> None:
     own = (f"http://{host}", f"https://{host}", *settings.allowed_origins)
     if any(origin.lower() not in own for origin in origins):
         raise RefusalError(403, "The Origin header is not this server's. Allow it with --allow-origin.", "origin")
+
+
+def require_same_origin(request: Request) -> None:
+    """Raise RefusalError unless the server's own page makes the request; other allowed origins will not do."""
+    host, origins = request.headers.get("host", ""), request.headers.getlist("origin")
+    if len(origins) != 1 or origins[0].lower() not in (f"http://{host}".lower(), f"https://{host}".lower()):
+        raise RefusalError(403, "Judgements are accepted from the server's own page: Origin must be its own.", "origin")
+    if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
+        raise RefusalError(403, "Judgements are accepted from the server's own page.", "origin")
 
 
 def _host_name(host: str) -> str:

@@ -23,6 +23,7 @@ from ragindex.llm.tokens import count_text_tokens
 from ragindex.retrieval.matching import find_question_words, find_window
 from ragindex.retrieval.positions import position_to_json
 from ragindex.retrieval.token_budget import fit_text
+from ragindex.serve.document_links import find_link
 from ragindex.serve.guard import answer_refusal
 from ragindex.serve.keys import AccessKey
 from ragindex.serve.models import PlainText
@@ -34,7 +35,6 @@ from ragindex.types import Document, Hit
 _DEFAULT_TOKENS, _MOST_TOKENS = 2_000, 20_000
 _SNIPPET = 600  # characters
 _READ_ONLY = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
-_URL_KEYS = ("url", "source_url", "link")
 
 Tokens = Annotated[int, Field(ge=50, le=_MOST_TOKENS, description="Most tokens of the answer's texts.")]
 CollectionName = Annotated[PlainText, Field(max_length=200, description="Name of the collection. Default: the first.")]
@@ -92,7 +92,7 @@ def make_mcp_server(service: Service, local: AccessKey | None = None) -> MCPServ
             "id": document.id,
             "title": document.title,
             "text": text,
-            "url": _find_url(document.metadata) or _document_url(_base_url(ctx), document.id, name),
+            "url": find_link(document.metadata) or _document_url(_base_url(ctx), document.id, name),
             "metadata": dict(document.metadata),
             "truncated": end < len(document.text),
             "next_start": end if end < len(document.text) else None,
@@ -134,7 +134,7 @@ def _result(hit: Hit, begin: int, end: int) -> dict[str, Any]:
         "title": hit.title or document,
         "text": hit.text[begin:end],
         "shortened": end - begin < len(hit.text),
-        "url": _find_url(hit.metadata.get(document, {})),
+        "url": find_link(hit.metadata.get(document, {})),
         "score": float(hit.score),
         "doc_ids": list(hit.doc_ids),
         "positions": [position_to_json(position) for position in hit.positions],
@@ -150,12 +150,6 @@ def _fetch(
         raise RefusalError(404, f"There is no document {id!r}.", "document")
     rest, model = document.text[start:], held.state.tokenizer
     return held.name, document, fit_text(rest, max_tokens, model) or rest[: 2 * max_tokens]
-
-
-def _find_url(metadata: Any) -> str:
-    """Return the http or https address among a document's metadata, or ""."""
-    found = [str(metadata[key]) for key in _URL_KEYS if key in metadata]
-    return next((url for url in found if url.startswith(("https://", "http://"))), "")
 
 
 def _document_url(base: str, document: str, name: str) -> str:

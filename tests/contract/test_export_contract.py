@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from elasticsearch_node.node import store as elasticsearch_store
+from search_server import default_scheme
 
 from ragindex.errors import UsageError
 from ragindex.export.export_retriever import export_retriever
@@ -26,15 +27,16 @@ def hits_of(found: list[Retrieval]) -> list[object]:
 
 @pytest.mark.parametrize("written", [*registry.plugin_names("schemes"), *VARIANTS])
 def test_an_exported_method_answers_as_before(written: str, tmp_path: Path) -> None:
-    scheme = registry.scheme(written)
+    scheme = default_scheme(written)
     with build(scheme, tmp_path / "index", "lsa") as workspace:
         expected = workspace.positions(scheme).locate(ask_questions(workspace.retriever(scheme), 10))
         export_retriever(workspace, scheme, tmp_path / "referred")
         packed = export_retriever(workspace, scheme, tmp_path / "packed", pack=True).path
-    with load_retriever(tmp_path / "referred") as retriever:
+    hosts = [contact.host for contact in scheme.contacts()]
+    with load_retriever(tmp_path / "referred", allow_hosts=hosts) as retriever:
         assert hits_of(ask_questions(retriever, 10)) == hits_of(expected)
     (tmp_path / "index").rename(tmp_path / "gone")
-    with load_retriever(packed, into=tmp_path / "unpacked") as retriever:
+    with load_retriever(packed, into=tmp_path / "unpacked", allow_hosts=hosts) as retriever:
         assert hits_of(ask_questions(retriever, 10)) == hits_of(expected)
 
 

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 from openai_server import KEY, OpenAIServer
+from search_server import default_scheme
 
 from ragindex.filters import All, Any, Filter, Not, Range, Terms, meta
 from ragindex.forbidden_documents import write_hit
+from ragindex.interfaces import Scheme
 from ragindex.plugins import registry
 from ragindex.testing import TOLERANCE
 from ragindex.types import Document, Query
@@ -87,10 +89,10 @@ def draw_filter(rng: random.Random, documents: Sequence[Document], depth: int = 
     return Not(parts[0]) if kind == 4 else All(parts) if kind == 5 else Any(parts)
 
 
-def build(folder: Path, encoder: str, documents: Sequence[Document], written: str) -> Workspace:
+def build(folder: Path, encoder: str, documents: Sequence[Document], scheme: Scheme) -> Workspace:
     workspace = Workspace.open(folder, encoder=encoder, chunking=None)
     workspace.add(documents)
-    workspace.sync([registry.scheme(written)])
+    workspace.sync([scheme])
     return workspace
 
 
@@ -98,9 +100,9 @@ def build(folder: Path, encoder: str, documents: Sequence[Document], written: st
 def test_a_filter_finds_what_an_index_of_what_passes_finds(written: str, words: str, tmp_path: Path) -> None:
     documents, scheme = make_documents(random.Random(written)), registry.scheme(written)
     where = meta("group", "a", "b")
-    whole = scheme.open(build(tmp_path / "whole", words, documents, written))
+    whole = scheme.open(build(tmp_path / "whole", words, documents, scheme))
     passing = [one for one in documents if passes(one, where)]
-    fresh = scheme.open(build(tmp_path / "fresh", words, passing, written))
+    fresh = scheme.open(build(tmp_path / "fresh", words, passing, scheme))
     filtered = whole.retrieve([Query(one.id, one.text, where) for one in QUESTIONS], 10)
     for query, one, other in zip(QUESTIONS, filtered, fresh.retrieve(QUESTIONS, 10), strict=True):
         assert [hit.id for hit in one.hits] == [hit.id for hit in other.hits], query.text
@@ -119,7 +121,8 @@ def test_a_filter_finds_what_an_index_of_what_passes_finds(written: str, words: 
 def test_nothing_is_told_of_documents_that_a_random_filter_keeps_out(written: str, seed: int, tmp_path: Path) -> None:
     rng = random.Random(f"{written} {seed}")
     documents = make_documents(rng)
-    retriever = registry.scheme(written).open(build(tmp_path / "w", "lsa:32", documents, written))
+    scheme = default_scheme(written, documents)
+    retriever = scheme.open(build(tmp_path / "w", "lsa:32", documents, scheme))
     told = 0
     for number in range(12):
         where, query = draw_filter(rng, documents), rng.choice(QUESTIONS)

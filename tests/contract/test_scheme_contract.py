@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from contract_checks import contract_checks
 from elasticsearch_node.node import store as elasticsearch_store
+from search_server import default_scheme
 
 from ragindex.plugins import registry
 from ragindex.testing import Check, check_batches, check_filter, check_finds, check_forbidden, check_hits, check_law
@@ -39,7 +40,7 @@ def test_scheme(written: str, check: Check, tmp_path: Path, request: pytest.Fixt
     exempt = EXEMPT.get((written, check.__name__))
     if exempt:
         request.applymarker(pytest.mark.xfail(reason=exempt, raises=AssertionError, strict=True))
-    check(registry.scheme(written), tmp_path, "lsa")
+    check(default_scheme(written), tmp_path, "lsa")
 
 
 CHUNKED = (
@@ -55,7 +56,7 @@ CHUNKED = (
 )
 def test_scheme_over_other_passages(name: str, written: str, tmp_path: Path) -> None:
     for check in (check_hits, check_filter, check_forbidden, check_law):
-        scheme = registry.scheme({"name": name, "params": {"over": f"passages({written})"}})
+        scheme = default_scheme(name, over=f"passages({written})")
         check(scheme, tmp_path / check.__name__, "lsa")
 
 

@@ -74,8 +74,8 @@ def test_the_lines_of_the_page(tmp_path: Path) -> None:
                     running = [start_server(line, port, tmp_path, environment)]
                 elif line.startswith("ragindex "):
                     subprocess.run([sys.executable, "-m", *line.split()], cwd=tmp_path, check=True)
-                elif line.startswith("export RAGINDEX_WRITE_KEY="):
-                    environment["RAGINDEX_WRITE_KEY"] = "write-key-0123456789abcdef"
+                elif match := re.match(r"export (RAGINDEX_\w+_KEY)=", line):
+                    environment[match[1]] = f"{match[1]}-0123456789abcdef"
                 else:
                     answers.append(run_curl(line, port, environment))
     finally:

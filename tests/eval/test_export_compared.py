@@ -9,7 +9,7 @@ from command_line import ragindex as run
 
 import ragindex
 from ragindex.errors import UsageError
-from ragindex_eval import mlflow_tracking
+from ragindex_eval import mlflow_live, mlflow_tracking
 from ragindex_eval.cli import compare as command
 
 QUESTION = "Which hill is highest?"
@@ -75,6 +75,7 @@ def test_the_best_method_is_an_mlflow_model(tmp_path: Path, monkeypatch: pytest.
     import pandas as pd
 
     monkeypatch.setattr(command, "track", mlflow_tracking.track)
+    monkeypatch.setattr(command, "record_live", mlflow_live.record_live)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     done = run(
         *("compare", "notes", "--questions", "questions.csv", "--methods", "bm25,hybrid"),

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from comparing import compare
+from mlflow.utils.validation import _validate_metric_name
 
 from ragindex.corpus import Corpus
 from ragindex.errors import MissingExtraError
@@ -21,7 +22,7 @@ from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.mlflow_runs import comparison_id
 from ragindex_eval.mlflow_tracking import TrackingWarning, has_run, trace_to_tracker, track
-from ragindex_eval.mlflow_values import metric_name
+from ragindex_eval.mlflow_values import clean_name, metric_name
 from ragindex_eval.results.model import NOT_TIMED, Comparison, MethodAnswer, Study
 
 
@@ -364,3 +365,8 @@ def test_an_unknown_kind_of_store(comparison: Comparison, monkeypatch: pytest.Mo
 )
 def test_metric_names_have_no_at(name: str, expected: str) -> None:
     assert metric_name(name) == expected
+
+
+@pytest.mark.parametrize("label", ["http(url=https://a/b)", "..", "a/./b", "/", "", "//", "é:%€" * 90, "a/" * 200])
+def test_any_label_becomes_a_name_that_mlflow_takes(label: str) -> None:
+    _validate_metric_name(clean_name(f"methods/{label}/R@5"))

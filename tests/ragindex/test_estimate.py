@@ -2,9 +2,10 @@
 
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import openai_server
 import pytest
@@ -15,12 +16,20 @@ from openai_server import OpenAIServer
 from ragindex.accounting.ledger import record_calls
 from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
-from ragindex.estimate import Estimate, estimate, estimate_reading
+from ragindex.estimate import Estimate, estimate, estimate_questions
+from ragindex.estimate_encoding import estimate_encoding
+from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
 from ragindex.llm import endpoint_features, tokens
 from ragindex.llm.cache import SQLiteCache
+from ragindex.llm.prices import load_prices
 from ragindex.llm.settings import LLMSettings
+from ragindex.llm.tasks import Task
+from ragindex.parts.text.passages import Passages
+from ragindex.parts.triples.extractions import EXTRACT
 from ragindex.plugins import registry
+from ragindex.types import Query, Retrieval
 from ragindex.workspace.workspace import Workspace
+from ragindex_baselines.bm25 import BM25
 from ragindex_eval.data import datasets, worlds
 
 ENCODING = tiktoken.Encoding(
@@ -100,7 +109,7 @@ def test_reading_is_estimated_for_each_method(server: OpenAIServer, tmp_path: Pa
     server.write = lambda body: json.dumps({"answer": "x " * (1 + len(body["messages"][-1]["content"]) % 5)})
     setting = LLMSettings(cache=SQLiteCache(tmp_path / "calls.sqlite"))
     schemes = {"bm25": registry.scheme("bm25")}
-    (one,) = estimate_reading(data.corpus, schemes, LLM, setting, data.queries, sample=20)
+    (one,) = estimate_questions(data.corpus, schemes, LLM, setting, data.queries, reads=True, sample=20)
     assert (one.task, one.calls, one.sampled) == ("answer, bm25", 40, True)
     assert len(server.requests) == 20
     folder = tmp_path / "w"
@@ -109,6 +118,87 @@ def test_reading_is_estimated_for_each_method(server: OpenAIServer, tmp_path: Pa
     costs = [answer.reading.usage for answer in result.methods[0].final if answer.reading]
     assert one.input_tokens == pytest.approx(sum(cost.input_tokens for cost in costs), rel=0.05)
     assert one.output_tokens == pytest.approx(sum(cost.output_tokens for cost in costs), rel=0.15)
+
+
+class Restating(Scheme):
+    """BM25 that asks the model to extract from every question, twice."""
+
+    version: ClassVar[int] = 1
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        return (Passages(),)
+
+    def tasks(self) -> tuple[Task[Any], ...]:
+        return (EXTRACT,)
+
+    def open(self, index: OpenIndex) -> Retriever:
+        return RestatingRetriever(BM25().open(index), index)
+
+
+@dataclass(frozen=True)
+class RestatingRetriever:
+    base: Retriever
+    index: OpenIndex
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        for query in queries:
+            for title in ("first", "second"):
+                self.index.llm.run(EXTRACT, {"title": title, "text": query.text, "numbers_as_entities": False})
+        return self.base.retrieve(queries, k)
+
+
+def test_what_a_method_asks_for_each_question_is_estimated(server: OpenAIServer, tmp_path: Path) -> None:
+    data = datasets.read_dataset("world:60", limit=5)
+    schemes = {"restating": Restating(), "bm25": registry.scheme("bm25")}
+    (one,) = estimate_questions(data.corpus, schemes, LLM, LLMSettings(), data.queries, reads=False)
+    assert (one.task, one.calls, one.sampled) == ("extract, restating", 10, False)
+    assert server.requests == []
+    method = compare(data, [Restating()], k=(20,), llm="openai:small", index=tmp_path / "w").methods[0]
+    assert method.calls == 2.0
+    assert one.input_tokens == pytest.approx(5 * method.query_usage.input_tokens, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("method", "tasks"),
+    [("ircot", {"thought"}), ("self-ask", {"follow-ups"}), ("gear", {"gear-read", "gear-reason", "gear-rewrite"})],
+)
+def test_methods_that_ask_are_estimated_by_what_their_rules_ask(method: str, tasks: set[str]) -> None:
+    data = datasets.read_dataset("world:50", limit=2)
+    schemes = {method: registry.scheme(method)}
+    found = estimate_questions(data.corpus, schemes, LLM, LLMSettings(), data.queries, reads=False)
+    assert {one.task for one in found} == {f"{task}, {method}" for task in tasks}
+    assert max(one.calls for one in found) >= 2  # at least once a question
+    assert all(one.input_tokens > 10 * one.calls for one in found)
+
+
+def test_a_paid_encoder_is_estimated_to_the_token(server: OpenAIServer, tmp_path: Path) -> None:
+    data = datasets.read_dataset("world:50", limit=4)
+    encoder = registry.encoder("openai(model=small-embedding, dimensions=48, price=2.0)")
+    schemes = {name: registry.scheme(name) for name in ("bm25", "dense", "hybrid")}
+    with record_calls() as tally:
+        index, *asked = estimate_encoding(data.corpus, schemes, encoder, load_prices(), queries=data.queries)
+    assert (tally.spent.input_tokens, server.requests) == (0, [])
+    with Workspace.open(tmp_path / "w", encoder=encoder, chunking=data.corpus.chunking) as workspace:
+        workspace.add(data.corpus.documents)
+        workspace.sync(schemes.values())
+    sent = [text for request in server.requests for text in request.body["input"]]
+    # without `dimensions`, the encoder asks about one more short text to learn them
+    assert (index.task, index.calls, index.input_tokens) == ("encoding, index", len(sent), sum(map(count, sent)))
+    assert index.money == pytest.approx(2.0 * index.input_tokens / 1e6)
+    assert (index.output_tokens, index.counted) == (0, True)
+    questions = sum(count(query.text) for query in data.queries)
+    assert [(one.task, one.calls, one.input_tokens) for one in asked] == [
+        ("encoding, dense", 4, questions),
+        ("encoding, hybrid", 4, questions),
+    ]
+
+
+def test_an_encoder_that_costs_nothing_has_no_estimate() -> None:
+    data = datasets.read_dataset("world:50", limit=4)
+    schemes = {"dense": registry.scheme("dense")}
+    assert estimate_encoding(data.corpus, schemes, registry.encoder("lsa"), load_prices()) == []
+    paid = registry.encoder("openai:small-embedding")
+    assert estimate_encoding(data.corpus, {"bm25": registry.scheme("bm25")}, paid, load_prices()) == []
 
 
 def test_what_cannot_be_estimated(corpus: Corpus) -> None:

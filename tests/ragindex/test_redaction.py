@@ -22,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai_server import Answer, Fault, OpenAIServer, Received, status
 from rerank_server import reranking
+from unrecorded import record_nothing
 
 from ragindex.errors import DataError, RagindexError, UsageError
 from ragindex.llm import endpoint_features
@@ -75,9 +76,10 @@ def tracing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def desk(tmp_path: Path, tracing: None, monkeypatch: pytest.MonkeyPatch) -> Path:
-    tracked = compare.track
+    recording = {name: getattr(compare, name) for name in ("track", "record_live")}
     folder = make_desk(tmp_path, monkeypatch)
-    monkeypatch.setattr(compare, "track", tracked)
+    for name, function in recording.items():
+        monkeypatch.setattr(compare, name, function)
     for name in list(os.environ):
         if name.endswith(("_URL", "_KEY", "_PROXY", "_URI", "_USER", "_PASSWORD", "_proxy")):
             monkeypatch.delenv(name)
@@ -314,7 +316,7 @@ def test_a_tracker_with_a_password(how: str, desk: Path, monkeypatch: pytest.Mon
 
 
 def test_a_tracker_that_works_is_named_without_its_password(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compare, "track", lambda study: "run")
+    record_nothing(monkeypatch, "run")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", TRACKERS["a database"])
     done = ragindex("compare", "notes", "--questions", "questions.csv", "--index", "c", "--methods", "bm25")
     assert (

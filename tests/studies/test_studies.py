@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from command_line import ragindex
+from unrecorded import record_nothing
 
 from ragindex.plugins import registry
 from ragindex_eval.results.load import load_results
@@ -65,7 +66,7 @@ def test_no_study_has_settings_of_ones_own_machine() -> None:
 
 
 def test_a_study_runs_on_a_small_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ragindex_eval.cli.compare.track", lambda study: None)
+    record_nothing(monkeypatch)
     monkeypatch.chdir(tmp_path)
     config = ROOT / "studies" / "griever-table-1.yaml"
     done = ragindex("compare", "world:50:7", "--config", config, "--published-data", "musique", "--limit", 3)

@@ -11,11 +11,11 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from unrecorded import record_nothing
 
 from ragindex.cli import main
 from ragindex.durable_files import RepairWarning
 from ragindex.errors import LanguageWarning, StaleWarning
-from ragindex_eval.cli import compare
 
 TEXTS = {
     "hill.md": "# Grey Anna\n\nGrey Anna is the highest hill of the north.",
@@ -79,7 +79,7 @@ def make_desk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COLUMNS", "80")
     for name in ("OPENAI_API_KEY", "EMBEDDING_API_KEY", "OPENAI_BASE_URL", "EMBEDDING_BASE_URL", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(compare, "track", lambda comparison: None)
+    record_nothing(monkeypatch)
     write(folder / "notes", TEXTS)
     write(folder, {"questions.csv": QUESTIONS, "questions.txt": "Which hill is highest?\nWhat is slate?\n"})
     return folder

@@ -21,6 +21,7 @@ from ragindex.errors import UsageError
 from ragindex.redaction import bare_address
 from ragindex.workspace.manifest import require_manifest
 from ragindex_eval.export_compared import export_compared, find_compared
+from ragindex_eval.mlflow_live import LiveRuns, record_live
 from ragindex_eval.mlflow_retriever import log_retriever
 from ragindex_eval.mlflow_tracking import has_run, store_id, trace_to_tracker, track, tracking_uri
 from ragindex_eval.report.page import save_report
@@ -60,6 +61,8 @@ def compare(
     encoding: Annotated[str | None, setting_flag("encoding", "E")] = None,
     max_file_mb: Annotated[float | None, setting_flag("max_file_mb", "MB")] = None,
     language: Annotated[str | None, setting_flag("language", "L")] = None,
+    holdout: Annotated[Path | None, setting_flag("holdout", "FILE")] = None,
+    reuse_holdout: Annotated[bool | None, setting_flag("reuse_holdout")] = None,
     methods: Annotated[str | None, setting_flag("methods", "a,b")] = None,
     with_rerank: Annotated[bool | None, setting_flag("with_rerank")] = None,
     reranker: Annotated[str | None, setting_flag("reranker", "R")] = None,
@@ -158,6 +161,11 @@ def report(
 def _run(settings: CompareSettings, export_best: Path | None = None) -> Study:
     """Show the results of an equal study that is finished, or run it and write its files; record it in MLflow."""
     _check(settings)
+    with record_live(settings) as live:
+        return _run_recorded(settings, live, export_best)
+
+
+def _run_recorded(settings: CompareSettings, live: LiveRuns, export_best: Path | None) -> Study:
     held = None if settings.fresh else rerun.find_record(settings)
     inputs = rerun.describe_inputs(settings, held[1].files if held else {})
     study = rerun.load_unchanged(settings, *held, inputs) if held else None
@@ -167,7 +175,7 @@ def _run(settings: CompareSettings, export_best: Path | None = None) -> Study:
         rerun.require_thresholds(settings, study)
     else:
         held = None
-        study, folder, record = _compare(settings, inputs)
+        study, folder, record = _compare(settings, inputs, live)
     shown = rerun.spent_nothing(study) if held else study
     write_result(study_to_json(shown), settings.json_file, lambda: standard_output().print(render_study(shown)))
     _print(settings, f"\n  the report      {escape_markup(str(folder / rerun.REPORT_FILE))}")
@@ -176,7 +184,7 @@ def _run(settings: CompareSettings, export_best: Path | None = None) -> Study:
         index = str(settings.index or default_index(name))
         _print(settings, f"  the index       {escape_markup(index)}")
         _print(settings, f"  in your code    ragindex use --index {escape_markup(shlex.quote(index))} --method METHOD")
-    run = _record(study, settings, folder, record)
+    run = _record(study, settings, folder, record, live.parent)
     _print_export(study, settings, folder)
     if export_best is not None:
         _export_best(study, settings, export_best, run)
@@ -199,11 +207,13 @@ def _print_export(study: Study, settings: CompareSettings, folder: Path) -> None
     _print(settings, '                  ragindex.load("retriever").search("…")   # in Python')
 
 
-def _compare(settings: CompareSettings, inputs: rerun.Inputs) -> tuple[Study, Path, rerun.FinishedStudy | None]:
+def _compare(
+    settings: CompareSettings, inputs: rerun.Inputs, live: LiveRuns
+) -> tuple[Study, Path, rerun.FinishedStudy | None]:
     """Run the study and write its files; return it with their folder and the record for the next run."""
     if settings.trace:
         trace_to_tracker()
-    study = run_study(settings, _command(sys.argv[1:]))
+    study = run_study(settings, _command(sys.argv[1:]), live.watch)
     folder = rerun.results_folder(settings, study.name)
     rerun.remove_records(folder)
     results = save_results(study, folder)
@@ -238,13 +248,18 @@ def _export_best(study: Study, settings: CompareSettings, out: Path, run: str | 
         _print(settings, f'                  mlflow.pyfunc.load_model("{escape_markup(uri)}").predict(["…"])')
 
 
-def _record(study: Study, settings: CompareSettings, folder: Path, record: rerun.FinishedStudy | None) -> str | None:
-    """Record the study in MLflow, unless this store has it already, and print how to view it. Return its run."""
+def _record(
+    study: Study, settings: CompareSettings, folder: Path, record: rerun.FinishedStudy | None, begun: str | None
+) -> str | None:
+    """Record the study in MLflow, unless this store has it already, and print how to view it. Return its run.
+
+    `begun` is the run that was shown while the study ran.
+    """
     uri = tracking_uri()
     store = store_id(uri)
     run = None if record is None else record.tracked.get(store)
     if record is None or not has_run(uri, run):
-        run = track(study)
+        run = track(study, begun)
         if run is None:
             return None
         if record is not None:

@@ -1,4 +1,4 @@
-"""The command `estimate`, which predicts the LLM costs of indexing and of reading answers."""
+"""The command `estimate`, which predicts the costs of indexing, of asking questions and of reading answers."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +10,7 @@ from ragindex.cli.console import escape_markup, format_dollars, print_note, stdo
 from ragindex.cli.documents import select_files
 from ragindex.cli.options import (
     BudgetOption,
+    EncoderOption,
     EncodingOption,
     ExcludeOption,
     FormatOption,
@@ -21,7 +22,8 @@ from ragindex.cli.options import (
 )
 from ragindex.corpus import read_selected
 from ragindex.corpus.local_files import MAX_FILE_MB
-from ragindex.estimate import Estimate, estimate, estimate_reading
+from ragindex.estimate import Estimate, estimate, estimate_questions
+from ragindex.estimate_encoding import estimate_encoding
 from ragindex.llm.answer_question import DEFAULT_TOKENS
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.cache import NoCache, SQLiteCache
@@ -29,6 +31,7 @@ from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
 from ragindex.workspace.llm import CALLS
+from ragindex.workspace.part_keys import tasks_of
 from ragindex.workspace.settings import require_apart
 from ragindex_eval.data import datasets
 
@@ -37,6 +40,7 @@ def estimate_command(
     data: Annotated[str, typer.Argument(metavar="DATA", help="Documents: a folder, a file or world:1k.")],
     methods: Annotated[str, typer.Option(metavar="a,b", help="The methods to be built.")],
     llm: Annotated[str, typer.Option(metavar="openai:MODEL", help="The language model to be asked.")],
+    encoder: EncoderOption = None,
     sample: Annotated[int, typer.Option(metavar="N", min=0, help="Pay for N documents, to know the answers.")] = 0,
     index: Annotated[
         Path | None,
@@ -54,14 +58,17 @@ def estimate_command(
     read_answers: Annotated[
         bool, typer.Option("--read", help="Also answers to the questions, a row a method.")
     ] = False,
-    questions: Annotated[Path | None, typer.Option(metavar="FILE", help="With --read: a .csv, .jsonl or .txt.")] = None,
+    questions: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also what asking costs: a .csv, .jsonl or .txt.")
+    ] = None,
     reader_tokens: Annotated[int, typer.Option(metavar="N", min=1, help="As compare has it.")] = DEFAULT_TOKENS,
-    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="With --read: so many questions.")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="So many questions.")] = None,
     json: JsonOption = None,
 ) -> None:
     """Say what indexing would cost in tokens and money. Without --sample nothing is asked and nothing is spent.
 
-    With --read, also what `compare --read` would spend on answers.
+    With --questions, also what the methods ask a model for each question; with --read, what `compare --read` would
+    spend on answers; with --encoder, what a paid encoder costs.
 
     Example: ragindex estimate my-documents/ --methods 'bm25(over=triples)' --llm openai:gpt-4o-mini --sample 20
     """
@@ -71,7 +78,7 @@ def estimate_command(
         "selection": select_files(include, exclude, encoding, max_file_mb),
     }
     asking: dict[str, Any] = {"questions": questions, "limit": limit, "seed": seed}
-    dataset = datasets.read_dataset(data, **reading, **asking) if read_answers else None
+    dataset = datasets.read_dataset(data, **reading, **asking) if read_answers or questions else None
     corpus = read_selected(data, **reading) if dataset is None else dataset.corpus
     for message in corpus.skipped:
         print_note(f"skipped: {message}")
@@ -84,17 +91,25 @@ def estimate_command(
     model = registry.llm(llm)
     with ledger.record_calls() as paid:
         found = estimate(corpus, schemes, model, setting, sample=sample, seed=seed, language=language)
-        if dataset is not None:
-            labelled = {registry.label(scheme): scheme for scheme in schemes}
+        labelled = {registry.label(scheme): scheme for scheme in schemes}
+        queries = () if dataset is None else dataset.queries
+        if queries:
             given = {"reader_tokens": reader_tokens, "sample": sample, "seed": seed, "language": language}
-            found += estimate_reading(corpus, labelled, model, setting, dataset.queries, **given)  # type: ignore[arg-type]
+            found += estimate_questions(corpus, labelled, model, setting, queries, reads=read_answers, **given)  # type: ignore[arg-type]
+        if encoder is not None:
+            plugin = registry.encoder(encoder)
+            found += estimate_encoding(corpus, labelled, plugin, setting.prices, queries=queries, language=language)
     money = None if any(one.money is None for one in found) else sum(one.money or 0.0 for one in found)
+    asks = [label for label, scheme in labelled.items() if tasks_of(scheme)]
     value = {"tasks": [_as_json(one) for one in found], "money": money, "spent": spending.spending_to_json(paid)}
 
     def show() -> None:
         _show(found, money, sample, llm)
-        if (said := spending.format_spending(paid)) is not None:
+        if asks and not queries:
+            said = f"A model is asked for each question, too, by {', '.join(asks)}: --questions FILE counts that."
             stdout().print(escape_markup(said), soft_wrap=True)
+        if (spent := spending.format_spending(paid)) is not None:
+            stdout().print(escape_markup(spent), soft_wrap=True)
 
     write_result(value, json, show)
 
@@ -106,7 +121,7 @@ def _as_json(one: Estimate) -> dict[str, object]:
 
 def _show(found: list[Estimate], money: float | None, sample: int, llm: str) -> None:
     if not found:
-        stdout().print("These methods use no LLM: indexing makes no paid calls.")
+        stdout().print("Indexing makes no paid calls.")
         return
     rows = [
         (one.task, f"{one.calls:,}", f"{one.input_tokens:,}", f"{one.output_tokens:,}", format_dollars(one.money))

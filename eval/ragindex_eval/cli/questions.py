@@ -50,6 +50,9 @@ def questions(
     encoding: EncodingOption = None,
     max_file_mb: MaxFileOption = MAX_FILE_MB,
     language: LanguageOption = None,
+    without_titles: Annotated[
+        bool, typer.Option("--without-titles", help="No question names the title of a document that answers it.")
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE.csv, edited or not.")] = False,
     json: JsonOption = None,
 ) -> None:
@@ -66,7 +69,7 @@ def questions(
     left_out = _read_notes(corpus, language)
     usable = _drop_copies([document for document in corpus.documents if readable(document.id)])
     passages = [passage for document in usable for passage in chunk(document, None)]
-    drafted = make_drafts(passages, n, require_seed(seed), language or "english")
+    drafted = make_drafts(passages, n, require_seed(seed), language or "english", titles=not without_titles)
     for sentence in (*left_out, *(_explain_shortfall(drafted, n) if drafted else ())):
         print_note(sentence)
     if not drafted:

@@ -9,11 +9,14 @@ from ragindex.cli.console import escape_markup, json_destination, print_note, qu
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import JsonOption
 from ragindex.errors import UsageError
+from ragindex.export.export_retriever import export_retriever
 from ragindex.workers import use_workers
+from ragindex.workspace.workspace import Workspace
 from ragindex_eval.cli.compare import setting_flag
 from ragindex_eval.recommend.recommend import recommend
 from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.show import render_recommendation
+from ragindex_eval.recommend.values import Recommendation
 from ragindex_eval.run.pipeline import default_index
 from ragindex_eval.run.settings import make_settings
 from ragindex_eval.run.study import load_dataset
@@ -32,6 +35,8 @@ _RULES = frozenset(RecommendRules.model_fields)
 def recommend_command(
     data: Annotated[str, typer.Argument(metavar="DATA", help="A folder, a file, or world:1k.")],
     questions: Annotated[Path | None, setting_flag("questions", "FILE")] = None,
+    holdout: Annotated[Path | None, setting_flag("holdout", "FILE")] = None,
+    reuse_holdout: Annotated[bool | None, setting_flag("reuse_holdout")] = None,
     metric: Annotated[str | None, rule_flag("metric", "R@5")] = None,
     delta: Annotated[float | None, rule_flag("delta", "D")] = None,
     alpha: Annotated[float | None, rule_flag("alpha", "A")] = None,
@@ -55,6 +60,9 @@ def recommend_command(
     seed: Annotated[int | None, setting_flag("seed", "S")] = None,
     workers: Annotated[int | None, setting_flag("workers", "N", 1)] = None,
     index: Annotated[Path | None, setting_flag("index", "DIR")] = None,
+    export: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Export the chosen method, pinned to what was measured.")
+    ] = None,
     json_file: JsonOption = None,
 ) -> None:
     """Find the cheapest method that is good enough, asking as few questions as possible.
@@ -66,7 +74,7 @@ def recommend_command(
 
     Example: ragindex recommend my-documents/ --questions questions.csv --max-p95-ms 100 --max-index-minutes 30
     """
-    given = {name: value for name, value in locals().items() if value not in (None, [])}
+    given = {name: value for name, value in locals().items() if name != "export" and value not in (None, [])}
     json_destination(json_file)
     rules = _make_rules({name: value for name, value in given.items() if name in _RULES})
     settings = make_settings({name: value for name, value in given.items() if name not in _RULES})
@@ -76,14 +84,20 @@ def recommend_command(
     with use_workers(settings.workers):
         found = recommend(settings, rules, dataset, print_note)
     folder = settings.index or default_index(dataset.name)
-    value = {**found.to_json(), "index": str(folder)}
+    if export is not None:
+        _export_chosen(found, folder, export)
+    value = {**found.to_json(), "index": str(folder), "export": None if export is None else str(export)}
 
     def show() -> None:
         console = standard_output()
         console.print(render_recommendation(found, rules))
         chosen, place = quote_argument(found.chosen), quote_argument(folder)
         lines = {"to use it": f"ragindex search QUESTION --index {place} --method {chosen}"}
-        lines["to keep it"] = f"ragindex export --index {place} --method {chosen} --out retriever"
+        if export is None:
+            lines["to keep it"] = f"ragindex export --index {place} --method {chosen} --out retriever"
+        else:
+            lines["exported"] = f"ragindex search QUESTION --retriever {quote_argument(export)}"
+            lines["in Python"] = f'ragindex.load("{export}").search("…")'
         if found.rival is not None:
             both = quote_argument(f"{found.chosen},{found.rival}")
             lines["all figures"] = f"ragindex compare {quote_argument(data)} --methods {both} --index {place}"
@@ -92,6 +106,12 @@ def recommend_command(
             console.print(f"  {name:15} {escape_markup(command)}", soft_wrap=True)
 
     write_result(value, json_file, show)
+
+
+def _export_chosen(found: Recommendation, index: Path, out: Path) -> None:
+    """Export the chosen method as the race has measured it, to a folder that refers to the index."""
+    with Workspace.open(index, create=False) as opened:
+        export_retriever(opened, found.candidate(found.chosen).scheme, out)
 
 
 def _make_rules(values: dict[str, Any]) -> RecommendRules:

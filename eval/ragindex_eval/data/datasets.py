@@ -30,6 +30,7 @@ from ragindex_eval.data.benchmark_questions import (
     read_single_hop_questions,
 )
 from ragindex_eval.data.gold import Gold
+from ragindex_eval.data.judged_questions import read_judged_questions
 from ragindex_eval.data.questions import (
     DatasetQuestion,
     DocumentFinder,
@@ -75,7 +76,7 @@ def read_dataset(
     limit: int | None = None,
     seed: int = 0,
 ) -> Dataset:
-    """Read the corpus at `path` with its own questions, or with those of the file `questions`: .csv, .jsonl or .txt.
+    """Read the corpus at `path` with its own questions, or with those of `questions`: .csv, .jsonl, .txt or judgements.
 
     `selection` chooses the files of a folder. `limit` takes a random sample of that many questions, in file order;
     the corpus stays whole. Query ids are q00001, q00002, … in file order, whatever the limit. Raises UsageError if a
@@ -98,7 +99,7 @@ def read_dataset(
 def add_questions(
     corpus: Corpus, questions: Path | str, *, skip_bad: bool | None = None, limit: int | None = None, seed: int = 0
 ) -> Dataset:
-    """Return a dataset of a corpus and the questions of a .csv, .jsonl or .txt file; see `read_dataset`."""
+    """Return a dataset of a corpus and questions: a .csv, .jsonl, .txt or judgements; see `read_dataset`."""
     problems, file = Problems(bool(skip_bad)), Path(questions)
     asked = list(_read_question_file(file, DocumentFinder(corpus), problems))
     return replace(_build_dataset(corpus, asked, problems, file, limit, seed), questions_file=file.name)
@@ -204,6 +205,8 @@ _READERS: Mapping[str, Callable[[Path, DocumentFinder, Problems], _Questions]] =
 
 
 def _read_question_file(file: Path, finder: DocumentFinder, problems: Problems) -> _Questions:
+    if file.is_dir():
+        return read_judged_questions(file, finder, problems)
     if file.suffix.lower() == ".csv":
         return read_csv_questions(file, finder, problems)
     if file.suffix.lower() == ".jsonl":
@@ -213,17 +216,18 @@ def _read_question_file(file: Path, finder: DocumentFinder, problems: Problems) 
     if file.suffix.lower() == ".json" and is_asqa(file):
         return read_asqa_questions(file, None, problems)
     expected = (
-        "questions in a .csv (question,answer,documents), a .jsonl (the same keys) or a .txt (one a line), or ASQA.json"
+        "questions in a .csv (question,answer,documents), a .jsonl (the same keys) or a .txt (one a line), ASQA.json, "
+        "or a folder of judgements"
     )
     raise DataError(expected, file.name, path=file)
 
 
 def _drop_question_file(corpus: Corpus, path: Path, file: Path | None) -> Corpus:
-    """Return the corpus without the questions file, if that lies among the documents."""
+    """Return the corpus without the questions, if their file or folder lies among the documents."""
     if file is None or corpus.format != "folder" or not file.resolve().is_relative_to(path.resolve()):
         return corpus
     id = file.resolve().relative_to(path.resolve()).as_posix()
-    documents = tuple(document for document in corpus.documents if document.id != id)
+    documents = tuple(one for one in corpus.documents if one.id != id and not one.id.startswith(f"{id}/"))
     if not documents:
         raise DataError("at least one document beside the questions", "none", path=path)
     return replace(corpus, documents=documents)

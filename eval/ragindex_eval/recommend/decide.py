@@ -8,9 +8,9 @@ import numpy as np
 
 from ragindex.types import Query
 from ragindex_eval.format import percent, short
-from ragindex_eval.recommend.answers import ask_candidate
 from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.values import Candidate, Confirmation
+from ragindex_eval.run.ask_scored import ask_scored
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.latency import LazyRetriever
 from ragindex_eval.stats.race import capital_growth
@@ -78,7 +78,7 @@ def confirm(
 ) -> Confirmation:
     """Ask the chosen method and its rival the questions that were kept apart; the interval is a 95 % bootstrap."""
     scores = [
-        np.array(ask_candidate(experiment, one, LazyRetriever(one.scheme, experiment.index), queries, metric).scores)
+        np.array(ask_scored(experiment, one.label, LazyRetriever(one.scheme, experiment.index), queries, metric).scores)
         for one in (chosen, rival)
     ]
     resampled = resampled_means((scores[0] - scores[1])[:, None], experiment.index.seed)[:, 0]

@@ -18,7 +18,6 @@ from ragindex.types import Query
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.format import many, percent, short
 from ragindex_eval.metrics.score import judgements
-from ragindex_eval.recommend.answers import ask_candidate
 from ragindex_eval.recommend.candidates import choose_candidates, sort_by_price
 from ragindex_eval.recommend.decide import choose, confirm, describe_changes, find_pareto, more_questions
 from ragindex_eval.recommend.prices import broken_constraint, price_candidates
@@ -26,8 +25,11 @@ from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.timing import cost_of_answers
 from ragindex_eval.recommend.trials import try_on_parts
 from ragindex_eval.recommend.values import Candidate, Confirmation, Costs, Recommendation
-from ragindex_eval.results.model import Interval
+from ragindex_eval.results.model import Interval, MethodAnswer
+from ragindex_eval.run.ask_scored import ask_scored
+from ragindex_eval.run.conclude import unknown_documents_notes
 from ragindex_eval.run.experiment import Experiment
+from ragindex_eval.run.holdout import load_holdout, use_holdout
 from ragindex_eval.run.latency import LazyRetriever
 from ragindex_eval.run.methods import Method
 from ragindex_eval.run.pipeline import Plan, load_experiment, open_workspace, part_figures
@@ -70,17 +72,30 @@ def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, t
     with open_workspace(settings, data, None, budget) as index:
         candidates = try_on_parts(candidates, settings, rules, data, index, plan, progress.note)
         experiment = load_experiment(settings, data, plan, index)
-        racing, kept = split_questions(experiment, settings.seed or 0)
+        sealed = (
+            None if settings.holdout is None else load_holdout(experiment, settings.holdout, experiment.dataset.queries)
+        )
+        racing, kept = split_questions(experiment, settings.seed or 0, has_holdout=sealed is not None)
         built = _build(candidates, experiment, rules, progress)
         entered = _cost_answers(built, experiment, rules, racing, progress)
         values, raced = _race(entered, experiment, rules, racing, progress)
-        return _conclude(raced, values, experiment, rules, (racing, kept), progress)
+        found = _conclude(raced, values, experiment, rules, (racing, kept), progress)
+        return found if sealed is None else _use_sealed(found, sealed, rules, reuse=settings.reuse_holdout)
 
 
-def split_questions(experiment: Experiment, seed: int) -> tuple[list[Query], list[Query]]:
+def _use_sealed(found: Recommendation, sealed: Experiment, rules: RecommendRules, *, reuse: bool) -> Recommendation:
+    """Return the recommendation with the choice and its rival on the holdout, if there is a rival."""
+    if found.rival is None:
+        return found
+    chosen, rival = ((label, found.candidate(label).scheme) for label in (found.chosen, found.rival))
+    return replace(found, holdout=use_holdout(sealed, chosen, rival, rules.metric, "recommend", reuse=reuse))
+
+
+def split_questions(experiment: Experiment, seed: int, *, has_holdout: bool = False) -> tuple[list[Query], list[Query]]:
     """Return the judged questions in an order drawn by the seed: those to race on, and those that are kept apart.
 
-    A third, and at least 100, is kept apart if at least 100 remain. Raises UsageError if no question is judged.
+    A third, and at least 100, is kept apart if at least 100 remain, and there is no holdout of other questions. Raises
+    UsageError if no question is judged.
     """
     judged = [query for query in experiment.dataset.queries if judgements(experiment.dataset.gold, query.id)]
     if not judged:
@@ -88,7 +103,7 @@ def split_questions(experiment: Experiment, seed: int) -> tuple[list[Query], lis
             "recommend needs questions with gold documents: --questions FILE.csv (question,answer,documents)"
         )
     random.Random(seed).shuffle(judged)  # noqa: S311  # an order, no secret
-    held = max(_CONFIRM, len(judged) // 3) if len(judged) >= 2 * _CONFIRM else 0
+    held = max(_CONFIRM, len(judged) // 3) if len(judged) >= 2 * _CONFIRM and not has_holdout else 0
     return judged[held:], judged[:held]
 
 
@@ -187,6 +202,7 @@ def _race(
         rules.delta, rules.alpha, len(queries) if rules.estimand == "questions" else None, block=rules.block
     )
     values = np.full((0, len(racers)), math.nan)
+    answers: dict[str, list[MethodAnswer]] = {one.label: [] for one in racers}
     ended = len(racers) == 1
     for start in range(0, len(queries), rules.block):
         if ended:
@@ -195,9 +211,13 @@ def _race(
         rows = np.full((len(block), len(racers)), math.nan)
         for at, one in enumerate(racers):
             if one.state != "dropped":
-                rows[:, at] = ask_candidate(experiment, one, retrievers[at], block, rules.metric).scores
+                asked = ask_scored(experiment, one.label, retrievers[at], block, rules.metric)
+                rows[:, at] = asked.scores
+                answers[one.label] += asked.answers
         values = np.vstack([values, rows])
         racers, ended = _decide(racers, values, race, progress)
+    for note in unknown_documents_notes(answers):
+        progress.note(note)
     return values, [*racers, *others]
 
 

@@ -14,6 +14,7 @@ def render_recommendation(found: Recommendation, rules: RecommendRules) -> Rende
     lines = [Text(describe_decision(found, rules), style="bold"), Text(describe_spending(found))]
     if found.confirmation is not None:
         lines.append(Text(_describe_confirmation(found)))
+    lines += [Text(said) for said in (found.holdout.describe() if found.holdout else ())]
     lines += [Text(f"It would change: {said}.") for said in found.would_change]
     rows = [_row(one, found) for one in found.candidates]
     table = text_table(

@@ -8,11 +8,11 @@ from scipy.stats import binom
 
 from ragindex.types import Query
 from ragindex_eval.format import short
-from ragindex_eval.recommend.answers import answers_folder, ask_candidate
 from ragindex_eval.recommend.prices import broken_constraint
 from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.values import Candidate
 from ragindex_eval.run import latency
+from ragindex_eval.run.ask_scored import answers_folder, ask_scored
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.latency import LazyRetriever, Timing
 
@@ -32,8 +32,8 @@ def cost_of_answers(
     times = _time(racing, experiment, queries[:TIMED])
     found = dict[str, Candidate]()
     for one, milliseconds in zip(racing, times, strict=True):
-        asked = ask_candidate(
-            experiment, one, LazyRetriever(one.scheme, experiment.index), queries[: rules.block], rules.metric
+        asked = ask_scored(
+            experiment, one.label, LazyRetriever(one.scheme, experiment.index), queries[: rules.block], rules.metric
         )
         dollars = None if asked.dollars is None else 1000 * asked.dollars / len(asked.scores)
         p95 = float(np.percentile(milliseconds, 95)) if len(milliseconds) else None
@@ -68,7 +68,7 @@ def _time(candidates: Sequence[Candidate], experiment: Experiment, queries: Sequ
         Timing(
             one.label,
             LazyRetriever(one.scheme, experiment.index),
-            answers_folder(experiment, one) / f"first-{latency.latency_file_name(k)}",
+            answers_folder(experiment, one.scheme) / f"first-{latency.latency_file_name(k)}",
         )
         for one in candidates
     ]

@@ -13,10 +13,10 @@ from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.format import percent
 from ragindex_eval.metrics.score import judgements
-from ragindex_eval.recommend.answers import ask_candidate
 from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.values import Candidate
 from ragindex_eval.results.model import Interval
+from ragindex_eval.run.ask_scored import ask_scored
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.latency import LazyRetriever
 from ragindex_eval.run.pipeline import Plan, load_experiment
@@ -93,7 +93,7 @@ def _score_all(
     for one in candidates:
         experiment.index.sync([one.scheme])
         retriever = LazyRetriever(one.scheme, experiment.index)
-        asked = ask_candidate(experiment, one, retriever, queries[:_QUESTIONS], rules.metric)
+        asked = ask_scored(experiment, one.label, retriever, queries[:_QUESTIONS], rules.metric)
         found[one.label] = np.array(asked.scores)
         retriever.close()
     return found

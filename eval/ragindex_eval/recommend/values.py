@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from ragindex.interfaces import Scheme
+from ragindex_eval.results.holdout_result import HoldoutResult
 from ragindex_eval.results.model import Interval
 
 State = Literal["racing", "accepted", "dropped", "constraint", "sub-corpus", "failed"]
@@ -69,7 +70,7 @@ class Recommendation:
     None if no number would. `rival` is the method that comes next, and `difference` the interval of chosen minus rival
     that holds at any time. `pareto` are the methods that no other beats in quality, latency, money and index cost at
     once. `spent` and `full` are the questions asked, and those that asking every candidate everything would take.
-    `steps` says what was done, and why.
+    `holdout` is the choice on questions that a ledger lets be used once. `steps` says what was done, and why.
     """
 
     chosen: str
@@ -87,6 +88,7 @@ class Recommendation:
     steps: tuple[str, ...]
     would_change: tuple[str, ...]
     rules: Mapping[str, Any]
+    holdout: HoldoutResult | None = None
 
     def candidate(self, label: str) -> Candidate:
         """Return a candidate by its label."""
@@ -108,6 +110,7 @@ class Recommendation:
         return {
             **{name: getattr(self, name) for name in plain},
             "confirmation": self.confirmation and self.confirmation.to_json(),
+            "holdout": self.holdout and self.holdout.to_json(),
             "candidates": [one.to_json() for one in self.candidates],
             "steps": list(self.steps),
             "would_change": list(self.would_change),

@@ -66,6 +66,7 @@ def render_comparison(comparison: Comparison) -> RenderableType:
         *_kind_lines(comparison),
         "",
         said,
+        *(escape_markup(sentence) for sentence in (comparison.holdout.describe() if comparison.holdout else ())),
         *facts,
         *_warning_lines(comparison),
         *beside,
@@ -241,6 +242,7 @@ def _fact_lines(comparison: Comparison) -> list[str]:
         f"over {many(timed, 'question')}, one by one{_timing_note(comparison)}",
         f"encoder {comparison.encoder}; language model {display_name(comparison.llm)}; store {comparison.store}; "
         f"seed {comparison.seed}; fingerprint {comparison.fingerprint}",
+        *([] if comparison.enough is None else [comparison.enough.describe()]),
         *_describe_reader(comparison),
     ]
 

@@ -13,6 +13,7 @@ from ragindex.workspace.workspace import PartFigures
 from ragindex_eval.data.gold import EvidencePlace, Gold, SubQuestion
 from ragindex_eval.metrics.evidence import TokensToRecall
 from ragindex_eval.metrics.tree_coverage import Coverage
+from ragindex_eval.results.holdout_result import HoldoutResult
 from ragindex_eval.results.json_values import answer_from_json
 from ragindex_eval.results.model import (
     COSTS,
@@ -28,6 +29,7 @@ from ragindex_eval.results.model import (
     Study,
 )
 from ragindex_eval.results.published import PublishedComparison
+from ragindex_eval.results.question_plan import QuestionPlan
 from ragindex_eval.results.reader_results import ReaderFacts
 
 
@@ -74,6 +76,8 @@ def _load_comparison(folder: Path) -> Comparison:
         methods=tuple(_method(one, found[one["label"]], value["ks"][-1]) for one in value["methods"]),
         reader=ReaderFacts(**read) if read else None,
         coverage=Coverage.from_json(value["coverage"]) if value.get("coverage") else None,
+        enough=QuestionPlan.from_json(value["enough"]) if value.get("enough") else None,
+        holdout=HoldoutResult.from_json(value["holdout"]) if value.get("holdout") else None,
         published=PublishedComparison.from_json(value["published"]) if value.get("published") else None,
         bounds=tuple(_method(one, bounds.get(one["label"], []), value["ks"][-1]) for one in value.get("bounds", [])),
         asked=tuple(value["asked"]),

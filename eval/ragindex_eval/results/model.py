@@ -11,7 +11,9 @@ from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics.answers import ANSWER_METRICS
 from ragindex_eval.metrics.evidence import TokensToRecall
 from ragindex_eval.metrics.tree_coverage import Coverage
+from ragindex_eval.results.holdout_result import HoldoutResult
 from ragindex_eval.results.published import PublishedComparison
+from ragindex_eval.results.question_plan import QuestionPlan
 from ragindex_eval.results.reader_results import ReaderAnswer, ReaderFacts, ReadingCosts
 from ragindex_eval.results.reader_results import costs as reading_costs
 
@@ -389,6 +391,8 @@ class Comparison:
     - `reader`, `bounds`: if answers were read, the reader, and what it answers without passages and from the gold
       documents.
     - `coverage`: set if a method searches trees of summaries.
+    - `enough`: what the questions can show, if there are at least two methods and a few judged questions.
+    - `holdout`: set if the choice was confirmed by questions kept apart.
     - `published`: set if the settings have a published table with figures on this data set.
     """
 
@@ -415,6 +419,8 @@ class Comparison:
     asked: tuple[str, ...] = ()
     failed: tuple[MethodResult, ...] = ()
     published: PublishedComparison | None = None
+    holdout: HoldoutResult | None = None
+    enough: QuestionPlan | None = None
     _by_labels: Mapping[tuple[str, str, str], MethodPair] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -452,6 +458,8 @@ class Comparison:
             "environment": dict(self.environment),
             "fingerprint": self.fingerprint,
             **({} if self.coverage is None else {"coverage": self.coverage.to_json()}),
+            **({} if self.enough is None else {"enough": self.enough.to_json()}),
+            **({} if self.holdout is None else {"holdout": self.holdout.to_json()}),
             **({} if self.published is None else {"published": self.published.to_json()}),
             **({} if self.reader is None else {"reader": self.reader.to_json(), "bounds": bounds}),
         }

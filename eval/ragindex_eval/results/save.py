@@ -22,6 +22,7 @@ import regex
 from ragindex.canonical import digest
 from ragindex.durable_files import HASH_DIGITS
 from ragindex.errors import StoreError
+from ragindex.trec_fields import escape_field
 from ragindex_eval.metrics.retrieval import ranking, standing
 from ragindex_eval.metrics.score import judgements, twins
 from ragindex_eval.results.json_values import answer_to_json
@@ -96,16 +97,16 @@ def _trec_run(comparison: Comparison, method: MethodResult) -> Iterable[str]:
     """
     for answer in method.final:
         ranked = standing(_document_ranking(answer), twins(comparison.gold, answer.query_id))
-        query_id, label = _escape_field(answer.query_id), _escape_field(method.label)
+        query_id, label = escape_field(answer.query_id), escape_field(method.label)
         for rank, doc_id in enumerate(ranked, start=1):
-            yield f"{query_id} Q0 {_escape_field(doc_id)} {rank} {len(ranked) - rank + 1} {label}"
+            yield f"{query_id} Q0 {escape_field(doc_id)} {rank} {len(ranked) - rank + 1} {label}"
 
 
 def _trec_qrels(comparison: Comparison) -> Iterable[str]:
     """Yield the gold as TREC qrels."""
     for query in comparison.queries:
         for doc_id, grade in sorted(judgements(comparison.gold, query.id).items()):
-            yield f"{_escape_field(query.id)} 0 {_escape_field(doc_id)} {grade}"
+            yield f"{escape_field(query.id)} 0 {escape_field(doc_id)} {grade}"
 
 
 def _question_lines(comparison: Comparison) -> Iterable[str]:
@@ -171,11 +172,6 @@ def method_file_name(label: str) -> str:
     """Return a file name for a label: the label itself if it is safe, else a safe form made unique by a hash."""
     safe = regex.sub(r"[^\w.()=,+-]", "_", label)[:80]
     return safe if safe == label and not label.startswith(".") else f"_{safe.lstrip('.')}-{digest(label)[:8]}"
-
-
-def _escape_field(text: str) -> str:
-    """Percent-encode white space, which ends a TREC field, and percent signs."""
-    return regex.sub(r"[\s%]", lambda found: "".join(f"%{byte:02X}" for byte in found.group().encode()), text)
 
 
 def _write(path: Path, lines: Iterable[str]) -> str:

@@ -1,10 +1,11 @@
-"""Retrieval for all questions of a dataset, in batches on a few threads.
+"""Retrieval for all questions of a dataset, in batches on a few threads, or one by one while a language model answers.
 
 Finished batches are appended to a JSON Lines file, so that a stopped comparison resumes where it was.
 """
 
+import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TypeAlias
 
 from ragindex.accounting import ledger
 from ragindex.accounting.ledger import EMBEDDING
-from ragindex.cores import available_cores, limit_blas
+from ragindex.cores import limit_blas
 from ragindex.corpus import passage_text
 from ragindex.errors import (
     BudgetError,
@@ -27,6 +28,7 @@ from ragindex.errors import (
     WorkspaceError,
 )
 from ragindex.interfaces import Retriever
+from ragindex.llm.rate_limits import StopSignal, stopping
 from ragindex.llm.tokens import count_text_tokens
 from ragindex.progress import progress_bar
 from ragindex.redaction import hide_secrets
@@ -37,10 +39,10 @@ from ragindex.workspace.positions import PassagePositions
 from ragindex_eval.results.model import MethodAnswer, SavedHit
 from ragindex_eval.results.reader_results import ReaderAnswer
 from ragindex_eval.run.answers_file import append_answers, load_answers
+from ragindex_eval.run.batching import IN_BATCHES, Batching
 
-_THREADS = min(4, available_cores())
-BATCH = 32
-"""Questions that are asked together, of a method that asks no language model."""
+_log = logging.getLogger(__name__)
+_PATIENCE = 1.0  # seconds after which a stopped comparison says what it is waiting for
 
 ReadAnswers: TypeAlias = Callable[[Sequence[Query], Sequence[Retrieval]], Sequence[ReaderAnswer]]
 """Answers questions from what was found for them, in order."""
@@ -71,7 +73,7 @@ def answer_all(
     label: str,
     *,
     strict: bool = False,
-    size: int = BATCH,
+    batching: Batching = IN_BATCHES,
     reader: ReadAnswers | None = None,
     known: Container[str] | None = None,
     fresh: bool = False,
@@ -79,8 +81,8 @@ def answer_all(
 ) -> tuple[MethodAnswer, ...]:
     """Return the answers to all questions, in order; answers in the file `kept` are reused.
 
-    Questions are asked in batches of `size`. The costs of a batch are divided evenly among its questions, so methods
-    that ask an LLM are asked one question at a time. With `fresh`, the file is deleted first.
+    Questions are asked as `batching` says. The costs of a batch are divided evenly among its questions. With `fresh`,
+    the file is deleted first.
 
     A question on which the retriever raises gets an answer with `error`, which is not saved, so it is asked again the
     next time. Hits get their `positions`. With `strict`, the first such question raises
@@ -97,7 +99,7 @@ def answer_all(
     todo = [query for query in queries if query.id not in answers]
     located = PassagePositions(()) if positions is None else positions
     with progress_bar(f"{label}: asking", len(todo)) as advance:
-        for batch in _answer_in_threads(retriever, todo, k, size, reader, _Contract(label, known), located):
+        for batch in _answer_in_threads(retriever, todo, k, batching, reader, _Contract(label, known), located):
             append_answers(kept, [answer for answer in batch if failure(answer) is None])
             if strict:
                 _require_answers(batch, {query.id: query.text for query in todo}, label)
@@ -148,25 +150,40 @@ def _answer_in_threads(
     retriever: Retriever,
     queries: Sequence[Query],
     k: int,
-    size: int,
+    batching: Batching,
     reader: ReadAnswers | None,
     contract: _Contract,
     positions: PassagePositions,
 ) -> Iterator[list[MethodAnswer]]:
-    batches = [queries[start : start + size] for start in range(0, len(queries), size)]
-    pool = ThreadPoolExecutor(_THREADS)
+    batches = [queries[start : start + batching.size] for start in range(0, len(queries), batching.size)]
+    stop, context = StopSignal(), copy_context()
+    context.run(stopping.set, stop)
+    pool, asked = ThreadPoolExecutor(max(1, min(batching.at_once, len(batches)))), list[Future[list[MethodAnswer]]]()
     try:
-        for future in as_completed(
-            [
-                pool.submit(copy_context().run, _answer_batch, retriever, batch, k, reader, contract, positions)
-                for batch in batches
-            ]
-        ):
+        for batch in batches:
+            run = context.copy().run
+            asked.append(pool.submit(run, _answer_batch, retriever, batch, k, reader, contract, positions))
+        for future in as_completed(asked):
             yield future.result()
     except ContractError as error:
         raise contract.error(error) from error
-    finally:  # a stopped comparison does not wait for batches that have not begun
-        pool.shutdown(cancel_futures=True)
+    finally:
+        _stop_asking(pool, asked, stop, contract.label)
+
+
+def _stop_asking(
+    pool: ThreadPoolExecutor, asked: Sequence[Future[list[MethodAnswer]]], stop: StopSignal, label: str
+) -> None:
+    """End the batches that have not begun, and those that have before their next request to a language model.
+
+    Requests in flight are waited for: they are paid, and their answers are kept.
+    """
+    stop.set()
+    pool.shutdown(wait=False, cancel_futures=True)
+    begun = [future for future in asked if not future.cancelled()]
+    if wait(begun, timeout=_PATIENCE).not_done:
+        _log.warning("%s: waiting for requests in flight, whose answers will be saved (Ctrl-C: do not wait)", label)
+    pool.shutdown()
 
 
 def _answer_batch(

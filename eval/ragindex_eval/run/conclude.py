@@ -1,11 +1,13 @@
 """Conclusions of a comparison: confidence intervals, tests, and notes on the data and the figures."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from ragindex.canonical import digest
 from ragindex.errors import UsageError
 from ragindex.llm.choose_option import parse_choice
 from ragindex.plugins import registry
+from ragindex.retrieval.trace import UNKNOWN_DOCUMENTS
 from ragindex.workspace.notes import format_part_notes
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import datasets, gold_classes
@@ -16,12 +18,13 @@ from ragindex_eval.format import many
 from ragindex_eval.metrics import tree_coverage
 from ragindex_eval.metrics.answers import select_shown
 from ragindex_eval.metrics.score import judgements
-from ragindex_eval.results.model import SKIPPED, Comparison, DatasetFacts, MethodResult, sort_methods
+from ragindex_eval.results.model import SKIPPED, Comparison, DatasetFacts, MethodAnswer, MethodResult, sort_methods
 from ragindex_eval.results.reader_results import ReaderFacts
 from ragindex_eval.run.answers_file import EarlierAnswers, note_of_earlier
 from ragindex_eval.run.environment import environment
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.methods import Method
+from ragindex_eval.stats.enough import plan_questions
 from ragindex_eval.stats.tests import compare_methods, with_intervals
 
 
@@ -52,7 +55,7 @@ def conclude(
     rows = with_intervals(sort_methods(results, ks), dataset.gold, index.seed, naming)
     ranked, pairs = compare_methods(rows, index.seed)
     bounds = with_intervals(bounds, dataset.gold, index.seed)
-    return Comparison(
+    concluded = Comparison(
         dataset=_facts(index, dataset),
         encoder=registry.label(index.encoders.plugin),
         encoder_id=index.encoder_id,
@@ -72,6 +75,7 @@ def conclude(
             *_naming_notes(len(naming), sum(bool(one.doc_ids) for one in (dataset.gold or {}).values())),
             *_data_notes(dataset),
             *_search_notes(ranked),
+            *unknown_documents_notes({one.label: one.final for one in (*ranked, *failed)}),
             *format_part_notes(index, [method.scheme for method in asked]),
             *(_reading_notes(dataset, ranked, bounds) if reader else ()),
             *(f"Disambig-F1 is by the spans of {name}" for name in _qa_model(experiment)),
@@ -91,6 +95,7 @@ def conclude(
             (gold.candidates for gold in (dataset.gold or {}).values()),
         ),
     )
+    return replace(concluded, enough=plan_questions(concluded))
 
 
 def _facts(index: Workspace, dataset: Dataset) -> DatasetFacts:
@@ -137,6 +142,19 @@ def _search_notes(results: Sequence[MethodResult]) -> list[str]:
         for name, figures in result.parts.items()
         if figures.search.startswith("approximate")
     ]
+
+
+def unknown_documents_notes(answers: Mapping[str, Sequence[MethodAnswer]]) -> list[str]:
+    """Return a note for each label whose answers had hits of no document of the corpus, which count as misses."""
+    notes = list[str]()
+    for label, of_method in answers.items():
+        unknown = [step.ids for answer in of_method for step in answer.trace if step.index == UNKNOWN_DOCUMENTS]
+        if unknown:
+            ids = list(dict.fromkeys(id for ids in unknown for id in ids))
+            named = ", ".join(repr(id[:80]) for id in ids[:3])
+            found = f"{many(sum(map(len, unknown)), 'hit')} on {len(unknown):,} of {many(len(of_method), 'question')}"
+            notes.append(f"{label}: {found} name no document of the corpus, and count as misses: {named}{_more(ids)}")
+    return notes
 
 
 def _data_notes(dataset: Dataset) -> tuple[str, ...]:

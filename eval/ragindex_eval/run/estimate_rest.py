@@ -8,10 +8,9 @@ docs/comparing.md says how the rates were measured.
 import sys
 from collections.abc import Sequence
 
-from ragindex.plugins import registry
 from ragindex_eval.format import many
 from ragindex_eval.results.model import Comparison
-from ragindex_eval.run.methods import ALL, QUICK
+from ragindex_eval.run.methods import ALL, QUICK, list_all
 
 _ENCODINGS = 16.4  # encoding, as a multiple of what the passages' vectors take
 _SECONDS, _SECONDS_PER_PASSAGE = 30.0, 0.038
@@ -25,7 +24,7 @@ def describe_rest(comparisons: Sequence[Comparison], *, asks: bool) -> str:
 
     With `asks`, a language model does what the rates have rules for, so the time is unknown.
     """
-    rest = [name for name in registry.plugin_names("schemes") if name not in QUICK]
+    rest = [name for name in list_all() if name not in QUICK]
     if not rest:
         return ""
     said = f"{many(len(rest), 'more method')}: --methods {ALL}"

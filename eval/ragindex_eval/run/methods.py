@@ -13,7 +13,14 @@ from ragindex.workspace.part_keys import require_working
 QUICK = ("bm25", "dense", "hybrid", "links", "evidence")
 """The methods that are compared if none is named: they ask no language model and read no triples."""
 ALL = "all"
-"""Stands for every installed method."""
+"""Stands for every installed method, but those of NEEDS_ADDRESS."""
+NEEDS_ADDRESS = ("http",)
+"""Methods that must be named, with an address: http(url=…)."""
+
+
+def list_all() -> list[str]:
+    """Return the names of the methods that ALL stands for. Imports none of them."""
+    return [name for name in registry.plugin_names("schemes") if name not in NEEDS_ADDRESS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +35,7 @@ class Method:
 def choose_methods(methods: Sequence[Written] | None) -> tuple[list[Method], list[str]]:
     """Create the requested methods, or those of QUICK, and return them with reasons for those left out.
 
-    ALL among `methods` stands for every registered method. Only methods that were not requested by name are ever left
+    ALL among `methods` stands for all of `list_all`. Only methods that were not requested by name are ever left
     out. A mapping {name, label, params} may set the label. Raises UsageError if `methods` is empty, a method or label
     is invalid, or two labels are equal.
     """
@@ -39,7 +46,7 @@ def choose_methods(methods: Sequence[Written] | None) -> tuple[list[Method], lis
     made, left_out = list[Method](), list[str]()
     for written in methods:
         if written in (ALL, Spec(ALL)):
-            found, left_out = _choose_registered(registry.plugin_names("schemes"))
+            found, left_out = _choose_registered(list_all())
             made += found
         else:
             made.append(Method(_read_label(written), require_working(registry.scheme(written)), True))

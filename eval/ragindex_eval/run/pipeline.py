@@ -7,10 +7,11 @@ bounds. Answers and latency are saved in the folder `runs` of the index, under a
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 import regex
 
@@ -23,9 +24,8 @@ from ragindex.llm.budget import Budget, parse_budget
 from ragindex.llm.settings import LLMSettings
 from ragindex.mlflow_tracing import trace_if_enabled
 from ragindex.plugins import code_fingerprint, registry
-from ragindex.types import Query
 from ragindex.workspace import imported_files
-from ragindex.workspace.part_keys import broken_plugin, tasks_of
+from ragindex.workspace.part_keys import broken_plugin
 from ragindex.workspace.settings import require_apart
 from ragindex.workspace.workspace import PartFigures, Workspace
 from ragindex_eval.data import datasets
@@ -37,7 +37,6 @@ from ragindex_eval.metrics.extractive_qa import open_span_model
 from ragindex_eval.metrics.long_answers import add_disambiguated_rouge
 from ragindex_eval.results.model import (
     NO_USAGE,
-    RESULT_SCHEMA,
     Comparison,
     MethodAnswer,
     MethodResult,
@@ -45,15 +44,24 @@ from ragindex_eval.results.model import (
 )
 from ragindex_eval.run import latency, read_answers
 from ragindex_eval.run.answers_file import EarlierAnswers, earlier_answers
-from ragindex_eval.run.ask import BATCH, MISTAKES, answer_all, failure
+from ragindex_eval.run.ask import MISTAKES, answer_all, failure
+from ragindex_eval.run.batching import batching_for
 from ragindex_eval.run.conclude import conclude
 from ragindex_eval.run.experiment import Experiment
+from ragindex_eval.run.fingerprints import answers_fingerprint
 from ragindex_eval.run.grid import expand_grid
+from ragindex_eval.run.holdout import load_holdout, use_holdout
 from ragindex_eval.run.latency import LazyRetriever, MethodTimes, Timing
 from ragindex_eval.run.methods import Method, add_reranked, choose_methods
 from ragindex_eval.run.score import Metrics, count_tokens_to_recall, score
 from ragindex_eval.run.settings import CompareSettings
 from ragindex_eval.stats.published import compare_published
+
+Watch: TypeAlias = Callable[[str, MethodResult | None], None]
+"""Is told that a comparison begins, with the name of its data set and None, and then of each method that answered.
+
+Latency, intervals and tests are missing: they need all methods. Methods that failed on every question are not told.
+"""
 
 
 def evaluate(
@@ -62,12 +70,13 @@ def evaluate(
     *,
     index: Workspace | None = None,
     budget: Budget | None = None,
+    watch: Watch | None = None,
 ) -> Comparison:
     """Build the methods over `data`, ask its questions and measure the results; `settings` describe one comparison.
 
     Without `data`, the documents in the index are searched. `index` is an open index; its encoder, store, language,
     seed, LLM, budget and call cache are used instead of those of the settings. `budget` is shared by several
-    comparisons.
+    comparisons. `watch` is told of each method as soon as its answers are measured.
 
     Raises UsageError, DataError, WorkspaceError, StoreError, ServiceError and BudgetError, because errors of settings,
     services or the engine say nothing about a method. Raises ContractError if hits break the contract of a retriever.
@@ -78,8 +87,9 @@ def evaluate(
     plan = make_plan(settings)
     with open_workspace(settings, data, index, budget) as opened:
         experiment = load_experiment(settings, data, plan, opened)
-        answered = _answer_all_methods(experiment, plan)
-        scored = [(one, _score(experiment, one)) for one in answered.methods]
+        sealed = _load_sealed(experiment, settings)
+        outcomes = list(_measure_answers(experiment, plan, watch))
+        scored = [one for one in outcomes if not isinstance(one, str)]
         failed = _failed_results(scored)
         measured = [(one, metrics) for one, metrics in scored if not _fails(one, metrics)]
         times = _measure_latency(experiment, [one for one, _ in measured])
@@ -88,10 +98,10 @@ def evaluate(
             for (one, metrics), time in zip(measured, times, strict=True)
         ]
         bounds = _read_bounds(experiment)
-        earlier = {one.label: one.earlier for one in answered.methods if one.earlier}
-        left_out = [*plan.left_out, *answered.left_out]
+        earlier = {one.label: one.earlier for one, _ in scored if one.earlier}
+        left_out = [*plan.left_out, *(one for one in outcomes if isinstance(one, str))]
         concluded = conclude(experiment, plan.methods, results, failed, bounds, earlier, left_out)
-        return _add_published(concluded, settings)
+        return _add_holdout(_add_published(concluded, settings), experiment, plan, sealed, settings)
 
 
 def _add_published(comparison: Comparison, settings: CompareSettings) -> Comparison:
@@ -200,6 +210,30 @@ def _indexed_documents(index: Workspace, settings: CompareSettings) -> Dataset:
     )
 
 
+# ---------------------------------------------------------------- holdout
+
+
+def _load_sealed(experiment: Experiment, settings: CompareSettings) -> Experiment | None:
+    """Return the experiment with the questions of the holdout, which are read before any work is done."""
+    if settings.holdout is None:
+        return None
+    return load_holdout(experiment, settings.holdout, experiment.dataset.queries)
+
+
+def _add_holdout(
+    comparison: Comparison, experiment: Experiment, plan: Plan, sealed: Experiment | None, settings: CompareSettings
+) -> Comparison:
+    """Confirm the best method against the next by the first metric on the holdout, if there are two."""
+    if sealed is None or len(comparison.methods) < 2:
+        return comparison
+    schemes = {method.label: method.scheme for method in plan.methods}
+    best, rival = ((one.label, schemes[one.label]) for one in comparison.methods[:2])
+    metric = f"R@{experiment.ks[0]}"
+    return replace(
+        comparison, holdout=use_holdout(sealed, best, rival, metric, "compare", reuse=settings.reuse_holdout)
+    )
+
+
 # ---------------------------------------------------------------- build and ask
 
 
@@ -225,33 +259,41 @@ class AnsweredMethod:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class AnsweredMethods:
-    """Methods that were built and asked, and the reasons why others were left out."""
+def _measure_answers(
+    experiment: Experiment, plan: Plan, watch: Watch | None
+) -> Iterator[tuple[AnsweredMethod, Metrics] | str]:
+    """Yield the methods with their metrics, each as soon as it has answered, and why others were left out."""
+    name = experiment.dataset.name
+    if watch is not None:
+        watch(name, None)
+    done = frozenset[Path]()
+    for method in plan.methods:
+        one = _try_method(experiment, method, done)
+        if isinstance(one, str):
+            yield one
+            continue
+        done |= one.files
+        metrics = _score(experiment, one)
+        if watch is not None and not _fails(one, metrics):
+            watch(name, _result(one, metrics, MethodTimes(), {}))
+        yield one, metrics
 
-    methods: tuple[AnsweredMethod, ...]
-    left_out: tuple[str, ...]
 
-
-def _answer_all_methods(experiment: Experiment, plan: Plan) -> AnsweredMethods:
-    """Build and ask the methods one after the other, so that each can use the whole memory budget.
+def _try_method(experiment: Experiment, method: Method, done: frozenset[Path]) -> AnsweredMethod | str:
+    """Build and ask a method alone, so that it can use the whole memory budget; return why if it is left out.
 
     A method that was not named explicitly is left out if an extra is missing or its plugin is broken.
     """
-    found, left_out = list[AnsweredMethod](), list[str]()
-    for method in plan.methods:
-        try:
-            done = frozenset(path for one in found for path in one.files)
-            found.append(_answer_method(experiment, method, done))
-        except (MissingExtraError, ContractError) as error:
-            left_out.append(_leave_out(method, error))
-        except MISTAKES as error:
-            if code_fingerprint.of(type(method.scheme)) is None or isinstance(error, OSError):
-                raise
-            left_out.append(_leave_out(method, broken_plugin(method.label, error)))
-        finally:
-            experiment.index.close()
-    return AnsweredMethods(tuple(found), tuple(left_out))
+    try:
+        return _answer_method(experiment, method, done)
+    except (MissingExtraError, ContractError) as error:
+        return _leave_out(method, error)
+    except MISTAKES as error:
+        if code_fingerprint.of(type(method.scheme)) is None or isinstance(error, OSError):
+            raise
+        return _leave_out(method, broken_plugin(method.label, error))
+    finally:
+        experiment.index.close()
 
 
 def _leave_out(method: Method, reason: RagindexError) -> str:
@@ -309,22 +351,12 @@ def _ask(
         kept,
         method.label,
         strict=experiment.strict,
-        size=1 if tasks_of(method.scheme) else BATCH,
+        batching=batching_for(experiment.index, method.scheme),
         reader=None if reads is None else reads.read,
         known={document.id for document in experiment.dataset.corpus.documents},
         fresh=fresh,
         positions=experiment.index.positions(method.scheme),
     )
-
-
-def answers_fingerprint(index: Workspace, scheme: Scheme, queries: Sequence[Query]) -> str:
-    """Return a hash of all that the answers of a method to the questions depend on."""
-    return canonical.digest([index.result_fingerprint(scheme), questions_fingerprint(queries), RESULT_SCHEMA])
-
-
-def questions_fingerprint(queries: Sequence[Query]) -> str:
-    """Return a hash of the questions, in order, with their ids and filters."""
-    return canonical.digest([[query.id, query.text, repr(query.filter)] for query in queries])
 
 
 def part_figures(index: Workspace, scheme: Scheme) -> Mapping[str, PartFigures]:

@@ -94,7 +94,7 @@ def find_record(settings: CompareSettings) -> tuple[Path, FinishedStudy] | None:
 def describe_inputs(settings: CompareSettings, known: Mapping[str, FileState] | None = None) -> Inputs:
     """Describe what a study of these settings depends on; files that are as in `known` are not read."""
     digests = {
-        "settings": _settings_digest(settings),
+        "settings": settings_digest(settings),
         "code": _code_digest(),
         "packages": digest(sorted(_packages())),
         "machine": digest(dict(environment())),
@@ -178,7 +178,7 @@ def write_record(settings: CompareSettings, folder: Path, record: FinishedStudy)
 
 
 def _record_name(settings: CompareSettings) -> str:
-    return f"inputs-{_settings_digest(settings)}.json"
+    return f"inputs-{settings_digest(settings)}.json"
 
 
 def _read_record(path: Path) -> FinishedStudy | None:
@@ -192,7 +192,8 @@ def _read_record(path: Path) -> FinishedStudy | None:
 # ---------------------------------------------------------------- settings, code, machine
 
 
-def _settings_digest(settings: CompareSettings) -> str:
+def settings_digest(settings: CompareSettings) -> str:
+    """Return a hash of the settings that figures depend on."""
     return digest(settings.model_dump(mode="json", exclude=_NO_RESULT))
 
 
@@ -239,7 +240,13 @@ def _hub_revisions() -> Iterator[tuple[str, str]]:
 def _input_files(settings: CompareSettings) -> Iterator[tuple[str, Path]]:
     """Yield the files that a study may read, with names that tell them apart: every path that a setting contains."""
     named = [one for corpus in settings.all_corpora() if corpus for one in (corpus.data, corpus.questions)]
-    named += [settings.questions, settings.triples, settings.qa_model, os.environ.get(PRICES_VARIABLE, "").strip()]
+    named += [
+        settings.questions,
+        settings.holdout,
+        settings.triples,
+        settings.qa_model,
+        os.environ.get(PRICES_VARIABLE, "").strip(),
+    ]
     plugins = settings.model_dump(mode="json", include=_PLUGINS)
     texts = [*map(str, filter(None, named)), *filter(None, _texts(plugins))]
     roots = [Path(os.path.expanduser(text)) for text in dict.fromkeys(texts)]

@@ -59,7 +59,15 @@ class CompareSettings(Strict):
 
     data: str | None = Field(default=None, description="A folder, a file, or world:1k.")
     corpora: list[str | CorpusSettings] | None = Field(default=None, min_length=1)
-    questions: Path | None = Field(default=None, description="A .csv or .jsonl with gold, or a .txt.")
+    questions: Path | None = Field(
+        default=None, description="A .csv, .jsonl or folder of judgements with gold, or a .txt."
+    )
+    holdout: Path | None = Field(
+        default=None, description="Questions with gold that confirm the choice; they may be used once."
+    )
+    reuse_holdout: bool = Field(
+        default=False, description="Use a holdout again. The report says that it confirms nothing."
+    )
     format: str | None = Field(default=None, description="The format of DATA, where it is not recognised.")
     skip_bad: bool | None = Field(
         default=None,

@@ -5,25 +5,30 @@ only from the randomness of the methods.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
+from typing import TypeAlias
 
 from ragindex.errors import UsageError
-from ragindex.llm.budget import Budget, parse_budget
+from ragindex.llm.budget import parse_budget
 from ragindex.workers import use_workers
 from ragindex.workspace.settings import require_seed
 from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.published import require_published_data
 from ragindex_eval.metrics import answers
-from ragindex_eval.results.model import Comparison, Study
+from ragindex_eval.results.model import Comparison, MethodResult, Study
 from ragindex_eval.run.grid import parse_threshold, require_methods
 from ragindex_eval.run.pipeline import evaluate, folder_name, make_plan
 from ragindex_eval.run.settings import CompareSettings, CorpusSettings
 
+WatchStudy: TypeAlias = Callable[[int, str, MethodResult | None], None]
+"""A `pipeline.Watch` of each comparison, with its place in the study, from 0."""
 
-def run_study(settings: CompareSettings, command: str = "") -> Study:
-    """Run every comparison in the settings, one after the other, with a shared budget.
+
+def run_study(settings: CompareSettings, command: str = "", watch: WatchStudy | None = None) -> Study:
+    """Run every comparison in the settings, one after the other, with a shared budget; `watch` is told how it goes.
 
     Methods, labels, grids, thresholds, corpora and seeds are checked before any work. Raises as `evaluate` does.
     """
@@ -31,15 +36,21 @@ def run_study(settings: CompareSettings, command: str = "") -> Study:
     budget = parse_budget(settings.budget)
     started, clock = datetime.now(UTC).isoformat(timespec="milliseconds"), time.perf_counter()
     with use_workers(settings.workers):
-        found = tuple(one for corpus in settings.all_corpora() for one in _evaluate_corpus(corpus, settings, budget))
+        found = list[Comparison]()
+        for corpus in settings.all_corpora():
+            for comparison, data in _list_comparisons(corpus, settings):
+                told = None if watch is None else partial(watch, len(found))
+                found.append(evaluate(comparison, data, budget=budget, watch=told))
     names = dict.fromkeys(comparison.dataset.name for comparison in found)
-    return Study(settings.name or ", ".join(names), found, command, started, round(time.perf_counter() - clock, 3))
+    return Study(
+        settings.name or ", ".join(names), tuple(found), command, started, round(time.perf_counter() - clock, 3)
+    )
 
 
-def _evaluate_corpus(
-    corpus: CorpusSettings | None, settings: CompareSettings, budget: Budget | None
-) -> Iterator[Comparison]:
-    """Yield the comparisons over one corpus, for every encoder and seed."""
+def _list_comparisons(
+    corpus: CorpusSettings | None, settings: CompareSettings
+) -> Iterator[tuple[CompareSettings, Dataset | None]]:
+    """Yield the settings and the data of the comparisons over one corpus, for every encoder and seed."""
     seeds = [settings.seed] if settings.seeds is None else settings.seeds
     first = settings.for_one(corpus, settings.encoder, seeds[0])
     data = None if corpus is None else load_dataset(first)
@@ -47,7 +58,7 @@ def _evaluate_corpus(
         settings = settings.model_copy(update={"index": first.index / folder_name(data.name)})
     for encoder in settings.all_encoders():
         for seed in seeds:
-            yield evaluate(settings.for_one(corpus, encoder, seed), data, budget=budget)
+            yield settings.for_one(corpus, encoder, seed), data
 
 
 def load_dataset(settings: CompareSettings) -> Dataset:
@@ -72,6 +83,9 @@ def _check(settings: CompareSettings) -> None:
             raise UsageError(f"--fail-below names {one.metric}, which is measured of answers. Add --read.")
     if settings.qa_model and not settings.read:
         raise UsageError("--qa-model measures answers. Add --read.")
+    several = [len(settings.all_corpora()), len(settings.all_encoders()), len(settings.seeds or ())]
+    if settings.holdout is not None and max(several) > 1:
+        raise UsageError("--holdout confirms one choice: one corpus, one encoder and one seed.")
     _require_different(settings)
     for corpus in filter(None, settings.all_corpora()):
         require_published_data(settings.published, corpus.published_data)

@@ -2,19 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from math import ceil, inf
-from statistics import NormalDist, fmean, stdev
 
 from ragindex.types import Usage
 from ragindex_eval.format import points_form, short
 from ragindex_eval.metrics.answers import ANSWER_METRICS
 from ragindex_eval.results.model import LATENCY, Comparison, MethodResult, describe_failed
 from ragindex_eval.stats.conclusions import FEW, agreement, better, leaders, rank_methods
-from ragindex_eval.stats.resampling import LEVEL
+from ragindex_eval.stats.enough import FEWEST_DIFFERENCES, POWER, count_more_questions
 
-POWER = 0.8
-"""The probability with which `count_more_questions` questions exclude a method, if its difference stays as it is."""
 _MOST_QUESTIONS = 10_000
-_FEWEST_QUESTIONS = 5  # with fewer, nothing is said about the spread of a difference
 
 
 def state_conclusion(comparison: Comparison) -> str:
@@ -25,21 +21,6 @@ def state_conclusion(comparison: Comparison) -> str:
     it, and what failed.
     """
     return " ".join([*_main_sentences(comparison), *filter(None, [describe_failed(comparison.failed)])])
-
-
-def count_more_questions(comparison: Comparison, best: str, rival: str, metric: str) -> float:
-    """Return how many more questions would exclude `rival` as the best with probability POWER.
-
-    Assumes that mean and spread of the difference stay as they are, and Bonferroni's bound for the number of rivals.
-    Returns infinity if the methods have the same mean.
-    """
-    a, b = (comparison.method(label).per_query for label in (best, rival))
-    differences = [a[id][metric] - b[id][metric] for id in a]
-    mean, normal = fmean(differences), NormalDist()
-    if abs(mean) < 1e-12:
-        return inf
-    limit = normal.inv_cdf(1 - LEVEL / 2 / (len(comparison.methods) - 1)) + normal.inv_cdf(POWER)
-    return max(1.0, (limit * stdev(differences) / mean) ** 2 - len(differences))
 
 
 def _main_sentences(comparison: Comparison) -> Iterator[str]:
@@ -102,10 +83,16 @@ def _find_excluded(comparison: Comparison, ahead: Sequence[str], metric: str) ->
 
 
 def _describe_excluded(comparison: Comparison, metric: str, labels: Sequence[str]) -> str:
-    best = rank_methods(comparison, metric)[0]
+    """Name the leader by a metric and the methods that it excludes; of one method, what is most surely ahead of it.
+
+    That need not be the leader, whose difference may be larger and spread wider.
+    """
+    ranked = rank_methods(comparison, metric)
     if len(labels) > 1:
-        return f"{metric} excludes {_join(labels)} ({best} leads)"
-    return f"{metric} excludes {labels[0]} ({best} is ahead by {_difference(comparison, best, labels[0], metric)})"
+        return f"{metric} excludes {_join(labels)} ({ranked[0]} leads)"
+    ahead = ranked[: ranked.index(labels[0])]
+    surest = min(ahead, key=lambda label: comparison.pair(label, labels[0], metric).p)
+    return f"{metric} excludes {labels[0]} ({surest} is ahead by {_difference(comparison, surest, labels[0], metric)})"
 
 
 def _describe_without_gold(comparison: Comparison) -> str:
@@ -183,7 +170,7 @@ def _format_usage(usage: Usage) -> Iterator[str]:
 def _describe_more_questions(comparison: Comparison, ahead: Sequence[str], metric: str) -> Iterator[str]:
     """Yield how many more questions would exclude the rivals of the leader: the first and the last of them."""
     judged = comparison.dataset.judged
-    if len(ahead) < 2 or judged < _FEWEST_QUESTIONS:
+    if len(ahead) < 2 or judged < FEWEST_DIFFERENCES:
         return
     best = ahead[0]
     more = sorted((count_more_questions(comparison, best, rival, metric), rival) for rival in ahead[1:])

@@ -24,7 +24,7 @@ from ragindex.retrieval.hits import KEYWORD_FIELDS, text_search_schema
 _PROMPTS = Path(__file__).parent / "prompts"
 _TRIPLETS = {
     "type": "array",
-    "items": {"type": "array", "items": {"type": "string"}},
+    "items": {"type": "array", "items": {"type": "string"}, "minItems": 3, "maxItems": 3},
     "description": "each a list of exactly three texts: head, predicate, tail",
 }
 

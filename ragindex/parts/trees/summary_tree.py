@@ -79,7 +79,7 @@ class SummaryTree(Part[Collection]):
     already has a level, such as a node of another tree, is clustered on that level.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     uses: ClassVar[Uses] = frozenset({"encoder", "model", "prompts", "seed"})
     has_vectors: ClassVar[bool] = True
     over: PartField = Field(default=Passages(), description="Part whose records are the leaves.")
@@ -136,7 +136,7 @@ class SummaryTree(Part[Collection]):
             pool = _sort_nodes([*pool, *(leaf for leaf in leaves if leaf.level == level - 1)])
             rounds.append(self._round(pool, level, context))
             pool = rounds[-1].above
-            if not rounds[-1].made:
+            if not rounds[-1].made and all(leaf.level < level for leaf in leaves):
                 break
         nodes = [*leaves, *(node for one in rounds for node in one.made)]
         dimensions = context.encoder.dimensions

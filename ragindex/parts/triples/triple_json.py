@@ -12,7 +12,7 @@ from ragindex.types import Triple
 
 _TRIPLES = {
     "type": "array",
-    "items": {"type": "array", "items": {"type": "string"}},
+    "items": {"type": "array", "items": {"type": "string"}, "minItems": 3, "maxItems": 3},
     "description": "each a list of exactly three texts: subject, predicate, object",
 }
 TripleLists: TypeAlias = Annotated[list[Any], WithJsonSchema(_TRIPLES)]

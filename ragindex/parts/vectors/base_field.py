@@ -17,16 +17,23 @@ def over(scheme: Any, part: Part[Any]) -> Scheme:
     return cast(Scheme, type(scheme).model_validate({**given, "over": part}))
 
 
-def _check_flat(scheme: Any) -> Any:
-    """Return `scheme` if all parts it needs follow from `over`. Raises ValueError otherwise.
+def is_flat(scheme: Any) -> bool:
+    """Return whether all parts that a scheme needs follow from `over`.
 
     The check sets `over` to the triples, because no scheme searches triples by default.
     """
+    if "over" not in type(scheme).model_fields:
+        return False
     try:
-        elsewhere = over(scheme, Triples()) if "over" in type(scheme).model_fields else None
+        elsewhere = over(scheme, Triples())
     except ValidationError:  # it is built over passages only
-        elsewhere = None
-    if elsewhere is None or not all(part == Triples() or _is_made_of_triples(part) for part in elsewhere.parts()):
+        return False
+    return all(part == Triples() or _is_made_of_triples(part) for part in elsewhere.parts())
+
+
+def _check_flat(scheme: Any) -> Any:
+    """Return `scheme` if it is flat. Raises ValueError otherwise."""
+    if not is_flat(scheme):
         raise ValueError("a method that searches one part `over`: bm25, dense, hybrid, composed, colbert")
     return scheme
 

@@ -8,7 +8,7 @@ from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
 from ragindex.llm.tasks import Task
 from ragindex.parts.text.passages import OVER_PASSAGES, Passages, PassagesField
 from ragindex.parts.triples.triples import Triples
-from ragindex.parts.vectors.base_field import FlatField, over
+from ragindex.parts.vectors.base_field import FlatField, is_flat, over
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.plugins.registry import PartField, SchemeField, label
@@ -113,17 +113,21 @@ class Naive(ExpandingScheme):
 class LinkingScheme(ExpandingScheme):
     """Base class of SyncGE and the agent, which link triples read by an LLM to triples of the graph.
 
-    `link_base` is any flat scheme; it searches the triples, whatever its own `over` is.
+    In the paper the base searches both passages and triples (Eqs. 2 and 10). A base that cannot search triples is
+    replaced by `hybrid` there. `link_base` searches the triples, whatever its own `over` is.
     """
 
-    link_base: FlatField = Field(
-        default_factory=lambda: registry.scheme("hybrid"),
-        description="Flat scheme that links the triples that were read to triples of the graph.",
+    version: ClassVar[int] = 2
+    link_base: FlatField | None = Field(
+        default=None,
+        description="Method that links the triples that were read to triples of the graph. null: the base if it "
+        "searches one part `over`, else hybrid.",
     )
 
     def link(self) -> Scheme:
-        """Return `link_base` over the triples."""
-        return over(self.link_base, self.graph.over)
+        """Return the method that searches the triples."""
+        base = self.base if is_flat(self.base) else registry.scheme("hybrid")
+        return over(self.link_base or base, self.graph.over)
 
     def parts(self) -> tuple[Part[Any], ...]:
         """Return the parts of the base class and of the linking scheme."""
@@ -167,11 +171,10 @@ class Gear(LinkingScheme):
         default=None, ge=1, description="Passages that are read for triples. null: all (G7)."
     )
     sync_query: Literal["current", "original"] = Field(
-        default="current", description="Question that later rounds search with: the current one, or the original (G5)."
+        default="current",
+        description="Question that read and beams of later rounds take; the base searches with the current one (G5).",
     )
-    sync_memory: bool = Field(
-        default=False, description="Give base, first read and beams the memory besides the question (G5)."
-    )
+    sync_memory: bool = Field(default=False, description="Give the first read the memory besides the question (G5).")
     gist_source: Literal["fused", "expanded"] = Field(
         default="fused", description="Passages that are read: after fusion, or after expansion (G5)."
     )

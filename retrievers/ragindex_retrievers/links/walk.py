@@ -11,7 +11,7 @@ from ragindex.interfaces import Collection, FilterQuery, Floats, SearchRequest, 
 from ragindex.parts.support.arrays import Doubles, Integers
 from ragindex.stores.multi_search import search_together
 from ragindex.text_analysis import analyse, token_spans
-from ragindex.types import Query, Step
+from ragindex.types import Query, Step, Triple
 from ragindex_retrievers.links.lookups import Link, LinkLookups
 from ragindex_retrievers.links.parameters import LinksParameters
 from ragindex_retrievers.links.scores import CandidateScores
@@ -133,8 +133,10 @@ class LinkWalk:
     def _explain(self, seeds: Sequence[str], links: Sequence[Link], ms: float) -> Step:
         reached = {link.passage for link in links}
         ids = [id for id in self.scores.best() if id in reached]
-        notes = [self._describe(self.via[id]) for id in ids[:_EXPLAINED_LINKS] if id in self.via]
-        return Step(len(self.hops), "links", ", ".join(seeds), tuple(ids), ms=ms, note="\n".join(notes))
+        told = [self.via[id] for id in ids[:_EXPLAINED_LINKS] if id in self.via]
+        paths = tuple((Triple(link.seed, link.name, link.passage),) for link in told)
+        note = "\n".join(map(self._describe, told))
+        return Step(len(self.hops), "links", ", ".join(seeds), tuple(ids), paths=paths, ms=ms, note=note)
 
     def _describe(self, link: Link) -> str:
         seed, passage = self.scores.places([link.seed]), self.scores.places([link.passage])

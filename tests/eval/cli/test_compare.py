@@ -9,6 +9,7 @@ from click.testing import Result
 from command_line import QUESTIONS, TEXTS
 from snapshots import SENTENCE, assert_matches, masked
 from typer.testing import CliRunner
+from unrecorded import record_nothing
 
 from ragindex.errors import (
     BelowThresholdError,
@@ -27,10 +28,10 @@ Run = Callable[..., Result]
 
 @pytest.fixture(autouse=True)
 def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with documents and questions; comparisons are not recorded, which test_tracking covers."""
+    """A folder with documents and questions; comparisons are not recorded (test_mlflow_live)."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    monkeypatch.setattr(compare, "track", lambda comparison: "the id of a run")
+    record_nothing(monkeypatch, "the id of a run")
     for name, text in TEXTS.items():
         path = tmp_path / "notes" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -261,12 +262,12 @@ def test_the_demo_compares_quick_methods_and_says_where_things_are(run: Run, wor
 def test_the_demo_of_all_methods(run: Run, small_demo: None, working_folder: Path) -> None:
     run("demo", "--all")
     value = json.loads((working_folder / "ragindex-demo" / "results" / "comparison.json").read_text())
-    assert {method["label"] for method in value["methods"]} == set(registry.plugin_names("schemes"))
+    assert {method["label"] for method in value["methods"]} == set(registry.plugin_names("schemes")) - {"http"}
 
 
 @pytest.mark.slow
 def test_a_tracker_that_failed_is_not_pointed_at(run: Run, small_demo: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compare, "track", lambda comparison: None)
+    record_nothing(monkeypatch)
     assert "mlflow" not in run("demo").stdout
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from command_line import QUESTIONS, TEXTS, ragindex, write
 from snapshots import SENTENCE, assert_matches, masked
+from unrecorded import record_nothing
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
@@ -14,7 +15,7 @@ SNAPSHOTS = Path(__file__).parent / "snapshots"
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///runs.db")
-    monkeypatch.setattr("ragindex_eval.cli.compare.track", lambda study: None)
+    record_nothing(monkeypatch)
     write(tmp_path / "notes", TEXTS)
     (tmp_path / "questions.csv").write_text(QUESTIONS)
 

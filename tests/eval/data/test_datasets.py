@@ -11,6 +11,7 @@ import pytest
 
 from ragindex.corpus import content_id
 from ragindex.errors import DataError
+from ragindex.judgements import add_judgement, question_id
 from ragindex.types import Query
 from ragindex_eval.data.datasets import Dataset, describe_content, read_dataset
 from ragindex_eval.data.gold import EvidencePlace, Gold
@@ -292,6 +293,38 @@ def test_questions_among_the_documents_are_no_document(tmp_path: Path) -> None:
     questions.write_text("Who?\n")
     dataset = read_dataset(tmp_path, questions=questions)
     assert [document.id for document in dataset.corpus.documents] == ["a.md", "deep/a.md", "deep/b.txt"]
+
+
+def test_a_folder_of_judgements_is_questions_with_gold(tmp_path: Path) -> None:
+    folder = own(tmp_path / "docs") / "judged"  # among the documents, and no document
+    for question, document, grade in [
+        ("First?", "a.md", 1),
+        ("Nothing?", "a.md", 0),
+        ("Second?", "deep/a.md", 2),
+        ("First?", "a.md", 2),
+        ("First?", "deep/b.txt", 1),
+        ("First?", "deep/a.md", 0),
+    ]:
+        add_judgement(folder, question, document, grade)
+    dataset = read_dataset(tmp_path / "docs", questions=folder)
+    first, second = {"a.md": 2, "deep/b.txt": 1}, {"deep/a.md": 2}
+    assert texts(dataset) == [("q00001", "First?"), ("q00002", "Second?")]
+    assert dataset.gold == {
+        "q00001": Gold(frozenset(first), source_id=question_id("First?"), grades=first),
+        "q00002": Gold(frozenset(second), source_id=question_id("Second?"), grades=second),
+    }
+    assert dataset.notes == ("left out: 1 question for which no document is graded above 0",)
+    assert [document.id for document in dataset.corpus.documents] == ["a.md", "deep/a.md", "deep/b.txt"]
+
+
+def test_a_judged_document_that_is_not_in_the_corpus_is_named_or_left_out(tmp_path: Path) -> None:
+    add_judgement(tmp_path / "judged", "First?", "gone.md", 2)
+    add_judgement(tmp_path / "judged", "First?", "a.md", 1)
+    with pytest.raises(DataError, match=r"qrels\.trec: expected documents of the corpus; found 'gone\.md', judged for"):
+        read_dataset(own(tmp_path / "docs"), questions=tmp_path / "judged")
+    dataset = read_dataset(tmp_path / "docs", questions=tmp_path / "judged", skip_bad=True)
+    assert [one.doc_ids for one in (dataset.gold or {}).values()] == [{"a.md"}]
+    assert "gone.md" in "".join(dataset.skipped)
 
 
 def test_questions_given_replace_those_of_a_benchmark(tmp_path: Path) -> None:

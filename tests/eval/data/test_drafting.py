@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from command_line import failed, make_desk, ragindex
+from command_line import failed, make_desk, ragindex, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -244,6 +244,19 @@ def test_drafts() -> None:
     }
 
 
+def test_without_titles_no_draft_names_that_of_its_document() -> None:
+    hill, pair = make_drafts(WORLD, 6, seed=0, titles=False)  # the others name Old Mill or Pale Jam
+    assert hill.question == "What is the highest hill of the Orla Range?"
+    assert pair == PAIR
+    tea = [passage("tea", "Green tea", "The leaves are steamed for about a minute, and rolled by hand in three steps.")]
+    (named,), (unnamed,) = (make_drafts(tea, 1, seed=0, titles=titles) for titles in (True, False))
+    assert named.question == "What are steamed for about a minute, according to “Green tea”?"
+    assert unnamed.question == (
+        "Which number is missing in “The leaves are steamed for about a minute, and rolled by hand in … steps”?"
+    )
+    assert unnamed.answer == "three"
+
+
 def test_both_documents_are_needed() -> None:
     told = [WORLD[0], passage("jam", "Pale Jam", WORLD[1].text + ' It wrote "Brother".')]
     assert [
@@ -393,6 +406,16 @@ def test_what_the_command_says() -> None:
         "They are drafts: accept, edit or delete each line.",
         "Then: ragindex compare papers --questions drafted.csv --language english",
     ]
+
+
+def test_the_command_can_leave_titles_out(desk: Path) -> None:
+    text = "The leaves are steamed for about a minute, and rolled by hand in three steps."
+    write(desk / "drinks", {"tea.md": f"# Green tea\n\n{text}"})
+    asked = ("questions", "drinks", "--n", 1, "--overwrite", "--out", "drafted.csv", "--json", "-")
+    (named,) = ragindex(*asked).json["questions"]
+    assert named["question"] == "What are steamed for about a minute, according to “Green tea”?"
+    (unnamed,) = ragindex(*asked, "--without-titles").json["questions"]
+    assert unnamed["question"] == f"Which number is missing in “{text.removesuffix('.').replace('three', '…')}”?"
 
 
 def test_an_edited_file_is_not_replaced(desk: Path) -> None:

@@ -50,6 +50,19 @@ def test_the_command_goes_on_where_it_stopped_and_asks_nothing_twice() -> None:
     assert {one["label"] for one in first.json["candidates"]} == {"bm25", "dense", "links"}
 
 
+def test_the_choice_is_exported_with_the_lines_that_use_it() -> None:
+    done = ragindex("recommend", *WORLD[:-2], "--export", "kept")
+    assert done.code == 0, done.err
+    assert 'in Python       ragindex.load("kept").search("…")' in done.out
+    hits = ragindex("search", "Where was Vandry born?", "--retriever", "kept", "--k", "3", "--json", "-").json
+    chosen = ragindex("recommend", *WORLD).json["chosen"]
+    same = ragindex(
+        "search", "Where was Vandry born?", "--index", "w", "--method", chosen, "--k", "3", "--json", "-"
+    ).json
+    assert [hit["id"] for hit in hits["hits"]] == [hit["id"] for hit in same["hits"]]
+    assert len(hits["hits"]) == 3
+
+
 def test_compare_reuses_the_answers() -> None:
     ragindex("recommend", *WORLD)
     asked = answer_lines(Path("w"))

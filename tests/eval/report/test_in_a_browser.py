@@ -1,7 +1,6 @@
 """The report as a real browser shows it. Skipped where there is none."""
 
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,17 +13,14 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from browser import BROWSER, needs_browser
 from made_comparisons import made
 
 from ragindex.types import Query, Step
 from ragindex_eval.report import page
 from ragindex_eval.results.model import Comparison, MethodAnswer, SavedHit, Study
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser", "chrome"))), None)
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(BROWSER is None, reason="neither chromium nor google-chrome is installed"),
-]
+pytestmark = [pytest.mark.slow, needs_browser]
 
 WIDTHS = (360, 1280)
 DARK, LIGHT = 0, 1  # Chromium's own numbers

@@ -13,6 +13,7 @@ from ragindex_eval.data.gold import Gold
 from ragindex_eval.report import page as report
 from ragindex_eval.results.model import Comparison, MethodAnswer, MethodResult, SavedHit, Study
 from ragindex_eval.stats.conclusions import leaders
+from ragindex_eval.stats.enough import plan_questions
 from ragindex_eval.stats.first_sentence import state_conclusion
 
 FAR = {"best": [1.0] * 40, "near": [1.0] * 38 + [0.0] * 2, "far": [1.0] * 8 + [0.0] * 32}
@@ -444,3 +445,11 @@ def test_text_and_marks_stand_out_from_the_page(scheme: int) -> None:
         assert contrast(colours["quiet"], colours[tone]) >= 4.5
     marks = [contrast(colours[f"mark-{number}"], colours["page"]) for number in range(8)]
     assert min(marks) >= 3.0, marks
+
+
+def test_the_page_says_what_the_questions_can_show() -> None:
+    comparison = made({"a": [1.0] * 38 + [0.0] * 2, "b": [1.0] * 40})
+    page = report.render_report(Study("n", (replace(comparison, enough=plan_questions(comparison)),)))
+    section = page[page.index("Are the questions enough?") :]
+    assert '<tr><th scope="row">200</th><td>4.4</td></tr>' in section
+    assert "<td>about 113</td>" in section

@@ -44,6 +44,7 @@ from ragindex_eval.results.model import NOT_TIMED, Comparison, MethodAnswer, Met
 from ragindex_eval.results.save import method_file_name, save_results
 from ragindex_eval.run import ask, latency
 from ragindex_eval.run.answers_file import append_answers, load_answers
+from ragindex_eval.run.batching import Batching
 from ragindex_eval.stats.first_sentence import state_conclusion
 
 TEXTS = {
@@ -323,18 +324,17 @@ def test_what_a_batch_pays_is_shared_out_to_the_last_token(questions: int, read:
     queries = [Query(f"q{number}", "?") for number in range(questions)]
     with TemporaryDirectory() as folder:
         answers = ask.answer_all(Paying(Scripted()), queries, 1, Path(folder) / "answers.jsonl", "paying")
-    batches = math.ceil(questions / ask.BATCH)
+    batches = math.ceil(questions / Batching().size)
     assert sum(answer.usage.input_tokens for answer in answers) == batches * read
     assert sum(answer.usage.output_tokens for answer in answers) == batches * calls * written
     assert sum(answer.calls for answer in answers) == batches * calls
     assert math.fsum(answer.usage.money for answer in answers) == pytest.approx(batches * 0.5)
-    for first in range(0, questions, ask.BATCH):
-        tokens = [answer.usage.input_tokens for answer in answers[first : first + ask.BATCH]]
+    for first in range(0, questions, Batching().size):
+        tokens = [answer.usage.input_tokens for answer in answers[first : first + Batching().size]]
         assert max(tokens) - min(tokens) <= 1
 
 
-def test_a_stopped_comparison_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ask, "_THREADS", 1)
+def test_a_stopped_comparison_goes_on_where_it_was(tmp_path: Path) -> None:
     kept, queries = tmp_path / "answers.jsonl", dataset().queries
     journal = tmp_path / "journal"
     with pytest.raises(KeyboardInterrupt):
@@ -344,7 +344,7 @@ def test_a_stopped_comparison_goes_on_where_it_was(tmp_path: Path, monkeypatch: 
             5,
             kept,
             "scripted",
-            size=1,
+            batching=Batching(1, 1),
         )
     assert journal.read_text() == "5 q1\n5 q2\n"
     answers = ask.answer_all(ScriptedRetriever(Scripted(journal=str(journal))), queries, 5, kept, "scripted")

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from command_line import QUESTIONS, TEXTS, ragindex, write
+from unrecorded import record_nothing
 
 from ragindex.errors import StoreError
 from ragindex.plugins import registry
@@ -28,7 +29,7 @@ RESULTS = Path("ragindex-results/notes")
 @pytest.fixture(autouse=True)
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(compare, "track", lambda study: None)
+    record_nothing(monkeypatch)
     write(tmp_path / "notes", TEXTS)
     (tmp_path / "questions.csv").write_text(QUESTIONS)
 

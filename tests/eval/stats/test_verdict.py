@@ -9,7 +9,8 @@ from made_comparisons import made
 from ragindex.types import Usage
 from ragindex_eval.results.model import LATENCY
 from ragindex_eval.stats.conclusions import agreement, differ, leaders, overlap
-from ragindex_eval.stats.first_sentence import count_more_questions, state_conclusion
+from ragindex_eval.stats.enough import count_more_questions
+from ragindex_eval.stats.first_sentence import state_conclusion
 
 GOOD, FAIR, BAD = [1.0] * 40, [1.0] * 38 + [0.0] * 2, [0.0] * 40
 FAST, SLOW = [1.0 + n / 1000 for n in range(40)], [4.0 + n / 1000 for n in range(40)]
@@ -89,6 +90,14 @@ def test_no_speed_is_praised_of_a_method_that_another_metric_excludes() -> None:
     said = state_conclusion(comparison)
     assert "faster" not in said
     assert "nDCG@5 excludes " in said
+
+
+def test_the_method_that_excludes_another_is_named_with_its_difference() -> None:
+    """`wide` leads by nDCG, and is behind `low` on 18 questions; `steady` is ahead of `low` on every question."""
+    recalls = {label: FAIR for label in ("wide", "steady", "low")}
+    gains = {"wide": [1.0] * 22 + [0.25] * 18, "steady": [0.6] * 40, "low": [0.5] * 40}
+    said = state_conclusion(made(recalls, also={"nDCG@5": gains}))
+    assert "nDCG@5 excludes low (steady is ahead by +10.0, 10.0 to 10.0)." in said
 
 
 def test_few_questions_are_a_hint() -> None:

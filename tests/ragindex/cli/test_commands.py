@@ -20,7 +20,7 @@ OURS = distribution.find_distribution().name
 COMMANDS = (
     *("methods", "index", "search", "add", "remove", "doctor", "compare"),
     *("demo", "repair", "report", "questions", "cache", "ask", "estimate", "parts", "tune", "use"),
-    *("serve", "mcp", "recommend", "gate", "export"),
+    *("serve", "mcp", "recommend", "gate", "export", "judge"),
 )
 
 
@@ -136,6 +136,15 @@ def test_encoders_stores_and_parts_are_described_too() -> None:
     }.items():
         lines = [" ".join(line.split()) for line in ragindex("methods", name).out.splitlines()]
         assert [line for line in lines if line.startswith(row)]
+    encoder, model = (value := ragindex("methods", "openai", "--json", "-").json), value["others"][0]
+    assert (encoder["kind"], model["kind"], len(value["others"])) == ("encoder", "language model", 1)
+    described = {one["name"]: one["default"] for one in model["parameters"]}
+    assert (described["concurrency"], described["reasoning_effort"]) == (16, None)
+    assert ragindex("methods", "openai").out.count("\nopenai (language model): LLM `openai:MODEL` at ") == 1
+    (only,) = {"kind", "others"} & ragindex("methods", "openai(model=x, dimensions=3)", "--json", "-").json.keys()
+    assert only == "kind"
+    assert "kind" in ragindex("methods", "offline", "--json", "-").json
+    assert "openai has no parameter 'depth'" in failed(2, "methods", "openai(model=x, depth=3)")
     assert failed(2, "methods", "hibrid") == "No method is called 'hibrid'. Did you mean hybrid?"
 
 

@@ -221,6 +221,27 @@ def test_ctrl_c_while_it_is_still_importing() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"Stopped.\n")
 
 
+_STOPPED_TWICE = """
+import signal
+from ragindex.cli.console import handle_interrupts, run_with_exit_codes
+
+def start():
+    handle_interrupts()
+    try:
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.raise_signal(signal.SIGINT)  # while the first is being dealt with
+
+run_with_exit_codes(start)
+"""
+
+
+def test_a_second_ctrl_c_ends_at_once() -> None:
+    done = subprocess.run([sys.executable, "-c", _STOPPED_TWICE], capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (130, b"")
+    assert done.stderr == b"Stopped at once. Run the same command to resume.\n"
+
+
 @pytest.mark.slow
 def test_the_program_as_a_module() -> None:
     done = subprocess.run([sys.executable, "-m", "ragindex", "methods"], capture_output=True, timeout=60, check=True)

@@ -346,7 +346,10 @@ def test_what_is_passed_over_is_told(tmp_path: Path) -> None:
     write(docs / "env" / "lib.py", "x = 1")
     write(docs / "built" / "_static" / "style.css", "p {}")
     write(docs / "built" / "_sources" / "page.rst.txt", "a page as it was written")
+    write(docs / "built" / "_static" / "theme.js", "let a = 1;")
+    write(docs / "built" / "search.html", "<h1>Search</h1><p>Here.")
     write(docs / "_sources" / "own.txt", "no folder of Sphinx")
+    write(docs / "site" / "_static" / "own.js", "let b = 2;")
     write(docs / "package" / "__init__.py", "")
     write(docs / "README", "no suffix")
     write(docs / "q.csv", "Question; Documents; answer\nWho?;a.md;Ann\n")
@@ -359,11 +362,13 @@ def test_what_is_passed_over_is_told(tmp_path: Path) -> None:
         ("a.md", "text"),
         ("prices.csv", "item: boat\nprice: 4"),
         ("_sources/own.txt", "no folder of Sphinx"),
+        ("built/search.html", "Search\n\nHere."),
+        ("site/_static/own.js", "let b = 2;"),
     ]
     assert corpus.skipped == ()
     assert corpus.notes == (
         "passed over: links to folders, which are not followed: linked",
-        "passed over: generated folders: env, node_modules, built/_sources",
+        "passed over: generated folders: env, node_modules, built/_sources, built/_static",
         "passed over: empty files of source code: package/__init__.py",
         "passed over: files of questions: q.csv",
     )

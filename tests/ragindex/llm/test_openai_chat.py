@@ -4,13 +4,13 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import openai_server
 import pytest
 from made_language import ECHO, PRICES, PROMPT, QUICK, Echo, opened, texts
 from openai_server import KEY, OpenAIServer, chat, cut, drop, says, slow, status, usage
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from ragindex.accounting import ledger
 from ragindex.accounting.ledger import Tally
@@ -18,9 +18,12 @@ from ragindex.errors import LLMError, ServiceError, UsageError
 from ragindex.llm import endpoint_features
 from ragindex.llm.offline import Offline
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
+from ragindex.llm.schema import schema_text
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Failure, Task
+from ragindex.parts.triples.extractions import EXTRACT
 from ragindex.types import Usage
+from ragindex_retrievers.gear.tasks import READ
 
 TEXT = {"text": "one two"}
 
@@ -383,6 +386,199 @@ def test_a_cut_answer_gets_twice_the_room(server: OpenAIServer) -> None:
     assert caught.value.kind == "truncated"
     server.faults.append(chat(finish_reason="length"))  # just whole
     assert run(server)[1].stages == {"echo": Counter(strict=1)}
+
+
+@pytest.mark.parametrize("finish", ["length", "MAX_TOKENS", "max_output_tokens"])
+def test_half_a_list_is_never_a_whole_one(server: OpenAIServer, finish: str) -> None:
+    half = '{"entities": ["Sarn"], "triples": [["Sarn", "ends in", "Grey Sea"], ["Sarn", "spans'
+    whole = json.dumps({"entities": ["Sarn"], "triples": [["Sarn", "ends in", "Grey Sea"], ["Sarn", "is", "a river"]]})
+    server.write = lambda body: whole
+    inputs = {"title": "Sarn", "text": "The Sarn ends in the Grey Sea.", "numbers_as_entities": False}
+    server.faults.append(chat(content=half, finish_reason=finish))
+    server.faults.append(chat(content=half))  # asked with more room, and cut again by a server that says `stop`
+    with pytest.raises(LLMError, match="extract: small gave no usable answer: it ends within a list") as caught:
+        opened(server).run(EXTRACT, inputs)
+    assert caught.value.kind == "truncated"
+    assert opened(server).run(EXTRACT, inputs).triples == json.loads(whole)["triples"]
+
+
+def test_an_answer_that_fills_its_room_is_cut_whatever_the_server_says(server: OpenAIServer) -> None:
+    filled = {"prompt_tokens": 9, "completion_tokens": 100}
+    spoilt = chat(content='Sure: {"text": "one"}')
+    server.faults.append(lambda answer: usage(filled)(spoilt(answer)))
+    answer, tally = run(server)
+    assert answer == Echo(text="one two")
+    assert tally.stages == {"echo": Counter({"truncated": 1, "asked again": 1, "strict": 1})}
+    assert [body["max_tokens"] for body in bodies(server)] == [100, 200]
+
+
+# ---------------------------------------------------------------- models that reason
+
+
+def test_a_reasoning_model(server: OpenAIServer, caplog: pytest.LogCaptureFixture) -> None:
+    server.refuses = {"max_tokens", "temperature"}
+    given = {"reasoning_effort": "low", "reasoning_tokens": 500}
+    assert run(server, **given)[0] == Echo(text="one two")
+    assert len(server.requests) == 3
+    last = bodies(server)[-1]
+    assert (last["max_completion_tokens"], last["reasoning_effort"]) == (600, "low")
+    assert not {"max_tokens", "temperature"} & last.keys()
+    run(server, **given)
+    assert len(server.requests) == 4
+    assert len(caplog.records) == 1
+
+
+def test_the_effort_is_part_of_the_identity_and_is_not_sent_unless_given(server: OpenAIServer) -> None:
+    run(server)
+    assert "reasoning_effort" not in bodies(server)[-1]
+    assert len({opened(server, reasoning_effort=effort).id for effort in (None, "low", "high")}) == 3
+    assert opened(server).id == opened(server, reasoning_effort=None).id
+
+
+@pytest.mark.parametrize(
+    ("thoughts", "room"),
+    [
+        (chat(content="", finish_reason="length"), 200 + 4096),
+        (chat(content="<think>Let me see", finish_reason="length"), 200 + 4096),
+        (chat(content='<think>Well.</think>{"text": "o', finish_reason="length"), 200),
+    ],
+)
+def test_more_room_where_thoughts_took_all_of_it(
+    server: OpenAIServer, thoughts: openai_server.Fault, room: int
+) -> None:
+    server.faults.append(thoughts)
+    assert run(server)[0] == Echo(text="one two")
+    assert [body["max_tokens"] for body in bodies(server)] == [100, room]
+
+
+def test_thoughts_beside_the_answer_and_before_it(server: OpenAIServer) -> None:
+    server.faults.extend(
+        [
+            chat(reasoning_content="I think {so}.", content='{"text": "x"}'),
+            chat(content='I think {so}.</think>\n{"text": "x"}'),
+        ]
+    )
+    assert [run(server)[0] for _ in range(2)] == [Echo(text="x")] * 2
+    server.refuses = {"response_format"}
+    plain = Task("plain", 1, PROMPT, Echo, read=lambda text: Echo(text=text.strip()))
+    server.write = lambda body: "<think>Which one?</think>\nthe second"
+    assert run(server, plain)[0] == Echo(text="the second")
+
+
+# ---------------------------------------------------------------- schemas that are refused or ignored
+
+
+def test_lengths_of_lists_are_sent_and_left_out_where_they_are_refused(server: OpenAIServer) -> None:
+    server.write = lambda body: '{"triples": [["a", "b", "c"]]}'
+    server.faults.append(status(400, "Invalid schema for response_format 'x': 'minItems' is not permitted"))
+    inputs = {"question": "?", "passages": [], "memory": [], "language": "english"}
+    opened(server).run(READ, inputs)
+    first, second = (body["response_format"]["json_schema"] for body in bodies(server))
+    assert first["schema"]["properties"]["triples"]["items"] == {
+        **{"type": "array", "items": {"type": "string"}},
+        **{"minItems": 3, "maxItems": 3},
+    }
+    assert second["schema"]["properties"]["triples"]["items"] == {"type": "array", "items": {"type": "string"}}
+    assert first["strict"] is second["strict"] is True
+
+
+def test_a_tuple_has_its_length_and_a_list_has_none() -> None:
+    class Pairs(BaseModel):
+        pairs: list[tuple[str, int]]
+        few: Annotated[list[str], Field(max_length=5)]
+
+    properties = json.loads(schema_text(Pairs))["properties"]
+    assert properties["pairs"]["items"] == {
+        **{"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "integer"}]}},
+        **{"minItems": 2, "maxItems": 2},
+    }
+    assert properties["few"] == {"type": "array", "items": {"type": "string"}}
+
+
+def test_a_server_that_ignores_schemas_is_told_them(server: OpenAIServer, caplog: pytest.LogCaptureFixture) -> None:
+    def told(body: Mapping[str, Any]) -> bool:
+        return "fits this JSON schema" in body["messages"][-1]["content"]
+
+    server.write = lambda body: '{"text": "x"}' if told(body) else '{"reply": "x"}'
+    answers = [run(server)[0] for _ in range(5)]
+    assert answers == [Echo(text="x")] * 5
+    assert [told(body) for body in bodies(server)] == [False, True] * 3 + [True, True]  # three repeats, and no more
+    assert [record.getMessage() for record in caplog.records] == [
+        f"openai:small at {server.url} accepts JSON schemas and ignores them: they are told in the prompt from now on"
+    ]
+
+
+# ---------------------------------------------------------------- servers of one's own, as their documentation has it
+
+
+def in_the_words_of(choice: Mapping[str, Any], message: Mapping[str, Any], **body: Any) -> openai_server.Fault:
+    """The right answer with the fields that a server adds or changes."""
+
+    def spoil(answer: openai_server.Answer) -> openai_server.Answer:
+        assert isinstance(answer.body, Mapping)
+        (right,) = answer.body["choices"]
+        said = {**right, **choice, "message": {**right["message"], **message}}
+        return openai_server.Answer(200, {**answer.body, "choices": [said], **body})
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("reply", "counted"),
+    [
+        pytest.param(
+            in_the_words_of(
+                *({}, {}),
+                **{"id": "chatcmpl-1", "created": 1, "system_fingerprint": "fp_ollama"},
+                usage={"prompt_tokens": 0, "completion_tokens": 3, "total_tokens": 3},
+            ),
+            (21, 3),  # the prompt's tokens are estimated
+            id="ollama",
+        ),
+        pytest.param(
+            in_the_words_of(
+                {"logprobs": None, "stop_reason": None},
+                {"reasoning_content": "Repeat it.", "tool_calls": []},
+                prompt_logprobs=None,
+            ),
+            (9, 3),
+            id="vllm",
+        ),
+        pytest.param(
+            in_the_words_of({}, {}, timings={"prompt_n": 9, "predicted_n": 3, "predicted_per_second": 41.5}),
+            (9, 3),
+            id="llama.cpp",
+        ),
+        pytest.param(
+            in_the_words_of({"logprobs": None}, {"tool_calls": []}, stats={}, system_fingerprint="small"),
+            (9, 3),
+            id="lm-studio",
+        ),
+    ],
+)
+def test_replies_of_servers_of_ones_own(
+    server: OpenAIServer, reply: openai_server.Fault, counted: tuple[int, int]
+) -> None:
+    server.faults.append(reply)
+    answer, tally = run(server)
+    assert answer == Echo(text="one two")
+    (entry,) = tally.entries
+    assert (entry.input_tokens, entry.output_tokens) == counted
+    assert entry.estimated == (counted[0] == 21)
+
+
+def test_lm_studio_refuses_json_mode_and_takes_schemas(server: OpenAIServer) -> None:
+    words = "'response_format.type' must be 'json_schema' or 'text'"
+    refusal = openai_server.Answer(400, {"error": words})
+
+    def choose(received: openai_server.Received, earlier: int) -> openai_server.Fault | None:
+        kind = received.body.get("response_format", {}).get("type")
+        return (lambda _: refusal) if kind == "json_object" else None
+
+    server.choose = choose
+    assert run(server)[0] == Echo(text="one two")
+    with pytest.raises(LLMError, match="rejects the input, status 400: .*must be 'json_schema' or 'text'"):
+        run(server, structure="json")
 
 
 # ---------------------------------------------------------------- what it cost

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from ragindex.canonical import encodable
-from ragindex.llm.parse_output import UnusableError, read_json
+from ragindex.llm.parse_output import UnusableError, drop_thoughts, read_json
 from ragindex.llm.repair_json import repair_text
 
 
@@ -117,6 +117,45 @@ def test_what_cannot_be_used(text: str, output: type[BaseModel], reason: str) ->
     assert caught.value.kind == "malformed"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"triples": [["a", "b", "c"], ["d", "e',
+        '{"triples": [["a", "b", "c"],',
+        '{"triples": [["a", "b", "c"]',
+        '{\n  "triples": [\n    ["a", "b", "c"],\n    ["d", "e", "f"],\n',
+        'Here they are:\n```json\n{"triples": [["a", "b", "c"],\n',
+        '[["a", "b", "c"], ["d"',
+        '<think>Two?</think>{"triples": [["a", "b", "c"], ["d", "e", "f"]',
+    ],
+)
+def test_a_list_that_ends_in_the_middle_is_not_a_list(text: str) -> None:
+    with pytest.raises(UnusableError, match="it ends within a list") as caught:
+        read_json(text, Tuples)
+    assert caught.value.kind == "truncated"
+
+
+def test_broken_quotes_do_not_make_a_whole_list_half_a_list() -> None:
+    assert read_json('[["a", "b, "c"]]', Extraction)[1] in ("repaired", "reshaped")
+    assert read_json('{"answer": "see [1"}', Answer) == (Answer(answer="see [1"), "strict")
+    assert read_json('Note [1: {"answer": "x"}', Answer) == (Answer(answer="x"), "found")
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("<think>a</think>b", "b"),
+        ("\ufeff <think>a\n</think>\nb", "\nb"),
+        ("so { a }\n</think>b", "b"),  # the opening tag is part of the prompt
+        ("<think>a", ""),
+        ("a <think>b", "a <think>b"),
+        ("b", "b"),
+    ],
+)
+def test_thoughts_are_no_answer(text: str, left: str) -> None:
+    assert drop_thoughts(text) == left
+
+
 def test_only_strict_reading_where_that_is_asked() -> None:
     with pytest.raises(UnusableError):
         read_json('Well: {"answer": "x"}', Answer, tolerant=False)
@@ -127,6 +166,8 @@ def test_only_strict_reading_where_that_is_asked() -> None:
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 extractions = st.builds(Tuples, triples=st.lists(st.tuples(words, words, words), max_size=5))
+plain_words = words.filter(lambda word: not set("[]") & set(word))
+unbracketed = st.builds(Tuples, triples=st.lists(st.tuples(plain_words, plain_words, plain_words), max_size=5))
 prose = st.text("abc xyz.,!?\n", max_size=30)
 
 
@@ -189,3 +230,15 @@ def test_repairing_gives_up_in_time() -> None:
     assert repair_text('{")\'-#"' * 9000) is None
     assert repair_text("[" * 100) is None
     assert repair_text("[1, " + " " * 70_000) is None
+
+
+@settings(deadline=None)
+@given(unbracketed.filter(lambda value: len(value.triples) > 1), st.data())
+def test_no_cut_of_an_answer_reads_as_fewer_triples(value: Tuples, data: st.DataObject) -> None:
+    text = json.dumps(value.model_dump(), indent=data.draw(st.sampled_from([None, 1])))
+    cut = text[: data.draw(st.integers(0, len(text) - 1))]
+    try:
+        read = read_json(cut, Tuples)[0]
+    except UnusableError:
+        return
+    assert read == value  # only closing brackets are missing

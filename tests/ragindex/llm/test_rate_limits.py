@@ -21,7 +21,7 @@ from ragindex.http import Trouble, TroubleError, retry, retry_after, retry_delay
 from ragindex.llm import endpoint_features
 from ragindex.llm.budget import Budget
 from ragindex.llm.cache import SQLiteCache
-from ragindex.llm.rate_limits import Bucket, Clock, Limits, StoppedError, sleep, stopping
+from ragindex.llm.rate_limits import Bucket, Clock, Limits, StoppedError, StopSignal, sleep, stopping
 from ragindex.llm.settings import LLMSettings
 
 
@@ -95,7 +95,7 @@ def test_nobody_begins_while_the_server_wants_rest() -> None:
 
 
 def test_waiting_can_be_called_off() -> None:
-    event = Event()
+    event = StopSignal()
     token = stopping.set(event)
     try:
         threading.Timer(0.05, event.set).start()
@@ -236,3 +236,21 @@ def test_a_budget_needs_a_price(server: OpenAIServer) -> None:
         UsageError, match=r"price of local/model-7b, .*'  local/model-7b: \{input: 0.00, cached: 0.00, out"
     ):
         opened(server, model="local/model-7b", setting=LLMSettings(prices=PRICES, budget=Budget(1.0)))
+
+
+# ---------------------------------------------------------------- stopping
+
+
+def test_a_signal_ends_those_made_inside_it_and_not_the_one_around_it() -> None:
+    outer = StopSignal()
+    token = stopping.set(outer)
+    try:
+        first, second = StopSignal(), StopSignal()
+        first.set()
+        assert (outer.is_set(), first.is_set(), second.is_set()) == (False, True, False)
+        outer.set()
+        assert second.is_set()
+        assert StopSignal().is_set()  # too late to begin anything
+    finally:
+        stopping.reset(token)
+    assert not StopSignal().is_set()

@@ -7,7 +7,8 @@ from ragindex.plugins.specs import Spec, parse_many, parse_spec, render_spec
 
 names = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_.\-]{0,8}", fullmatch=True)
 numbers = st.one_of(st.integers(-(10**9), 10**9), st.floats(allow_nan=False, allow_infinity=False))
-scalars = st.one_of(numbers, st.booleans(), st.none(), st.text(max_size=8))
+addresses = st.from_regex(r"https?://[a-z0-9.:/@?=&,()\[\] \"-]{0,12}", fullmatch=True)
+scalars = st.one_of(numbers, st.booleans(), st.none(), st.text(max_size=8), addresses)
 specs = st.deferred(lambda: st.builds(Spec, names, st.dictionaries(names, values, max_size=3)))
 values = st.deferred(lambda: st.one_of(scalars, st.lists(scalars, max_size=3), specs.filter(lambda spec: spec.params)))
 
@@ -35,6 +36,11 @@ def test_by_hand() -> None:
     assert parse_spec("elasticsearch:http://127.0.0.1:9200") == Spec("elasticsearch", argument="http://127.0.0.1:9200")
     assert parse_spec("sentence-transformers:models/a (b)") == Spec("sentence-transformers", argument="models/a (b)")
     assert parse_many("bm25") == [Spec("bm25")]
+    assert parse_many("http(url=https://a.example:8443/v1/search, k=5),bm25") == [
+        Spec("http", {"url": "https://a.example:8443/v1/search", "k": 5}),
+        Spec("bm25"),
+    ]
+    assert parse_spec("x(all=[http://a/b?c=d, e])") == Spec("x", {"all": ["http://a/b?c=d", "e"]})
 
 
 @pytest.mark.parametrize(

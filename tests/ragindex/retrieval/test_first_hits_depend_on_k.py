@@ -9,6 +9,7 @@ import pytest
 from built_retriever import built_retriever
 from comparing import compare
 from pydantic import Field
+from search_server import default_scheme
 
 from ragindex import testing
 from ragindex.corpus import Corpus
@@ -65,7 +66,7 @@ class SilentRetriever:
 
 @pytest.mark.parametrize("name", registry.plugin_names("schemes"))
 def test_a_wrapper_that_says_nothing_depends_on_k_where_its_base_does(name: str) -> None:
-    base = registry.scheme(name)
+    base = default_scheme(name)
     for k in (20, 1000):
         of_base = base.depends_on_k(k)
         assert Wrapper(base=base).depends_on_k(k) == of_base

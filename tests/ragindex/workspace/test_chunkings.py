@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from histories import made
+from search_server import default_scheme
 
 import ragindex
 from ragindex.errors import UsageError
@@ -107,7 +108,7 @@ def test_a_base_brings_its_chunking_along(space: Workspace) -> None:
 
 @pytest.mark.parametrize("name", registry.plugin_names("schemes"))
 def test_all_parts_of_a_method_are_made_from_its_passages(name: str) -> None:
-    scheme = registry.scheme({"name": name, "params": {"over": "passages(by=sentences, size=30, overlap=5)"}})
+    scheme = default_scheme(name, over="passages(by=sentences, size=30, overlap=5)")
     expected = Chunking(30, 5, "sentences")
 
     units = registry.part("passages(by=sections)").with_chunking(None)  # what `parent` returns

@@ -177,6 +177,9 @@ def test_links_search_the_triples_whatever_they_were_over() -> None:
         assert scheme.link().over == graph.over  # type: ignore[attr-defined]
         assert type(scheme.link()) is type(registry.scheme(written))
     assert registry.label(Sync(link_base="bm25")) == "gear.sync(link_base=bm25)"
+    for written in ("bm25", "dense", "composed", "hybrid(rrf_k=20)"):
+        assert Sync(base=written).link() == Sync(base="hybrid", link_base=written).link()
+    assert Sync(base="gear.naive").link() == Sync(link_base="hybrid").link()
     assert registry.label(
         Gear(base="griever" if "griever" in registry.plugin_names("schemes") else "dense", iterations=2)
     )

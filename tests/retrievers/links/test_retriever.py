@@ -11,7 +11,7 @@ from letters import Letters
 import ragindex
 from ragindex.filters import meta
 from ragindex.interfaces import OpenIndex
-from ragindex.types import Chunking, Document, MetadataValue, Query, Retrieval, Section
+from ragindex.types import Chunking, Document, MetadataValue, Query, Retrieval, Section, Triple
 from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.links.lookups import Link, LinkLookups
 from ragindex_retrievers.links.parts.passage_links import PassageLinks
@@ -94,6 +94,7 @@ def test_a_linked_passage_gains_a_share_of_its_seed(workspace: Workspace) -> Non
     assert {hit.id: hit.score for hit in found.hits} == {"film": 1.0, "ada": 0.25, "otter": 0.0, "town": 0.0}
     assert (found.trace[-1].query, found.trace[-1].ids) == ("film", ("ada",))
     assert found.trace[-1].note == "ada is mentioned by film (ada lund)"
+    assert found.trace[-1].paths == ((Triple("film", "ada lund", "ada"),),)
     two = ask(workspace, LEXICAL.replace("seeds=1", "seeds=1,hops=2"), "a film that was shot")
     assert {hit.id: hit.score for hit in two.hits} == {"film": 1.0, "ada": 0.25, "otter": 0.0, "town": 0.0625}
     assert two.trace[-1].note == "town is mentioned by ada (tellin)"

@@ -374,6 +374,24 @@ def test_hierarchical_chunks_stand_beside_the_summaries_of_others(server: OpenAI
     assert tree.tasks()[1].name == "abstractness"
 
 
+def test_general_texts_are_clustered_where_the_others_are_too_few_for_a_level(
+    server: OpenAIServer, tmp_path: Path
+) -> None:
+    def judged(body: Mapping[str, Any]) -> str:
+        if task_of(body) != "abstractness":
+            return write(body)
+        return json.dumps({"abstractness": "low" if "low" in str(body["messages"][-1]["content"]) else "high"})
+
+    server.write = judged
+    tree = SummaryTree(stop_at=2, dimensions=2, levels=3, hierarchical=True)
+    low = [at("low1", 0, 0, 1), at("low2", 0, 0.1, 1)]
+    workspace = opened(tmp_path, server, [*around("a", 0, 0.2, 8), *around("b", 1, 0.2, 8), *low])
+    workspace.sync([tree])
+    made = [row for row in nodes(workspace, tree).values() if row["kind"] == "summary"]
+    assert {row["level"] for row in made} == {2}
+    assert {child[0] for row in made for child in row["children"]} >= {"a", "b"}
+
+
 @pytest.mark.parametrize(
     ("text", "level"),
     [

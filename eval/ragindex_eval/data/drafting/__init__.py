@@ -6,12 +6,15 @@ sentence of the first passage, and the question asks something about it that onl
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 
 from ragindex.types import Passage
 from ragindex_eval.data.drafting.links import link_passages
 from ragindex_eval.data.drafting.reading import Draft, DraftCandidate, ParsedPassage, parse_passages
+from ragindex_eval.data.drafting.rules import LOOSE
+from ragindex_eval.data.titles import names_title
 
 __all__ = ["FORMULA", "Draft", "make_drafts"]
 
@@ -21,21 +24,40 @@ FORMULA = frozenset("=+-@＝＋－＠\t\r")
 _MAX_PER_DOCUMENT = 12  # questions drafted from one document at most
 
 
-def make_drafts(passages: Sequence[Passage], count: int, seed: int, language: str = "english") -> list[Draft]:
+def make_drafts(
+    passages: Sequence[Passage], count: int, seed: int, language: str = "english", *, titles: bool = True
+) -> list[Draft]:
     """Return at most `count` drafts, spread over the documents; equal arguments give equal drafts.
 
     About half need two passages, fewer if few names are shared; the rest need one. Of a large corpus, a sample
     drawn with the seed is parsed, and of a long passage only the beginning; shared names are looked up in the
-    whole corpus. In a language other than English, questions are sentences with a gap.
+    whole corpus. In a language other than English, questions are sentences with a gap. Without `titles`, no draft names
+    the title of a document that answers it.
     """
     order = list(range(len(passages)))
     random.Random(seed).shuffle(order)  # noqa: S311  # a sample, no secret
     english = language == "english"
-    close = parse_passages(passages, order, max(_MOST_PASSAGES, 20 * count), english)
+    most = max(_MOST_PASSAGES, 20 * count)
+    close = parse_passages(passages, order, most, english)
+    linked, alone = link_passages(passages, close, english, enough=10 * count), _list_single_drafts(close)
+    if not titles:
+        named = {passage.doc_id: passage.title for passage in passages}
+        bare = [replace(passage, title="") for passage in passages]
+        alone = _drop_titled(_list_single_drafts(parse_passages(bare, order, most, english)), named)
+        linked = _drop_titled(linked, named)
     used: Counter[str] = Counter()
-    two = _choose_drafts(_drop_formulas(link_passages(passages, close, english, enough=10 * count)), count // 2, used)
-    single = _choose_drafts(_drop_formulas(_list_single_drafts(close)), count - len(two), used)
+    two = _choose_drafts(_drop_formulas(linked), count // 2, used)
+    single = _choose_drafts(_drop_formulas(alone), count - len(two), used)
     return single + two
+
+
+def _drop_titled(candidates: Iterable[DraftCandidate], titles: Mapping[str, str]) -> list[DraftCandidate]:
+    """Return the candidates that name no title of their documents and can be understood without; `titles` are by id."""
+    return [
+        one
+        for one in candidates
+        if one[0] != LOOSE and not names_title(one[2].question, (titles.get(id, "") for id in one[2].documents))
+    ]
 
 
 def _drop_formulas(candidates: Iterable[DraftCandidate]) -> list[DraftCandidate]:

@@ -20,6 +20,7 @@ def render_caveats(comparison: Comparison) -> tuple[str, ...] | None:
             for method in comparison.methods
             if method.failures
         ),
+        *(comparison.holdout.describe() if comparison.holdout else ()),
         *_describe_gold(comparison),
         *_limit_number(f"left out: {reason}" for reason in comparison.left_out),
         *_limit_number(comparison.notes),

@@ -294,4 +294,9 @@ def test_the_schema_that_a_model_is_held_to(server: OpenAIServer, tmp_path: Path
     workspace.sync([Extractions()])
     asked: Mapping[str, Any] = server.requests[0].body["response_format"]["json_schema"]["schema"]
     assert asked["required"] == ["entities", "triples"]
-    assert asked["properties"]["triples"]["items"] == {"type": "array", "items": {"type": "string"}}
+    assert asked["properties"]["triples"]["items"] == {
+        "type": "array",
+        "items": {"type": "string"},
+        "minItems": 3,
+        "maxItems": 3,
+    }

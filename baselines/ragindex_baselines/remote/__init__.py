@@ -1,0 +1,1 @@
+"""A retriever that runs elsewhere, asked over HTTP: the method `http`."""

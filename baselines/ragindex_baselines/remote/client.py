@@ -1,0 +1,164 @@
+"""JSON requests to one address, of which nothing leads elsewhere and no answer is read without end.
+
+No redirect is followed and no proxy is used, so a key reaches the named host alone. The bytes of an answer and the
+seconds of a whole request are bounded, also where a server sends one byte at a time.
+"""
+
+import json
+import socket
+import ssl
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from selectors import EVENT_READ, DefaultSelector
+from threading import Event, Timer
+from typing import Any
+from urllib.parse import urlsplit
+
+from ragindex.http import Trouble, TroubleError, redact, retry_after
+from ragindex.redaction import bare_address
+
+_LONGEST_MESSAGE = 300  # characters of a server's text in an error
+_HEADERS = {
+    "Content-Type": "application/json",
+    "Accept": "application/json",
+    "Accept-Encoding": "identity",  # a compressed answer could be larger than it seems
+    "User-Agent": "ragindex",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class JsonAddress:
+    """An address that JSON is posted to, with the headers of each request, such as the one that holds the `key`.
+
+    A request takes at most `timeout` seconds from connecting to the last byte, and an answer has at most `max_bytes`.
+    Connections are kept for the next request. Thread-safe.
+    """
+
+    url: str
+    timeout: float
+    max_bytes: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    key: str = ""
+    _idle: deque[HTTPConnection] = field(default_factory=deque)
+
+    def post(self, body: Mapping[str, Any]) -> Any:
+        """Post a JSON object and return the parsed JSON answer.
+
+        Raises TroubleError, which never contains the key, for a status other than 200, a lost connection, and an
+        answer that takes too long, is too large, is compressed or is not JSON.
+        """
+        connection = self._take()
+        whole = False
+        try:
+            answer, text = self._exchange(connection, json.dumps(body).encode())
+            whole = not answer.will_close and answer.isclosed()
+        finally:
+            if whole:
+                self._idle.append(connection)
+            else:
+                connection.close()
+        return self._parse(answer, text)
+
+    def close(self) -> None:
+        """Close the connections that are kept."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def _take(self) -> HTTPConnection:
+        """Return a kept connection that the server has not closed, or a new one."""
+        while self._idle:
+            kept = self._idle.pop()
+            if not _is_dropped(kept):
+                return kept
+            kept.close()
+        return self._connect()
+
+    def _connect(self) -> HTTPConnection:
+        try:
+            made = self._open_connection()
+            made.connect()
+        except OSError as error:
+            trouble = Trouble(f"no connection: {error.strerror or error}", away=True)
+        else:
+            return made
+        raise TroubleError(trouble)
+
+    def _open_connection(self) -> HTTPConnection:
+        parts = urlsplit(self.url)
+        if parts.scheme == "https":
+            context = ssl.create_default_context()
+            return HTTPSConnection(parts.hostname or "", parts.port, timeout=self.timeout, context=context)
+        return HTTPConnection(parts.hostname or "", parts.port, timeout=self.timeout)
+
+    def _exchange(self, connection: HTTPConnection, sent: bytes) -> tuple[HTTPResponse, bytes]:
+        """Send a request and read the answer, as far as it may be read."""
+        lost = ""
+        with _limit_time(connection, self.timeout) as late:
+            try:
+                connection.request("POST", urlsplit(self.url).path or "/", sent, {**_HEADERS, **self.headers})
+                answer = connection.getresponse()
+                text = answer.read(self.max_bytes + 1)
+            except (OSError, HTTPException) as error:
+                lost = f"the connection was lost: {redact(str(error) or type(error).__name__, self.key)}"
+        if late.is_set():
+            lost = f"no whole answer within {self.timeout:g} seconds"
+        if lost:
+            raise TroubleError(Trouble(lost[:_LONGEST_MESSAGE]))
+        return answer, text
+
+    def _parse(self, answer: HTTPResponse, text: bytes) -> Any:
+        if answer.status != 200:
+            raise TroubleError(self._explain_status(answer, text))
+        if len(text) > self.max_bytes:
+            raise TroubleError(Trouble(f"more than {self.max_bytes:,} bytes were sent", 200))
+        if answer.headers.get("Content-Encoding", "identity") != "identity":
+            raise TroubleError(Trouble("the answer is compressed, which was not asked for", 200))
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            raise TroubleError(Trouble(f"expected JSON, got {self._show(text)!r}", 200)) from None
+
+    def _explain_status(self, answer: HTTPResponse, text: bytes) -> Trouble:
+        said, headers = self._show(text), {name.lower(): value for name, value in answer.headers.items()}
+        if 300 <= answer.status < 400:
+            target = redact(bare_address(headers.get("location", "")), self.key)[:_LONGEST_MESSAGE]
+            said = f"it redirects to {target!r}, and redirects are not followed"
+        return Trouble(said, answer.status, retry_after=retry_after(headers))
+
+    def _show(self, text: bytes) -> str:
+        return redact(text.decode("utf-8", "replace"), self.key)[:_LONGEST_MESSAGE]
+
+
+def _is_dropped(connection: HTTPConnection) -> bool:
+    """Return whether the server has closed an idle connection, or sent what nobody asked for."""
+    if connection.sock is None:
+        return True
+    with DefaultSelector() as selector:
+        selector.register(connection.sock, EVENT_READ)
+        return bool(selector.select(timeout=0))
+
+
+@contextmanager
+def _limit_time(connection: HTTPConnection, seconds: float) -> Iterator[Event]:
+    """Cut the connection after `seconds`, and set the event; a socket's own timeout begins anew with every byte."""
+    late = Event()
+
+    def cut() -> None:
+        late.set()
+        if connection.sock is not None:
+            try:
+                # The method of plain sockets: that of TLS sockets must not be called while another thread reads.
+                socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
+            except OSError:  # the server was faster
+                return
+
+    timer = Timer(seconds, cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield late
+    finally:
+        timer.cancel()

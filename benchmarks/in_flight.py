@@ -1,0 +1,117 @@
+"""How close a comparison comes to the model's limit of requests in flight: questions of `gear`, a slow endpoint.
+
+    .venv/bin/python -m benchmarks.in_flight [QUESTIONS [CONCURRENCY [MILLISECONDS]]]
+
+The endpoint is another process on 127.0.0.1 that waits and then answers by a script: one triple is read, it is never
+enough, and there is always another question. So every question takes all its iterations. The ideal is the number of
+requests by their seconds, divided by the concurrency.
+"""
+
+import asyncio
+import contextlib
+import json
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from benchmarks.synthetic import RandomVectors, documents, questions
+from ragindex.accounting import ledger
+from ragindex.llm.openai_compatible import OpenAICompatibleChat
+from ragindex.plugins import registry
+from ragindex.types import Query
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.run.ask import answer_all
+from ragindex_eval.run.batching import batching_for
+
+PASSAGES = 1_000
+
+
+def main(count: int, concurrency: int, seconds: float) -> None:
+    here, there = multiprocessing.Pipe()
+    endpoint = multiprocessing.Process(target=serve, args=(there, seconds), daemon=True)
+    endpoint.start()
+    os.environ["OPENAI_API_KEY"] = "none-is-needed-here"
+    llm = OpenAICompatibleChat(model="any", concurrency=concurrency, base_url=f"http://127.0.0.1:{here.recv()}/v1")
+    scheme = registry.scheme("gear")
+    with tempfile.TemporaryDirectory() as folder:
+        with Workspace.open(Path(folder) / "w", encoder=RandomVectors(), chunking=None) as built:
+            built.import_part("extractions", write_openie(Path(folder) / "openie.json"))
+            built.add(documents(PASSAGES))
+            built.sync([scheme])
+        with Workspace.open(Path(folder) / "w", encoder=RandomVectors(), llm=llm, chunking=None) as index:
+            queries = [Query(f"q{number}", text) for number, text in enumerate(questions(count))]
+            retriever, batching = scheme.open(index), batching_for(index, scheme)
+            start = time.perf_counter()
+            with ledger.record_calls() as tally:
+                asked = answer_all(retriever, queries, 10, Path(folder) / "a.jsonl", "gear", batching=batching)
+            took = time.perf_counter() - start
+    endpoint.terminate()
+    assert all(answer.error is None for answer in asked), next(answer.error for answer in asked if answer.error)
+    paid = [entry.seconds for entry in tally.entries if not entry.rule and not entry.replayed and entry.output_tokens]
+    ideal = len(paid) * seconds / concurrency
+    print(f"{count} questions, {len(paid)} requests of {seconds:.1f} s, {concurrency} in flight")
+    print(f"  {took:.1f} s, ideal {ideal:.1f} s: {ideal / took:.1%} of the ideal")
+    print(f"  a request as measured: {sum(paid) / len(paid):.3f} s on average")
+
+
+def write_openie(path: Path) -> Path:
+    """Write two triples for each passage, in HippoRAG's format."""
+    made = [
+        {
+            "idx": document.id,
+            "title": document.title,
+            "passage": document.text,
+            "extracted_entities": list(dict.fromkeys(document.text.split()[:4])),
+            "extracted_triples": [[words[0], words[1], words[2]], [words[2], words[3], words[4]]],
+        }
+        for document in documents(PASSAGES)
+        for words in [document.text.split()]
+    ]
+    path.write_text(json.dumps({"docs": made}))
+    return path
+
+
+# ---------------------------------------------------------------- the endpoint
+
+
+def serve(told: Connection, seconds: float) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError):  # the client has gone
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+                body = write_answer(json.loads(await reader.readexactly(int(length.partition(b":")[2]))))
+                await asyncio.sleep(seconds)
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
+                writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+
+    async def run() -> None:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=1024)
+        told.send(server.sockets[0].getsockname()[1])
+        await server.serve_forever()
+
+    asyncio.run(run())
+
+
+def write_answer(body: dict[str, object]) -> bytes:
+    """Write the answer that fits the schema of a request of `gear`."""
+    asked = json.dumps(body["response_format"])
+    shown = str(body["messages"]).split()
+    said: dict[str, object] = {"triples": [[shown[-9], "is beside", shown[-7]]]}
+    if "answerable" in asked:
+        said = {"answerable": False, "answer": "", "why": "It is never enough."}
+    elif '"question"' in asked:
+        said = {"question": " ".join(shown[-20:-12])}
+    message = {"role": "assistant", "content": json.dumps(said)}
+    usage = {"prompt_tokens": len(shown), "completion_tokens": 20}
+    return json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage}).encode()
+
+
+if __name__ == "__main__":
+    given = [int(argument) for argument in sys.argv[1:]]
+    asked_for, in_flight, milliseconds = (*given, *(200, 16, 2000)[len(given) :])
+    main(asked_for, in_flight, milliseconds / 1e3)

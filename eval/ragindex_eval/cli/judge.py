@@ -1,0 +1,125 @@
+"""The command `judge`: a person, and a model, judge the documents that several methods find."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ragindex.accounting import ledger
+from ragindex.cli.console import (
+    escape_markup,
+    json_destination,
+    print_note,
+    print_spending,
+    quote_argument,
+    require_writable,
+    write_result,
+)
+from ragindex.cli.console import stdout as standard_output
+from ragindex.cli.options import JsonOption
+from ragindex.distribution import require_installed
+from ragindex.workers import use_workers
+from ragindex.workspace.manifest import MANIFEST_FILE
+from ragindex_eval.cli.compare import setting_flag
+from ragindex_eval.judge.estimate import PoolEstimates, estimate_methods
+from ragindex_eval.judge.model_judge import MODEL_FOLDER, read_model_grades
+from ragindex_eval.judge.pool import Pool
+from ragindex_eval.judge.prepare import prepare_pool, read_model_name
+from ragindex_eval.judge.session import JudgingSession, read_pair_grades
+from ragindex_eval.judge.show import render_judged
+from ragindex_eval.judge.terminal import judge_in_terminal
+from ragindex_eval.run.settings import CompareSettings, make_settings
+from ragindex_eval.run.study import load_dataset
+
+_CUTOFFS = "5,10"
+
+
+def judge_command(
+    data: Annotated[str, typer.Argument(metavar="DATA_OR_INDEX", help="A folder, a file, world:1k, or an index.")],
+    questions: Annotated[Path, typer.Argument(metavar="QUESTIONS", help="A .txt with a question a line, or a .csv.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The judgements, kept.")] = Path("judged"),
+    depth: Annotated[int, typer.Option(metavar="D", min=1, help="Pool the first D documents of each method.")] = 5,
+    by_hand: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Judge N questions, drawn by the seed. Default: all.")
+    ] = None,
+    page: Annotated[bool, typer.Option("--page", help="Judge on a local web page instead of in the terminal.")] = False,
+    methods: Annotated[str | None, setting_flag("methods", "a,b")] = None,
+    format: Annotated[str | None, setting_flag("format", "F")] = None,
+    language: Annotated[str | None, setting_flag("language", "L")] = None,
+    encoder: Annotated[str | None, setting_flag("encoder", "E")] = None,
+    llm: Annotated[
+        str | None, typer.Option(metavar="L", help="Let a model judge all documents first: openai:MODEL, or offline.")
+    ] = None,
+    budget: Annotated[float | None, setting_flag("budget", "DOLLARS")] = None,
+    store: Annotated[str | None, setting_flag("store", "S")] = None,
+    k: Annotated[str | None, typer.Option(metavar=_CUTOFFS, help=f"The cutoffs. Default: {_CUTOFFS}.")] = None,
+    limit: Annotated[int | None, setting_flag("limit", "N", 1)] = None,
+    seed: Annotated[int | None, setting_flag("seed", "S")] = None,
+    workers: Annotated[int | None, setting_flag("workers", "N", 1)] = None,
+    index: Annotated[Path | None, setting_flag("index", "DIR")] = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Judge what unlike methods find for your questions, and estimate how good each method is.
+
+    Shows each question with the pooled documents, in an order that says nothing about the methods. Press y, p (partly)
+    or n; u goes back, q stops. Every answer is saved at once, and the same command goes on. A model that judges too
+    makes the intervals narrower, never biased. `compare --questions DIR` uses the judgements.
+
+    Example: ragindex judge my-documents/ questions.txt --out judged/ --by-hand 30
+    """
+    own = {"out", "depth", "by_hand", "page", "json_file"}
+    given = {name: value for name, value in locals().items() if name not in (*own, "own") and value is not None}
+    json_destination(json_file)
+    require_writable(out)
+    if page:
+        for module in ("starlette", "uvicorn"):
+            require_installed(module, module, "ragindex judge --page")
+    if index is None and (Path(data) / MANIFEST_FILE).is_file():
+        given = {**given, "index": Path(data), "data": None}
+    settings = make_settings({"k": _CUTOFFS, **given})
+    with ledger.record_calls() as paid:
+        pool = _prepare(settings, depth, out)
+    count = len(pool.questions) if by_hand is None else by_hand
+    if json_file != "-":
+        print_spending(paid)
+        _judge(JudgingSession(pool, out, count), page=page)
+    found = _estimate(pool, out)
+    write_result({**found.to_json(), "out": str(out)}, json_file, lambda: _show(found, data, out))
+
+
+def _prepare(settings: CompareSettings, depth: int, out: Path) -> Pool:
+    dataset = None if settings.data is None else load_dataset(settings)
+    for message in () if dataset is None else dataset.skipped:
+        print_note(f"skipped: {message}")
+    with use_workers(settings.workers):
+        return prepare_pool(settings, dataset, depth, out, print_note)
+
+
+def _judge(session: JudgingSession, *, page: bool) -> None:
+    """Let the person judge, if there is something left to judge and someone to do it."""
+    if page:
+        from ragindex_eval.judge.page import judge_on_page
+
+        judge_on_page(session, lambda address: print_note(f"Judge at {address}"))
+    elif session.judged < session.total:
+        if sys.stdin.isatty():
+            judge_in_terminal(session, Console(highlight=False, emoji=False))
+        else:
+            left = session.total - session.judged
+            print_note(f"{left} documents are left to judge: run this command in a terminal, or with --page.")
+
+
+def _estimate(pool: Pool, out: Path) -> PoolEstimates:
+    model = read_model_name(out / MODEL_FOLDER)
+    return estimate_methods(pool, read_pair_grades(out), read_model_grades(out) if model is not None else None, model)
+
+
+def _show(found: PoolEstimates, data: str, out: Path) -> None:
+    console = standard_output()
+    console.print(render_judged(found))
+    console.print()
+    command = f"ragindex compare {quote_argument(data)} --questions {quote_argument(out)}"
+    console.print(f"  the judgements  {escape_markup(str(out))}", soft_wrap=True)
+    console.print(f"  compare by them {escape_markup(command)}", soft_wrap=True)

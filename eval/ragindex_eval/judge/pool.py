@@ -1,0 +1,178 @@
+"""The pool of documents to judge: for each question, the first ones of several unlike methods, as at TREC.
+
+Depth pooling (Sparck Jones and van Rijsbergen 1975; TREC since 1992). Documents of equal text are pooled once. The seed
+draws the order of the questions and, for each, that of its documents, which says nothing about who found them.
+"""
+
+import json
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ragindex import durable_files
+from ragindex.errors import DataError, UsageError
+from ragindex.judgements import question_id
+from ragindex.types import Document
+from ragindex_eval.data.equal_texts import content
+from ragindex_eval.metrics.retrieval import ranking
+from ragindex_eval.results.model import SavedHit
+
+POOL_FILE = "pool.json"
+LONGEST_PASSAGE = 3_000
+"""Characters of a passage that are shown."""
+_MOST_PASSAGES = 3  # of one document
+
+Rankings = Mapping[str, Sequence[Sequence[SavedHit]]]
+"""The hits of each method, by label: one list for each question."""
+
+
+@dataclass(frozen=True, slots=True)
+class PooledDocument:
+    """A document to judge: its title, and the passages of it that methods found."""
+
+    id: str
+    title: str
+    passages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PooledQuestion:
+    """A question, its pooled documents in the order in which they are shown, and each method's documents by label."""
+
+    id: str
+    text: str
+    documents: tuple[PooledDocument, ...]
+    rankings: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSource:
+    """What a pool was made from; `documents` and `questions` are hashes."""
+
+    methods: tuple[str, ...]
+    encoder: str
+    depth: int
+    ks: tuple[int, ...]
+    seed: int
+    documents: str
+    questions: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Questions with their pooled documents, in the order in which a person judges them."""
+
+    source: PoolSource
+    questions: tuple[PooledQuestion, ...]
+
+    def count(self) -> int:
+        """Return the number of pairs of question and document."""
+        return sum(len(one.documents) for one in self.questions)
+
+
+def make_pool(source: PoolSource, questions: Sequence[str], documents: Iterable[Document], found: Rankings) -> Pool:
+    """Pool the first `source.depth` documents of each method; a question that is asked twice is pooled once."""
+    held = {document.id: document for document in documents}
+    stands = _stand_ins(held.values())
+    places = {question_id(text): place for place, text in reversed(list(enumerate(questions)))}
+    order = sorted(places, key=lambda id: places[id])
+    random.Random(source.seed).shuffle(order)  # noqa: S311  # an order, no secret
+    pooled = (
+        _pool_question(
+            source, id, questions[places[id]], held, stands, {m: hits[places[id]] for m, hits in found.items()}
+        )
+        for id in order
+    )
+    return Pool(source, tuple(pooled))
+
+
+def _stand_ins(documents: Iterable[Document]) -> dict[str, str]:
+    """Map each document to the first one of equal text."""
+    first: dict[tuple[str, str], str] = {}
+    return {one.id: first.setdefault(content(one), one.id) for one in documents}
+
+
+def _pool_question(
+    source: PoolSource,
+    id: str,
+    text: str,
+    held: Mapping[str, Document],
+    stands: Mapping[str, str],
+    found: Mapping[str, Sequence[SavedHit]],
+) -> PooledQuestion:
+    rankings = {
+        label: tuple(dict.fromkeys(stands.get(one, one) for one in ranking(hit.doc_ids for hit in hits)))
+        for label, hits in found.items()
+    }
+    pooled = sorted({one for ranked in rankings.values() for one in ranked[: source.depth]})
+    random.Random(f"{source.seed} {id}").shuffle(pooled)  # noqa: S311  # an order, no secret
+    hits = [hit for each in found.values() for hit in each]
+    documents = (PooledDocument(one, held[one].title, _passages(held[one], hits, stands)) for one in pooled)
+    longest = max(*source.ks, source.depth)
+    return PooledQuestion(id, text, tuple(documents), {label: each[:longest] for label, each in rankings.items()})
+
+
+def _passages(document: Document, hits: Iterable[SavedHit], stands: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the passages that methods found, in the order of the text; without any, the beginning of the document.
+
+    Which method found a passage, and at which rank, does not show.
+    """
+    spans = {
+        (place.start, place.end)
+        for hit in hits
+        for place in hit.positions
+        if place.doc_id == document.id and stands[place.doc_id] == document.id
+    }
+    chosen = sorted(spans)[:_MOST_PASSAGES] or [(0, len(document.text))]
+    return tuple(document.text[start:end][:LONGEST_PASSAGE] for start, end in chosen)
+
+
+# ---------------------------------------------------------------- the file
+
+
+def save_pool(pool: Pool, folder: Path) -> None:
+    """Write the pool to `folder`, which is made if need be. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    durable_files.write_file(folder / POOL_FILE, json.dumps(asdict(pool), ensure_ascii=False, indent=1).encode())
+
+
+def load_pool(folder: Path) -> Pool | None:
+    """Read the pool of `folder`; None if there is none. Raises DataError if the file is not as it was written."""
+    path = folder / POOL_FILE
+    if not path.is_file():
+        return None
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        return Pool(_read_source(value["source"]), tuple(_read_question(one) for one in value["questions"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError("a pool that `ragindex judge` wrote", f"{type(error).__name__}: {error}", path=path) from error
+
+
+def require_equal(found: PoolSource, wanted: PoolSource, folder: Path) -> None:
+    """Raise UsageError if the pool of `folder` was made from something else than what is wanted now."""
+    before, now = asdict(found), asdict(wanted)
+    other = [name for name in before if before[name] != now[name]]
+    if other:
+        said = ", ".join(_describe_change(name, before[name], now[name]) for name in other)
+        raise UsageError(
+            f"The pool in {folder} was made otherwise: {said}. Give what it was made from, or another --out."
+        )
+
+
+def _describe_change(name: str, before: Any, now: Any) -> str:
+    if name in ("documents", "questions"):
+        return f"{name} have changed"
+    shown = (", ".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in (before, now))
+    return "{} was {}, and is {}".format(name, *shown)
+
+
+def _read_source(value: Mapping[str, Any]) -> PoolSource:
+    return PoolSource(**{**value, "methods": tuple(value["methods"]), "ks": tuple(value["ks"])})
+
+
+def _read_question(value: Mapping[str, Any]) -> PooledQuestion:
+    documents = (PooledDocument(one["id"], one["title"], tuple(one["passages"])) for one in value["documents"])
+    rankings = {label: tuple(ranked) for label, ranked in value["rankings"].items()}
+    return PooledQuestion(value["id"], value["text"], tuple(documents), rankings)

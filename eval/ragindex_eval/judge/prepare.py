@@ -1,0 +1,125 @@
+"""What a judging session needs: the methods built and asked, the pool made or read again, the model's judgements."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from ragindex import durable_files
+from ragindex.accounting import ledger
+from ragindex.canonical import digest
+from ragindex.errors import DataError, UsageError
+from ragindex.llm.budget import parse_budget
+from ragindex.plugins import registry
+from ragindex.workspace.part_keys import tasks_of
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.data.datasets import Dataset, dataset_fingerprint
+from ragindex_eval.judge.model_judge import MODEL_FOLDER, judge_pool
+from ragindex_eval.judge.pool import Pool, PoolSource, load_pool, make_pool, require_equal, save_pool
+from ragindex_eval.results.model import MethodAnswer
+from ragindex_eval.run.ask import BATCH, answer_all, failure
+from ragindex_eval.run.experiment import Experiment
+from ragindex_eval.run.latency import LazyRetriever
+from ragindex_eval.run.methods import Method
+from ragindex_eval.run.pipeline import Plan, answers_fingerprint, load_experiment, make_plan, open_workspace
+from ragindex_eval.run.settings import CompareSettings
+
+_NAME_FILE = "model.json"
+
+
+def prepare_pool(
+    settings: CompareSettings, data: Dataset | None, depth: int, out: Path, tell: Callable[[str], None]
+) -> Pool:
+    """Return the pool in `out`, or make it: build the methods, ask them the questions, pool their first documents.
+
+    With `settings.llm`, that model judges the pool. The gold of the data is not read. `tell` gets remarks. Raises
+    UsageError if the pool in `out` was made from something else, and the errors of
+    `ragindex_eval.run.pipeline.evaluate`.
+    """
+    plan = make_plan(settings)
+    bare = None if data is None else replace(data, gold=None)
+    with open_workspace(settings, bare, None, parse_budget(settings.budget)) as index:
+        experiment = load_experiment(settings, bare, plan, index)
+        pool = load_pool(out)
+        if pool is not None:
+            require_equal(pool.source, _describe_source(experiment, plan, depth), out)
+        else:
+            pool = _make(experiment, plan, depth, tell)
+            save_pool(pool, out)
+        if settings.llm is not None:
+            _judge_by_model(pool, index, out / MODEL_FOLDER, tell)
+    return pool
+
+
+def _describe_source(experiment: Experiment, plan: Plan, depth: int) -> PoolSource:
+    index, dataset = experiment.index, experiment.dataset
+    return PoolSource(
+        tuple(method.label for method in plan.methods),
+        registry.label(index.encoders.plugin),
+        depth,
+        experiment.ks,
+        index.seed,
+        dataset_fingerprint(dataset.corpus, (), None),
+        digest([query.text for query in dataset.queries]),
+    )
+
+
+def _make(experiment: Experiment, plan: Plan, depth: int, tell: Callable[[str], None]) -> Pool:
+    k = max(*experiment.ks, depth)
+    found = {method.label: _ask(experiment, method, k, tell) for method in plan.methods}
+    texts = [query.text for query in experiment.dataset.queries]
+    source = _describe_source(experiment, plan, depth)
+    hits = {label: [answer.hits for answer in answers] for label, answers in found.items()}
+    return make_pool(source, texts, experiment.dataset.corpus.documents, hits)
+
+
+def _ask(experiment: Experiment, method: Method, k: int, tell: Callable[[str], None]) -> tuple[MethodAnswer, ...]:
+    """Build a method and ask it all questions; answers stand where `ragindex compare` keeps its own."""
+    index, queries = experiment.index, experiment.dataset.queries
+    with ledger.attribute_calls(method=method.label):
+        index.sync([method.scheme])
+        answers = answer_all(
+            LazyRetriever(method.scheme, index),
+            queries,
+            k,
+            index.folder / "runs" / answers_fingerprint(index, method.scheme, queries) / f"answers-{k}.jsonl",
+            method.label,
+            strict=experiment.strict,
+            size=1 if tasks_of(method.scheme) else BATCH,
+            known={document.id for document in experiment.dataset.corpus.documents},
+            positions=index.positions(method.scheme),
+        )
+    index.close()
+    failed = [reason for reason in map(failure, answers) if reason is not None]
+    if failed:
+        tell(f"{method.label} failed on {len(failed)} of {len(answers)} questions, the first time with: {failed[0]}")
+    return answers
+
+
+def _judge_by_model(pool: Pool, index: Workspace, folder: Path, tell: Callable[[str], None]) -> None:
+    index.require_prices((), reads=True)
+    held = read_model_name(folder)
+    if held is not None and held != index.llm_name:
+        raise UsageError(
+            f"The pool was judged by {held}, and --llm is {index.llm_name}. Give --llm {held}, or another --out."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    durable_files.write_file(folder / _NAME_FILE, json.dumps({"model": index.llm_name}).encode())
+    with ledger.attribute_calls(phase="query"):
+        failed = judge_pool(pool, index.llm, index.language, folder)
+    if failed:
+        tell(
+            f"{index.llm_name} gave no usable answer for {failed} of {pool.count()} documents. They count as not "
+            "relevant in its figures, and are asked for again the next time."
+        )
+
+
+def read_model_name(folder: Path) -> str | None:
+    """Return the name of the model whose judgements are in `folder`; None if there are none. Raises DataError."""
+    path = folder / _NAME_FILE
+    if not path.is_file():
+        return None
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8"))["model"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError('{"model": NAME}', str(error), path=path) from error

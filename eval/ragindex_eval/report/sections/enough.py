@@ -1,0 +1,39 @@
+"""Report section on what the questions can show, and how many more would settle what is open."""
+
+from dataclasses import dataclass
+
+from ragindex_eval.format import percent
+from ragindex_eval.results.model import Comparison
+
+_MOST_QUESTIONS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class EnoughFigures:
+    """Rows of numbers of questions with the smallest difference they show, and of open rivals with questions to add."""
+
+    metric: str
+    best: str
+    power: str
+    smallest: tuple[tuple[str, str], ...]
+    settle: tuple[tuple[str, str], ...]
+
+
+def render_enough(comparison: Comparison) -> EnoughFigures | None:
+    """Make both tables; None if the comparison says nothing about it."""
+    plan = comparison.enough
+    if plan is None:
+        return None
+    return EnoughFigures(
+        plan.metric,
+        plan.best,
+        f"{100 * plan.power:.0f}",
+        tuple((f"{count:,}", percent(least)) for count, least in plan.smallest),
+        tuple((label, _format_more(more)) for label, more in plan.settle),
+    )
+
+
+def _format_more(count: int | None) -> str:
+    if count is None:
+        return "no number"
+    return f"about {count:,}" if count <= _MOST_QUESTIONS else f"more than {_MOST_QUESTIONS:,}"

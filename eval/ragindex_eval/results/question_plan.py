@@ -1,0 +1,46 @@
+"""What a number of questions can show, as a comparison's own questions tell."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ragindex_eval.format import percent
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionPlan:
+    """How small a difference of `best` and another method a number of questions shows, with the probability `power`.
+
+    `spread` is the standard deviation of a question's difference by the metric, the median over the other methods.
+    `smallest` has pairs of a number of questions and the smallest difference of means; the first is of the questions
+    that were asked. `settle` has the methods that were not excluded as the best, each with about how many more
+    questions would exclude it if its difference stayed; None if no number would.
+    """
+
+    metric: str
+    best: str
+    questions: int
+    spread: float
+    power: float
+    smallest: tuple[tuple[int, float], ...]
+    settle: tuple[tuple[str, int | None], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Convert to a JSON object."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> "QuestionPlan":
+        """Convert from a JSON object."""
+        smallest = tuple((int(count), float(least)) for count, least in value["smallest"])
+        settle = tuple((label, count) for label, count in value["settle"])
+        return QuestionPlan(**{**value, "smallest": smallest, "settle": settle})
+
+    def describe(self) -> str:
+        """Return in a sentence what these questions can show, and what more of them could."""
+        (_, least), *others = self.smallest
+        more = ", ".join(f"{count:,} of {percent(smaller)}" for count, smaller in others)
+        return (
+            f"{self.questions:,} questions show differences of {percent(least)} points of {self.metric} or more "
+            f"({100 * self.power:.0f} % power){f'; {more}' if more else ''}"
+        )

@@ -1,0 +1,183 @@
+"""A sealed holdout: questions that nobody has chosen by, asked once to confirm a choice, with each use written down.
+
+The ledger is a file of JSON lines in the folder of the index. A use is written before the first question is asked, so
+a crash cannot hide it. The ledger holds hashes of questions, so a file with one question more is no new holdout.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock
+
+from ragindex import durable_files
+from ragindex.canonical import digest
+from ragindex.errors import StoreError, UsageError
+from ragindex.interfaces import Scheme
+from ragindex.types import Query
+from ragindex_eval.data import datasets
+from ragindex_eval.format import many
+from ragindex_eval.metrics.score import judgements
+from ragindex_eval.results.holdout_result import HoldoutResult
+from ragindex_eval.run.ask_scored import ask_scored
+from ragindex_eval.run.experiment import Experiment
+from ragindex_eval.run.fingerprints import answers_fingerprint
+from ragindex_eval.run.latency import LazyRetriever
+from ragindex_eval.stats.resampling import interval, resampled_means
+
+LEDGER = "holdout-uses.jsonl"
+"""The ledger's name in the folder of an index."""
+
+
+@dataclass(frozen=True, slots=True)
+class HoldoutUse:
+    """A use: when, by which command, of which file, for which methods and metric, and the hashes of its questions.
+
+    Two uses with equal `asked` ask the same questions of the same methods over the same index: a repetition.
+    """
+
+    when: str
+    command: str
+    file: str
+    chosen: str
+    rival: str
+    metric: str
+    asked: str
+    questions: tuple[str, ...]
+    reused: bool
+
+    def describe(self) -> str:
+        """Return what was asked, and when."""
+        return f"{self.when} by {self.command}: {self.metric} of {self.chosen} against {self.rival} ({self.file})"
+
+
+def load_holdout(experiment: Experiment, file: Path, chosen_by: Sequence[Query]) -> Experiment:
+    """Return the experiment with the judged questions of the file. Raises UsageError if `chosen_by` has one of them."""
+    data = datasets.add_questions(experiment.dataset.corpus, file)
+    queries = tuple(query for query in data.queries if judgements(data.gold, query.id))
+    if not queries:
+        raise UsageError(f"--holdout {file} needs questions with gold documents (question,answer,documents).")
+    seen = {_normalize(query.text) for query in chosen_by}
+    both = [query.text for query in queries if _normalize(query.text) in seen]
+    if both:
+        raise UsageError(
+            f"--holdout {file} and the other questions share {many(len(both), 'question')}, such as {both[0][:80]!r}. "
+            "A choice is not confirmed by the questions that it was made by: leave them out of one file."
+        )
+    return replace(experiment, dataset=replace(data, queries=queries))
+
+
+def use_holdout(
+    experiment: Experiment,
+    chosen: tuple[str, Scheme],
+    rival: tuple[str, Scheme],
+    metric: str,
+    command: str,
+    *,
+    reuse: bool,
+) -> HoldoutResult:
+    """Ask the chosen method and its rival the questions of the experiment, once, and write the use down before.
+
+    Methods are pairs of label and scheme. The interval is a 95 % bootstrap of the paired difference.
+
+    Raises UsageError if a question was used before for anything else, unless `reuse` is set, and StoreError if the
+    ledger cannot be read or written.
+    """
+    index, queries = experiment.index, experiment.dataset.queries
+    use = HoldoutUse(
+        when=datetime.now(UTC).isoformat(timespec="seconds"),
+        command=command,
+        file=experiment.dataset.questions_file,
+        chosen=chosen[0],
+        rival=rival[0],
+        metric=metric,
+        asked=digest([metric, *(answers_fingerprint(index, scheme, queries) for _, scheme in (chosen, rival))]),
+        questions=tuple(digest(_normalize(query.text)) for query in queries),
+        reused=reuse,
+    )
+    earlier = record_use(index.folder / LEDGER, use)
+    scores = np.array(
+        [
+            ask_scored(experiment, label, LazyRetriever(scheme, index), queries, metric).scores
+            for label, scheme in (chosen, rival)
+        ]
+    )
+    difference = interval(resampled_means((scores[0] - scores[1])[:, None], index.seed)[:, 0])
+    score, rival_score = map(float, scores.mean(axis=1))
+    return HoldoutResult(
+        file=use.file,
+        questions=len(queries),
+        metric=metric,
+        chosen=use.chosen,
+        rival=use.rival,
+        score=score,
+        rival_score=rival_score,
+        difference=difference,
+        used=use.when,
+        earlier=tuple(one.describe() for one in earlier),
+    )
+
+
+def record_use(ledger: Path, use: HoldoutUse) -> list[HoldoutUse]:
+    """Append a use to the ledger durably, and return the earlier ones of any of its questions that asked otherwise.
+
+    A repetition of an earlier use is not written again. Raises UsageError, which names the first use, if there are
+    earlier ones and `use.reused` is not set, and StoreError.
+    """
+    try:
+        with FileLock(f"{ledger}.lock"):
+            known = read_uses(ledger)
+            earlier = [
+                one for one in known if one.asked != use.asked and not set(one.questions).isdisjoint(use.questions)
+            ]
+            if earlier and not use.reused:
+                shared = len({id for one in earlier for id in one.questions} & set(use.questions))
+                raise UsageError(
+                    f"{shared:,} of {many(len(use.questions), 'question')} of the holdout {use.file} were used before, "
+                    f"first {earlier[0].describe()}. A second look is no confirmation. Take new questions, or add "
+                    f"--reuse-holdout, and the report says so. The uses: {ledger}"
+                )
+            if all(one.asked != use.asked for one in known):
+                _append(ledger, use)
+            return earlier
+    except OSError as error:
+        raise StoreError(f"The uses of holdouts in {ledger} cannot be written: {error.strerror or error}.") from error
+
+
+def read_uses(ledger: Path) -> list[HoldoutUse]:
+    """Return the uses in a ledger, oldest first; [] if there is no file.
+
+    A last line that a crash has cut short is no use: no question had been asked. Raises StoreError for other damage.
+    """
+    if not ledger.exists():
+        return []
+    *lines, last = ledger.read_bytes().split(b"\n")
+    del last  # empty, or cut short
+    uses = [_parse(line) for line in lines]
+    if None in uses:
+        raise StoreError(
+            f"{ledger}, line {uses.index(None) + 1}, is damaged: nobody can say which questions were used."
+        )
+    return [one for one in uses if one is not None]
+
+
+def _parse(line: bytes) -> HoldoutUse | None:
+    text = durable_files.verify_line(line)
+    if text is None:
+        return None
+    value: dict[str, Any] = json.loads(text)
+    return HoldoutUse(**{**value, "questions": tuple(value["questions"])})
+
+
+def _append(ledger: Path, use: HoldoutUse) -> None:
+    content = ledger.read_bytes() if ledger.exists() else b""
+    whole = content[: content.rfind(b"\n") + 1]
+    durable_files.write_file(ledger, whole + durable_files.hash_line(json.dumps(asdict(use), ensure_ascii=False)))
+
+
+def _normalize(text: str) -> str:
+    return " ".join(text.casefold().split())

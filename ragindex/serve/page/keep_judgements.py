@@ -1,0 +1,42 @@
+"""Judgements made on the page, in the folder `judgements` of the index that was searched."""
+
+from pathlib import Path
+
+from ragindex.judgements import QUERIES_FILE, add_judgement, question_id, read_judgements
+from ragindex.serve.keys import AccessKey
+from ragindex.serve.permissions import passing_documents
+from ragindex.serve.refusals import RefusalError
+from ragindex.serve.searching import find_collection
+from ragindex.serve.service import Service
+
+JUDGEMENTS_FOLDER = "judgements"
+
+
+def save_judgement(service: Service, key: AccessKey, collection: str, question: str, document: str, grade: int) -> str:
+    """Save a judgement durably; return the question's id. Raises RefusalError and RagindexError.
+
+    The document must be one that the key may see.
+    """
+    if service.settings.read_only:
+        raise RefusalError(403, "The server was started with --read-only.", "read_only")
+    found = find_collection(service, key, collection)
+    held = found.state.index.read([document])
+    if not held or not passing_documents(key.where, {one.id: one.metadata for one in held}):
+        raise RefusalError(404, f"There is no document {document!r}.", "document")
+    return add_judgement(_folder(service, key, collection), question, document, grade)
+
+
+def read_grades(service: Service, key: AccessKey, collection: str, question: str) -> dict[str, int]:
+    """Return the grades by document that a question has, of documents that the key may see. Raises RagindexError."""
+    folder = _folder(service, key, collection)
+    if not (folder / QUERIES_FILE).exists():
+        return {}
+    judged = read_judgements(folder).get(question_id(question))
+    grades = {} if judged is None else judged.grades
+    state = find_collection(service, key, collection).state
+    held = {one.id: one.metadata for one in state.index.read(list(grades))}
+    return {id: grade for id, grade in grades.items() if id in passing_documents(key.where, held)}
+
+
+def _folder(service: Service, key: AccessKey, collection: str) -> Path:
+    return find_collection(service, key, collection).spec.folder / JUDGEMENTS_FOLDER

@@ -1,0 +1,108 @@
+"""The routes of the page: the page itself, what it asks, and the judgements that it saves."""
+
+import secrets
+import time
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import HTMLResponse, JSONResponse
+from pydantic import Field
+from starlette.responses import Response
+
+from ragindex.accounting import ledger
+from ragindex.serve.access import AnyKey, JudgeKey, ReadKey, ServiceNeeded
+from ragindex.serve.guard import require_same_origin
+from ragindex.serve.keys import AccessKey
+from ragindex.serve.models import DocumentId, NameText, PlainText, RequestBody, error_responses
+from ragindex.serve.page.keep_judgements import read_grades, save_judgement
+from ragindex.serve.page.show_found import TimedSearch, render_found, render_template
+from ragindex.serve.rest import note_payment, note_search
+from ragindex.serve.searching import SearchOrder, search_collection
+from ragindex.serve.service import Service
+
+PAGE_ROUTER = APIRouter(
+    tags=["page"], include_in_schema=False, responses=dict(error_responses(400, 401, 403, 404, 422, 503))
+)
+_NO_SCRIPT = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+
+class PageSearchBody(RequestBody):
+    """A question to one method."""
+
+    query: PlainText = Field(min_length=1)
+    collection: NameText = ""
+    method: NameText = ""
+    k: int = Field(default=5, ge=1)
+
+
+class JudgedBody(RequestBody):
+    """A question whose judgements are wanted."""
+
+    query: PlainText = Field(min_length=1)
+    collection: NameText = ""
+
+
+class JudgementBody(JudgedBody):
+    """A judgement: whether a document answers a question; 0 no, 1 partly, 2 yes."""
+
+    document: DocumentId
+    grade: int = Field(ge=0, le=2, strict=True)
+
+
+@PAGE_ROUTER.get("/")
+async def page_route() -> Response:
+    """Return the page. It holds nothing of the indexes; what it shows, it asks for with the reader's key."""
+    nonce = secrets.token_urlsafe(18)
+    policy = (
+        f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; "
+        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return HTMLResponse(render_template("page.html", nonce=nonce), headers={"Content-Security-Policy": policy})
+
+
+@PAGE_ROUTER.get("/page/collections")
+async def collections_route(service: ServiceNeeded, key: AnyKey) -> Response:
+    """Return the collections that the key opens, with their methods, and what it may do."""
+    found = [
+        {"name": name, "methods": list(one.methods), "documents": len(one.state.index)}
+        for name, one in service.collections.items()
+        if key.opens(name)
+    ]
+    return JSONResponse({"collections": found if "read" in key.rights else [], "rights": sorted(key.rights)})
+
+
+@PAGE_ROUTER.post("/page/search")
+async def page_search_route(body: PageSearchBody, request: Request, service: ServiceNeeded, key: ReadKey) -> Response:
+    """Return what a method finds, as a piece of HTML."""
+    timed, html = await service.work(partial(_search, service, key, body))
+    note_search(request, service, timed.found)
+    note_payment(service, key, timed.paid)
+    return HTMLResponse(html, headers={"Content-Security-Policy": _NO_SCRIPT})
+
+
+def _search(service: Service, key: AccessKey, body: PageSearchBody) -> tuple[TimedSearch, str]:
+    start = time.perf_counter()
+    with ledger.record_calls() as paid:
+        found = search_collection(service, key, SearchOrder(body.query, body.collection, body.method, body.k))
+    timed = TimedSearch(found, 1e3 * (time.perf_counter() - start), paid)
+    return timed, render_found(timed)
+
+
+_SameOrigin = Annotated[None, Depends(require_same_origin)]
+
+
+@PAGE_ROUTER.post("/page/judged")
+async def judged_route(body: JudgedBody, service: ServiceNeeded, key: JudgeKey, origin: _SameOrigin) -> Response:
+    """Return the grades that the documents have for a question."""
+    grades = await service.work(partial(read_grades, service, key, body.collection, body.query))
+    return JSONResponse({"grades": grades})
+
+
+@PAGE_ROUTER.post("/page/judgements", status_code=201)
+async def judgement_route(body: JudgementBody, service: ServiceNeeded, key: JudgeKey, origin: _SameOrigin) -> Response:
+    """Save a judgement; the answer comes when it is on the disk."""
+    question = await service.work(
+        partial(save_judgement, service, key, body.collection, body.query, body.document, body.grade)
+    )
+    return JSONResponse({"question": question, "document": body.document, "grade": body.grade}, 201)

@@ -1,0 +1,334 @@
+"""The method `http` against real servers, of which some misbehave, and against `ragindex serve`."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import make_desk
+from command_line import ragindex as ragindex_command
+from openai_server import KEY, Fault, OpenAIServer, drop, says, slow, status
+from search_server import PLAIN, VECTOR_STORE, dripping, searching
+from served import DOCUMENTS, build_index, serving
+
+import ragindex
+from ragindex.errors import RequestError, ServiceError, UsageError
+from ragindex.filters import meta
+from ragindex.plugins import registry
+from ragindex.retrieval.trace import UNKNOWN_DOCUMENTS
+from ragindex.types import Query, Retrieval
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.data import worlds
+
+QUESTION = Query("q", "When was the lighthouse of Lindau built?")
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEARCH_API_KEY", KEY)
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    with OpenAIServer() as running:
+        yield searching(running, DOCUMENTS)
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Workspace:
+    made = Workspace.open(tmp_path / "index", encoder="lsa", chunking=None)
+    made.add(DOCUMENTS)
+    made.sync([registry.scheme("bm25")])
+    return made
+
+
+def ask(index: Workspace, url: str, k: int = 3, query: Query = QUESTION, **params: Any) -> Retrieval:
+    scheme = registry.scheme({"name": "http", "params": {"url": url, "key": "SEARCH_API_KEY", "retries": 0, **params}})
+    (found,) = scheme.open(index).retrieve([query], k)
+    return found
+
+
+def found_by(found: Retrieval) -> list[tuple[str, tuple[str, ...]]]:
+    return [(hit.id, hit.doc_ids) for hit in found.hits]
+
+
+# ---------------------------------------------------------------- what is found
+
+
+def test_hits_are_documents_of_the_corpus(server: OpenAIServer, index: Workspace) -> None:
+    found = ask(index, server.url.removesuffix("/v1") + "/v1" + PLAIN)
+    assert found_by(found) == [("lindau", ("lindau",)), ("ferry", ("ferry",)), ("vault", ("vault",))]
+    first = found.hits[0]
+    assert (first.title, first.text) == ("Lindau", DOCUMENTS[0].text)
+    assert first.metadata == {"lindau": DOCUMENTS[0].metadata}
+    (asked,) = server.requests
+    assert asked.body == {"query": QUESTION.text, "k": 3}
+    assert asked.headers["authorization"] == f"Bearer {KEY}"
+
+
+def test_a_vector_store_names_files_by_the_last_part_of_their_paths(server: OpenAIServer, index: Workspace) -> None:
+    query = Query("q", "How long does rye bread keep?")
+    found = ask(index, server.url + VECTOR_STORE, 2, query, protocol="openai")
+    assert found.hits[0].doc_ids == ("notes/bread",)
+    assert (found.hits[0].id, found.hits[0].title) == ("file-0", "bread")
+    assert server.requests[0].body == {"query": query.text, "max_num_results": 2}
+
+
+def test_a_key_goes_into_the_header_that_is_named(server: OpenAIServer, index: Workspace) -> None:
+    server.key = None
+    ask(index, server.url + PLAIN, header="X-API-Key")
+    assert server.requests[0].headers["x-api-key"] == KEY
+    assert "authorization" not in server.requests[0].headers
+
+
+def test_connections_are_kept_and_replaced(server: OpenAIServer, index: Workspace) -> None:
+    scheme = registry.scheme({"name": "http", "params": {"url": server.url + PLAIN, "key": "SEARCH_API_KEY"}})
+    retriever = scheme.open(index)
+    for fault in (None, drop, None, says("no JSON"), None):
+        if fault is not None:
+            server.faults.append(fault)
+        if fault is None or fault is drop:  # a lost connection is tried again
+            assert len(retriever.retrieve([QUESTION], 3)[0].hits) == 3
+        else:
+            with pytest.raises(RequestError):
+                retriever.retrieve([QUESTION], 3)
+    assert len(retriever.address._idle) == 1  # type: ignore[attr-defined]  # the client of http
+
+
+def hits(*given: Any) -> Fault:
+    return lambda answer: replace(answer, body={"hits": list(given)})
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([{"id": "ferry"}, {"id": "lindau"}], [("ferry", 1.0), ("lindau", 0.5)]),  # no scores: 1 / rank
+        ([{"id": "ferry", "score": 1}, {"id": "lindau", "score": 2}], [("ferry", 1.0), ("lindau", 0.5)]),
+        ([{"id": "ferry", "score": 9}, {"id": "lindau", "score": 2.5}], [("ferry", 9.0), ("lindau", 2.5)]),
+        ([{"id": "ferry", "score": 9}, {"id": "ferry", "score": 8}], [("ferry", 9.0), ("ferry (2)", 8.0)]),
+        ([{"id": "ferry", "score": True}, {"id": "vault", "score": "high"}], [("ferry", 1.0), ("vault", 0.5)]),
+        ([{"id": "ferry", "score": float("nan")}], [("ferry", 1.0)]),
+        ([{"id": "part 7", "doc_ids": ["vault", "nowhere"]}], [("part 7", 1.0)]),
+        ([{"id": "ferry"}] * 4, [("ferry", 1.0), ("ferry (2)", 0.5), ("ferry (3)", 1 / 3)]),  # of 4, 3 were asked for
+        ([], []),
+    ],
+)
+def test_scores_and_ids(
+    given: list[Any], expected: list[tuple[str, float]], server: OpenAIServer, index: Workspace
+) -> None:
+    server.faults.append(hits(*given))
+    assert [(hit.id, hit.score) for hit in ask(index, server.url + PLAIN).hits] == expected
+
+
+def test_hits_of_unknown_documents_are_set_aside_and_told(server: OpenAIServer, index: Workspace) -> None:
+    server.faults.append(hits({"id": "nowhere"}, {"id": "ferry"}, {"id": 17}))
+    found = ask(index, server.url + PLAIN)
+    assert found_by(found) == [("ferry", ("ferry",))]
+    told = found.trace[1]
+    assert (told.index, told.ids) == (UNKNOWN_DOCUMENTS, ("nowhere", "17"))
+    assert told.note == "2 of 3 hits are of no document of the corpus"
+
+
+def test_texts_are_bounded(server: OpenAIServer, index: Workspace) -> None:
+    server.faults.append(hits({"id": "ferry", "text": "x\0" * 90_000, "title": "\ud800" * 900}))
+    (hit,) = ask(index, server.url + PLAIN).hits
+    assert (hit.text, hit.title) == ("x" * 25_000, "?" * 500)
+
+
+def test_a_filter_asks_for_more_and_keeps_what_passes(server: OpenAIServer, index: Workspace) -> None:
+    found = ask(index, server.url + PLAIN, 1, replace(QUESTION, filter=meta("team", "blue")), depth=20)
+    assert found_by(found) == [("vault", ("vault",))]
+    assert server.requests[0].body == {"query": QUESTION.text, "k": 20}
+
+
+# ---------------------------------------------------------------- servers that misbehave
+
+
+ONE_QUESTION: list[tuple[str, Fault, str]] = [
+    ("error", status(500, "out of order"), "failed, status 500: .*out of order"),
+    ("text", says("<html>hello"), "failed, status 200: expected JSON, got '<html>hello'"),
+    ("deep", says("[" * 100_000), "failed, status 200: expected JSON"),
+    ("shape", says('{"results": []}'), "expected an object with a list 'hits' of objects"),
+    ("list", says("[]"), "expected an object with a list 'hits' of objects"),
+    ("no id", hits({"text": "x"}), "expected an 'id' in every hit"),
+    ("huge", says(json.dumps({"hits": [], "more": "x" * 3_000_000})), "more than 1,000,000 bytes were sent"),
+    ("late", slow(1.5), "no whole answer within 0.5 seconds"),
+    ("dropped", drop, "the connection was lost"),
+    ("compressed", lambda answer: replace(answer, headers={"Content-Encoding": "gzip"}), "the answer is compressed"),
+]
+
+
+@pytest.mark.parametrize(("fault", "message"), [pytest.param(*rest, id=name) for name, *rest in ONE_QUESTION])
+def test_what_goes_wrong_on_one_question(fault: Fault, message: str, server: OpenAIServer, index: Workspace) -> None:
+    server.faults.append(fault)
+    began = time.monotonic()
+    with pytest.raises(RequestError, match=message) as error:
+        ask(index, server.url + PLAIN, timeout=0.5, max_mb=1)
+    assert time.monotonic() - began < 5
+    assert f"POST {server.url}{PLAIN} failed" in str(error.value)
+    assert KEY not in str(error.value)
+
+
+ALL_QUESTIONS: list[tuple[str, Fault, str]] = [
+    ("key", status(401, f"{KEY} is wrong"), "status 401: .*… is wrong.*Check SEARCH_API_KEY"),
+    ("path", status(404, "no such path"), "status 404"),
+    ("wait", status(429, "later", retry_after="9999"), "status 429"),
+]
+
+
+@pytest.mark.parametrize(("fault", "message"), [pytest.param(*rest, id=name) for name, *rest in ALL_QUESTIONS])
+def test_what_goes_wrong_on_all_questions(fault: Fault, message: str, server: OpenAIServer, index: Workspace) -> None:
+    server.faults.append(fault)
+    with pytest.raises(ServiceError, match=message) as error:
+        ask(index, server.url + PLAIN)
+    assert not isinstance(error.value, RequestError)
+    assert KEY not in str(error.value)
+
+
+@pytest.mark.parametrize("number", [301, 302, 303, 307, 308])
+def test_no_redirect_is_followed(number: int, server: OpenAIServer, index: Workspace) -> None:
+    with OpenAIServer(key=None) as other:
+        searching(other, DOCUMENTS)
+        server.faults.append(status(number, location=f"{other.url}{PLAIN}?token={KEY}"))
+        with pytest.raises(ServiceError, match=f"status {number}: it redirects to '{other.url}{PLAIN}', and") as error:
+            ask(index, server.url + PLAIN)
+        assert other.requests == []
+        assert KEY not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [
+        (b"", b"H"),
+        (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 90000\r\n\r\n", b" "),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    ],
+)
+def test_a_server_that_sends_byte_by_byte_is_left(first: bytes, again: bytes, index: Workspace) -> None:
+    began = time.monotonic()
+    with dripping(first, again) as url, pytest.raises(RequestError, match="no whole answer within 0.7 seconds|lost"):
+        ask(index, url, timeout=0.7)
+    assert time.monotonic() - began < 5
+
+
+def test_a_failure_that_passes_is_asked_again(server: OpenAIServer, index: Workspace) -> None:
+    server.faults.extend([status(503, retry_after="0"), drop])
+    assert len(ask(index, server.url + PLAIN, retries=2).hits) == 3
+    assert len(server.requests) == 3
+
+
+def test_nothing_listens(index: Workspace) -> None:
+    with OpenAIServer() as gone:
+        url = gone.url + PLAIN
+    with pytest.raises(ServiceError, match="failed, no connection: Connection refused"):
+        ask(index, url)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"url": "ftp://host/search"}, "must begin with http:// or https://"),
+        ({"url": "https://user:word@host/search"}, "must not contain a user, password, key or token"),
+        ({"url": "https://host/search?x=1"}, "must not contain a user, password or query"),
+        ({"url": "https:///search"}, "must be an address of ASCII characters with a host"),
+        ({"url": "https://host:99999/search"}, "must be an address of ASCII characters with a host"),
+        ({"url": "https://höst/search"}, "must be an address of ASCII characters with a host"),
+        ({"url": "https://host/s", "key": KEY}, "key is the name of an environment variable"),
+        ({"url": "https://host/s", "header": "X Key"}, "header is the name of an HTTP header"),
+        ({}, "'url' parameter"),
+    ],
+)
+def test_parameters(params: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message) as error:
+        registry.scheme({"name": "http", "params": params})
+    assert KEY not in str(error.value)
+
+
+def test_a_key_that_is_not_set(index: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SEARCH_API_KEY")
+    with pytest.raises(UsageError, match="needs a key: set the environment variable SEARCH_API_KEY"):
+        ask(index, "http://127.0.0.1:1/search")
+
+
+# ---------------------------------------------------------------- comparisons
+
+
+def write_questions(folder: Path) -> tuple[Path, Path]:
+    documents, questions = folder / "documents", folder / "questions.csv"
+    for one in DOCUMENTS:
+        path = documents / f"{one.id}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"# {one.title}\n{one.text}\n")
+    questions.write_text(
+        "question,documents\nWhen was the lighthouse of Lindau built?,lindau.md\nHow long does rye bread keep?,"
+        "notes/bread.md\nHow long does the ferry to Bregenz take?,ferry.md\n"
+    )
+    return documents, questions
+
+
+def as_files(change: Callable[[str], str]) -> list[ragindex.Document]:
+    return [replace(one, id=change(f"{one.id}.md")) for one in DOCUMENTS]
+
+
+def test_a_service_is_compared_like_any_method(
+    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searching(server, as_files(str))
+    documents, questions = write_questions(tmp_path)
+    service = f"http(url={server.url}{PLAIN}, key=SEARCH_API_KEY, price=2)"
+    result = ragindex.compare(documents, ["bm25", service], questions=questions, index=tmp_path / "w", k=[1, 5])
+    assert result[service]["R@1"] == 1.0
+    (asked,) = [one for one in result.comparison.methods if one.name == "http"]
+    assert [answer.usage.money for answer in asked.final] == pytest.approx([0.002] * 3)
+    assert {received.body["k"] for received in server.requests} == {1, 5}
+
+
+def test_ids_that_match_nothing_are_in_the_notes(server: OpenAIServer, tmp_path: Path) -> None:
+    searching(server, as_files(lambda id: id if id == "ferry.md" else f"other/{id}"))
+    documents, questions = write_questions(tmp_path)
+    service = f"http(url={server.url}{PLAIN}, key=SEARCH_API_KEY)"
+    result = ragindex.compare(documents, ["bm25", service], questions=questions, index=tmp_path / "w", k=[2])
+    (note,) = [note for note in result.comparison.notes if "no document of the corpus" in note]
+    assert note == (
+        f"{service}: 3 hits on 3 of 3 questions name no document of the corpus, and count as misses: "
+        "'other/lindau.md', 'other/notes/bread.md'"
+    )
+
+
+def test_a_service_races_and_passes_a_gate(
+    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_desk(tmp_path, monkeypatch)
+    searching(server, worlds.make_documents(100))
+    service = f"http(url={server.url}{PLAIN}, key=SEARCH_API_KEY)"
+    given = ("world:100", "--limit", "30", "--k", "5", "--index", "w", "--json", "-")
+    raced = runs("recommend", *given, "--methods", f"bm25,{service}")
+    labels = {one["label"]: one for one in raced["candidates"]}
+    assert labels.keys() == {"bm25", service}
+    assert labels[service]["asked"] == labels["bm25"]["asked"]
+    gate = ragindex_command("gate", service, "--against", "bm25", "--data", *given, "--margin", "0.5")
+    assert gate.code == 0, gate.err
+    assert gate.json["new_score"] == pytest.approx(labels[service]["score"])
+
+
+def runs(*arguments: object) -> Any:
+    done = ragindex_command(*arguments)
+    assert done.code == 0, done.err
+    return done.json
+
+
+def test_ragindex_serve_answers_both_protocols(tmp_path: Path, index: Workspace) -> None:
+    served = build_index(tmp_path / "served", ("bm25", "hybrid"))
+    own = index.retriever(registry.scheme("bm25")).retrieve([QUESTION], 3)
+    with serving(f"docs={served}", methods=("bm25",)) as running:
+        plain = ask(index, f"{running.url}/search", key=None)
+        openai = ask(index, f"{running.url}/v1/vector_stores/docs/search", key=None, protocol="openai")
+    expected = [hit.doc_ids for hit in own[0].hits]
+    assert [hit.doc_ids for hit in plain.hits] == expected
+    assert [hit.doc_ids for hit in openai.hits] == expected
+    assert [hit.score for hit in openai.hits] == pytest.approx([hit.score for hit in own[0].hits], abs=1e-5)

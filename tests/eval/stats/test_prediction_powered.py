@@ -1,0 +1,102 @@
+"""Prediction-powered means: against ppi-python, by hand, at the edges, and their errors over many samples."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from ragindex_eval.stats.prediction_powered import estimate_mean, tune_weight
+from ragindex_eval.stats.resampling import SampleArray
+
+HUMAN = np.array([1, 0.5, 0.75, 1, 0.25, 1, 0.5, 0, 1, 0.75])
+MODEL = np.array([1, 0.25, 1, 1, 0.25, 0.75, 0.75, 0.25, 1, 0.5])
+OTHERS = np.array([0.5, 1, 0.75, 0.25, 1, 1, 0.5, 0.75, 0.25, 1, 0, 0.75, 1, 1, 0.5])
+NONE = np.array([])
+
+
+def test_the_weight_is_that_of_ppi_python() -> None:
+    # ppi_mean_pointestimate(HUMAN, MODEL, OTHERS) of ppi-python 0.2.3, which divides the covariance by n, not n - 1
+    weight = tune_weight(HUMAN, MODEL, OTHERS, 10) * 9 / 10
+    assert HUMAN.mean() - weight * (MODEL.mean() - OTHERS.mean()) == pytest.approx(0.67912281, abs=1e-8)
+
+
+def test_a_mean_by_hand() -> None:
+    weights = np.empty(10)
+    for fold in range(5):
+        kept = np.arange(10) % 5 != fold
+        human, model = HUMAN[kept], MODEL[kept]
+        covariance = ((human - human.mean()) * (model - model.mean())).sum() / 7
+        weights[~kept] = covariance / ((1 + 10 / 15) * np.concatenate([model, OTHERS]).var(ddof=1))
+    mean = (HUMAN - weights * MODEL).mean() + weights.mean() * OTHERS.mean()
+    residuals = HUMAN - weights * (MODEL - MODEL.mean())
+    variance = residuals.var(ddof=1) / 10 + weights.mean() ** 2 * OTHERS.var(ddof=1) / 15
+    half = stats.t.ppf(0.975, 9) * variance**0.5 / (mean * (1 - mean))
+    odds = np.log(mean / (1 - mean))
+    found = estimate_mean(HUMAN, MODEL, OTHERS)
+    assert found.estimate == pytest.approx(mean)
+    assert found.interval == pytest.approx((1 / (1 + np.exp(half - odds)), 1 / (1 + np.exp(-half - odds))))
+    assert found.weight == pytest.approx(weights.mean())
+    assert found.effective_questions == pytest.approx(HUMAN.var(ddof=1) / variance)
+
+
+def test_without_a_model_it_is_the_mean_of_the_person() -> None:
+    found = estimate_mean(HUMAN, NONE, NONE)
+    assert (found.estimate, found.weight, found.effective_questions) == (HUMAN.mean(), 0.0, 10.0)
+
+
+def test_a_constant_model_changes_nothing() -> None:
+    assert estimate_mean(HUMAN, np.ones(10), np.ones(15)) == estimate_mean(HUMAN, NONE, NONE)
+
+
+def test_a_model_that_is_the_person_is_worth_all_its_questions() -> None:
+    random = np.random.default_rng(0)
+    every = random.integers(0, 5, 4_000) / 4
+    found = estimate_mean(every[:1_000], every[:1_000], every[1_000:])
+    assert found.weight == pytest.approx(0.75, abs=0.01)  # 1 / (1 + n/N)
+    assert found.effective_questions == pytest.approx(4_000, rel=0.02)
+
+
+def test_equal_values_have_the_interval_of_a_proportion() -> None:
+    found = estimate_mean(np.ones(20), NONE, NONE)
+    low = stats.binomtest(20, 20).proportion_ci(0.95, "exact").low
+    assert found.interval == (pytest.approx(low), 1.0)
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(ValueError, match="an interval needs 5 questions that a person judged; got 4"):
+        estimate_mean(HUMAN[:4], MODEL[:4], OTHERS)
+    with pytest.raises(ValueError, match=r"a metric must lie in \[0, 1\]"):
+        estimate_mean(HUMAN * 2, MODEL, OTHERS)
+    with pytest.raises(ValueError, match="a model must have judged the questions of the person; got 9 for 10"):
+        estimate_mean(HUMAN, MODEL[:9], OTHERS)
+
+
+def draw(random: np.random.Generator, size: int) -> tuple[SampleArray, SampleArray]:
+    """The person's metric, with a mean of 0.8, and that of a model that calls half of all it should not a full hit."""
+    human = np.where(random.random(size) < 0.6, 1.0, random.integers(0, 5, size) / 4)
+    return human, np.where(random.random(size) < 0.5, 1.0, human)
+
+
+def test_a_biased_model_does_not_bias_the_mean_and_the_interval_covers_it() -> None:
+    random, truth, found = np.random.default_rng(1), 0.8, []
+    for _ in range(1_000):
+        human, model = draw(random, 300)
+        found.append(estimate_mean(human[:20], model[:20], model[20:]))
+    error = np.array([one.estimate for one in found]) - truth
+    assert abs(error.mean()) < 3 * error.std() / 1_000**0.5
+    covered = np.mean([one.interval[0] <= truth <= one.interval[1] for one in found])
+    assert covered >= 0.93
+    assert draw(random, 100_000)[1].mean() == pytest.approx(0.9, abs=0.005)  # what the model alone would say
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from((0.0, 0.25, 0.5, 1.0)), st.sampled_from((0.0, 0.5, 1.0))), min_size=5),
+    st.lists(st.sampled_from((0.0, 0.5, 1.0))),
+)
+def test_the_interval_is_within_the_metric(pairs: list[tuple[float, float]], others: list[float]) -> None:
+    human, model = np.array(pairs).T
+    found = estimate_mean(human, model, np.array(others))
+    assert 0 <= found.interval[0] <= found.interval[1] <= 1
+    assert 0 <= found.weight <= 1
+    assert np.isfinite([found.estimate, found.effective_questions]).all()

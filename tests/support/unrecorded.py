@@ -1,0 +1,26 @@
+"""Comparisons by the command that are not recorded in MLflow, which takes seconds."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from ragindex_eval.cli import compare
+from ragindex_eval.mlflow_live import LiveRuns
+from ragindex_eval.run.settings import CompareSettings
+
+
+class _NoRuns(LiveRuns):
+    def watch(self, *told: object) -> None:
+        """Record nothing."""
+
+
+@contextmanager
+def _record_nothing(settings: CompareSettings) -> Iterator[LiveRuns]:
+    yield _NoRuns("", None)
+
+
+def record_nothing(monkeypatch: pytest.MonkeyPatch, run: str | None = None) -> None:
+    """Record no comparison; `run` is the id of the parent run that the command is given."""
+    monkeypatch.setattr(compare, "record_live", _record_nothing)
+    monkeypatch.setattr(compare, "track", lambda study, begun: run)
