@@ -11,17 +11,18 @@ from ragindex.canonical import digest
 from ragindex.errors import DataError, UsageError
 from ragindex.llm.budget import parse_budget
 from ragindex.plugins import registry
-from ragindex.workspace.part_keys import tasks_of
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset, dataset_fingerprint
 from ragindex_eval.judge.model_judge import MODEL_FOLDER, judge_pool
 from ragindex_eval.judge.pool import Pool, PoolSource, load_pool, make_pool, require_equal, save_pool
 from ragindex_eval.results.model import MethodAnswer
-from ragindex_eval.run.ask import BATCH, answer_all, failure
+from ragindex_eval.run.ask import answer_all, failure
+from ragindex_eval.run.batching import batching_for
 from ragindex_eval.run.experiment import Experiment
+from ragindex_eval.run.fingerprints import answers_fingerprint
 from ragindex_eval.run.latency import LazyRetriever
 from ragindex_eval.run.methods import Method
-from ragindex_eval.run.pipeline import Plan, answers_fingerprint, load_experiment, make_plan, open_workspace
+from ragindex_eval.run.pipeline import Plan, load_experiment, make_plan, open_workspace
 from ragindex_eval.run.settings import CompareSettings
 
 _NAME_FILE = "model.json"
@@ -85,7 +86,7 @@ def _ask(experiment: Experiment, method: Method, k: int, tell: Callable[[str], N
             index.folder / "runs" / answers_fingerprint(index, method.scheme, queries) / f"answers-{k}.jsonl",
             method.label,
             strict=experiment.strict,
-            size=1 if tasks_of(method.scheme) else BATCH,
+            batching=batching_for(index, method.scheme),
             known={document.id for document in experiment.dataset.corpus.documents},
             positions=index.positions(method.scheme),
         )

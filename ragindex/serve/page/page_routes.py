@@ -10,14 +10,13 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import Field
 from starlette.responses import Response
 
-from ragindex.accounting import ledger
 from ragindex.serve.access import AnyKey, JudgeKey, ReadKey, ServiceNeeded
 from ragindex.serve.guard import require_same_origin
 from ragindex.serve.keys import AccessKey
 from ragindex.serve.models import DocumentId, NameText, PlainText, RequestBody, error_responses
 from ragindex.serve.page.keep_judgements import read_grades, save_judgement
 from ragindex.serve.page.show_found import TimedSearch, render_found, render_template
-from ragindex.serve.rest import note_payment, note_search
+from ragindex.serve.rest import note_search
 from ragindex.serve.searching import SearchOrder, search_collection
 from ragindex.serve.service import Service
 
@@ -77,15 +76,13 @@ async def page_search_route(body: PageSearchBody, request: Request, service: Ser
     """Return what a method finds, as a piece of HTML."""
     timed, html = await service.work(partial(_search, service, key, body))
     note_search(request, service, timed.found)
-    note_payment(service, key, timed.paid)
     return HTMLResponse(html, headers={"Content-Security-Policy": _NO_SCRIPT})
 
 
 def _search(service: Service, key: AccessKey, body: PageSearchBody) -> tuple[TimedSearch, str]:
     start = time.perf_counter()
-    with ledger.record_calls() as paid:
-        found = search_collection(service, key, SearchOrder(body.query, body.collection, body.method, body.k))
-    timed = TimedSearch(found, 1e3 * (time.perf_counter() - start), paid)
+    found = search_collection(service, key, SearchOrder(body.query, body.collection, body.method, body.k))
+    timed = TimedSearch(found, 1e3 * (time.perf_counter() - start))
     return timed, render_found(timed)
 
 

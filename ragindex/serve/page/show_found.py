@@ -12,7 +12,6 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from ragindex.accounting.ledger import Tally
 from ragindex.llm.tokens import count_text_tokens
 from ragindex.retrieval.matching import QuestionWord, find_matches, find_question_words, find_window
 from ragindex.retrieval.positions import format_positions
@@ -63,11 +62,10 @@ class StepView:
 
 @dataclass(frozen=True, slots=True)
 class TimedSearch:
-    """A search, its duration, and what was paid for it."""
+    """A search and its duration."""
 
     found: FoundHits
     ms: float
-    paid: Tally
 
 
 def render_template(name: str, **values: Any) -> str:
@@ -88,7 +86,7 @@ def _load_templates() -> Environment:
 
 def render_found(timed: TimedSearch) -> str:
     """Return the HTML of what a method found."""
-    found, spent = timed.found, timed.paid.spent
+    found, spent = timed.found, timed.found.paid
     language, trace = found.state.language, found.retrieval.trace
     words = find_question_words(found.order.query, language)
     graph = make_trace_graph(trace, found.hits, _find_titles(found))
