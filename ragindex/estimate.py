@@ -26,6 +26,7 @@ from ragindex.llm.plugins import LLMPlugin
 from ragindex.llm.prices import Prices
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import LLM, Output, Task, render_messages
+from ragindex.plugins.base import asks_service
 from ragindex.types import Document, Query
 from ragindex.workspace.part_keys import tasks_of, topological_order
 from ragindex.workspace.workspace import Workspace
@@ -107,10 +108,13 @@ def estimate_questions(
     hits. Each method is built with the offline rules, and with `lsa` if it needs an encoder, so building costs nothing;
     the passages it finds have about the same length as the real ones. The method's own LLM tasks are estimated from the
     rules alone. With `sample`, that many questions are sent to the LLM to be answered, and the responses are cached.
-    Raises UsageError if `llm` names no model (`offline`) or a task has no rule.
+    Raises UsageError if `llm` names no model (`offline`), a task has no rule, or a method asks a service.
     """
     name = _get_model_name(llm)
     asking = {label: scheme for label, scheme in schemes.items() if reads or tasks_of(scheme)}
+    for label, scheme in asking.items():
+        if asks_service(scheme):
+            raise UsageError(f"{label} asks a service, and an estimate asks none. Leave it out of --methods.")
     chosen = Random(seed).sample(range(len(queries)), min(sample, len(queries)))  # noqa: S311  # no secret
     found: list[Estimate] = []
     with (

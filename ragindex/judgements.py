@@ -51,11 +51,12 @@ def add_judgement(folder: Path, question: str, document_id: str, grade: int) -> 
 
     Raises UsageError for a grade, question or id that cannot be kept, DataError for a damaged file, and StoreError.
     """
-    _require_text("question", question, LONGEST_QUESTION)
+    text = unicodedata.normalize("NFC", question)  # which can be longer than the question
+    _require_text("question", text, LONGEST_QUESTION)
     _require_text("document id", document_id, LONGEST_ID)
     if type(grade) is not int or grade not in GRADES:
         raise UsageError(f"A grade must be one of {', '.join(map(str, GRADES))}. Got {grade!r} instead.")
-    text, id = unicodedata.normalize("NFC", question), question_id(question)
+    id = question_id(question)
     with _locked(folder):
         if id not in {known for known, _ in _read_lines(folder / QUERIES_FILE, _parse_query)}:
             line = json.dumps({"_id": id, "text": text}, ensure_ascii=False)
@@ -71,12 +72,14 @@ def read_judgements(folder: Path) -> dict[str, JudgedQuestion]:
     """
     if not (folder / QUERIES_FILE).is_file():
         raise DataError(f"{QUERIES_FILE} and {QRELS_FILE}", f"no {QUERIES_FILE}", path=folder)
+    # In the other order than they are written: the question of each judgement that is read is in its file by then.
+    judged = _read_lines(folder / QRELS_FILE, _parse_judgement)
     texts: dict[str, str] = {}
     for number, (id, text) in enumerate(_read_lines(folder / QUERIES_FILE, _parse_query), start=1):
         if texts.setdefault(id, text) != text:
             raise DataError("one text a question", f"a second one for {id!r}", path=folder / QUERIES_FILE, line=number)
     grades: dict[str, dict[str, int]] = {id: {} for id in texts}
-    for number, (id, document_id, grade) in enumerate(_read_lines(folder / QRELS_FILE, _parse_judgement), start=1):
+    for number, (id, document_id, grade) in enumerate(judged, start=1):
         if id not in grades:
             expected = f"the id of a question in {QUERIES_FILE}"
             raise DataError(expected, repr(id), path=folder / QRELS_FILE, line=number)

@@ -100,8 +100,9 @@ def record_live(settings: CompareSettings) -> Iterator[LiveRuns]:
     live, status = LiveRuns(key, settings.name), "FAILED"
     try:
         yield live
-    except KeyboardInterrupt:
-        status = "KILLED"
+    except BaseException as error:
+        if not isinstance(error, Exception | SystemExit):  # the command line has an exception of its own for Ctrl-C
+            status = "KILLED"
         raise
     finally:
         live.end(status)

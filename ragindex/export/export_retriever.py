@@ -19,9 +19,10 @@ from ragindex.export.retriever_file import (
     StoredFile,
     write_retriever_file,
 )
-from ragindex.export.state import describe_index, describe_parts, describe_plugin, needs_encoder, walk_plugins
+from ragindex.export.state import describe_index, describe_parts, describe_plugin, needs_encoder
 from ragindex.export.stored_files import INDEX_FOLDER, OWN_FOLDER, RetrieverLimits, describe_file, require_safe
 from ragindex.interfaces import Scheme
+from ragindex.plugins.base import walk_plugins
 from ragindex.workspace.manifest import libraries
 from ragindex.workspace.part_keys import tasks_of
 from ragindex.workspace.workspace import Workspace

@@ -20,7 +20,6 @@ from ragindex.export.state import (
     find_other_plugins,
     find_other_settings,
     replace_parameters,
-    walk_plugins,
 )
 from ragindex.export.stored_files import MOST_BYTES, MOST_FILES, OWN_FOLDER, RetrieverLimits, require_safe, verify_files
 from ragindex.index import IndexRetriever
@@ -29,7 +28,7 @@ from ragindex.llm.budget import Budget, parse_budget
 from ragindex.llm.offline import Offline
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
-from ragindex.plugins.base import Plugin
+from ragindex.plugins.base import Plugin, walk_plugins
 from ragindex.workspace.encoder import Encoders
 from ragindex.workspace.llm import Model
 from ragindex.workspace.manifest import libraries, require_manifest

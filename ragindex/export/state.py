@@ -1,14 +1,14 @@
 """The state of a built method that its answers depend on: described when it is exported, compared when it is loaded."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragindex.canonical import digest
 from ragindex.export.retriever_file import ExportedIndex, ExportedPart, ExportedPlugin, ExportedRetriever
 from ragindex.interfaces import Part, Scheme
 from ragindex.plugins import code_fingerprint, registry
-from ragindex.plugins.base import Plugin
+from ragindex.plugins.base import Plugin, walk_plugins
 from ragindex.workspace.manifest import INDEX_FORMAT, PartRecord
 from ragindex.workspace.part_keys import inputs_of, uses_encoder
 from ragindex.workspace.workspace import Workspace
@@ -24,13 +24,6 @@ def describe_plugin(plugin: Plugin, id: str | None = None, files: Mapping[str, s
         id=id,
         plugins=tuple(dict.fromkeys(map(_name_version, walk_plugins(plugin)))),
     )
-
-
-def walk_plugins(plugin: Plugin) -> Iterator[Plugin]:
-    """Yield a plugin and the plugins in its parameters, at any depth."""
-    yield plugin
-    for inner in plugin.inner_plugins():
-        yield from walk_plugins(inner)
 
 
 def _name_version(plugin: Plugin) -> str:

@@ -75,10 +75,11 @@ class LLMClient:
         answer, replayed = self._calls.answer(task, request, unwanted)
         kept = [answer] if replayed else []
         output = _read_output(task, request, answer)
+        unfit = isinstance(output, UnusableError) and output.kind
+        if answer.structure == "schema" and not replayed and unfit in (False, "malformed"):
+            self._chat.record_fit(fits=not unfit)
         if not isinstance(output, UnusableError) or output.kind == "refusal":
             return output, kept
-        if output.kind == "malformed" and answer.structure == "schema" and not replayed:
-            self._chat.count_unenforced()
         ledger.count_outcome(task.name, "asked again")
         corrected = _build_retry(request, answer, output)
         answer, replayed = self._calls.answer(task, corrected, unwanted)

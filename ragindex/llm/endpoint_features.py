@@ -121,11 +121,16 @@ class EndpointMemory:
         with self._lock:
             return self.unenforced >= _MOST_UNENFORCED
 
-    def count_unenforced(self) -> bool:
-        """Count an answer that did not fit its schema; return whether `ignores_schemas` has become true by it."""
+    def record_fit(self, *, fits: bool) -> bool:
+        """Count answers in a row that did not fit their schema; return whether `ignores_schemas` has become true.
+
+        It stays true. One answer that fits starts the count anew before.
+        """
         with self._lock:
-            self.unenforced += 1
-            return self.unenforced == _MOST_UNENFORCED
+            if self.unenforced < _MOST_UNENFORCED:
+                self.unenforced = 0 if fits else self.unenforced + 1
+                return self.unenforced == _MOST_UNENFORCED
+            return False
 
 
 _memories: dict[tuple[str, str, Structure], EndpointMemory] = {}

@@ -87,8 +87,8 @@ class ChatClient(Protocol):
         """Send a request once. Raises TroubleError if it fails."""
         ...
 
-    def count_unenforced(self) -> None:
-        """Learn that an answer did not fit the schema that was sent with its request."""
+    def record_fit(self, *, fits: bool) -> None:
+        """Learn whether an answer fits the schema that was sent with its request."""
         ...
 
 
@@ -154,9 +154,9 @@ class OpenAIChat:
                 _log.warning("openai:%s at %s is asked %s, as it accepts no more", self.model, self.base_url, accepted)
             return reply
 
-    def count_unenforced(self) -> None:
-        """Learn that an answer did not fit its schema. After a few, schemas are also told in the messages."""
-        if self._memory.count_unenforced():
+    def record_fit(self, *, fits: bool) -> None:
+        """Learn whether an answer fits its schema. After a few that do not, schemas are also told in the messages."""
+        if self._memory.record_fit(fits=fits):
             _log.warning(
                 "openai:%s at %s accepts JSON schemas and ignores them: they are told in the prompt from now on",
                 *(self.model, self.base_url),

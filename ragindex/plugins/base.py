@@ -76,3 +76,15 @@ def require_no_secrets(who: str, parameters: Mapping[str, Any], keys_from: str =
             f"The {name!r} parameter of {who} must not contain a user, password, key or token: parameters go to "
             f"files and reports. {keys_from}"
         )
+
+
+def walk_plugins(plugin: Plugin) -> Iterator[Plugin]:
+    """Yield a plugin and the plugins in its parameters, at any depth."""
+    yield plugin
+    for inner in plugin.inner_plugins():
+        yield from walk_plugins(inner)
+
+
+def asks_service(plugin: Plugin) -> bool:
+    """Return whether a plugin or one in its parameters contacts a host."""
+    return any(one.contacts() for one in walk_plugins(plugin))

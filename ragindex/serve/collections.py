@@ -123,8 +123,8 @@ def _check_state(state: ServedState) -> ServedState:
 
 
 def search_once(state: ServedState) -> None:
-    """Ask each method a question, but for those that call a model: that could cost money. Raises RagindexError."""
+    """Ask each method a question, but for those that call a paid service or a model. Raises RagindexError."""
     with without_traces():
         for method, retriever in state.retrievers.items():
-            if not state.index.workspace.asks(registry.scheme(method)):
+            if not payments.may_cost(state.index.workspace, [registry.scheme(method)]):
                 retriever.search(_CHECK, k=1)

@@ -40,6 +40,11 @@ def asks_llm(session: Session, plugins: Iterable[Scheme | Part[Any]]) -> bool:
     )
 
 
+def may_cost(session: Session, plugins: Sequence[Scheme | Part[Any]]) -> bool:
+    """Return whether a question to `plugins` may cost money: they ask an LLM, or anything else that is paid."""
+    return asks_llm(session, plugins) or any(True for _ in _find_paid_plugins(session, plugins, reads=False))
+
+
 def _find_paid_plugins(session: Session, plugins: Sequence[Scheme | Part[Any]], reads: bool) -> Iterator[PaidPlugin]:
     parts = topological_order(part for plugin in plugins for part in parts_of(plugin))
     yield from (one for plugin in (*plugins, *parts) for one in paid_by(plugin))

@@ -1,6 +1,7 @@
 """Judgements kept in a folder: what is read is what was added, whatever its letters, and after a kill at any byte."""
 
 import json
+import threading
 import unicodedata
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -92,6 +93,7 @@ def test_writers_at_once_lose_nothing(tmp_path: Path) -> None:
         ("  ", "d", 1, "question is empty"),
         ("q", "", 1, "document id is empty"),
         ("q" * 8_001, "d", 1, "at most 8000 characters. Got 8001"),
+        ("\ufb2c" * 3_000, "d", 1, "at most 8000 characters. Got 9000"),  # three characters each in NFC
         ("q", "d" * 2_001, 1, "at most 2000 characters. Got 2001"),
         ("q", "d", 3, "one of 0, 1, 2. Got 3"),
         ("q", "d", True, "one of 0, 1, 2. Got True"),
@@ -124,6 +126,21 @@ def test_a_malformed_line_is_named(tmp_path: Path, file: str, lines: bytes, line
     with pytest.raises(DataError, match=message) as raised:
         read_judgements(tmp_path)
     assert (raised.value.path, raised.value.line) == (tmp_path / file, line)
+
+
+def test_what_is_read_while_somebody_writes_is_whole(tmp_path: Path) -> None:
+    add_judgement(tmp_path, "first?", "d", 1)
+
+    def write() -> None:
+        for number in range(150):
+            add_judgement(tmp_path, f"new {number}?", "d", 2)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    while writer.is_alive():
+        assert "first?" in {one.text for one in read_judgements(tmp_path).values()}
+    writer.join()
+    assert len(read_judgements(tmp_path)) == 151
 
 
 def test_a_folder_without_judgements_is_refused(tmp_path: Path) -> None:

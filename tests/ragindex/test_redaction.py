@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import openai_server
 import pytest
 import yaml
 from command_line import Done, make_desk, ragindex
@@ -92,8 +91,7 @@ def desk(tmp_path: Path, tracing: None, monkeypatch: pytest.MonkeyPatch) -> Path
 @pytest.fixture
 def server(desk: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
     """Lets in who has the user and the password that the addresses of the environment hold."""
-    monkeypatch.setattr(openai_server, "KEY", PLANTED)
-    with OpenAIServer() as running:
+    with OpenAIServer(key=PLANTED) as running:
         reranking(running)
         running.choose = let_in(running, lambda _: None)
         there = running.url.replace("//", f"//me:{QUOTED}@")

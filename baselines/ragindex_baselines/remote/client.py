@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
 from selectors import EVENT_READ, DefaultSelector
 from threading import Event, Timer
 from typing import Any
@@ -33,7 +33,8 @@ _HEADERS = {
 class JsonAddress:
     """An address that JSON is posted to, with the headers of each request, such as the one that holds the `key`.
 
-    A request takes at most `timeout` seconds from connecting to the last byte, and an answer has at most `max_bytes`.
+    Connecting takes at most `timeout` seconds, a request as many to the last byte, and an answer has at most
+    `max_bytes`.
     Connections are kept for the next request. Thread-safe.
     """
 
@@ -101,6 +102,8 @@ class JsonAddress:
                 connection.request("POST", urlsplit(self.url).path or "/", sent, {**_HEADERS, **self.headers})
                 answer = connection.getresponse()
                 text = answer.read(self.max_bytes + 1)
+                if answer.length and len(text) <= self.max_bytes:
+                    raise IncompleteRead(b"", answer.length)
             except (OSError, HTTPException) as error:
                 lost = f"the connection was lost: {redact(str(error) or type(error).__name__, self.key)}"
         if late.is_set():
@@ -145,15 +148,15 @@ def _is_dropped(connection: HTTPConnection) -> bool:
 def _limit_time(connection: HTTPConnection, seconds: float) -> Iterator[Event]:
     """Cut the connection after `seconds`, and set the event; a socket's own timeout begins anew with every byte."""
     late = Event()
+    open_socket = connection.sock  # http.client forgets it when an answer says that it ends the connection
 
     def cut() -> None:
         late.set()
-        if connection.sock is not None:
-            try:
-                # The method of plain sockets: that of TLS sockets must not be called while another thread reads.
-                socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
-            except OSError:  # the server was faster
-                return
+        try:
+            # The method of plain sockets: that of TLS sockets must not be called while another thread reads.
+            socket.socket.shutdown(open_socket, socket.SHUT_RDWR)
+        except OSError:  # the server was faster
+            return
 
     timer = Timer(seconds, cut)
     timer.daemon = True

@@ -16,6 +16,7 @@ from ragindex.canonical import encodable
 from ragindex.errors import RequestError, ServiceError, UsageError
 from ragindex.http import Trouble, TroubleError, read_secret, require_bare, retry
 from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
+from ragindex.llm import rate_limits
 from ragindex.parts.text.passages import OVER_PASSAGES, PassagesField
 from ragindex.plugins.base import Contact
 from ragindex.plugins.registry import label
@@ -148,7 +149,7 @@ class HttpRetriever:
             return self.protocol.read(self.address.post(self.protocol.write(encodable(text), k)), k)
 
         try:
-            found = retry(attempt, self.scheme.retries, self._rng)
+            found = retry(attempt, self.scheme.retries, self._rng, lambda _, seconds: rate_limits.sleep(seconds))
         except TroubleError as error:
             trouble = error.trouble
         else:

@@ -26,7 +26,7 @@ from ragindex_eval.cli.compare import setting_flag
 from ragindex_eval.judge.estimate import PoolEstimates, estimate_methods
 from ragindex_eval.judge.model_judge import MODEL_FOLDER, read_model_grades
 from ragindex_eval.judge.pool import Pool
-from ragindex_eval.judge.prepare import prepare_pool, read_model_name
+from ragindex_eval.judge.prepare import has_judged_all, prepare_pool, read_model_name
 from ragindex_eval.judge.session import JudgingSession, read_pair_grades
 from ragindex_eval.judge.show import render_judged
 from ragindex_eval.judge.terminal import judge_in_terminal
@@ -65,7 +65,7 @@ def judge_command(
 
     Shows each question with the pooled documents, in an order that says nothing about the methods. Press y, p (partly)
     or n; u goes back, q stops. Every answer is saved at once, and the same command goes on. A model that judges too
-    makes the intervals narrower, never biased. `compare --questions DIR` uses the judgements.
+    can make the intervals narrower, and biases no estimate. `compare --questions DIR` uses the judgements.
 
     Example: ragindex judge my-documents/ questions.txt --out judged/ --by-hand 30
     """
@@ -112,8 +112,13 @@ def _judge(session: JudgingSession, *, page: bool) -> None:
 
 
 def _estimate(pool: Pool, out: Path) -> PoolEstimates:
-    model = read_model_name(out / MODEL_FOLDER)
-    return estimate_methods(pool, read_pair_grades(out), read_model_grades(out) if model is not None else None, model)
+    model, grades = read_model_name(out / MODEL_FOLDER), None
+    if model is not None and not has_judged_all(out / MODEL_FOLDER):
+        print_note(f"{model} has not judged the whole pool: its judgements are left out. Give --llm {model} to go on.")
+        model = None
+    if model is not None:
+        grades = read_model_grades(out)
+    return estimate_methods(pool, read_pair_grades(out), grades, model)
 
 
 def _show(found: PoolEstimates, data: str, out: Path) -> None:

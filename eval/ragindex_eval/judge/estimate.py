@@ -30,7 +30,7 @@ class MetricEstimate:
 
     `person` and `model` are the means by the judgements of each alone, over the questions that the person judged and
     over all. `powered` combines both, or is the person's mean with its interval without a model; None if the person
-    judged fewer than three questions. `bounds` are the least and the greatest mean over the person's questions,
+    judged fewer than five questions. `bounds` are the least and the greatest mean over the person's questions,
     whatever the unjudged documents are; None without such questions.
     """
 

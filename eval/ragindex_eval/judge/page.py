@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -132,6 +133,14 @@ async def _read_body(request: Request) -> Any:
     return value
 
 
+class _Server(uvicorn.Server):
+    """A server that Ctrl-C stops; uvicorn's own raises the interrupt again, so that the figures would not be shown."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop after the requests in flight."""
+        self.should_exit = True
+
+
 def judge_on_page(session: JudgingSession, announce: Callable[[str], None]) -> None:
     """Serve the page, and tell its address, until the person stops or presses Ctrl-C. Raises UsageError."""
     with socket.socket() as listening:
@@ -140,13 +149,13 @@ def judge_on_page(session: JudgingSession, announce: Callable[[str], None]) -> N
         except OSError as error:
             raise UsageError(f"The page cannot be served on 127.0.0.1: {error.strerror or error}.") from error
         host = f"127.0.0.1:{listening.getsockname()[1]}"
-        server: uvicorn.Server
+        server: _Server
 
         def stop() -> None:
             server.should_exit = True
 
         page = JudgingPage(session, stop, host)
-        server = uvicorn.Server(
+        server = _Server(
             uvicorn.Config(
                 page.make_app(),
                 access_log=False,

@@ -108,25 +108,33 @@ def _pool_question(
     }
     pooled = sorted({one for ranked in rankings.values() for one in ranked[: source.depth]})
     random.Random(f"{source.seed} {id}").shuffle(pooled)  # noqa: S311  # an order, no secret
-    hits = [hit for each in found.values() for hit in each]
-    documents = (PooledDocument(one, held[one].title, _passages(held[one], hits, stands)) for one in pooled)
+    documents = (
+        PooledDocument(one, held[one].title, _passages(held[one], found.values(), held, stands)) for one in pooled
+    )
     longest = max(*source.ks, source.depth)
     return PooledQuestion(id, text, tuple(documents), {label: each[:longest] for label, each in rankings.items()})
 
 
-def _passages(document: Document, hits: Iterable[SavedHit], stands: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the passages that methods found, in the order of the text; without any, the beginning of the document.
+def _passages(
+    document: Document,
+    rankings: Iterable[Sequence[SavedHit]],
+    held: Mapping[str, Document],
+    stands: Mapping[str, str],
+) -> tuple[str, ...]:
+    """Return the passages that methods ranked best, in the order of the text; without any, the document's beginning.
 
     Which method found a passage, and at which rank, does not show.
     """
-    spans = {
-        (place.start, place.end)
-        for hit in hits
-        for place in hit.positions
-        if place.doc_id == document.id and stands[place.doc_id] == document.id
-    }
-    chosen = sorted(spans)[:_MOST_PASSAGES] or [(0, len(document.text))]
-    return tuple(document.text[start:end][:LONGEST_PASSAGE] for start, end in chosen)
+    best: dict[tuple[int, int, str], int] = {}
+    for hits in rankings:
+        for rank, hit in enumerate(hits):
+            for place in hit.positions:
+                if stands.get(place.doc_id) == document.id:
+                    span = (place.start, place.end, held[place.doc_id].text[place.start : place.end])
+                    best[span] = min(rank, best.get(span, rank))
+    ranked = sorted(best, key=lambda span: (best[span], span))
+    chosen = [text for _, _, text in sorted(ranked[:_MOST_PASSAGES])] or [document.text]
+    return tuple(text if len(text) <= LONGEST_PASSAGE else f"{text[:LONGEST_PASSAGE]} […]" for text in chosen)
 
 
 # ---------------------------------------------------------------- the file

@@ -105,9 +105,10 @@ def _judge_by_model(pool: Pool, index: Workspace, folder: Path, tell: Callable[[
             f"The pool was judged by {held}, and --llm is {index.llm_name}. Give --llm {held}, or another --out."
         )
     folder.mkdir(parents=True, exist_ok=True)
-    durable_files.write_file(folder / _NAME_FILE, json.dumps({"model": index.llm_name}).encode())
+    _write_model_run(folder, index.llm_name, whole=False)
     with ledger.attribute_calls(phase="query"):
         failed = judge_pool(pool, index.llm, index.language, folder)
+    _write_model_run(folder, index.llm_name, whole=True)
     if failed:
         tell(
             f"{index.llm_name} gave no usable answer for {failed} of {pool.count()} documents. They count as not "
@@ -115,12 +116,26 @@ def _judge_by_model(pool: Pool, index: Workspace, folder: Path, tell: Callable[[
         )
 
 
+def _write_model_run(folder: Path, name: str, *, whole: bool) -> None:
+    durable_files.write_file(folder / _NAME_FILE, json.dumps({"model": name, "whole": whole}).encode())
+
+
 def read_model_name(folder: Path) -> str | None:
     """Return the name of the model whose judgements are in `folder`; None if there are none. Raises DataError."""
+    return None if (run := _read_model_run(folder)) is None else run[0]
+
+
+def has_judged_all(folder: Path) -> bool:
+    """Return whether a model has judged the whole pool; a run that was stopped has not. Raises DataError."""
+    return (run := _read_model_run(folder)) is not None and run[1]
+
+
+def _read_model_run(folder: Path) -> tuple[str, bool] | None:
     path = folder / _NAME_FILE
     if not path.is_file():
         return None
     try:
-        return str(json.loads(path.read_text(encoding="utf-8"))["model"])
+        value = json.loads(path.read_text(encoding="utf-8"))
+        return str(value["model"]), value["whole"] is True
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError('{"model": NAME}', str(error), path=path) from error
+        raise DataError('{"model": NAME, "whole": true or false}', str(error), path=path) from error

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ragindex.cores import available_cores
 from ragindex.interfaces import Scheme
 from ragindex.llm.parallel import threads_for
+from ragindex.plugins.base import asks_service
 from ragindex.workspace.part_keys import tasks_of
 from ragindex.workspace.workspace import Workspace
 
@@ -23,11 +24,11 @@ IN_BATCHES = Batching()
 
 
 def batching_for(index: Workspace, scheme: Scheme) -> Batching:
-    """Return how to ask a scheme: one question at a time per thread if it asks a language model, else in batches.
+    """Return how to ask a scheme: one question at a time per thread if it asks a model or a service, else in batches.
 
     The costs of a batch are shared, so that only questions asked one by one have costs of their own. A question that
     waits for a model uses no core: as many are asked at once as keep the model's requests in flight.
     """
     if not tasks_of(scheme):
-        return IN_BATCHES
+        return Batching(1) if asks_service(scheme) else IN_BATCHES
     return Batching(1, max(_THREADS, threads_for(index.model.plugin.requests_at_once())))

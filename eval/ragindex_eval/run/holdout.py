@@ -57,6 +57,8 @@ class HoldoutUse:
 
 def load_holdout(experiment: Experiment, file: Path, chosen_by: Sequence[Query]) -> Experiment:
     """Return the experiment with the judged questions of the file. Raises UsageError if `chosen_by` has one of them."""
+    if not any(judgements(experiment.dataset.gold, query.id) for query in chosen_by):
+        raise UsageError("--holdout confirms a choice by recall: the other questions need gold documents, too.")
     data = datasets.add_questions(experiment.dataset.corpus, file)
     queries = tuple(query for query in data.queries if judgements(data.gold, query.id))
     if not queries:
@@ -123,7 +125,7 @@ def use_holdout(
 
 
 def record_use(ledger: Path, use: HoldoutUse) -> list[HoldoutUse]:
-    """Append a use to the ledger durably, and return the earlier ones of any of its questions that asked otherwise.
+    """Append a use to the ledger durably, and return the earlier ones of any of its questions.
 
     A repetition of an earlier use is not written again. Raises UsageError, which names the first use, if there are
     earlier ones and `use.reused` is not set, and StoreError.
@@ -131,17 +133,18 @@ def record_use(ledger: Path, use: HoldoutUse) -> list[HoldoutUse]:
     try:
         with FileLock(f"{ledger}.lock"):
             known = read_uses(ledger)
-            earlier = [
-                one for one in known if one.asked != use.asked and not set(one.questions).isdisjoint(use.questions)
-            ]
-            if earlier and not use.reused:
+            place = next((place for place, one in enumerate(known) if one.asked == use.asked), len(known))
+            repeats = place < len(known)
+            earlier = [one for one in known[:place] if not set(one.questions).isdisjoint(use.questions)]
+            if earlier and not use.reused and not repeats:
                 shared = len({id for one in earlier for id in one.questions} & set(use.questions))
                 raise UsageError(
                     f"{shared:,} of {many(len(use.questions), 'question')} of the holdout {use.file} were used before, "
                     f"first {earlier[0].describe()}. A second look is no confirmation. Take new questions, or add "
-                    f"--reuse-holdout, and the report says so. The uses: {ledger}"
+                    f"--reuse-holdout, and the report says so. Without --holdout the same command shows the table; its "
+                    f"answers are kept. The uses: {ledger}"
                 )
-            if all(one.asked != use.asked for one in known):
+            if not repeats:
                 _append(ledger, use)
             return earlier
     except OSError as error:

@@ -22,14 +22,20 @@ _SHOWN = 3  # numbers of questions beyond those that were asked
 
 
 def plan_questions(comparison: Comparison) -> QuestionPlan | None:
-    """Return what the questions can show by the first metric; None without two methods or with too few questions."""
+    """Return what the questions can show by the first metric.
+
+    None without two methods, with too few questions, and if no rival's difference varies between questions.
+    """
     metric, judged = f"R@{comparison.ks[0]}", comparison.dataset.judged
     ranked = rank_methods(comparison, metric)
     if len(ranked) < 2 or len(ranked) < len(comparison.methods) or judged < FEWEST_DIFFERENCES:
         return None
     best, *others = leaders(comparison, metric)
     rivals = [method.label for method in comparison.methods if method.label != best]
-    spread = median(stdev(_differences(comparison, best, rival, metric)) for rival in rivals)
+    spreads = [spread for rival in rivals if (spread := stdev(_differences(comparison, best, rival, metric)))]
+    if not spreads:  # the same difference on every question says nothing about the spread
+        return None
+    spread = median(spreads)
     counts = [judged, *[count for count in _PLANNED if count > judged][:_SHOWN]]
     more = {rival: count_more_questions(comparison, best, rival, metric) for rival in others}
     return QuestionPlan(

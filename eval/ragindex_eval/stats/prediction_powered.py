@@ -61,6 +61,7 @@ def estimate_mean(human: SampleArray, model: SampleArray, others: SampleArray, l
     used = bool(weights.any())
     weight, centred = float(weights.mean()), model - model.mean() if used else np.zeros(len(human))
     estimate = float((human - weights * model).mean()) + weight * float(others.mean()) if used else float(human.mean())
+    estimate = min(1.0, max(0.0, estimate))
     residuals = human - weights * centred
     spread = weight**2 * _variance(others) / len(others) if used else 0.0
     variance = _variance(residuals) / len(human) + spread
@@ -90,7 +91,7 @@ def _cross_fit(human: SampleArray, model: SampleArray, others: SampleArray) -> S
 
 
 def _make_interval(estimate: float, variance: float, residuals: SampleArray, level: float) -> Interval:
-    """Return the interval on the scale of the log odds, by the delta method.
+    """Return the interval on the scale of the log odds, by the delta method; near 0 and 1 that can be very long.
 
     Residuals that are all equal have no variance to tell. Then the interval reaches as far on either side as the share
     of other questions that may differ (Clopper and Pearson 1934).

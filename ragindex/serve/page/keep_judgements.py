@@ -39,4 +39,6 @@ def read_grades(service: Service, key: AccessKey, collection: str, question: str
 
 
 def _folder(service: Service, key: AccessKey, collection: str) -> Path:
-    return find_collection(service, key, collection).spec.folder / JUDGEMENTS_FOLDER
+    """Return the folder of judgements: in that of the index or retriever, or beside a packed retriever."""
+    folder = find_collection(service, key, collection).spec.folder
+    return folder.with_name(f"{folder.name}.{JUDGEMENTS_FOLDER}") if folder.is_file() else folder / JUDGEMENTS_FOLDER

@@ -299,7 +299,8 @@ async function begin() {
     boxes.forEach((box) => { box.checked = wanted.includes(box.value); });
     limitMethods();
   }
-  await ask();
+  say("Press Ask.");  // another site may have made the link, and a question can cost money
+  get("question").focus();
 }
 
 window.addEventListener("unhandledrejection", (event) => say(`The page has failed: ${event.reason}`, true));

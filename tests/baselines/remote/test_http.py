@@ -1,6 +1,8 @@
 """The method `http` against real servers, of which some misbehave, and against `ragindex serve`."""
 
 import json
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,13 +17,17 @@ from search_server import PLAIN, VECTOR_STORE, dripping, searching
 from served import DOCUMENTS, build_index, serving
 
 import ragindex
+from ragindex.corpus import Corpus
 from ragindex.errors import RequestError, ServiceError, UsageError
+from ragindex.estimate import estimate_questions
 from ragindex.filters import meta
+from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.retrieval.trace import UNKNOWN_DOCUMENTS
 from ragindex.types import Query, Retrieval
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import worlds
+from ragindex_eval.run.batching import batching_for
 
 QUESTION = Query("q", "When was the lighthouse of Lindau built?")
 
@@ -207,6 +213,8 @@ def test_no_redirect_is_followed(number: int, server: OpenAIServer, index: Works
         (b"HTTP/1.1 200 OK\r\nContent-Length: 90000\r\n\r\n", b" "),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
         (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (b"HTTP/1.0 200 OK\r\n\r\n", b" "),
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", b" "),
     ],
 )
 def test_a_server_that_sends_byte_by_byte_is_left(first: bytes, again: bytes, index: Workspace) -> None:
@@ -214,6 +222,35 @@ def test_a_server_that_sends_byte_by_byte_is_left(first: bytes, again: bytes, in
     with dripping(first, again) as url, pytest.raises(RequestError, match="no whole answer within 0.7 seconds|lost"):
         ask(index, url, timeout=0.7)
     assert time.monotonic() - began < 5
+
+
+def test_an_answer_that_ends_too_early_is_a_lost_connection(index: Workspace) -> None:
+    def serve() -> None:
+        client, _ = listening.accept()
+        with client:
+            client.recv(65_536)
+            client.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{"hits": [{"id"')
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        with pytest.raises(RequestError, match="the connection was lost"):
+            ask(index, f"http://127.0.0.1:{listening.getsockname()[1]}/search", timeout=5)
+        thread.join()
+
+
+def test_a_service_is_asked_question_by_question_and_an_estimate_asks_none(
+    server: OpenAIServer, index: Workspace
+) -> None:
+    scheme = registry.scheme({"name": "http", "params": {"url": server.url + PLAIN, "key": "SEARCH_API_KEY"}})
+    assert batching_for(index, scheme).size == 1
+    assert batching_for(index, registry.scheme("bm25")).size == 32
+    data = Corpus("made", "jsonl", tuple(DOCUMENTS), 0, (), True)
+    with pytest.raises(UsageError, match="service asks a service, and an estimate asks none. Leave it out"):
+        estimate_questions(
+            data, {"service": scheme}, registry.llm("openai:small"), LLMSettings(), [QUESTION], reads=True
+        )
+    assert server.requests == []
 
 
 def test_a_failure_that_passes_is_asked_again(server: OpenAIServer, index: Workspace) -> None:

@@ -73,6 +73,16 @@ def test_a_pool_is_the_first_documents_of_all_methods_with_their_passages() -> N
     assert question.rankings == {"a": ("x", "y", "w"), "b": ("x", "z", "y")}
 
 
+def test_the_passages_that_are_shown_are_the_best_ranked_of_a_document_and_its_twins() -> None:
+    text = "One. Two. Three. Four. Five."
+    documents = [Document("x", "T", text), Document("y", "T", text)]
+    found = {"a": [[hit("y", 23, 28), hit("x", 5, 9), hit("x", 10, 16), hit("x", 0, 4)]]}
+    (document,) = make_pool(SOURCE, ["one?"], documents, found).questions[0].documents
+    assert (document.id, document.passages) == ("x", ("Two.", "Three.", "Five."))
+    (long,) = make_pool(SOURCE, ["one?"], [Document("z", "", "a" * 5_000)], {"a": [[hit("z")]]}).questions[0].documents
+    assert long.passages == (f"{'a' * 3_000} […]",)
+
+
 def test_documents_of_equal_text_are_pooled_once() -> None:
     documents = [Document("x", "T", "same"), Document("y", "T", "same  "), Document("z", "T", "other")]
     pool = make_pool(SOURCE, ["one?"], documents, {"a": [[hit("y", 0, 4), hit("x", 0, 4), hit("z", 0, 5)]], "b": [[]]})
@@ -303,10 +313,14 @@ def test_an_index_is_judged_like_data() -> None:
 def test_a_model_judges_first_and_another_is_refused() -> None:
     done = ragindex(*COMMAND, "--llm", "offline", "--json", "-")
     assert done.json["model"] == "offline"
-    assert json.loads(Path("judged/model/model.json").read_text()) == {"model": "offline"}
+    assert json.loads(Path("judged/model/model.json").read_text()) == {"model": "offline", "whole": True}
+    Path("judged/model/model.json").write_text('{"model": "offline", "whole": false}')  # as a run that was stopped
+    stopped = ragindex(*COMMAND, "--json", "-")
+    assert stopped.json["model"] is None
+    assert "offline has not judged the whole pool: its judgements are left out. Give --llm offline" in stopped.err
     judged = read_pair_grades(Path("judged/model"))
     assert len(judged) == done.json["documents"]
-    Path("judged/model/model.json").write_text('{"model": "openai:other"}')
+    Path("judged/model/model.json").write_text('{"model": "openai:other", "whole": true}')
     said = failed(2, *COMMAND, "--llm", "offline")
     assert said.startswith("The pool was judged by openai:other, and --llm is offline.")
 

@@ -93,10 +93,9 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[OpenAISe
     prices = tmp_path / "prices.yaml"
     prices.write_text("models:\n  small: {input: 1000.0, output: 3000.0}\n")
     monkeypatch.setattr(endpoint_features, "_memories", {})
-    monkeypatch.setattr(openai_server, "KEY", PLANTED)
     monkeypatch.setenv("OPENAI_API_KEY", PLANTED)
     monkeypatch.setenv("RAGINDEX_PRICES", str(prices))
-    with OpenAIServer() as running:
+    with OpenAIServer(key=PLANTED) as running:
         monkeypatch.setenv("OPENAI_BASE_URL", running.url)
         yield running
 

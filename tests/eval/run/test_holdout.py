@@ -40,6 +40,7 @@ def test_a_use_is_written_once_and_another_is_refused(tmp_path: Path) -> None:
     assert read_uses(ledger) == [USE]
     assert record_use(ledger, replace(other, reused=True)) == [USE]
     assert len(read_uses(ledger)) == 2
+    assert record_use(ledger, replace(USE, when="later")) == [], "the first use is repeated after another reused them"
     assert record_use(ledger, replace(other, asked="x3", questions=("q9",))) == []
 
 

@@ -28,9 +28,10 @@ def test_the_plan_of_a_comparison_by_hand() -> None:
 
 
 def test_equal_methods_are_never_told_apart_and_one_method_has_no_plan() -> None:
-    plan = plan_questions(made({"a": FAIR, "b": FAIR}))
+    plan = plan_questions(made({"a": FAIR, "b": FAIR, "c": GOOD}))
     assert plan is not None
-    assert plan.settle == (("b", None),)
+    assert plan.best == "c"
+    assert plan_questions(made({"a": FAIR, "b": FAIR})) is None, "differences that are all 0 tell no spread"
     assert plan_questions(made({"a": FAIR})) is None
     assert plan_questions(made({"a": FAIR[:4], "b": GOOD[:4]})) is None
 

@@ -99,4 +99,5 @@ def test_the_interval_is_within_the_metric(pairs: list[tuple[float, float]], oth
     found = estimate_mean(human, model, np.array(others))
     assert 0 <= found.interval[0] <= found.interval[1] <= 1
     assert 0 <= found.weight <= 1
+    assert 0 <= found.estimate <= 1
     assert np.isfinite([found.estimate, found.effective_questions]).all()

@@ -26,9 +26,8 @@ PLANTED = "sk-planted/0123456789+abcdef"
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
     monkeypatch.setattr(endpoint_features, "_memories", {})
-    monkeypatch.setattr(openai_server, "KEY", PLANTED)
     monkeypatch.setenv("OPENAI_API_KEY", PLANTED)
-    with OpenAIServer() as running:
+    with OpenAIServer(key=PLANTED) as running:
         yield running
 
 
@@ -102,7 +101,7 @@ def test_nothing_of_a_plugin_shows_the_key(server: OpenAIServer, tmp_path: Path)
 def test_answers_are_not_changed_by_placeholders_for_keys(
     server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(openai_server, "KEY", "none")
+    server.key = "none"
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     assert opened(server).map(ECHO, [{"text": "none"}]) == [Echo(text="none")]
 

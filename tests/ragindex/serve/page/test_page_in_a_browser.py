@@ -93,9 +93,10 @@ def test_saved_judgements_are_shown_again_and_a_link_holds_the_question(
     add_judgement(folder, QUESTION, "third", 1)
     ask(page, server)
     address = page.evaluate("location.href")
-    page.open(address)
-    page.wait_for("document.getElementById('status').textContent === '2 methods answered.'")
+    page.open(address.replace("/#", "/?loaded=again#"))
+    page.wait_for("document.getElementById('status').textContent === 'Press Ask.'")  # a link alone costs nothing
     assert page.evaluate("document.getElementById('question').value") == QUESTION
+    assert page.evaluate("document.querySelectorAll('li.hit').length") == 0
     give_key(page)
     page.press("Tab")
     page.evaluate("document.getElementById('ask').requestSubmit()")
