@@ -17,6 +17,7 @@ from ragindex.llm.repair_json import normalize_brackets, repair_text
 ParsedOutput = TypeVar("ParsedOutput", bound=BaseModel)
 _MOST_OPENINGS = 50
 _MOST_PROBLEMS = 3
+_SURROGATE_PAIR = regex.compile("[\ud800-\udbff][\udc00-\udfff]")
 _THOUGHTS = regex.compile(r"\s*(?:<think>)?.*?</think>", regex.DOTALL)  # chat templates may write the opening tag
 _UNFINISHED_THOUGHT = regex.compile(r"\s*<think>(?!.*</think>)", regex.DOTALL)
 _FENCE = regex.compile(r"^[ \t]*```[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", regex.MULTILINE | regex.DOTALL)
@@ -212,10 +213,14 @@ def _validate(value: Any, output: type[ParsedOutput]) -> ParsedOutput:
     raise _NotFittingError("; ".join(f"{'.'.join(map(str, p['loc']))[:100]}: {p['msg'][:200]}" for p in problems))
 
 
+def _join_surrogates(pair: regex.Match[str]) -> str:
+    return pair[0].encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+
+
 def _make_encodable(value: Any) -> Any:
-    """Remove lone surrogates, which JSON escapes may contain but neither files nor stores accept."""
+    """Join surrogate pairs, which a repair leaves apart, and remove lone ones, which no file or store accepts."""
     if isinstance(value, str):
-        return encodable(value)
+        return encodable(_SURROGATE_PAIR.sub(_join_surrogates, value))
     if isinstance(value, Mapping):
         return {_make_encodable(key): _make_encodable(item) for key, item in value.items()}
     return [_make_encodable(item) for item in value] if isinstance(value, list) else value

@@ -266,7 +266,7 @@ def test_a_bad_row(tmp_path: Path, row: str, message: str) -> None:
             "q.xlsx",
             b"",
             "questions in a .csv (question,answer,documents), a .jsonl (the same keys) or a .txt (one a line), "
-            "or ASQA.json; found q.xlsx.",
+            "ASQA.json, or a folder of judgements",
         ),
         ("", b"", "absent.txt: expected a file that can be read; found No such file or directory."),
     ],

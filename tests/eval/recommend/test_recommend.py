@@ -1,6 +1,7 @@
 """Recommendations from the command to the decision, on a made-up world."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from command_line import failed, make_desk, ragindex
 
 from ragindex.plugins import registry
-from ragindex_eval.recommend import trials
+from ragindex_eval.recommend import recommend
 from ragindex_eval.recommend.candidates import sort_by_price
 from ragindex_eval.recommend.decide import Choice, choose, find_pareto, more_questions
 from ragindex_eval.recommend.prices import broken_constraint
@@ -106,7 +107,16 @@ def test_questions_without_gold_and_unknown_metrics_are_refused() -> None:
 
 def test_dear_methods_are_tried_on_a_growing_part_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every method counts as dear but bm25; what is not built over the whole corpus says so, with its figure."""
-    monkeypatch.setattr(trials, "_DEAR_SECONDS", 0.5)
+    price = recommend._price
+
+    def price_alike(*given: Any) -> list[Candidate]:
+        """What building takes, whatever this machine does besides."""
+        return [
+            replace(one, costs=replace(one.costs, index_seconds=0.0 if one.label == "bm25" else 100.0))
+            for one in price(*given)
+        ]
+
+    monkeypatch.setattr(recommend, "_price", price_alike)
     done = ragindex(
         "recommend", "world:500", "--methods", "bm25,raptor", "--limit", "60", "--index", "w", "--json", "-"
     )

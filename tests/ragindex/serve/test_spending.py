@@ -117,7 +117,7 @@ def test_an_answer_cites_the_passages_that_the_model_names(server: RunningServer
     assert "The lighthouse of Lindau was built in 1856." in shown
     assert QUESTION in shown
     assert (answer["llm"], answer["money"]) == (
-        f'openai(model=small, base_url="{model.url}")',
+        f"openai(model=small, base_url={model.url})",
         pytest.approx(billed(model)),
     )
     assert counted(server, "free") == pytest.approx(billed(model))
