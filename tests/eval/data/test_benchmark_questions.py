@@ -302,9 +302,7 @@ def test_asqa_of_a_corpus_of_ones_own_has_no_gold_documents(tmp_path: Path) -> N
     dataset = read_dataset(tmp_path / "docs", questions=write(tmp_path / "ASQA.json", ASQA))
     assert asked(dataset) == [("When did the pier open?", Gold(frozenset(), LONG, "", "-7", sub_questions=PARTS))]
     other = write(tmp_path / "other.json", [1])
-    with pytest.raises(
-        DataError, match=r"a \.txt \(one a line\), ASQA\.json, or a folder of judgements.*; found other\.json"
-    ):
+    with pytest.raises(DataError, match=r"\(one a line\), ASQA\.json, or a folder of judgements; found other"):
         read_dataset(tmp_path / "docs", questions=other)
 
 
