@@ -276,8 +276,13 @@ def test_schemas_that_strict_endpoints_take() -> None:
             "Inner": {
                 "type": "object",
                 "properties": {
-                    "pair": {"type": "array", "items": {"type": "string"}},
-                    "mixed": {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "integer"}]}},
+                    "pair": {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2},
+                    "mixed": {
+                        "type": "array",
+                        "items": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+                        "minItems": 2,
+                        "maxItems": 2,
+                    },
                 },
                 "required": ["pair", "mixed"],
                 "additionalProperties": False,
