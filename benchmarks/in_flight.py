@@ -7,18 +7,15 @@ enough, and there is always another question. So every question takes all its it
 requests by their seconds, divided by the concurrency.
 """
 
-import asyncio
-import contextlib
 import json
-import multiprocessing
 import os
 import sys
 import tempfile
 import time
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 from benchmarks.synthetic import RandomVectors, documents, questions
+from benchmarks.waiting_server import waiting_server
 from ragindex.accounting import ledger
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.plugins import registry
@@ -31,13 +28,10 @@ PASSAGES = 1_000
 
 
 def main(count: int, concurrency: int, seconds: float) -> None:
-    here, there = multiprocessing.Pipe()
-    endpoint = multiprocessing.Process(target=serve, args=(there, seconds), daemon=True)
-    endpoint.start()
     os.environ["OPENAI_API_KEY"] = "none-is-needed-here"
-    llm = OpenAICompatibleChat(model="any", concurrency=concurrency, base_url=f"http://127.0.0.1:{here.recv()}/v1")
     scheme = registry.scheme("gear")
-    with tempfile.TemporaryDirectory() as folder:
+    with waiting_server(seconds, write_answer) as url, tempfile.TemporaryDirectory() as folder:
+        llm = OpenAICompatibleChat(model="any", concurrency=concurrency, base_url=url)
         with Workspace.open(Path(folder) / "w", encoder=RandomVectors(), chunking=None) as built:
             built.import_part("extractions", write_openie(Path(folder) / "openie.json"))
             built.add(documents(PASSAGES))
@@ -49,7 +43,6 @@ def main(count: int, concurrency: int, seconds: float) -> None:
             with ledger.record_calls() as tally:
                 asked = answer_all(retriever, queries, 10, Path(folder) / "a.jsonl", "gear", batching=batching)
             took = time.perf_counter() - start
-    endpoint.terminate()
     assert all(answer.error is None for answer in asked), next(answer.error for answer in asked if answer.error)
     paid = [entry.seconds for entry in tally.entries if not entry.rule and not entry.replayed and entry.output_tokens]
     ideal = len(paid) * seconds / concurrency
@@ -76,25 +69,6 @@ def write_openie(path: Path) -> Path:
 
 
 # ---------------------------------------------------------------- the endpoint
-
-
-def serve(told: Connection, seconds: float) -> None:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError):  # the client has gone
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
-                body = write_answer(json.loads(await reader.readexactly(int(length.partition(b":")[2]))))
-                await asyncio.sleep(seconds)
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
-                writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
-
-    async def run() -> None:
-        server = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=1024)
-        told.send(server.sockets[0].getsockname()[1])
-        await server.serve_forever()
-
-    asyncio.run(run())
 
 
 def write_answer(body: dict[str, object]) -> bytes:

@@ -6,20 +6,18 @@ The endpoint is another process on 127.0.0.1 that waits and then answers. The id
 can be had. Replays are answered by the cache file alone.
 """
 
-import asyncio
-import contextlib
 import json
-import multiprocessing
 import os
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 
+from benchmarks.waiting_server import waiting_server
 from ragindex.accounting import ledger
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
@@ -40,23 +38,21 @@ class Triples(BaseModel):
     triples: list[tuple[str, str, str]]
 
 
+def write_answer(_: dict[str, Any]) -> bytes:
+    return BODY
+
+
 def main(calls: int, connections: int, seconds: float) -> None:
-    here, there = multiprocessing.Pipe()
-    endpoint = multiprocessing.Process(target=serve, args=(there, seconds), daemon=True)
-    endpoint.start()
-    with tempfile.TemporaryDirectory() as folder:
+    with waiting_server(seconds, write_answer) as url, tempfile.TemporaryDirectory() as folder:
         os.environ["OPENAI_API_KEY"] = "none-is-needed-here"
         prompt = Path(folder) / "prompt.jinja"
         prompt.write_text("[system]\nName the triples of a passage.\n[user]\n{{ passage }}\n")
         task = Task("triples", 1, prompt, Triples)
-        plugin = OpenAICompatibleChat(
-            model="any", base_url=f"http://127.0.0.1:{here.recv()}/v1", concurrency=connections
-        )
+        plugin = OpenAICompatibleChat(model="any", base_url=url, concurrency=connections)
         language = plugin.open(LLMSettings(cache=SQLiteCache(Path(folder) / "calls.sqlite")))
         timed(language, task, range(-connections, 0))  # every connection is open
         paid = timed(language, task, range(calls))
         replayed = timed(language, task, range(calls))
-    endpoint.terminate()
     ideal = connections / seconds
     print(f"{calls} calls of {seconds * 1e3:.0f} ms, {connections} connections")
     print(f"  paid      {calls / paid:8.0f} answers a second, {calls / paid / ideal:.1%} of the ideal {ideal:.0f}")
@@ -69,28 +65,6 @@ def timed(language: LLM, task: Task[Triples], numbers: Sequence[int]) -> float:
         language.map(task, [{"passage": f"{number} {PASSAGE}"} for number in numbers])
     assert tally.calls == len(numbers)
     return time.perf_counter() - start
-
-
-# ---------------------------------------------------------------- the endpoint
-
-
-def serve(told: Connection, seconds: float) -> None:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError):  # the client has gone
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
-                await reader.readexactly(int(length.partition(b":")[2]))
-                await asyncio.sleep(seconds)
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
-                writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(BODY), BODY))
-
-    async def run() -> None:
-        server = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=1024)
-        told.send(server.sockets[0].getsockname()[1])
-        await server.serve_forever()
-
-    asyncio.run(run())
 
 
 if __name__ == "__main__":

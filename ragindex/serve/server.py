@@ -8,6 +8,7 @@ import uvicorn
 from ragindex.errors import UsageError
 from ragindex.serve.app import create_app
 from ragindex.serve.service import Service
+from ragindex.serve.web import quiet_config
 
 _GRACE_SECONDS = 10
 """How long requests in progress may go on after the server was told to stop."""
@@ -25,20 +26,11 @@ def run_server(service: Service, announce: Callable[[str], None]) -> None:
 
 
 def make_uvicorn(service: Service) -> uvicorn.Server:
-    """Return the server, which trusts no proxy's headers and says nothing of itself."""
-    return uvicorn.Server(
-        uvicorn.Config(
-            create_app(service),
-            access_log=False,
-            log_level="warning",
-            proxy_headers=False,
-            server_header=False,
-            ws="none",
-            lifespan="on",
-            timeout_keep_alive=10,
-            timeout_graceful_shutdown=_GRACE_SECONDS,
-        )
+    """Return the server."""
+    config = quiet_config(
+        create_app(service), lifespan="on", timeout_keep_alive=10, timeout_graceful_shutdown=_GRACE_SECONDS
     )
+    return uvicorn.Server(config)
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -34,8 +34,7 @@ class JsonAddress:
     """An address that JSON is posted to, with the headers of each request, such as the one that holds the `key`.
 
     Connecting takes at most `timeout` seconds, a request as many to the last byte, and an answer has at most
-    `max_bytes`.
-    Connections are kept for the next request. Thread-safe.
+    `max_bytes`. Connections are kept for the next request. Thread-safe.
     """
 
     url: str

@@ -26,7 +26,7 @@ from ragindex_eval.cli.compare import setting_flag
 from ragindex_eval.judge.estimate import PoolEstimates, estimate_methods
 from ragindex_eval.judge.model_judge import MODEL_FOLDER, read_model_grades
 from ragindex_eval.judge.pool import Pool
-from ragindex_eval.judge.prepare import has_judged_all, prepare_pool, read_model_name
+from ragindex_eval.judge.prepare import prepare_pool, read_model_run
 from ragindex_eval.judge.session import JudgingSession, read_pair_grades
 from ragindex_eval.judge.show import render_judged
 from ragindex_eval.judge.terminal import judge_in_terminal
@@ -112,13 +112,14 @@ def _judge(session: JudgingSession, *, page: bool) -> None:
 
 
 def _estimate(pool: Pool, out: Path) -> PoolEstimates:
-    model, grades = read_model_name(out / MODEL_FOLDER), None
-    if model is not None and not has_judged_all(out / MODEL_FOLDER):
-        print_note(f"{model} has not judged the whole pool: its judgements are left out. Give --llm {model} to go on.")
-        model = None
-    if model is not None:
-        grades = read_model_grades(out)
-    return estimate_methods(pool, read_pair_grades(out), grades, model)
+    person, run = read_pair_grades(out), read_model_run(out / MODEL_FOLDER)
+    if run is None:
+        return estimate_methods(pool, person, None)
+    if not run.whole:
+        left_out = f"{run.model} has not judged the whole pool: its judgements are left out."
+        print_note(f"{left_out} Give --llm {run.model} to go on.")
+        return estimate_methods(pool, person, None)
+    return estimate_methods(pool, person, read_model_grades(out), run.model)
 
 
 def _show(found: PoolEstimates, data: str, out: Path) -> None:

@@ -22,7 +22,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from ragindex.errors import RagindexError, UsageError
-from ragindex.judgements import GRADES
+from ragindex.serve.web import page_policy, quiet_config
 from ragindex_eval.judge.session import JudgingSession
 
 _PAGE = Path(__file__).with_name("page.html")
@@ -70,11 +70,7 @@ class JudgingPage:
     def _show(self, _: Any) -> Response:
         nonce = secrets.token_urlsafe(16)
         template = Template(_PAGE.read_text(encoding="utf-8"), autoescape=True)
-        policy = (
-            f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; "
-            "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-        )
-        return HTMLResponse(template.render(nonce=nonce), headers={"Content-Security-Policy": policy})
+        return HTMLResponse(template.render(nonce=nonce), headers={"Content-Security-Policy": page_policy(nonce)})
 
     def _send_item(self, _: Any) -> Response:
         return JSONResponse(self._state())
@@ -82,12 +78,9 @@ class JudgingPage:
     def _answer(self, body: Any) -> Response:
         """Save a grade, if it is for the document that is judged now: another tab may be ahead."""
         item = self.session.current()
-        grade = body.get("grade")
-        if type(grade) is not int or grade not in GRADES:
-            raise UsageError(f"A grade must be one of {', '.join(map(str, GRADES))}. Got {grade!r} instead.")
         if item is None or (body.get("question"), body.get("document")) != (item.question.id, item.document.id):
             raise UsageError("Another document is judged now. Here it is; the answer before was not saved.")
-        self.session.answer(grade)
+        self.session.answer(body.get("grade"))
         return JSONResponse(self._state())
 
     def _undo(self, _: Any) -> Response:
@@ -155,17 +148,6 @@ def judge_on_page(session: JudgingSession, announce: Callable[[str], None]) -> N
             server.should_exit = True
 
         page = JudgingPage(session, stop, host)
-        server = _Server(
-            uvicorn.Config(
-                page.make_app(),
-                access_log=False,
-                log_level="warning",
-                proxy_headers=False,
-                server_header=False,
-                ws="none",
-                lifespan="off",
-                timeout_graceful_shutdown=2,
-            )
-        )
+        server = _Server(quiet_config(page.make_app(), lifespan="off", timeout_graceful_shutdown=2))
         announce(f"http://{host}/{page.token}/")
         server.run([listening])

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from ragindex import durable_files
@@ -16,16 +16,23 @@ from ragindex_eval.data.datasets import Dataset, dataset_fingerprint
 from ragindex_eval.judge.model_judge import MODEL_FOLDER, judge_pool
 from ragindex_eval.judge.pool import Pool, PoolSource, load_pool, make_pool, require_equal, save_pool
 from ragindex_eval.results.model import MethodAnswer
-from ragindex_eval.run.ask import answer_all, failure
-from ragindex_eval.run.batching import batching_for
+from ragindex_eval.run.ask import failure
+from ragindex_eval.run.ask_scored import ask_method
 from ragindex_eval.run.experiment import Experiment
-from ragindex_eval.run.fingerprints import answers_fingerprint
 from ragindex_eval.run.latency import LazyRetriever
 from ragindex_eval.run.methods import Method
 from ragindex_eval.run.pipeline import Plan, load_experiment, make_plan, open_workspace
 from ragindex_eval.run.settings import CompareSettings
 
-_NAME_FILE = "model.json"
+_RUN_FILE = "model.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRun:
+    """The model that judges a pool, and whether it has judged the whole pool; a run that was stopped has not."""
+
+    model: str
+    whole: bool
 
 
 def prepare_pool(
@@ -79,17 +86,7 @@ def _ask(experiment: Experiment, method: Method, k: int, tell: Callable[[str], N
     index, queries = experiment.index, experiment.dataset.queries
     with ledger.attribute_calls(method=method.label):
         index.sync([method.scheme])
-        answers = answer_all(
-            LazyRetriever(method.scheme, index),
-            queries,
-            k,
-            index.folder / "runs" / answers_fingerprint(index, method.scheme, queries) / f"answers-{k}.jsonl",
-            method.label,
-            strict=experiment.strict,
-            batching=batching_for(index, method.scheme),
-            known={document.id for document in experiment.dataset.corpus.documents},
-            positions=index.positions(method.scheme),
-        )
+        answers = ask_method(experiment, method.label, LazyRetriever(method.scheme, index), queries, k)
     index.close()
     failed = [reason for reason in map(failure, answers) if reason is not None]
     if failed:
@@ -99,16 +96,17 @@ def _ask(experiment: Experiment, method: Method, k: int, tell: Callable[[str], N
 
 def _judge_by_model(pool: Pool, index: Workspace, folder: Path, tell: Callable[[str], None]) -> None:
     index.require_prices((), reads=True)
-    held = read_model_name(folder)
-    if held is not None and held != index.llm_name:
+    held = read_model_run(folder)
+    if held is not None and held.model != index.llm_name:
         raise UsageError(
-            f"The pool was judged by {held}, and --llm is {index.llm_name}. Give --llm {held}, or another --out."
+            f"The pool was judged by {held.model}, and --llm is {index.llm_name}. Give --llm {held.model}, or another "
+            "--out."
         )
     folder.mkdir(parents=True, exist_ok=True)
-    _write_model_run(folder, index.llm_name, whole=False)
+    _write_model_run(folder, ModelRun(index.llm_name, whole=False))
     with ledger.attribute_calls(phase="query"):
         failed = judge_pool(pool, index.llm, index.language, folder)
-    _write_model_run(folder, index.llm_name, whole=True)
+    _write_model_run(folder, ModelRun(index.llm_name, whole=True))
     if failed:
         tell(
             f"{index.llm_name} gave no usable answer for {failed} of {pool.count()} documents. They count as not "
@@ -116,26 +114,17 @@ def _judge_by_model(pool: Pool, index: Workspace, folder: Path, tell: Callable[[
         )
 
 
-def _write_model_run(folder: Path, name: str, *, whole: bool) -> None:
-    durable_files.write_file(folder / _NAME_FILE, json.dumps({"model": name, "whole": whole}).encode())
+def _write_model_run(folder: Path, run: ModelRun) -> None:
+    durable_files.write_file(folder / _RUN_FILE, json.dumps(asdict(run)).encode())
 
 
-def read_model_name(folder: Path) -> str | None:
-    """Return the name of the model whose judgements are in `folder`; None if there are none. Raises DataError."""
-    return None if (run := _read_model_run(folder)) is None else run[0]
-
-
-def has_judged_all(folder: Path) -> bool:
-    """Return whether a model has judged the whole pool; a run that was stopped has not. Raises DataError."""
-    return (run := _read_model_run(folder)) is not None and run[1]
-
-
-def _read_model_run(folder: Path) -> tuple[str, bool] | None:
-    path = folder / _NAME_FILE
+def read_model_run(folder: Path) -> ModelRun | None:
+    """Return the model whose judgements are in `folder`; None if there are none. Raises DataError."""
+    path = folder / _RUN_FILE
     if not path.is_file():
         return None
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-        return str(value["model"]), value["whole"] is True
+        return ModelRun(str(value["model"]), value["whole"] is True)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError('{"model": NAME, "whole": true or false}', str(error), path=path) from error

@@ -10,11 +10,10 @@ from ragindex.types import Query
 from ragindex_eval.format import percent, short
 from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.values import Candidate, Confirmation
-from ragindex_eval.run.ask_scored import ask_scored
+from ragindex_eval.run.ask_scored import compare_scores
 from ragindex_eval.run.experiment import Experiment
-from ragindex_eval.run.latency import LazyRetriever
 from ragindex_eval.stats.race import capital_growth
-from ragindex_eval.stats.resampling import SampleArray, interval, resampled_means
+from ragindex_eval.stats.resampling import SampleArray
 
 _MOST_QUESTIONS = 20_000  # more are never proposed
 
@@ -77,12 +76,8 @@ def confirm(
     chosen: Candidate, rival: Candidate, experiment: Experiment, queries: Sequence[Query], metric: str
 ) -> Confirmation:
     """Ask the chosen method and its rival the questions that were kept apart; the interval is a 95 % bootstrap."""
-    scores = [
-        np.array(ask_scored(experiment, one.label, LazyRetriever(one.scheme, experiment.index), queries, metric).scores)
-        for one in (chosen, rival)
-    ]
-    resampled = resampled_means((scores[0] - scores[1])[:, None], experiment.index.seed)[:, 0]
-    return Confirmation(len(queries), float(scores[0].mean()), float(scores[1].mean()), interval(resampled))
+    own, other = (chosen.label, chosen.scheme), (rival.label, rival.scheme)
+    return Confirmation(len(queries), *compare_scores(experiment, own, other, queries, metric))
 
 
 def find_pareto(racers: Sequence[Candidate]) -> tuple[str, ...]:

@@ -72,9 +72,7 @@ def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, t
     with open_workspace(settings, data, None, budget) as index:
         candidates = try_on_parts(candidates, settings, rules, data, index, plan, progress.note)
         experiment = load_experiment(settings, data, plan, index)
-        sealed = (
-            None if settings.holdout is None else load_holdout(experiment, settings.holdout, experiment.dataset.queries)
-        )
+        sealed = load_holdout(experiment, settings.holdout)
         racing, kept = split_questions(experiment, settings.seed or 0, has_holdout=sealed is not None)
         built = _build(candidates, experiment, rules, progress)
         entered = _cost_answers(built, experiment, rules, racing, progress)

@@ -8,15 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from ragindex.interfaces import Scheme
 from ragindex.types import Query
-from ragindex_eval.results.model import MethodAnswer
+from ragindex_eval.results.model import Interval, MethodAnswer
 from ragindex_eval.run.ask import answer_all
 from ragindex_eval.run.batching import batching_for
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.fingerprints import answers_fingerprint
 from ragindex_eval.run.latency import LazyRetriever
 from ragindex_eval.run.score import score_rankings
+from ragindex_eval.stats.resampling import interval, resampled_means
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +37,12 @@ def answers_folder(experiment: Experiment, scheme: Scheme) -> Path:
     return index.folder / "runs" / answers_fingerprint(index, scheme, queries)
 
 
-def ask_scored(
-    experiment: Experiment, label: str, retriever: LazyRetriever, queries: Sequence[Query], metric: str
-) -> Asked:
-    """Ask a method some questions, and score them; a question on which it fails scores 0."""
+def ask_method(
+    experiment: Experiment, label: str, retriever: LazyRetriever, queries: Sequence[Query], k: int
+) -> tuple[MethodAnswer, ...]:
+    """Ask a method some questions at k; answers that are kept are used again."""
     scheme = retriever.scheme
-    k = int(metric.rpartition("@")[2]) if scheme.depends_on_k(experiment.ks[-1]) else experiment.ks[-1]
-    answers = answer_all(
+    return answer_all(
         retriever,
         queries,
         k,
@@ -51,9 +53,34 @@ def ask_scored(
         known={document.id for document in experiment.dataset.corpus.documents},
         positions=experiment.index.positions(scheme),
     )
+
+
+def ask_scored(
+    experiment: Experiment, label: str, retriever: LazyRetriever, queries: Sequence[Query], metric: str
+) -> Asked:
+    """Ask a method some questions, and score them; a question on which it fails scores 0."""
     cutoff = int(metric.rpartition("@")[2])
+    k = cutoff if retriever.scheme.depends_on_k(experiment.ks[-1]) else experiment.ks[-1]
+    answers = ask_method(experiment, label, retriever, queries, k)
     scores = score_rankings({k: answers}, experiment.dataset.gold, (cutoff,))
     return Asked(answers, tuple(scores[query.id][metric] for query in queries), _sum_dollars(answers))
+
+
+def compare_scores(
+    experiment: Experiment,
+    chosen: tuple[str, Scheme],
+    rival: tuple[str, Scheme],
+    queries: Sequence[Query],
+    metric: str,
+) -> tuple[float, float, Interval]:
+    """Ask two methods, pairs of label and scheme; return both means and a 95 % bootstrap of the paired difference."""
+    index = experiment.index
+    own, other = (
+        np.array(ask_scored(experiment, label, LazyRetriever(scheme, index), queries, metric).scores)
+        for label, scheme in (chosen, rival)
+    )
+    resampled = resampled_means((own - other)[:, None], index.seed)[:, 0]
+    return float(own.mean()), float(other.mean()), interval(resampled)
 
 
 def _sum_dollars(answers: Sequence[MethodAnswer]) -> float | None:

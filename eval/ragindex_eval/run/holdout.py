@@ -5,29 +5,24 @@ a crash cannot hide it. The ledger holds hashes of questions, so a file with one
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from filelock import FileLock
 
 from ragindex import durable_files
 from ragindex.canonical import digest
 from ragindex.errors import StoreError, UsageError
 from ragindex.interfaces import Scheme
-from ragindex.types import Query
 from ragindex_eval.data import datasets
 from ragindex_eval.format import many
 from ragindex_eval.metrics.score import judgements
 from ragindex_eval.results.holdout_result import HoldoutResult
-from ragindex_eval.run.ask_scored import ask_scored
+from ragindex_eval.run.ask_scored import compare_scores
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.fingerprints import answers_fingerprint
-from ragindex_eval.run.latency import LazyRetriever
-from ragindex_eval.stats.resampling import interval, resampled_means
 
 LEDGER = "holdout-uses.jsonl"
 """The ledger's name in the folder of an index."""
@@ -55,8 +50,14 @@ class HoldoutUse:
         return f"{self.when} by {self.command}: {self.metric} of {self.chosen} against {self.rival} ({self.file})"
 
 
-def load_holdout(experiment: Experiment, file: Path, chosen_by: Sequence[Query]) -> Experiment:
-    """Return the experiment with the judged questions of the file. Raises UsageError if `chosen_by` has one of them."""
+def load_holdout(experiment: Experiment, file: Path | None) -> Experiment | None:
+    """Return the experiment with the judged questions of the file; None without one.
+
+    Raises UsageError if a choice by the experiment's own questions cannot be confirmed by these.
+    """
+    if file is None:
+        return None
+    chosen_by = experiment.dataset.queries
     if not any(judgements(experiment.dataset.gold, query.id) for query in chosen_by):
         raise UsageError("--holdout confirms a choice by recall: the other questions need gold documents, too.")
     data = datasets.add_questions(experiment.dataset.corpus, file)
@@ -102,14 +103,7 @@ def use_holdout(
         reused=reuse,
     )
     earlier = record_use(index.folder / LEDGER, use)
-    scores = np.array(
-        [
-            ask_scored(experiment, label, LazyRetriever(scheme, index), queries, metric).scores
-            for label, scheme in (chosen, rival)
-        ]
-    )
-    difference = interval(resampled_means((scores[0] - scores[1])[:, None], index.seed)[:, 0])
-    score, rival_score = map(float, scores.mean(axis=1))
+    score, rival_score, difference = compare_scores(experiment, chosen, rival, queries, metric)
     return HoldoutResult(
         file=use.file,
         questions=len(queries),

@@ -87,7 +87,7 @@ def evaluate(
     plan = make_plan(settings)
     with open_workspace(settings, data, index, budget) as opened:
         experiment = load_experiment(settings, data, plan, opened)
-        sealed = _load_sealed(experiment, settings)
+        sealed = load_holdout(experiment, settings.holdout)
         outcomes = list(_measure_answers(experiment, plan, watch))
         scored = [one for one in outcomes if not isinstance(one, str)]
         failed = _failed_results(scored)
@@ -211,13 +211,6 @@ def _indexed_documents(index: Workspace, settings: CompareSettings) -> Dataset:
 
 
 # ---------------------------------------------------------------- holdout
-
-
-def _load_sealed(experiment: Experiment, settings: CompareSettings) -> Experiment | None:
-    """Return the experiment with the questions of the holdout, which are read before any work is done."""
-    if settings.holdout is None:
-        return None
-    return load_holdout(experiment, settings.holdout, experiment.dataset.queries)
 
 
 def _add_holdout(

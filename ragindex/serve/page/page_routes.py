@@ -19,6 +19,7 @@ from ragindex.serve.page.show_found import TimedSearch, render_found, render_tem
 from ragindex.serve.rest import note_search
 from ragindex.serve.searching import SearchOrder, search_collection
 from ragindex.serve.service import Service
+from ragindex.serve.web import page_policy
 
 PAGE_ROUTER = APIRouter(
     tags=["page"], include_in_schema=False, responses=dict(error_responses(400, 401, 403, 404, 422, 503))
@@ -53,10 +54,7 @@ class JudgementBody(JudgedBody):
 async def page_route() -> Response:
     """Return the page. It holds nothing of the indexes; what it shows, it asks for with the reader's key."""
     nonce = secrets.token_urlsafe(18)
-    policy = (
-        f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; "
-        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
+    policy = page_policy(nonce, images="data:")
     return HTMLResponse(render_template("page.html", nonce=nonce), headers={"Content-Security-Policy": policy})
 
 

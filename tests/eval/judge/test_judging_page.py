@@ -1,12 +1,15 @@
 """The page: what it answers to whom, and a session in it."""
 
+import os
+import signal
+import threading
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
 from ragindex.judgements import question_id, read_judgements
-from ragindex_eval.judge.page import JudgingPage
+from ragindex_eval.judge.page import JudgingPage, judge_on_page
 from ragindex_eval.judge.pool import Pool, PooledDocument, PooledQuestion, PoolSource
 from ragindex_eval.judge.session import JudgingSession
 
@@ -99,3 +102,14 @@ def test_the_page_runs_nothing_but_its_own_script(page: JudgingPage, client: Tes
         assert "innerHTML" not in answer.text
         assert "why?" not in answer.text, "texts come as JSON"
         assert (answer.headers["cache-control"], answer.headers["referrer-policy"]) == ("no-store", "no-referrer")
+
+
+def test_ctrl_c_ends_the_page_and_not_the_command(page: JudgingPage) -> None:
+    """The program goes on after it, to show what was judged."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in jobs that a shell runs behind
+    interrupt = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+    try:
+        judge_on_page(page.session, lambda _: interrupt.start())
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert page.session.judged == 0

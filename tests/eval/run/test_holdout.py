@@ -68,6 +68,9 @@ def test_compare_confirms_the_best_method_once() -> None:
     scores = {one["label"]: one["metrics"]["R@5"] for one in alone.json["methods"]}
     assert held["score"] == pytest.approx(scores[best])
     assert held["rival_score"] == pytest.approx(scores[rival])
+    low, high = held["difference"]
+    assert low < scores[best] - scores[rival] < high
+    assert low != pytest.approx(-high), "the difference has a direction"
     (use,) = read_uses(Path("w", LEDGER))
     assert (use.command, use.chosen, use.file) == ("compare", best, "sealed.jsonl")
     again = ragindex(*COMPARE, "--questions", "main.jsonl", "--holdout", "sealed.jsonl", "--fresh")
@@ -107,6 +110,14 @@ def test_a_study_of_several_choices_has_no_holdout() -> None:
     done = ragindex(*COMPARE, "--questions", "main.jsonl", "--holdout", "sealed.jsonl", "--config", "config.yaml")
     assert done.code == 2
     assert "--holdout confirms one choice" in done.err
+
+
+def test_a_choice_that_is_not_made_by_recall_is_not_confirmed() -> None:
+    Path("plain.txt").write_text("Which mill stands by the river?\n")
+    done = ragindex(*COMPARE, "--questions", "plain.txt", "--holdout", "sealed.jsonl")
+    assert done.code == 2
+    assert "--holdout confirms a choice by recall: the other questions need gold documents, too." in done.err
+    assert not Path("w", LEDGER).exists()
 
 
 def test_shared_questions_are_refused_before_any_work() -> None:

@@ -10,10 +10,11 @@ from served import DOCUMENTS, RunningServer, build_index, serving
 
 import ragindex
 from ragindex.errors import DamagedError, UsageError, WorkspaceError
+from ragindex.judgements import read_judgements
 from ragindex.serve.config import parse_collections
 from ragindex.serve.keys import load_keyring
 
-WRITE = "write-key-0123456789abcdef"
+WRITE, JUDGE = "write-key-0123456789abcdef", "judge-key-0123456789abcdef"
 QUESTION = "When was the lighthouse built?"
 
 
@@ -104,6 +105,19 @@ def test_read_only_writes_nothing_beside_the_index(desk: Path) -> None:
     assert files() == before
 
 
+@pytest.mark.parametrize(("name", "kept"), [("folder", "folder/judgements"), ("packed", "packed.ragindex.judgements")])
+def test_judgements_of_what_they_find_are_kept(
+    desk: Path, monkeypatch: pytest.MonkeyPatch, name: str, kept: str
+) -> None:
+    monkeypatch.setenv("RAGINDEX_JUDGE_KEY", JUDGE)
+    places = (f"{desk}/folder", f"{desk}/packed.ragindex")
+    with serving(*places, keys=load_keyring(None, ["folder", "packed"])) as server, server.client(JUDGE) as client:
+        given = {"query": QUESTION, "collection": name, "document": "lindau", "grade": 2}
+        assert client.post("/page/judgements", json=given, headers={"Origin": server.url}).status_code == 201
+    (judged,) = read_judgements(desk / kept).values()
+    assert (judged.text, judged.grades) == (QUESTION, {"lindau": 2})
+
+
 def test_methods_are_those_of_the_export(desk: Path) -> None:
     places = [f"live={desk}/index", f"{desk}/folder", f"{desk}/packed.ragindex"]
     specs = parse_collections(places, ["hybrid", "live=bm25"])
@@ -130,5 +144,7 @@ def test_hosts_are_contacted_only_if_they_are_named(tmp_path: Path, monkeypatch:
             raise AssertionError("the server has started")
         assert model.requests == []
         with serving(f"{tmp_path}/folder", retriever_hosts=(host,)) as server, server.client() as client:
+            assert client.get("/ready").status_code == 200
+            assert model.requests == [], "checks cost nothing"
             assert client.post("/search", json={"query": "lighthouse Lindau harbour"}).json()["hits"]
         assert model.requests != []
