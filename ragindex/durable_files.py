@@ -11,10 +11,13 @@ import os
 import shlex
 import shutil
 import sqlite3
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, TypeAlias
+
+from filelock import FileLock
 
 HASHES_FILE = "hashes.json"
 HASH_DIGITS = 16
@@ -126,9 +129,33 @@ def find_file_damage(path: Path, hashed: str) -> str | None:
 
 def require_sqlite_log(database: Path) -> None:
     """Raise DatabaseError if an SQLite file is empty but its write-ahead log is not: SQLite would delete the log."""
-    log = Path(f"{database}-wal")
+    log = Path(f"{database.resolve()}-wal")
     if database.exists() and not database.stat().st_size and log.exists() and log.stat().st_size:
         raise sqlite3.DatabaseError("it is empty, and its log is not")
+
+
+def use_sqlite_log(connection: sqlite3.Connection, patience: float) -> None:
+    """Switch an SQLite file to a write-ahead log, waiting up to `patience` seconds for other connections.
+
+    SQLite's own timeout does not apply to a change of the journal mode. Raises OperationalError.
+    """
+    end = time.monotonic() + patience
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+        else:
+            return
+        time.sleep(0.01)
+
+
+@contextmanager
+def lock_sqlite_file(database: Path, patience: float) -> Iterator[None]:
+    """Exclude other threads and processes, under any path of the file, while its tables are made. Raises OSError."""
+    with FileLock(f"{database.resolve()}.lock", timeout=patience):
+        yield
 
 
 # ---------------------------------------------------------------- JSON

@@ -1,6 +1,7 @@
 """The order of the tests, and a real server for those that want one."""
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,15 @@ os.environ["RAGINDEX_WORKERS"] = "1"  # tests run on all cores already; those of
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What kills nodes comes first: of several workers the first then has all of it, and the nodes once."""
     items.sort(key=lambda item: item.get_closest_marker("faults") is None)
+
+
+@pytest.fixture(autouse=True)
+def _interrupts() -> Iterator[None]:
+    """Restore the handler of Ctrl-C, which a command that runs in this process replaces."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    if signal.getsignal(signal.SIGINT) is not before:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

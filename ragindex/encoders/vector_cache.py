@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 import numpy as np
-from filelock import FileLock
 
 from ragindex import durable_files
 from ragindex.accounting import ledger, timing
@@ -306,9 +305,9 @@ def _open_file(path: Path) -> Iterator[sqlite3.Connection]:
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     try:
-        with FileLock(f"{path}.lock", timeout=_PATIENCE):  # SQLite's timeout does not apply to a change of journal mode
+        with durable_files.lock_sqlite_file(path, _PATIENCE):
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-            connection.execute("PRAGMA journal_mode = WAL")
+            durable_files.use_sqlite_log(connection, _PATIENCE)
             for statement in (_SCHEMA, *cache_pruning.PRUNING_SCHEMA):
                 connection.execute(statement)
     except OSError as error:  # or a timeout of the lock

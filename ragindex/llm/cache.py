@@ -18,8 +18,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Protocol, TypeAlias
 
-from filelock import FileLock
-
 from ragindex import durable_files
 from ragindex.canonical import encodable
 from ragindex.durable_files import RepairWarning
@@ -197,8 +195,8 @@ def _open(path: Path) -> sqlite3.Connection:
     durable_files.require_sqlite_log(path)
     connection = sqlite3.connect(path, timeout=_LOCK_TIMEOUT, check_same_thread=False)
     try:
-        with FileLock(f"{path}.lock", timeout=_LOCK_TIMEOUT):  # SQLite cannot wait for a change of journal mode
-            connection.execute("PRAGMA journal_mode = WAL")
+        with durable_files.lock_sqlite_file(path, _LOCK_TIMEOUT):
+            durable_files.use_sqlite_log(connection, _LOCK_TIMEOUT)
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version not in (0, _VERSION):
                 raise StoreError(

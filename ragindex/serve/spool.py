@@ -121,7 +121,7 @@ class Spool:
             durable_files.require_sqlite_log(self.file)
             new = not self.file.exists()
             with closing(sqlite3.connect(self.file, timeout=_WAIT_SECONDS)) as connection:
-                connection.execute("PRAGMA journal_mode=WAL")
+                durable_files.use_sqlite_log(connection, _WAIT_SECONDS)
                 connection.execute("PRAGMA synchronous=FULL")
                 if new:
                     connection.executescript(_SCHEMA)

@@ -125,6 +125,7 @@ def test_ctrl_c_begins_no_further_request_and_keeps_what_was_in_flight(
 ) -> None:
     release, scheme, main = Event(), Asking(together=together), threading.main_thread().ident
     assert main is not None
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job starts without it
     hold(server, release, lambda: signal.pthread_kill(main, signal.SIGINT))
     monkeypatch.setattr(ask, "_PATIENCE", 0.0)
     said: list[str] = []

@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import paying
 import pytest
+from filelock import Timeout
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from made_language import ANSWER, ECHO, ORIGIN, Echo, key, opened
@@ -22,6 +24,7 @@ from openai_server import KEY, Answer, Fault, OpenAIServer, Received, chat
 from paying import KINDS
 from rerank_server import reranking
 
+from ragindex import durable_files
 from ragindex.errors import StoreError
 from ragindex.llm import endpoint_features, key_locks
 from ragindex.llm.cache import SQLiteCache
@@ -94,6 +97,27 @@ def test_two_caches_of_one_file_pay_once(kind: str, how: str, server: OpenAIServ
     assert list(paid(server).values()) == [1]
     both[1](["one"])
     assert list(paid(server).values()) == [1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_in_which_another_writes_is_waited_for(kind: str, server: OpenAIServer, tmp_path: Path) -> None:
+    """SQLite itself does not wait for a change of the journal mode; here the writer has not changed it."""
+    writer = sqlite3.connect(tmp_path / "kept.sqlite", check_same_thread=False, isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
+    end = threading.Timer(0.3, lambda: writer.execute("COMMIT"))
+    end.start()
+    KINDS[kind](server.url, tmp_path / "kept.sqlite")(["one"])
+    assert list(paid(server).values()) == [1]
+    end.join()
+    writer.close()
+
+
+@pytest.mark.parametrize("how", PATHS)
+def test_who_makes_the_tables_excludes_others_under_any_path(how: str, tmp_path: Path) -> None:
+    path = tmp_path / "w" / "kept.sqlite"
+    path.parent.mkdir()
+    with durable_files.lock_sqlite_file(path, 0), pytest.raises(Timeout), ThreadPoolExecutor(1) as pool:
+        pool.submit(durable_files.lock_sqlite_file(seen_as(how, path), 0).__enter__).result()
 
 
 def test_failures_that_are_asked_again_are_paid_once_more_by_all(server: OpenAIServer, tmp_path: Path) -> None:
