@@ -58,10 +58,10 @@ def open_index(
             index.build("hybrid")
 
     `encoder`, `llm` and `store` are written as on the command line ("lsa", "openai:gpt-4o-mini", "elasticsearch");
-    the default is what the index last used. `store`, `language` and `chunking` (None: whole documents) are fixed when
-    the index is created. `budget` limits the spending on paid services, in dollars. With `read_only=True` nothing is
-    written to the folder, so an application can serve the index from a read-only disk. The index's cache of LLM
-    responses is then not used: methods that call an LLM pay for every question.
+    the default is what the index last used. `store`, `language` and `chunking` (None: whole documents) are set when the
+    index is created; `Index.rechunk` changes the chunking. `budget` limits the spending on paid services, in dollars.
+    With `read_only=True` nothing is written to the folder, so an application can serve the index from a read-only disk.
+    The index's cache of LLM responses is then not used: methods that call an LLM pay for every question.
 
     Raises WorkspaceError if there is no index, UsageError if a fixed setting is changed, and NewerFormatError.
     """
@@ -133,6 +133,17 @@ class Index:
         if isinstance(ids, str):
             raise UsageError(f"'ids' must be a list of ids. Got the string {ids!r}: write [{ids!r}].")
         return self.workspace.remove(ids)
+
+    def rechunk(self, chunking: Chunking) -> Changed:
+        """Split all documents by another chunking of the index; return how many have other passages than before.
+
+        Example:
+            index.rechunk(ragindex.Chunking(by="headings", size=200, overlap=0))
+
+        Methods follow at their next `build`; those with a chunking of their own (`over=…`) stay as they are. Raises
+        UsageError if the documents are passages as they are (whole documents), and WriterBusyError.
+        """
+        return self.workspace.rechunk(chunking)
 
     def build(self, *methods: Written, workers: int | None = None) -> Synced:
         """Build methods, or update them to the current documents; without arguments, update every built method.

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -19,6 +19,7 @@ from ragindex.cli.documents import format_changes, read_corpus, report_skipped, 
 from ragindex.cli.options import (
     AsOption,
     BudgetOption,
+    ChunkingOption,
     EncoderOption,
     EncodingOption,
     ExcludeOption,
@@ -35,9 +36,10 @@ from ragindex.cli.options import (
     StoreOption,
     WorkersOption,
 )
-from ragindex.corpus import Corpus, FileSelection
+from ragindex.corpus import Chunking, Corpus, FileSelection
 from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.counts import many
+from ragindex.errors import UsageError
 from ragindex.interfaces import Scheme
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.settings import LLMSettings
@@ -45,6 +47,7 @@ from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
 from ragindex.workers import use_workers
 from ragindex.workspace import imported_files, manifest, sources
+from ragindex.workspace.documents import Changed
 from ragindex.workspace.notes import format_part_notes, require_records
 from ragindex.workspace.rebuild import move_aside
 from ragindex.workspace.workspace import PartFigures, Workspace
@@ -62,6 +65,7 @@ def index(
     max_file_mb: MaxFileOption = MAX_FILE_MB,
     named: AsOption = "",
     language: LanguageOption = None,
+    chunking: ChunkingOption = None,
     encoder: EncoderOption = None,
     llm: LlmOption = None,
     budget: BudgetOption = None,
@@ -90,11 +94,13 @@ def index(
     Example: ragindex index my-documents/ --index my-index --methods bm25,hybrid
     """
     schemes = [registry.scheme(spec) for spec in parse_many(methods)]
+    asked = None if chunking is None else _parse_chunking(chunking)
     if triples is not None:
         imported_files.require_reader(schemes)
     with use_workers(workers):
         selection = select_files(include, exclude, encoding, max_file_mb)
         corpus = _read_data(data, folder, format, skip_bad, rebuild, selection)
+    held = manifest.read_manifest(folder)
     with Workspace.open(
         folder,
         create=corpus is not None,
@@ -102,12 +108,12 @@ def index(
         llm=llm,
         store=store,
         language=language,
-        chunking="default" if corpus is None else sources.choose_chunking(manifest.read_manifest(folder), corpus),
+        chunking=_choose_chunking(held, corpus, asked),
         seed=seed,
         asking=LLMSettings(budget=parse_budget(budget)),
         keep_calls=not no_cache,
     ) as workspace:
-        changed = None if corpus is None else workspace.replace(corpus, source=named)
+        changed = _update_documents(workspace, corpus, named, None if held is None else asked)
         if triples is not None:
             workspace.import_part(imported_files.TRIPLES, triples)
         with ledger.record_calls() as paid, use_workers(workers):
@@ -143,6 +149,33 @@ def index(
 
     write_result(value, json, show)
     report_skipped([] if corpus is None else [corpus], skip_bad)
+
+
+def _parse_chunking(written: str) -> Chunking:
+    """Return the chunking that is written as the parameter `over` of methods. Raises UsageError."""
+    part = registry.part(written)
+    chunking = part.own_chunking()
+    if registry.name_of(part) != "passages" or chunking is None:
+        raise UsageError(f"--chunking is written 'passages(by=headings, size=200)'. Got {written!r} instead.")
+    return chunking
+
+
+def _choose_chunking(
+    held: manifest.Manifest | None, corpus: Corpus | None, asked: Chunking | None
+) -> Chunking | Literal["default"] | None:
+    """Return the `chunking` argument for opening the index, whose chunking changes only after it is opened."""
+    if asked is not None:
+        return asked if held is None else "default"
+    return "default" if corpus is None else sources.choose_chunking(held, corpus)
+
+
+def _update_documents(
+    workspace: Workspace, corpus: Corpus | None, named: str, chunking: Chunking | None
+) -> Changed | None:
+    """Split the documents of the index by another chunking, if given; then replace those of the source by `corpus`."""
+    if chunking is not None:
+        workspace.rechunk(chunking)
+    return None if corpus is None else workspace.replace(corpus, source=named)
 
 
 def _read_data(

@@ -58,6 +58,12 @@ AsOption = Annotated[
     typer.Option("--as", metavar="NAME", help="Prefix of the document ids. Required for every folder but the first."),
 ]
 LanguageOption = Annotated[str | None, typer.Option("--language", metavar="L", help="Language of the documents.")]
+ChunkingOption = Annotated[
+    str | None,
+    typer.Option(
+        "--chunking", metavar="P", help="How the index splits documents, e.g. 'passages(by=headings, size=200)'."
+    ),
+]
 WorkersOption = Annotated[
     int | None,
     typer.Option(

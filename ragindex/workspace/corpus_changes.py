@@ -9,10 +9,11 @@ from ragindex.corpus import Corpus
 from ragindex.errors import LanguageWarning, RagindexError, UsageError
 from ragindex.progress import progress_bar
 from ragindex.text_analysis import language_warning
-from ragindex.types import Document
+from ragindex.types import Chunking, Document
 from ragindex.workspace import sources
 from ragindex.workspace.documents import Changed, Documents
 from ragindex.workspace.session import INDEXING, Session
+from ragindex.workspace.settings import with_chunking
 from ragindex.workspace.sources import Placed, SourceRequest
 
 _SAMPLE = 200
@@ -65,6 +66,19 @@ def replace_source(session: Session, documents: Corpus | Iterable[Document], *, 
         corpus.remove(gone)
     _warn_of_language(session, [given])
     return replace(changed, removed=len(gone), gone=tuple(gone))
+
+
+def rechunk_documents(session: Session, chunking: Chunking) -> Changed:
+    """Split the documents by another chunking. See `Workspace.rechunk`."""
+    with session.writing(INDEXING) as corpus:
+        changed = with_chunking(session.folder, session.manifest.settings, chunking)
+        if changed == session.manifest.settings:
+            return Changed(unchanged=len(corpus.sources()))
+        session.save(settings=changed, rechunking=True)  # before the documents: whoever writes next goes on
+        with progress_bar("splitting documents", len(corpus.sources())) as advance:
+            found = replace(corpus, chunking=session.chunking).rechunk(advance)
+        session.save(rechunking=False)
+    return found
 
 
 def _assign_sources(session: Session, corpus: Documents, given: Sequence[Corpus], name: str, verb: str) -> list[Placed]:

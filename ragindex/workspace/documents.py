@@ -99,6 +99,22 @@ class Documents:
             self.collection.finish()  # the following sync looks passages up by id
         return Changed(len(added), len(changed), 0, unchanged, tuple(added), replaced=tuple(changed))
 
+    def rechunk(self, advance: Callable[[int], None] = lambda done: None) -> Changed:
+        """Split all documents anew by `chunking`; those whose passages differ count as changed. Can be repeated."""
+        ids, changed = sorted(self.sources()), list[str]()
+        for start in range(0, len(ids), _BATCH):
+            batch = ids[start : start + _BATCH]
+            rows = self.collection.get(batch, (*DOCUMENT_SCHEMA.stored, "passages")).to_pylist()
+            anew = [_split_row(row, self.chunking) for row in rows]
+            new = [one for one, row in zip(anew, rows, strict=True) if one["passages"] != row["passages"]]
+            if new:
+                self.collection.upsert(pa.RecordBatch.from_pylist(new, schema=_ROW_SCHEMA))
+            changed += [row["id"] for row in new]
+            advance(len(batch))
+        if len(changed) > _FEW_IDS:
+            self.collection.finish()
+        return Changed(changed=len(changed), unchanged=len(ids) - len(changed), replaced=tuple(changed))
+
     def remove(self, ids: Sequence[str]) -> int:
         """Remove the documents among `ids` that exist, and return their number."""
         found = self.collection.get(ids, ()).column("id").to_pylist()
@@ -244,6 +260,12 @@ def _build_row(document: Document, chunking: Chunking | None) -> dict[str, Any]:
         "revision": revisions.revision(*hashed),
         "passages": _write_spans(document, chunk(document, chunking)),
     }
+
+
+def _split_row(row: Mapping[str, Any], chunking: Chunking | None) -> dict[str, Any]:
+    """Return the record of a document with the passages of `chunking`."""
+    document = _build_document(row)
+    return {**row, "passages": _write_spans(document, chunk(document, chunking))}
 
 
 def _build_document(row: Mapping[str, Any]) -> Document:

@@ -30,7 +30,10 @@ _LIBRARIES = (
 
 
 class IndexSettings(BaseModel, frozen=True, extra="forbid"):
-    """Settings fixed when the workspace is created. `by`, `size` and `overlap` are None for whole documents."""
+    """Settings made when the workspace is created; only the chunking can change.
+
+    `by`, `size` and `overlap` are None for whole documents.
+    """
 
     language: str
     by: ChunkBy | None
@@ -89,7 +92,8 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
     with (`StorePlugin.finishes_by`).
 
     `outdated` maps parts that no sync will use again to the time they were replaced; they are dropped once nobody reads
-    them. `leftover` says whether the last finished sync left data that can be removed later.
+    them. `leftover` says whether the last finished sync left data that can be removed later. `rechunking` is true from
+    a change of the chunking until all documents are split anew.
     """
 
     format: int = INDEX_FORMAT
@@ -110,6 +114,7 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
     finished_by: dict[str, Any] = {}
     outdated: dict[str, float] = {}
     leftover: bool = False
+    rechunking: bool = False
     libraries: Mapping[str, str] = {}
 
 

@@ -119,7 +119,8 @@ class Session:
 
     def corpus_moved(self) -> bool:
         """Return whether documents have changed since the last finished sync."""
-        return (self.store.version("documents") or 0) != self.manifest.documents_version
+        moved = (self.store.version("documents") or 0) != self.manifest.documents_version
+        return moved or self.manifest.rechunking
 
     @contextmanager
     def writing(self, owner: str) -> Iterator[Documents]:
@@ -130,7 +131,11 @@ class Session:
                 if owner != INDEXING:  # an empty collection would look like a corpus without documents
                     raise self.lost()
                 self.save(documents_version=0)  # the new collection may reach the version number of the lost one
-            yield Documents(self.store.create("documents", DOCUMENT_SCHEMA), self.chunking)
+            documents = Documents(self.store.create("documents", DOCUMENT_SCHEMA), self.chunking)
+            if self.manifest.rechunking:  # a change of the chunking was interrupted
+                documents.rechunk()
+                self.save(rechunking=False)
+            yield documents
 
     def writer(self, owner: str) -> AbstractContextManager[None]:
         """Return the writer's lease as a context manager. Raises UsageError if the workspace is read-only."""

@@ -1,6 +1,7 @@
 """Checks of workspace settings: values that are fixed at creation, seeds, and folders."""
 
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,37 @@ def require_apart(folder: Path, source: Path | str, corpus: Corpus) -> None:
         )
 
 
+def require_own_chunking(chunking: Chunking) -> None:
+    """Raise UsageError unless an index can split its documents so. Methods can name any chunking."""
+    if chunking.by in ("tokens", "index") or chunking.context != "title":
+        raise UsageError(
+            f"An index's own chunking is by characters, words, sentences, headings or sections, with the title as "
+            f"context. Got {chunking} instead. Give it to methods: --methods 'bm25(over=passages(by=…, context=…))'"
+        )
+
+
+def describe_chunking(settings: IndexSettings) -> str:
+    """Return the chunking of an index as a person would write it."""
+    if settings.by is None:
+        return "whole documents"
+    sizes = ((name, value) for name, value in (("size", settings.size), ("overlap", settings.overlap)) if value)
+    return f"passages({', '.join([f'by={settings.by}', *(f'{name}={value}' for name, value in sizes)])})"
+
+
+def with_chunking(folder: Path, settings: IndexSettings, chunking: Chunking) -> IndexSettings:
+    """Return the settings of an index that splits its documents by `chunking` from now on. Raises UsageError.
+
+    The passages of whole documents have the documents' ids, which readers of the index rely on, so they stay.
+    """
+    require_own_chunking(chunking)
+    if settings.by is None:
+        raise UsageError(
+            f"The documents of the index {folder} are passages as they are, which cannot change. Give another chunking "
+            "to methods: --methods 'bm25(over=passages(by=…))'"
+        )
+    return settings.model_copy(update={"by": chunking.by, "size": chunking.size, "overlap": chunking.overlap})
+
+
 def resolve_settings(
     folder: Path, held: Manifest | None, language: str | None, chunking: Chunking | str | None, store: Any
 ) -> IndexSettings:
@@ -46,21 +78,20 @@ def resolve_settings(
         analyse("", language)  # raises an error that suggests similar names if the language is unknown
     cut = Chunking() if chunking == "default" else chunking
     described = registry.describe(store)
-    if isinstance(cut, Chunking) and (cut.by in ("tokens", "index") or cut.context != "title"):
-        raise UsageError(
-            f"An index's own chunking is by characters, words, sentences, headings or sections, with the title as "
-            f"context. Got {cut} instead. Give it to methods: --methods 'bm25(over=passages(by=…, context=…))'"
-        )
+    if isinstance(cut, Chunking):
+        require_own_chunking(cut)
     asked_cut = (cut.by, cut.size, cut.overlap) if isinstance(cut, Chunking) else (None, None, None)
     if held is None:
         by, size, overlap = asked_cut
         return IndexSettings(language=language or "english", by=by, size=size, overlap=overlap, store=described)
     held_cut = (held.settings.by, held.settings.size, held.settings.overlap)
-    same_cut = chunking == "default" or held_cut == asked_cut
-    was = "whole documents" if held.settings.by is None else f"{held.settings.size} and {held.settings.overlap}"
+    if chunking != "default" and held_cut != asked_cut:
+        raise UsageError(
+            f"The index {folder} splits its documents otherwise: {describe_chunking(held.settings)}. "
+            f"{_change_hint(folder, held)}"
+        )
     asked = (
         ("language", held.settings.language, language in (None, held.settings.language)),
-        ("chunking", was, same_cut),
         ("store", held.settings.store["name"], described["name"] == held.settings.store["name"]),
     )
     for name, value, same in asked:
@@ -70,3 +101,9 @@ def resolve_settings(
                 "Choose another folder with --index."
             )
     return held.settings
+
+
+def _change_hint(folder: Path, held: Manifest) -> str:
+    if held.settings.by is None:
+        return "That cannot change. Choose another folder with --index, or give a chunking to methods (over=…)."
+    return f"To change it, run: ragindex index --index {shlex.quote(str(folder))} --chunking 'passages(by=…, size=…)'"

@@ -92,11 +92,11 @@ class Workspace(Session):
     ) -> "Workspace":
         """Open the workspace in `folder`; with `create`, create it if it does not exist.
 
-        The language, chunking and store are fixed when the workspace is created; UsageError is raised if other values
-        are given later. The encoder, LLM and seed can change (default: the last used ones; `lsa`, `offline` and 0 in a
-        new workspace); other parts are then built next to the existing ones. `asking` sets prices and budget, and
-        `keep_calls` whether LLM answers are cached. With `read_only`, nothing is written into the folder: no cached
-        answers, and no lease file (a shared lock protects the data that is read).
+        The language, chunking and store are set when the workspace is created; UsageError is raised if other values
+        are given later (`rechunk` changes the chunking). The encoder, LLM and seed can change (default: the last used
+        ones; `lsa`, `offline` and 0 in a new workspace); other parts are then built next to the existing ones. `asking`
+        sets prices and budget, and `keep_calls` whether LLM answers are cached. With `read_only`, nothing is written
+        into the folder: no cached answers, and no lease file (a shared lock protects the data that is read).
         Raises UsageError, NewerFormatError, WorkspaceError or StoreError.
         """
         folder = Path(folder)
@@ -166,6 +166,16 @@ class Workspace(Session):
         source, only the documents below that path are replaced.
         """
         return corpus_changes.replace_source(self, documents, source=source)
+
+    @mending.adds_repair_hint
+    def rechunk(self, chunking: Chunking) -> Changed:
+        """Split all documents by another chunking of the index; return how many have other passages than before.
+
+        Parts over the index's passages are updated by the next `sync` that names them, where passages differ; those
+        over other passages, and open readers, stay as they are. An interrupted change is finished by the next write.
+        Raises UsageError for an index of whole documents.
+        """
+        return corpus_changes.rechunk_documents(self, chunking)
 
     def sources(self) -> list[dict[str, str | int]]:
         """Return one row for each source: name, root, format, id prefix, and number of documents."""

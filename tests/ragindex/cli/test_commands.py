@@ -202,6 +202,21 @@ def test_index_tells_what_its_parts_have_to_say(monkeypatch: pytest.MonkeyPatch)
     assert "error: openai:x at http://127.0.0.1:9 cannot be reached (attempts: 1)" in refused.err
 
 
+def test_the_chunking_of_an_index_is_given_and_changed(desk: Path) -> None:
+    write(desk / "long", {"pier.md": "# Pier\n\nThe pier is closed.\n\n## Tides\n\nThe tide turns.\n"})
+    chunked = ("index", "long", "--index", "w", "--methods", "bm25", "--json", "-", "--chunking")
+    assert ragindex(*chunked, "passages(by=sections)").json["passages"] == 2
+    assert ragindex(*chunked[:-1]).json["passages"] == 2
+    assert ragindex(*chunked, "passages(size=3)").json["passages"] == 4
+    found = ragindex("search", "turns", "--index", "w", "--method", "bm25", "-k", "1", "--json", "-").json
+    assert [hit["id"] for hit in found["hits"]] == ["pier.md#3"]
+    for wrong in ("passages", "bm25", "sentences"):
+        refused = ragindex(*chunked, wrong)
+        assert (refused.code, refused.out) == (2, "")
+    refused = ragindex(*chunked, "passages")
+    assert "--chunking is written 'passages(by=headings, size=200)'. Got 'passages' instead." in refused.err
+
+
 def test_extractions_that_nothing_reads_are_refused() -> None:
     write(Path(), {"openie.json": '{"docs": []}'})
     said = failed(2, "index", "notes", "--index", "w", "--methods", "bm25,dense", "--triples", "openie.json")

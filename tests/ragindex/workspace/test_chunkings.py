@@ -8,8 +8,8 @@ from histories import made
 from search_server import default_scheme
 
 import ragindex
-from ragindex.errors import UsageError
-from ragindex.interfaces import Part
+from ragindex.errors import StaleWarning, UsageError
+from ragindex.interfaces import Part, Retriever
 from ragindex.plugins import registry
 from ragindex.types import Chunking, Position
 from ragindex.workspace.part_keys import topological_order
@@ -135,3 +135,70 @@ def test_an_index_has_another_chunking_of_its_own(tmp_path: Path) -> None:
         assert [hit.id for hit in index.retriever("bm25").search("berth", k=1)] == ["pier.md#2"]
     with pytest.raises(UsageError, match="An index's own chunking is by characters, words, sentences, headings"):
         ragindex.open(tmp_path / "v", chunking=Chunking(9, 0, "tokens"), create=True)
+
+
+# ---------------------------------------------------------------- another chunking for the index
+
+
+def test_rechunking_updates_what_is_asked_alone(space: Workspace) -> None:
+    own, named = registry.scheme("bm25"), registry.scheme("dense(over=passages(by=sections))")
+    space.sync([own, named])
+    reader = own.open(space)
+    changed = space.rechunk(Chunking(None, 0, "sections"))
+    assert (changed.changed, changed.unchanged) == (2, 0)
+    assert hits(reader) == ["pier.md#0"]  # opened before
+    with pytest.warns(StaleWarning, match="The part passages is older than the corpus"):
+        assert hits(own.open(space)) == ["pier.md#0"]
+    assert space.sync([named]).made == 0
+    synced = space.sync([own])
+    assert (synced.made, synced.forgotten) == (2 + 3, 0)  # two have other texts than before
+    assert hits(own.open(space)) == ["pier.md#2"]
+    again = space.rechunk(Chunking(None, 0, "sections"))
+    assert (again.changed, again.unchanged) == (0, 2)
+    assert space.sync([own, named]).made == 0
+
+
+def hits(retriever: Retriever) -> list[str]:
+    (answer,) = retriever.retrieve([ragindex.Query("q", "berth crowns")], 1)
+    return [hit.id for hit in answer.hits]
+
+
+def test_documents_added_after_rechunking_are_split_by_it(space: Workspace) -> None:
+    space.rechunk(Chunking(4, 1, "words"))
+    space.add([ragindex.Document("ferry.md", "Ferry", "The ferry leaves at noon and at six.")])
+    space.sync([registry.scheme("bm25")])
+    assert space.counts().passages == 14
+    other = Workspace.open(space.folder.parent / "v", encoder=made.Hashed(), chunking=Chunking(4, 1, "words"))
+    other.add(space.documents)
+    other.sync([registry.scheme("bm25")])
+    assert space.manifest.corpus == other.manifest.corpus
+
+
+def test_an_interrupted_rechunking_is_finished_by_whoever_writes_next(
+    space: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space.sync([registry.scheme("bm25")])
+
+    def stop(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
+        stopped.setattr("ragindex.workspace.documents._split_row", stop)
+        space.rechunk(Chunking(None, 0, "sections"))
+    again = Workspace.open(space.folder, encoder=made.Hashed())
+    with pytest.warns(StaleWarning, match="The part passages is older than the corpus"):
+        assert hits(registry.scheme("bm25").open(again)) == ["pier.md#0"]
+    again.sync()
+    assert hits(registry.scheme("bm25").open(again)) == ["pier.md#2"]
+    assert again.manifest.rechunking is False
+
+
+def test_an_index_by_other_units_than_asked_is_refused_with_the_command_that_changes_it(space: Workspace) -> None:
+    with pytest.raises(UsageError) as refused:
+        Workspace.open(space.folder, chunking=Chunking(150, 0, "words"))
+    assert str(refused.value) == (
+        f"The index {space.folder} splits its documents otherwise: passages(by=characters, size=1200, overlap=200). "
+        f"To change it, run: ragindex index --index {space.folder} --chunking 'passages(by=…, size=…)'"
+    )
+    with pytest.raises(UsageError, match="An index's own chunking is by characters, words, sentences, headings"):
+        space.rechunk(Chunking(9, 0, "tokens"))

@@ -73,6 +73,10 @@ class Histories(RuleBasedStateMachine):
     def replace(self, documents: dict[str, list[int]], death: list[Any]) -> None:
         self.history.play("replace", {"documents": documents, "death": death})
 
+    @rule(chunking=st.sampled_from(("passages", "overlapping")), death=_SOON)
+    def rechunk(self, chunking: str, death: list[Any]) -> None:
+        self.history.play("rechunk", {"chunking": chunking, "death": death})
+
     @rule(death=_DEATH, every=st.booleans())
     def sync(self, death: list[Any], every: bool) -> None:
         methods = None if every else list(self.history.setting.methods)

@@ -325,8 +325,10 @@ def test_settings_that_cannot_change(tmp_path: Path) -> None:
     assert Workspace.open(tmp_path).language == "german"
     with pytest.raises(UsageError, match="was created with german as its language, which cannot change"):
         Workspace.open(tmp_path, language="english")
-    with pytest.raises(UsageError, match="was created with whole documents as its chunking"):
+    with pytest.raises(UsageError, match=r"splits its documents otherwise: whole documents\. That cannot change"):
         Workspace.open(tmp_path, chunking=Chunking(100, 10))
+    with pytest.raises(UsageError, match=r"are passages as they are, which cannot change\. Give another chunking to"):
+        Workspace.open(tmp_path).rechunk(Chunking(100, 10))
     with pytest.raises(UsageError, match="Unknown text analysis 'klingon'"):
         Workspace.open(tmp_path / "other", language="klingon")
     assert not (tmp_path / "other").exists()

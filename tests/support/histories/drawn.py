@@ -127,7 +127,7 @@ def _asked(rng: random.Random, chosen: Setting) -> list[str] | None:
     return None if methods is None else list(methods)
 
 
-_CHANGES = {"put": 5.0, "remove": 2.0, "replace": 1.5}
+_CHANGES = {"put": 5.0, "remove": 2.0, "replace": 1.5, "rechunk": 1.0}
 _OTHERS = {
     **{"encode": 1.2, "budget": 1.5, "reopen": 1.0, "fail": 1.2, "take": 0.6, "later": 0.8},
     **{"pay": 1.0, "hand_on": 0.6, "lose": 0.4},
@@ -136,6 +136,7 @@ _DRAWN: dict[str, Callable[[random.Random, Setting], dict[str, Any]]] = {
     "put": lambda rng, chosen: {"documents": _documents(rng, 1, 3), **_short(rng)},
     "remove": lambda rng, chosen: {"names": rng.sample(made.NAMES, rng.randint(1, 3)), **_short(rng)},
     "replace": lambda rng, chosen: {"documents": _documents(rng, 0, 5), **_short(rng)},
+    "rechunk": lambda rng, chosen: {"chunking": rng.choice(("passages", "overlapping")), **_short(rng)},
     "sync": lambda rng, chosen: {"methods": _asked(rng, chosen), **_killing(rng, chosen)},
     "encode": lambda rng, chosen: {"encoder": rng.choice(("hashed", "hashed", "other", "lsa"))},
     "budget": lambda rng, chosen: {"memory_gib": rng.choice((0.0, 1.0))},

@@ -34,7 +34,7 @@ _READERS = 3
 
 @dataclass(frozen=True)
 class Setting:
-    """What a history keeps to from its first step to its last. `store`: as it is written; empty for LanceDB."""
+    """What a history begins with; only the chunking changes. `store`: as it is written; empty for LanceDB."""
 
     methods: tuple[str, ...]
     chunking: str = "passages"
@@ -46,7 +46,8 @@ class Setting:
 
 def opened(folder: Path, setting: Setting, encoder: str, memory_gib: float) -> Workspace:
     """The workspace, by a process that has just begun."""
-    store, chunking = setting.store or LanceDB(memory_gib=memory_gib), made.CUTTINGS[setting.chunking]
+    store, new = setting.store or LanceDB(memory_gib=memory_gib), manifests.read_manifest(folder) is None
+    chunking = made.CUTTINGS[setting.chunking] if new else "default"
     return Workspace.open(folder, encoder=made.ENCODERS[encoder], llm=made.Model(), store=store, chunking=chunking)
 
 
@@ -139,6 +140,17 @@ class History:
         new = {name: tuple(held) for name, held in documents.items()}
         change = {**dict.fromkeys(self.corpus), **new}
         self._written(change, ("replace", {"documents": new}), death)
+
+    def rechunk(self, chunking: str, death: Sequence[Any] = ()) -> None:
+        """Split the documents otherwise. Once it has begun, whoever writes next goes on with it."""
+        before = self._manifest()
+        if before is None or "whole" in (chunking, self.setting.chunking):
+            return
+        died = self._dying(("rechunk", {"chunking": chunking}), death)
+        now = self._manifest()
+        assert now is not None
+        if not died or now.settings != before.settings:
+            self.setting = replace(self.setting, chunking=chunking)
 
     def sync(self, methods: Sequence[str] | None, death: Sequence[Any] = ()) -> None:
         """These methods; without any, whatever was finished before."""
@@ -429,8 +441,8 @@ class History:
 STEPS: Mapping[str, Callable[..., None]] = {
     name: getattr(History, name)
     for name in (
-        *("put", "remove", "replace", "sync", "encode", "budget", "reopen", "read", "fail", "take", "later"),
-        *("pay", "hand_on", "lose"),
+        *("put", "remove", "replace", "rechunk", "sync", "encode", "budget", "reopen", "read", "fail", "take"),
+        *("later", "pay", "hand_on", "lose"),
     )
 }
 
@@ -444,6 +456,7 @@ WORK: Mapping[str, Callable[..., object]] = {
     "put": lambda space, documents: space.add(made.documents(documents)),
     "remove": lambda space, names: space.remove([f"doc-{name}" for name in names]),
     "replace": lambda space, documents: space.replace(made.documents(documents)),
+    "rechunk": lambda space, chunking: space.rechunk(made.CUTTINGS[chunking]),
     "sync": _sync,
     "take": lambda space, file: space.import_part("extractions", Path(file)),
     "pay": paid.pay,
