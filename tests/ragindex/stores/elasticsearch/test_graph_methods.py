@@ -14,6 +14,17 @@ from ragindex_retrievers.gear.parts.triple_graph import StoreGraph, TripleGraph
 
 pytestmark = pytest.mark.slow
 
+CHUNKED = (
+    "bm25(over=passages(by=characters, size=80, overlap=10))",
+    "hybrid(over=passages(by=headings, size=30, context=headings))",
+    "dense(over=passages(by=tokens, size=20, overlap=5))",
+    "griever(over=passages(by=sections))",
+    "gear(over=passages(by=sentences, size=30))",
+    "sirerag(over=passages(size=25, overlap=5))",
+    "colbert(over=passages(by=headings, size=30))",
+    "parent(base=bm25(over=passages(size=20)))",
+)
+"""Each way to split documents, under a method of each kind."""
 METHODS = (
     "gear.naive",
     "gear.naive(graph=triple_graph(memory_gib=0))",
@@ -30,6 +41,7 @@ METHODS = (
     "hipporag",
     "hipporag(mode=facts)",
     "hipporag(mode=facts, walk=power)",
+    *CHUNKED,
 )
 QUESTIONS = [Query(str(n), one.text) for n, one in enumerate(worlds.make_questions(60, per_kind=3))]
 
