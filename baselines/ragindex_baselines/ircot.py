@@ -33,7 +33,8 @@ _LABEL = regex.compile(r"\s*(?:(?:thought|step)\s{0,2}\d{0,2}\s{0,2}:|\d{1,2}[.)
 def one_sentence(reply: str) -> str:
     """Return the first sentence of a reply, or all sentences up to one that states the answer.
 
-    A number, bullet or label before it ("3.", "Thought 3:") is no part of it. Raises ValueError if there is no sentence.
+    A number, bullet or label before it ("3.", "Thought 3:") is no part of it. Raises ValueError if there is no
+    sentence.
     """
     said = rules.split_sentences(_LABEL.sub("", reply, count=1) if _LABEL.match(reply) else reply)
     if not said:
@@ -100,8 +101,8 @@ class IRCoT(Scheme):
     so far (at most `shown_tokens` tokens) and the earlier thoughts. The loop ends when a thought contains "the answer
     is", when a thought repeats an earlier one or the question, or after `iterations` rounds of retrieval, the first
     included. `merge` ranks the passages of all rounds: by their best `score`, by `rrf` of the rounds' ranks, or by
-    `interleave`, where the rounds take turns. Thoughts are passed on as notes, without the answer. Every round asks for `base_k`
-    passages, whatever k is, so the ten best are the first ten of the twenty best.
+    `interleave`, where the rounds take turns. Thoughts are passed on as notes, without the answer. Every round asks for
+    `base_k` passages, whatever k is, so the ten best are the first ten of the twenty best.
     """
 
     version: ClassVar[int] = 1

@@ -157,9 +157,9 @@ READER_TASKS: Mapping[str, Task[AnswerOutput]] = {
 }
 """The reader's task by the style of its prompt.
 
-`short` gives places and lists the words that they need; `six-words` limits the answer to six words (GeAR, appendix K.3);
-both give one demonstration. `fewest-words` asks for as few words as possible, without a demonstration (SiReRAG, section
-5.4).
+`short` gives places and lists the words that they need; `six-words` limits the answer to six words (GeAR, appendix
+K.3); both give one demonstration. `fewest-words` asks for as few words as possible, without a demonstration
+(SiReRAG, section 5.4).
 """
 
 

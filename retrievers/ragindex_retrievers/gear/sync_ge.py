@@ -15,7 +15,6 @@ from ragindex.types import Hit, Query, Retrieval, Triple
 from ragindex_retrievers.gear.expansion import Expanded, Expansion
 from ragindex_retrievers.gear.tasks import READ
 
-
 ReadKey: TypeAlias = tuple[str, frozenset[str], tuple[Triple, ...]]
 """Question, ids of the passages in any order, and memory: what the answer of a read depends on."""
 

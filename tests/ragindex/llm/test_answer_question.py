@@ -85,7 +85,10 @@ def test_the_first_passage_is_cut_after_a_word() -> None:
 
 
 def test_no_passage_ends_within_a_sentence_but_the_first() -> None:
-    first, second = "One two three. Four five six.", "Mr. Low met Dr. High at 3.5 km. They spoke. 東京は首都である。大阪は都市である。"
+    first, second = (
+        "One two three. Four five six.",
+        "Mr. Low met Dr. High at 3.5 km. They spoke. 東京は首都である。大阪は都市である。",
+    )
     whole = build_context([hit("a", first), hit("b", second)], (), 1_000)
     ends = {"", "Mr. Low met Dr. High at 3.5 km.", "Mr. Low met Dr. High at 3.5 km. They spoke.", second}
     ends.add("Mr. Low met Dr. High at 3.5 km. They spoke. 東京は首都である。")
