@@ -6,6 +6,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
+import regex
 from pydantic import AfterValidator, BaseModel, Field
 
 from ragindex.interfaces import OpenIndex, Retriever, Scheme
@@ -22,6 +23,8 @@ from ragindex.types import Hit, Query, Retrieval, Step
 
 Merge: TypeAlias = Literal["score", "rrf", "interleave"]
 _ANSWER_PHRASE = "the answer is"
+_UNKNOWN = regex.compile(r"the answer is:?\s+unknown\b", regex.IGNORECASE)
+_LABEL = regex.compile(r"\s*(?:(?:thought|step)\s{0,2}\d{0,2}\s{0,2}:|\d{1,2}[.)]|[-*•])\s+", regex.IGNORECASE)
 
 
 # ---------------------------------------------------------------- the task
@@ -30,9 +33,10 @@ _ANSWER_PHRASE = "the answer is"
 def one_sentence(reply: str) -> str:
     """Return the first sentence of a reply, or all sentences up to one that states the answer.
 
-    Raises ValueError if there is no sentence.
+    A number, bullet or label before it ("3.", "Thought 3:") is no part of it. Raises ValueError if there is no
+    sentence.
     """
-    said = rules.split_sentences(reply)
+    said = rules.split_sentences(_LABEL.sub("", reply, count=1) if _LABEL.match(reply) else reply)
     if not said:
         raise ValueError("a thought must be a sentence")
     last = next((place for place, sentence in enumerate(said) if _answers(sentence)), 0)
@@ -41,6 +45,13 @@ def one_sentence(reply: str) -> str:
 
 def _answers(thought: str) -> bool:
     return _ANSWER_PHRASE in thought.casefold()
+
+
+def drop_answer(thought: str) -> str:
+    """Return a thought without the sentences that state the answer: a reader is to judge the facts, not to copy it."""
+    if not _answers(thought):
+        return thought
+    return " ".join(sentence for sentence in rules.split_sentences(thought) if not _answers(sentence))
 
 
 class Thought(BaseModel):
@@ -71,7 +82,7 @@ def think_by_rule(inputs: Mapping[str, Any]) -> RuleThought:
 
 THOUGHT: Task[Thought] = Task(
     name="thought",
-    version=1,
+    version=2,
     prompt=Path(__file__).with_name("prompts") / "ircot.jinja",
     output=Thought,
     rule=think_by_rule,
@@ -90,8 +101,8 @@ class IRCoT(Scheme):
     so far (at most `shown_tokens` tokens) and the earlier thoughts. The loop ends when a thought contains "the answer
     is", when a thought repeats an earlier one or the question, or after `iterations` rounds of retrieval, the first
     included. `merge` ranks the passages of all rounds: by their best `score`, by `rrf` of the rounds' ranks, or by
-    `interleave`, where the rounds take turns. Thoughts are passed on as notes. Every round asks for `base_k`
-    passages, whatever k is, so the ten best are the first ten of the twenty best.
+    `interleave`, where the rounds take turns. Thoughts are passed on as notes, without the answer. Every round asks for
+    `base_k` passages, whatever k is, so the ten best are the first ten of the twenty best.
     """
 
     version: ClassVar[int] = 1
@@ -160,7 +171,9 @@ class _Chain:
         if _normalize_thought(thought) in map(_normalize_thought, (self.question, *self.thoughts)):
             return "The thought repeats an earlier one, or the question."
         self.thoughts.append(thought)
-        self.notes.append(thought)
+        self.notes += [fact] if (fact := drop_answer(thought)) else []
+        if _UNKNOWN.search(thought):
+            return "The thought gives up."
         return "The thought holds the answer." if _answers(thought) else ""
 
 

@@ -1,7 +1,7 @@
 """Question answering from retrieved passages: a context within a token budget, the LLM task, and citations."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -54,9 +54,11 @@ class AnswerContext:
 def build_context(
     hits: Sequence[Hit], notes: Sequence[str] = (), tokens: int = DEFAULT_TOKENS, model: str = ""
 ) -> AnswerContext:
-    """Pack notes, then passages in order of rank, into `tokens` tokens; truncate the last one after a word.
+    """Pack notes, then passages in order of rank, into `tokens` tokens.
 
-    A method's notes count against the same budget as passages. Tokens are counted with the tokenizer of `model`, or
+    The first passage that does not fit whole ends after its last sentence that fits, and is left out where none fits;
+    the first passage of all, and the last note, end after a word. A method's notes count against the same budget as
+    passages. Tokens are counted with the tokenizer of `model`, or
     estimated if tiktoken has none (see `ragindex.llm.tokens`). Raises UsageError if `tokens` is less than 1.
     """
     if type(tokens) is not int or tokens < 1:
@@ -65,7 +67,7 @@ def build_context(
     packed_notes, note_tokens = _pack([("", note) for note in notes], tokens, model)
     heads = [f"[{number}] {title}\n" for number, title in enumerate(titles, start=1)]
     pieces = zip(heads, (hit.text for hit in hits), strict=True)
-    texts, passage_tokens = _pack(pieces, tokens - note_tokens, model)
+    texts, passage_tokens = _pack(pieces, tokens - note_tokens, model, sentences=True)
     passages = [
         NumberedPassage(number, hit.id, title, text)
         for number, (hit, title, text) in enumerate(zip(hits, titles, texts, strict=False), start=1)
@@ -74,8 +76,13 @@ def build_context(
     return AnswerContext(tuple(passages), tuple(packed_notes), note_tokens + passage_tokens, estimated)
 
 
-def _pack(pieces: Iterable[tuple[str, str]], room: int, model: str) -> tuple[list[str], int]:
-    """Return the texts of (head, text) pieces that fit into `room` tokens, and their token count including heads."""
+def _pack(
+    pieces: Iterable[tuple[str, str]], room: int, model: str, *, sentences: bool = False
+) -> tuple[list[str], int]:
+    """Return the texts of (head, text) pieces that fit into `room` tokens, and their token count including heads.
+
+    The last one ends after a word, with `sentences` after a sentence unless it is the first.
+    """
     packed, used = [], 0
     for head, text in pieces:
         needed = _count_tokens(head, text, model)
@@ -83,16 +90,27 @@ def _pack(pieces: Iterable[tuple[str, str]], room: int, model: str) -> tuple[lis
             packed.append(text)
             used += needed
             continue
-        start = _truncate(head, text, room - used, model)
+        find_ends = _find_sentence_ends if sentences and packed else _find_word_ends
+        start = _truncate(head, text, room - used, model, find_ends)
         return ([*packed, start], used + _count_tokens(head, start, model)) if start else (packed, used)
     return packed, used
 
 
-def _truncate(head: str, text: str, room: int, model: str) -> str:
-    """Return the longest prefix of `text` that ends after a word and fits; "" if not even one word fits."""
-    ends = [word.end() for word in _WORD.finditer(text[: _LONGEST_TOKEN * room])]
+def _truncate(head: str, text: str, room: int, model: str, find_ends: Callable[[str, int], list[int]]) -> str:
+    """Return the longest prefix of `text` that fits and ends at one of its ends; "" if not even the first one fits."""
+    ends = find_ends(text, _LONGEST_TOKEN * room)
     fitting = bisect_right(ends, room, key=lambda end: _count_tokens(head, text[:end], model))
     return text[: ends[fitting - 1]] if fitting else ""
+
+
+def _find_word_ends(text: str, characters: int) -> list[int]:
+    return [word.end() for word in _WORD.finditer(text[:characters])]
+
+
+def _find_sentence_ends(text: str, characters: int) -> list[int]:
+    """Return the ends of the sentences within the first characters; where those end, no sentence needs to end."""
+    ends = [end for _, end in rules.find_sentences(text[:characters])]
+    return ends if len(text) <= characters else ends[:-1]
 
 
 def _count_tokens(head: str, text: str, model: str) -> int:
@@ -133,13 +151,15 @@ def answer_by_rule(inputs: Mapping[str, Any]) -> AnswerOutput:
 _PROMPTS = Path(__file__).with_name("prompts")
 ANSWER = Task("answer", 1, _PROMPTS / "answer.jinja", AnswerOutput, rule=answer_by_rule, max_tokens=200)
 READER_TASKS: Mapping[str, Task[AnswerOutput]] = {
-    "six-words": ANSWER,
+    "short": ANSWER,
+    "six-words": replace(ANSWER, prompt=_PROMPTS / "answer_six_words.jinja"),
     "fewest-words": replace(ANSWER, prompt=_PROMPTS / "answer_fewest_words.jinja"),
 }
 """The reader's task by the style of its prompt.
 
-`six-words` limits the answer to six words and gives one demonstration (GeAR, appendix); `fewest-words` asks for as few
-words as possible, without a demonstration (SiReRAG, section 5.4).
+`short` gives places and lists the words that they need; `six-words` limits the answer to six words (GeAR, appendix
+K.3); both give one demonstration. `fewest-words` asks for as few words as possible, without a demonstration
+(SiReRAG, section 5.4).
 """
 
 

@@ -29,6 +29,8 @@ from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, LLMError, UsageError
 from ragindex.filters import meta
 from ragindex.llm.answer_question import ANSWER, NumberedPassage
+from ragindex.llm.parse_output import read_json
+from ragindex.llm.tasks import render_messages
 from ragindex.plugins import registry
 from ragindex.testing import check_batches, check_filter, check_hits, check_parameters
 from ragindex.types import Document, Hit, Query
@@ -67,7 +69,7 @@ def test_an_answer_at_once(server: OpenAIServer, tmp_path: Path) -> None:
         base, found = asked(workspace, "bm25", k=2), asked(workspace, "ircot(base_k=2)")
     assert [(hit.id, hit.score) for hit in found.hits] == [(hit.id, hit.score) for hit in base.hits]
     assert {hit.source for hit in found.hits} == {"ircot(base_k=2)"}
-    assert found.notes == (ANSWERED,)
+    assert found.notes == ()  # the reader is to find the answer in the passages, not to copy it
     assert steps(found) == [
         (1, "text", QUESTION),
         (1, "thought", ANSWERED),
@@ -86,7 +88,7 @@ def test_a_bridge_over_two_rounds(server: OpenAIServer, tmp_path: Path) -> None:
     with opened(tmp_path, server) as workspace:
         base, found = asked(workspace, "bm25", k=1), asked(workspace, "ircot(base_k=1)")
     assert (ids(base), ids(found)) == (["bridge"], ["ilse", "bridge"])
-    assert found.notes == (SECOND, "Now THE ANSWER IS plain: Port Callan")
+    assert found.notes == (SECOND,)
     assert steps(found) == [
         (1, "text", QUESTION),
         (1, "thought", SECOND),
@@ -132,7 +134,7 @@ def test_a_bridge_over_three_rounds(server: OpenAIServer, tmp_path: Path) -> Non
     assert [step.output_tokens for step in thoughts] == [1 + len(text.split()) for text in (FIRST, SECOND, THIRD)]
     assert (tally.calls, tally.first.input_tokens) == (3, sum(read_tokens(server)))
     assert [len(step.ids) for step in thoughts] == [2, 3, 4]
-    assert shown(server, 2).endswith(f"Thoughts so far:\n1. {FIRST}\n2. {SECOND}")
+    assert shown(server, 2).endswith(f"Thoughts so far:\n- {FIRST}\n- {SECOND}")
     assert [part.partition("\n")[0] for part in shown(server, 1).split("\n\n")[:3]] == [
         "[1] Ostra Bridge",
         "[2] Ilse Harrow",
@@ -164,7 +166,7 @@ def test_nothing_found_is_no_failure(server: OpenAIServer, tmp_path: Path) -> No
     with opened(tmp_path, server) as workspace:
         query = Query("q", QUESTION, meta("half", "no such half"))
         (found,) = built_retriever(workspace, "ircot").retrieve([query], 5)
-    assert (found.hits, found.notes) == ((), ("The designer of Ostra Bridge has to be found.", ANSWERED))
+    assert (found.hits, found.notes) == ((), ("The designer of Ostra Bridge has to be found.",))
     assert shown(server, 0).startswith(f"The search found no passages.\n\nQuestion: {QUESTION}")
 
 
@@ -196,7 +198,7 @@ def test_a_malformed_thought_is_asked_for_once_more(server: OpenAIServer, tmp_pa
     script(server, '{"idea": 7}', {"thought": ANSWERED})
     with opened(tmp_path, server) as workspace:
         found = asked(workspace, "ircot")
-    assert found.notes == (ANSWERED,)
+    assert found.trace[1].note == ANSWERED
     assert len(server.requests) == 2
     assert found.trace[1].input_tokens == sum(read_tokens(server))
 
@@ -208,12 +210,52 @@ def test_a_reply_is_one_sentence() -> None:
         Thought(thought=" \n ")
 
 
+@pytest.mark.parametrize("label", ["3. ", "3) ", "Thought 3: ", "Thought: ", "step 2: ", "- ", "* ", " • "])
+def test_what_numbers_a_thought_is_no_part_of_it(label: str) -> None:
+    assert Thought(thought=f"{label}{FIRST} {SECOND}").thought == FIRST
+    assert Thought(thought=f"{label}{FIRST} {ANSWERED}").thought == f"{FIRST} {ANSWERED}"
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 99), st.sampled_from([".", ")"]), st.sampled_from([FIRST, SECOND, THIRD, ANSWERED]))
+def test_no_number_is_a_thought(number: int, mark: str, sentence: str) -> None:
+    assert Thought(thought=f"{number}{mark} {sentence}").thought == sentence
+
+
+def test_the_answer_stands_behind_the_last_fact(server: OpenAIServer, tmp_path: Path) -> None:
+    thinks(server, f"{SECOND} {ANSWERED}")
+    with opened(tmp_path, server) as workspace:
+        found = asked(workspace, "ircot")
+    assert steps(found)[1:] == [
+        (1, "thought", f"{SECOND} {ANSWERED}"),
+        (1, "end", "The thought holds the answer."),
+    ]
+    assert (found.notes, len(server.requests)) == ((SECOND,), 1)
+
+
+@pytest.mark.parametrize("said", ["So the answer is: unknown.", "So the answer is unknown"])
+def test_a_thought_may_give_up(server: OpenAIServer, tmp_path: Path, said: str) -> None:
+    thinks(server, "Her birthplace has to be found.", said)
+    with opened(tmp_path, server) as workspace:
+        found = asked(workspace, "ircot")
+    assert steps(found)[-1] == (2, "end", "The thought gives up.")
+    assert (found.notes, len(server.requests)) == (("Her birthplace has to be found.",), 2)
+
+
+def test_the_demonstrations_are_in_the_form_asked_for() -> None:
+    given: Any = {"question": "", "passages": [], "thoughts": []}
+    told = [one.content for one in render_messages(THOUGHT, given) if one.role == "assistant"]
+    assert [read_json(text, Thought)[1] for text in told] == ["strict", "strict"]
+    assert ["So the answer is" in text for text in told] == [False, True]
+
+
 def test_a_server_without_json(server: OpenAIServer, tmp_path: Path) -> None:
     server.refuses = {"response_format"}
     script(server, f"{SECOND} That is all.", ANSWERED)
     with opened(tmp_path, server) as workspace:
         found = asked(workspace, "ircot")
-    assert found.notes == (SECOND, ANSWERED)
+    assert found.notes == (SECOND,)
+    assert steps(found)[3:] == [(2, "thought", ANSWERED), (2, "end", "The thought holds the answer.")]
 
 
 # ---------------------------------------------------------------- money
@@ -236,7 +278,7 @@ def test_a_budget_ends_it_and_nothing_is_paid_twice(server: OpenAIServer, tmp_pa
     assert (tally.calls, tally.replayed) == (3, 1)
     assert tally.first.money - tally.spent.money == pytest.approx(paid + 0.003 * (1 + len(FIRST.split())))
     assert [(hit.id, hit.score) for hit in found.hits] == [(hit.id, hit.score) for hit in expected.hits]
-    assert found.notes == expected.notes == turns
+    assert found.notes == expected.notes == turns[:2]
     tokens = [[(step.input_tokens, step.output_tokens) for step in one.trace] for one in (found, expected)]
     assert tokens[0] == tokens[1]
 

@@ -214,6 +214,34 @@ def test_only_the_start_of_a_passage_is_shown(server: OpenAIServer, tmp_path: Pa
     assert "barges\n" not in sent.body["messages"][-1]["content"].partition("\n")[2]
 
 
+def test_a_passage_is_cut_after_a_word_and_the_question_stands_behind_the_list(
+    server: OpenAIServer, tmp_path: Path
+) -> None:
+    server.write = lambda body: '{"passages": [1]}'
+    asked(with_model(tmp_path), "rerank(base=bm25, reranker=language-model(characters=8))")
+    shown = server.requests[0].body["messages"][-1]["content"].strip()
+    question, *passages, again = shown.split("\n\n")
+    assert again == f"Question again: {question.removeprefix('Question: ')}"
+    texts = TEXTS.values()
+    for passage in passages:
+        beginning = passage.partition("\n")[2]
+        assert any(f"{text} ".startswith(f"{beginning} ") and len(beginning) <= 8 for text in texts), beginning
+
+
+@pytest.mark.parametrize(
+    ("left_out", "said", "expected"),
+    [("keep", [2], 5), ("drop", [2], 1), ("drop", [3, 1], 2), ("drop", [], 5), ("drop", [99], 5)],
+)
+def test_what_the_model_leaves_out_may_be_dropped(
+    server: OpenAIServer, tmp_path: Path, left_out: str, said: list[int], expected: int
+) -> None:
+    server.write = lambda body: json.dumps({"passages": said})
+    whole, _ = asked(with_model(tmp_path / "whole"), "rerank(base=bm25)")
+    found, _ = asked(with_model(tmp_path / "cut"), f"rerank(base=bm25, left_out={left_out})")
+    assert ids(found) == ids(whole)[:expected]
+    assert len(ids(whole)) == 5
+
+
 @pytest.mark.parametrize(
     ("text", "numbers"), [("[3] > [1] > [12]", [3, 1, 12]), ("None of them.", []), ("2, then 2", [2, 2])]
 )

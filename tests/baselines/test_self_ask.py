@@ -111,6 +111,20 @@ def test_follow_ups_that_search(server: OpenAIServer, tmp_path: Path) -> None:
     assert len(server.requests) == 1
 
 
+def test_follow_ups_without_an_answer_are_searched(server: OpenAIServer, tmp_path: Path) -> None:
+    asks = ("Who designed Ostra Bridge?", "Where was she born?", "On which river lies the town where she was born?")
+    answers = ("Ilse Harrow", "", "")
+    pairs = zip(asks, answers, strict=True)
+    script(server, {"follow_ups": [{"question": one, "answer": answer} for one, answer in pairs]})
+    with opened(tmp_path, server) as workspace:
+        found = asked(workspace, "self-ask(base=bm25, candidates=1, searches=true)")
+        alone = [asked(workspace, "bm25", text, k=1) for text in asks[1:]]
+    searched = [step for step in found.trace if step.index == "text"]
+    assert [step.query for step in searched[1:]] == [f"{asks[0]} Ilse Harrow", *asks[1:]]
+    assert [step.ids for step in searched[2:]] == [tuple(hit.id for hit in one.hits) for one in alone]
+    assert {hit.id for one in alone for hit in one.hits} <= {hit.id for hit in found.hits}
+
+
 @pytest.mark.parametrize(("merge", "expected"), [("rrf", "ilse"), ("score", "ilse"), ("interleave", "bridge")])
 def test_merging_as_ircot_does(server: OpenAIServer, tmp_path: Path, merge: str, expected: str) -> None:
     script(server, {"follow_ups": [WHERE]})

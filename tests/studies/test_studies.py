@@ -62,7 +62,13 @@ def test_a_parameter_of_a_study_is_that_of_the_method() -> None:
 
 def test_no_study_has_settings_of_ones_own_machine() -> None:
     given = {name for settings in STUDIES.values() for name in settings.model_fields_set}
-    assert given == {"name", "methods", "k", "read", "published"}
+    assert given == {"name", "methods", "k", "read", "reader_prompt", "published"}
+
+
+def test_a_study_asks_for_answers_as_its_paper_does() -> None:
+    asked = {name: settings.reader_prompt for name, settings in STUDIES.items() if settings.read}
+    styles = {"gear": "six-words", "griever": "six-words", "sirerag": "fewest-words"}
+    assert asked == {name: styles[name.partition("-")[0]] for name in asked}
 
 
 def test_a_study_runs_on_a_small_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

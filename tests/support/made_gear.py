@@ -60,7 +60,8 @@ DOCUMENTS = (*CHAIN, _passage("arl", ENDS), _passage("bread", KEEPS))
 class Call:
     """A request: its task, the last message, and what it cost as the server counts.
 
-    Reading with a memory is called `read on`: its instructions are others.
+    Reading with a memory is called `read on`, rewriting with the earlier questions `rewrite shown`: their instructions
+    are others.
     """
 
     task: str
@@ -92,7 +93,7 @@ def script(
 ) -> list[Call]:
     """What the server says to each task in turn: texts as they are, all else as JSON. The requests are kept."""
     left = {"read": deque(read), "read on": deque[Any](), "reason": deque(reason), "rewrite": deque(rewrite)}
-    left["read on"] = left["read"]
+    left["read on"], left["rewrite shown"] = left["read"], left["rewrite"]
     calls: list[Call] = []
 
     def write(body: Mapping[str, Any]) -> str:
@@ -127,15 +128,16 @@ def task_of(body: Mapping[str, Any]) -> str:
 
 
 def _tasks() -> dict[str, str]:
-    kinds: Sequence[tuple[str, Task[Any], list[Triple]]]
+    kinds: Sequence[tuple[str, Task[Any], Mapping[str, Any]]]
     kinds = (
-        ("read", READ, []),
-        ("read on", READ, [DESIGNED]),
-        ("reason", REASON, []),
-        ("rewrite", REWRITE_QUESTION, []),
+        ("read", READ, {}),
+        ("read on", READ, {"memory": [DESIGNED]}),
+        ("reason", REASON, {}),
+        ("rewrite", REWRITE_QUESTION, {}),
+        ("rewrite shown", REWRITE_QUESTION, {"asked": ["Which bridge?"]}),
     )
-    empty = {"question": "", "passages": [], "triples": [], "reason": ""}
-    return {render_messages(task, {**empty, "memory": memory})[0].content: name for name, task, memory in kinds}
+    empty = {"question": "", "passages": [], "memory": [], "triples": [], "reason": "", "asked": []}
+    return {render_messages(task, {**empty, **given})[0].content: name for name, task, given in kinds}
 
 
 # ---------------------------------------------------------------- workspaces and questions

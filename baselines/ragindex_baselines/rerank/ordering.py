@@ -13,11 +13,15 @@ _LARGEST_SCORE = 1e12
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A ranking: the positions of all candidates, best first, their scores, and counts of the errors in the output."""
+    """A ranking: the positions of all candidates, best first, their scores, and counts of the errors in the output.
+
+    The first `returned` of them were returned by the reranker.
+    """
 
     places: tuple[int, ...]
     scores: tuple[float, ...]
     counts: Mapping[str, int]
+    returned: int
 
     @property
     def note(self) -> str:
@@ -41,7 +45,7 @@ def order_candidates(said: PlaceScores, ids: Sequence[str], rest: int = 0) -> Or
     others = [*left_out, *range(len(ids), len(ids) + rest)]
     lowest = min(scores.values(), default=len(others) + 1.0)
     falling = [lowest - step for step in range(1, len(others) + 1)]
-    return Order((*best, *others), (*(scores[place] for place in best), *falling), dict(counts))
+    return Order((*best, *others), (*(scores[place] for place in best), *falling), dict(counts), len(best))
 
 
 def _collect_scores(said: PlaceScores, count: int) -> tuple[dict[int, float], Counter[str]]:

@@ -102,6 +102,7 @@ def _load_cross_encoder(model: str, revision: str, device: str) -> Any:
 
 
 _CHOSEN_BY_RULE = 2
+_LAST_SPACE = regex.compile(r"(?<=\S)\s+\S*+$")
 
 
 class Chosen(BaseModel):
@@ -144,7 +145,7 @@ RERANK = Task(
 class LanguageModel(Reranker):
     """The index's LLM as a reranker: one call per question returns the order of all candidates.
 
-    The LLM sees the first `characters` of each passage. Without an LLM, a rule names the two passages that
+    The LLM sees the first `characters` of each passage, whole words. Without an LLM, a rule names the two passages that
     share most with the question, which is only a stand-in.
     """
 
@@ -174,11 +175,18 @@ class Listing:
         Raises what `LLM.run` raises.
         """
         shown = [
-            NumberedPassage(number, "", title, text[: self.characters])
+            NumberedPassage(number, "", title, _shorten(text, self.characters))
             for number, (title, text) in enumerate(passages, start=1)
         ]
         chosen = self.llm.run(RERANK, {"question": question, "passages": shown, "language": self.language})
         return [(number - 1, float(len(passages) - rank)) for rank, number in enumerate(chosen.passages)]
+
+
+def _shorten(text: str, characters: int) -> str:
+    """Return the beginning of a text, up to the last white space within so many characters where there is one."""
+    if len(text) <= characters:
+        return text
+    return text[:characters] if text[characters].isspace() else _LAST_SPACE.split(text[:characters])[0]
 
 
 # ---------------------------------------------------------------- parsing

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -25,7 +25,8 @@ class Rerank(Scheme):
 
     The `depth` best of `base` are scored; further results follow in the base's order. `reranker` is language-model
     (the default; it is asked once per question, and a rule replaces it if there is no LLM), cross-encoder(model=NAME)
-    or endpoint(model=NAME). Candidates that it does not return keep the base's order, behind those that it does.
+    or endpoint(model=NAME). Candidates that it does not return keep the base's order, behind those that it does; with
+    `left_out=drop` they are no results, so that they take no room from a reader, unless it returns none at all.
     """
 
     version: ClassVar[int] = 1
@@ -38,6 +39,10 @@ class Rerank(Scheme):
         description="language-model, cross-encoder(model=NAME) or endpoint(model=NAME). null: language-model.",
     )
     depth: int = Field(default=50, ge=1, description="Results that are reranked.")
+    left_out: Literal["keep", "drop"] = Field(
+        default="keep",
+        description="Results that the reranker does not return follow behind the others, or are dropped.",
+    )
 
     def tasks(self) -> tuple[Task[Any], ...]:
         """Return the tasks of the reranker."""
@@ -45,7 +50,8 @@ class Rerank(Scheme):
 
     def open(self, index: OpenIndex) -> Retriever:
         """Open the base and the reranker."""
-        return RerankRetriever(self.base.open(index), self._reranker().open(index), self.depth, label(self))
+        reranker, drops = self._reranker().open(index), self.left_out == "drop"
+        return RerankRetriever(self.base.open(index), reranker, self.depth, drops, label(self))
 
     def _reranker(self) -> Reranker:
         return self.reranker or LanguageModel()
@@ -58,6 +64,7 @@ class RerankRetriever:
     base: Retriever
     reranker: PassageScorer
     depth: int
+    drops: bool
     source: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
@@ -76,9 +83,10 @@ class RerankRetriever:
             for what, count in order.counts.items():
                 for _ in range(count):
                     ledger.count_outcome("rerank", what)
+            kept = min(k, order.returned) if self.drops and order.returned else k
             ranked = tuple(
                 replace(found.hits[place], score=score, source=self.source)
-                for place, score in zip(order.places[:k], order.scores[:k], strict=True)
+                for place, score in zip(order.places[:kept], order.scores[:kept], strict=True)
             )
             step["ids"], step["note"] = tuple(hit.id for hit in ranked), order.note
         return Retrieval(ranked, tuple(trace.steps), found.notes)

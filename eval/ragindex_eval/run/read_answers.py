@@ -51,7 +51,7 @@ class AnswerReader:
     language: str
     options: Mapping[str, Sequence[str]] = field(default_factory=dict)
     ambiguous: frozenset[str] = frozenset()
-    prompt: str = "six-words"
+    prompt: str = "short"
 
     @property
     def task(self) -> Task[AnswerOutput]:

@@ -106,9 +106,9 @@ class CompareSettings(Strict):
     qa_model: str | None = Field(
         default=None, description="With --read: a model for extractive QA (SQuAD 2), for Disambig-F1 and DR of ASQA."
     )
-    reader_prompt: Literal["six-words", "fewest-words"] = Field(
-        default="six-words",
-        description="six-words (GeAR's, default) or fewest-words (SiReRAG's): how short answers are asked for.",
+    reader_prompt: Literal["short", "six-words", "fewest-words"] = Field(
+        default="short",
+        description="short (default), six-words (GeAR's) or fewest-words (SiReRAG's): how short answers are asked for.",
     )
     store: _Plugin = Field(default="lancedb", description="The store. Default: lancedb.")
     k: tuple[int, ...] = Field(default=(5, 10, 20), description="The cutoffs. Default: 5,10,20.")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import pyarrow as pa
+import regex
 from pydantic import BaseModel, Field, StringConstraints, WithJsonSchema
 
 from ragindex.canonical import encodable
@@ -22,6 +23,7 @@ from ragindex.parts.triples.triple_json import clean_names, well_formed
 from ragindex.retrieval.hits import KEYWORD_FIELDS, text_search_schema
 
 _PROMPTS = Path(__file__).parent / "prompts"
+_UNCHANGED = regex.compile(r"\W*unchanged\W*", regex.IGNORECASE)
 _TRIPLETS = {
     "type": "array",
     "items": {"type": "array", "items": {"type": "string"}, "minItems": 3, "maxItems": 3},
@@ -33,22 +35,51 @@ _TRIPLETS = {
 
 
 class RewrittenParagraph(BaseModel):
-    """A paragraph in which every sentence can be understood alone."""
+    """A paragraph in which every sentence can be understood alone, or `(unchanged)` where it is so already."""
 
     paragraph: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
+    def of(self, text: str) -> str:
+        """Return the paragraph, given the `text` that was to be rewritten."""
+        return text if _UNCHANGED.fullmatch(self.paragraph) else self.paragraph
+
 
 class Entity(BaseModel):
-    """A name and the type of what it names."""
+    """A name, the type of what it names, and its other names in the paragraph."""
 
     name: str
     type: str
+    aliases: list[str] = []
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return the name with each of its aliases; a blank name has none."""
+        return [(name, alias) for name in clean_names([self.name]) for alias in clean_names(self.aliases)]
 
 
 class EntityList(BaseModel):
     """The entities of a paragraph."""
 
     entities: list[Entity]
+
+    def named(self) -> "ListedNames":
+        """Return the names, and by which of them each spelling goes; a name goes by itself, else by the first."""
+        names = clean_names([one.name for one in self.entities])
+        spellings = {_normalize_name(name): name for name in reversed(names)}
+        for name, alias in (pair for one in self.entities for pair in one.pairs()):
+            spellings.setdefault(_normalize_name(alias), name)
+        return ListedNames(names, spellings)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedNames:
+    """The names of a passage's list, and the name by each normalized spelling of it, aliases included."""
+
+    names: tuple[str, ...]
+    spellings: Mapping[str, str]
+
+    def find(self, name: str) -> str | None:
+        """Return the listed name that a spelling goes by; None if it is not listed."""
+        return self.spellings.get(_normalize_name(name))
 
 
 class Fact(BaseModel):
@@ -57,19 +88,16 @@ class Fact(BaseModel):
     text: str
     triplets: Annotated[list[Any], WithJsonSchema(_TRIPLETS)]
 
-    def named(self, listed: Sequence[str], which: Literal["listed", "all"]) -> tuple[tuple[str, ...], int]:
+    def named(self, listed: ListedNames, which: Literal["listed", "all"]) -> tuple[tuple[str, ...], int]:
         """Return the entities among heads and tails, and the number of malformed triplets.
 
-        With `which="listed"`, only entities that match a name in `listed` are returned, spelled as there.
+        With `which="listed"`, only entities that match a name in `listed` or an alias of it are returned, by that name.
         """
         triplets, dropped = well_formed(reshape(self.triplets, list[tuple[str, str, str]]))
         sides = [side for one in triplets for side in (one.subject, one.object)]
         if which == "all":
             return clean_names(sides), dropped
-        by_key = {_normalize_name(name): name for name in reversed(listed)}
-        return clean_names(
-            [by_key[_normalize_name(side)] for side in sides if _normalize_name(side) in by_key]
-        ), dropped
+        return clean_names([name for side in sides if (name := listed.find(side)) is not None]), dropped
 
 
 class RuleFact(Fact):
@@ -77,7 +105,7 @@ class RuleFact(Fact):
 
     entities: list[str]
 
-    def named(self, listed: Sequence[str], which: Literal["listed", "all"]) -> tuple[tuple[str, ...], int]:
+    def named(self, listed: ListedNames, which: Literal["listed", "all"]) -> tuple[tuple[str, ...], int]:
         """Return the entities that the rules named, and 0."""
         return clean_names(self.entities), 0
 
@@ -112,7 +140,7 @@ def _make_propositions_by_rule(inputs: Mapping[str, Any]) -> Facts:
 
 REWRITE_PARAGRAPH: Task[RewrittenParagraph] = Task(
     name="rewrite",
-    version=1,
+    version=2,
     prompt=_PROMPTS / "rewrite.jinja",
     output=RewrittenParagraph,
     rule=_keep_paragraph,
@@ -121,7 +149,7 @@ REWRITE_PARAGRAPH: Task[RewrittenParagraph] = Task(
 )
 ENTITIES: Task[EntityList] = Task(
     name="entities",
-    version=1,
+    version=2,
     prompt=_PROMPTS / "entities.jinja",
     output=EntityList,
     rule=_find_entities_by_rule,
@@ -146,8 +174,8 @@ class Propositions(Part[Collection]):
     The paragraph is rewritten with the preceding passage as context. A passage's own revision does not show
     that the preceding one has changed; the input `Preceding` does, so both passages are processed again.
     `entities` selects the entities of a proposition: with `listed`, the heads and tails of its triplets that
-    are in the passage's list of entities; with `all`, all heads and tails (reading S1). The rules rewrite
-    nothing, and name the entities of their propositions directly.
+    are in the passage's list of entities, by their names or aliases; with `all`, all heads and tails (reading S1).
+    The rules rewrite nothing, and name the entities of their propositions directly.
     """
 
     version: ClassVar[int] = 1
@@ -198,17 +226,16 @@ class Propositions(Part[Collection]):
             for one, previous in zip(rows, before, strict=True)
         }
         rewritten = ask_for_passages(context, REWRITE_PARAGRAPH, inputs)
-        texts = {id: {"title": passages[id]["title"], "text": one.paragraph} for id, one in rewritten.items()}
-        listed = {
-            id: clean_names([each.name for each in one.entities])
-            for id, one in ask_for_passages(context, ENTITIES, texts).items()
+        texts = {
+            id: {"title": passages[id]["title"], "text": one.of(passages[id]["text"])} for id, one in rewritten.items()
         }
+        listed = {id: one.named() for id, one in ask_for_passages(context, ENTITIES, texts).items()}
         found = ask_for_passages(
-            context, PROPOSITIONS, {id: {**texts[id], "entities": one} for id, one in listed.items()}
+            context, PROPOSITIONS, {id: {**texts[id], "entities": one.names} for id, one in listed.items()}
         )
         return [row for id, facts in found.items() for row in self._propositions(id, facts, listed[id])]
 
-    def _propositions(self, id: str, facts: Facts, listed: Sequence[str]) -> Iterable["Proposition"]:
+    def _propositions(self, id: str, facts: Facts, listed: ListedNames) -> Iterable["Proposition"]:
         texts = [(encodable(fact.text.strip()), fact) for fact in facts.propositions]
         for position, (text, fact) in enumerate(pair for pair in texts if pair[0]):
             yield Proposition(id, position, text, *fact.named(listed, self.entities))

@@ -33,6 +33,7 @@ class Loop:
     sync_memory: bool
     gist_source: Literal["fused", "expanded"]
     repeated: Literal["stop", "ask"]
+    show_asked: bool
 
 
 @dataclass(slots=True)
@@ -65,7 +66,7 @@ class Agent:
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """Return the best k hits per query, one query after the other, since each has its own rounds."""
         check_queries(queries, k)
-        return [self._answered(query, k) for query in queries]
+        return [replace(self, sync=self.sync.for_question())._answered(query, k) for query in queries]
 
     def _answered(self, query: Query, k: int) -> Retrieval:
         state = _State(query, [query.text])
@@ -134,9 +135,11 @@ class Agent:
         return reasoned
 
     def _rewritten(self, state: _State, reasoned: Reasoned) -> str:
-        """Return the next question (Eq. 7)."""
+        """Return the next question (Eq. 7); with `show_asked`, the model also sees those that were asked before."""
         question, language = state.query.text, self.sync.reader.language
-        given = {"question": question, "triples": state.memory, "reason": reasoned.why, "language": language}
+        asked = state.asked if self.loop.show_asked else []
+        known = {"question": question, "triples": state.memory, "reason": reasoned.why}
+        given = {**known, "asked": asked, "language": language}
         with state.trace.step(state.n, "rewrite", question) as step:
             written = self.llm.run(REWRITE_QUESTION, given).question.strip()
             step["note"] = written

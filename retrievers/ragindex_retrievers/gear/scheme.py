@@ -182,6 +182,10 @@ class Gear(LinkingScheme):
         default="stop",
         description="A rewritten question that was asked before ends the rounds, or is asked again (G9).",
     )
+    show_asked: bool = Field(
+        default=False,
+        description="Show the model that rewrites the questions that were asked before, which Eq. 7 does not (G9).",
+    )
 
     def tasks(self) -> tuple[Task[Any], ...]:
         """Return the LLM tasks: two reads, one reasoning step and one rewrite per iteration."""

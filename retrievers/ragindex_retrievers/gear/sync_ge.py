@@ -1,7 +1,8 @@
 """SyncGE (GeAR, section 4): beam search from the triples that an LLM reads from the base's passages."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from ragindex.encoders.vector_cache import share_question_vectors
 from ragindex.interfaces import Floats, Retriever
@@ -14,13 +15,24 @@ from ragindex.types import Hit, Query, Retrieval, Triple
 from ragindex_retrievers.gear.expansion import Expanded, Expansion
 from ragindex_retrievers.gear.tasks import READ
 
+ReadKey: TypeAlias = tuple[str, frozenset[str], tuple[Triple, ...]]
+"""Question, ids of the passages in any order, and memory: what the answer of a read depends on."""
+
 
 @dataclass(frozen=True, slots=True)
 class TripleReader:
-    """Reader that extracts from passages the triples that help to answer a question (Eqs. 1 and 4)."""
+    """Reader that extracts from passages the triples that help to answer a question (Eqs. 1 and 4).
+
+    `done` has the triples of what was read. The same passages in another order are not read again.
+    """
 
     llm: LLM
     language: str
+    done: MutableMapping[ReadKey, tuple[Triple, ...]] = field(default_factory=dict)
+
+    def forget(self) -> "TripleReader":
+        """Return the reader that has read nothing yet: one per question of an agent."""
+        return replace(self, done={})
 
     def read(
         self, question: str, passages: Sequence[Hit], memory: Sequence[Triple], trace: Trace, n: int, what: str
@@ -29,12 +41,19 @@ class TripleReader:
 
         Raises what `LLM.run` raises.
         """
+        key = (question, frozenset(hit.id for hit in passages), tuple(memory))
         with trace.step(n, what, question) as step:
-            shown = [NumberedPassage(at, hit.id, hit.title, hit.text) for at, hit in enumerate(passages, start=1)]
-            given = {"question": question, "passages": shown, "memory": list(memory), "language": self.language}
-            triples = self.llm.run(READ, given).kept()
-            step["ids"], step["triples"] = tuple(hit.id for hit in passages), triples
-        return triples
+            if key in self.done:
+                step["note"] = "These passages were read before, in this or another order."
+            else:
+                self.done[key] = self._ask(question, passages, memory)
+            step["ids"], step["triples"] = tuple(hit.id for hit in passages), self.done[key]
+        return self.done[key]
+
+    def _ask(self, question: str, passages: Sequence[Hit], memory: Sequence[Triple]) -> tuple[Triple, ...]:
+        shown = [NumberedPassage(at, hit.id, hit.title, hit.text) for at, hit in enumerate(passages, start=1)]
+        given = {"question": question, "passages": shown, "memory": list(memory), "language": self.language}
+        return self.llm.run(READ, given).kept()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +103,10 @@ class SyncRound:
     linker: Linker
     expansion: Expansion
 
+    def for_question(self) -> "SyncRound":
+        """Return the round for one question, whose reader has read nothing yet."""
+        return replace(self, reader=self.reader.forget())
+
     @property
     def rrf_k(self) -> float:
         """Return the constant of reciprocal rank fusion."""
@@ -127,5 +150,5 @@ class SyncRetriever:
     def _expanded(self, query: Query, vector: Floats, base: Retrieval, k: int) -> Retrieval:
         trace = Trace()
         trace.of_base(base.trace, 1)
-        expanded = self.sync.expanded(query, base.hits, vector, trace)
+        expanded = self.sync.for_question().expanded(query, base.hits, vector, trace)
         return Retrieval(expanded.hits[:k], tuple(trace.steps), base.notes)

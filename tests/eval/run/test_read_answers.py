@@ -177,7 +177,7 @@ def test_the_prompt_of_the_reader(tmp_path: Path, server: OpenAIServer) -> None:
     systems = {str(one.body["messages"][0]["content"]) for one in server.requests}
     assert len(systems) == 2  # with and without passages
     assert all("fewest words" in system and "Velka" not in system for system in systems)
-    with pytest.raises(UsageError, match="'reader-prompt': Input should be 'six-words' or 'fewest-words'"):
+    with pytest.raises(UsageError, match="'reader-prompt': Input should be 'short', 'six-words' or 'fewest-words'"):
         run(tmp_path, "bm25", reader_prompt="long")
 
 
@@ -187,7 +187,7 @@ def test_the_prompt_of_the_reader(tmp_path: Path, server: OpenAIServer) -> None:
 def test_answers_join_the_other_metrics(tmp_path: Path) -> None:
     comparison = run(tmp_path / "w", "bm25", "hybrid(bases=[bm25])", out=tmp_path / "out")
     value = comparison.to_json()
-    assert value["reader"] == {"llm": "offline", "tokens": 2000, "estimated": True, "prompt": "six-words"}
+    assert value["reader"] == {"llm": "offline", "tokens": 2000, "estimated": True, "prompt": "short"}
     assert value["methods"][0]["metrics"]["EM"] == value["methods"][1]["metrics"]["F1"] == 1.0
     assert value["methods"][0]["ci95"]["F1"] == [1.0, 1.0]
     assert [(pair["a"], pair["b"], pair["questions"]) for pair in value["pairs"] if pair["metric"] == "F1"] == [
@@ -270,7 +270,7 @@ def test_the_flags_and_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     make_desk(tmp_path, monkeypatch)
     asked = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--json", "-")
     value = ragindex(*asked, "--read", "--reader-tokens", "50").json
-    assert value["reader"] == {"llm": "offline", "tokens": 50, "estimated": True, "prompt": "six-words"}
+    assert value["reader"] == {"llm": "offline", "tokens": 50, "estimated": True, "prompt": "short"}
     assert value["methods"][0]["metrics"]["F1"] == 1.0
     assert value["notes"] == ["EM and F1 are over 1 of 2 questions: the others have no accepted answers"]
     (tmp_path / "file.yaml").write_text("read: true\nreader-tokens: 40\n")

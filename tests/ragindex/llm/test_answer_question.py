@@ -69,11 +69,32 @@ def test_passages_are_numbered_in_order_of_rank() -> None:
     assert (seen.tokens, seen.estimated) == (5 + 10 + 21 + 15, True)
 
 
-def test_the_last_passage_is_cut_after_a_word() -> None:
-    seen = build_context(HITS, (), 22)
-    assert [one.text for one in seen.passages] == ["Rye bread keeps for a week.", "The lighthouse of Lindau was built"]
-    assert seen.tokens == 22
-    assert build_context(HITS, (), 12).passages == build_context(HITS[:1], (), 12).passages  # no room for one more word
+def test_the_last_passage_is_cut_after_a_sentence() -> None:
+    seen = build_context(HITS, (), 24)
+    assert [one.text for one in seen.passages] == [
+        "Rye bread keeps for a week.",
+        "The lighthouse of Lindau was built in 1856.",
+    ]
+    assert seen.tokens == 24
+    assert build_context(HITS, (), 23).passages == build_context(HITS[:1], (), 23).passages  # no room for a sentence
+
+
+def test_the_first_passage_is_cut_after_a_word() -> None:
+    (only,) = build_context(HITS[1:], (), 10).passages
+    assert only.text == "The lighthouse of Lindau"
+
+
+def test_no_passage_ends_within_a_sentence_but_the_first() -> None:
+    first, second = (
+        "One two three. Four five six.",
+        "Mr. Low met Dr. High at 3.5 km. They spoke. 東京は首都である。大阪は都市である。",
+    )
+    whole = build_context([hit("a", first), hit("b", second)], (), 1_000)
+    ends = {"", "Mr. Low met Dr. High at 3.5 km.", "Mr. Low met Dr. High at 3.5 km. They spoke.", second}
+    ends.add("Mr. Low met Dr. High at 3.5 km. They spoke. 東京は首都である。")
+    seen = [build_context([hit("a", first), hit("b", second)], (), room) for room in range(12, whole.tokens + 1)]
+    assert {one.passages[1].text if len(one.passages) > 1 else "" for one in seen} == ends
+    assert all(one.passages[0].text == first for one in seen)
 
 
 def test_notes_are_paid_for_with_passages() -> None:
@@ -163,9 +184,17 @@ def test_the_prompt_holds_passages_notes_and_question() -> None:
 def test_without_passages_the_instruction_alone_is_left() -> None:
     system, user = render_messages(ANSWER, answer_inputs("When was it built?", AnswerContext()))
     assert user.content == "Question: When was it built?"
-    assert "at most six words" in system.content
+    assert "in as few words as say all of it" in system.content
     assert "passages that a search found" not in system.content
     assert "Velka" not in system.content
+
+
+def test_each_style_says_how_long_an_answer_is() -> None:
+    given = answer_inputs("?", build_context(HITS))
+    told = {name: render_messages(task, given)[0].content for name, task in answer_question.READER_TASKS.items()}
+    said = {name: "at most six words" in text for name, text in told.items()}
+    assert said == {"short": False, "six-words": True, "fewest-words": False}
+    assert all("each step that leads to it" in text and "A note may be a guess" in text for text in told.values())
 
 
 def test_the_example_of_the_prompt_is_an_answer_to_it() -> None:

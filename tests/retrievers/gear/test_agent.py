@@ -128,7 +128,7 @@ def test_an_answer_at_once(workspace: Workspace, server: OpenAIServer) -> None:
 
 
 BRIDGE = {
-    "read": [triples(DESIGNED), triples(DESIGNED, BORN), triples(LIES), triples(LIES, DESIGNED)],
+    "read": [triples(DESIGNED, BORN), triples(DESIGNED, BORN), triples(LIES), triples(LIES, DESIGNED)],
     "reason": [no("The river of Port Callan is not known."), YES],
     "rewrite": [ask("On which river does Port Callan lie?")],
 }
@@ -141,7 +141,7 @@ BRIDGE_PAID = [
     (2, "gist read", 5),
     (2, "reason", 6),
 ]
-BRIDGE_RANKING = ["ilse", "bridge", "town", "meadow", "fair", "arl"]
+BRIDGE_RANKING = ["ilse", "bridge", "meadow", "town", "fair", "arl"]
 
 
 def test_a_bridge_over_two_rounds(workspace: Workspace, server: OpenAIServer) -> None:
@@ -157,7 +157,7 @@ def test_a_bridge_over_two_rounds(workspace: Workspace, server: OpenAIServer) ->
     assert calls[5].shown.endswith(f"{facts}\n\nQuestion: {QUESTION}")  # Eq. 4: q, and G(1)
     if_stopped = steps(told[0], "ranking if it stopped here")
     assert [(step.iteration, step.ids) for step in if_stopped] == [
-        (1, ("bridge", "ilse", "fair", "meadow", "town")),
+        (1, ("bridge", "ilse", "meadow", "fair", "town")),
         (2, tuple(BRIDGE_RANKING)),
     ]
 
@@ -364,12 +364,12 @@ def test_a_question_may_be_asked_again(workspace: Workspace, server: OpenAIServe
         rewrite=[ask(SHORT)],
     )
     told = asked(workspace, AGENT.replace(")", ", repeated=ask, iterations=3)"), SHORT)
-    # Round 2 reads as round 1 did (request 0), reads on with the memory for nothing (4); with the same memory it
-    # reasons and rewrites as before (2, 3). Round 3 is round 2 again. The cache pays for what was asked before.
+    # Round 2 reads nothing that round 1 did not (request 0), and reads on with the memory for nothing (4); with the
+    # same memory it reasons and rewrites as before (2, 3), from the cache. Round 3 reads nothing new at all.
     assert [call.task for call in calls] == ["read", "read", "reason", "rewrite", "read on"]
-    again = [(n, *one) for n in (2, 3) for one in (("read", 0), ("gist read", 4), ("reason", 2), ("rewrite", 3))]
+    again = [(2, "gist read", 4), (2, "reason", 2), (2, "rewrite", 3), (3, "reason", 2)]
     end = "stopped: after 3 iterations, of at most 3"
-    check(told, calls, ["bridge", "fair", "ilse", "sarn"], [SPANS], end, [*BRIDGE_PAID[:4], *again[:-1]])
+    check(told, calls, ["bridge", "fair", "ilse", "sarn"], [SPANS], end, [*BRIDGE_PAID[:4], *again])
     assert by_equation_9(workspace, told[0], "bm25", base_k=3, k=3) == ["bridge", "fair", "ilse", "sarn"]
 
 
@@ -390,6 +390,35 @@ def test_never_enough(iterations: int, ranking: list[str], workspace: Workspace,
     assert ids(found) == by_equation_9(workspace, found, "bm25", base_k=3, k=3) == ranking
 
 
+def test_the_same_passages_in_another_order_are_read_once(workspace: Workspace, server: OpenAIServer) -> None:
+    calls = script(server, read=[triples(DESIGNED)], reason=[no("Her birthplace is missing.")])
+    agent = "gear(base=bm25, base_k=3, link_base=bm25, passage_link_k=3, iterations=1)"
+    found, tally = asked(workspace, agent, QUESTION)
+    read, gist = steps(found, "read", "gist read")
+    assert (set(read.ids), read.ids == gist.ids) == (set(gist.ids), False)
+    assert (read.triples, gist.triples) == ((DESIGNED,), (DESIGNED,))
+    assert gist.note == "These passages were read before, in this or another order."
+    assert ([call.task for call in calls], tally.calls) == (["read", "reason"], 2)
+    assert ended(found)[0] == [DESIGNED]
+
+
+def test_a_rewrite_sees_what_was_asked_only_if_it_is_told_to(workspace: Workspace, server: OpenAIServer) -> None:
+    read = [triples(DESIGNED), triples(DESIGNED), *[triples()] * 6]
+    again, missing = ask("Where was Ilse Harrow born?"), no("Her birthplace is missing.")
+    calls = script(server, read=read, reason=[missing, missing], rewrite=[again, again])
+    found, _ = asked(workspace, AGENT, SHORT)
+    assert ended(found)[1] == BEFORE  # Eq. 7 names question, memory and reason
+    assert not any("Searched for before" in call.shown for call in calls)
+    calls = script(server, read=read, reason=[YES], rewrite=[again, ask("In which town did Ilse Harrow grow up?")])
+    found, _ = asked(workspace, AGENT.replace(")", ", show_asked=true, iterations=3)"), SHORT)
+    shown = [call.shown for call in calls if call.task == "rewrite shown"]
+    assert [one.partition("Searched for before:\n")[2].partition("\n\n")[0] for one in shown] == [
+        f"- {SHORT}",
+        f"- {SHORT}\n- Where was Ilse Harrow born?",
+    ]
+    assert [step.query for step in steps(found, "text")][2] == "In which town did Ilse Harrow grow up?"
+
+
 # ---------------------------------------------------------------- what is no answer
 
 
@@ -401,11 +430,11 @@ def test_a_read_that_finds_nothing(workspace: Workspace, server: OpenAIServer) -
         rewrite=[ask("Whose bridge is it?")],
     )
     told = asked(workspace, AGENT, SHORT)
-    # C_1 = C'_1: the gist read is the read once more, and is not sent again. G(1) is empty, so that the gist read of
+    # C_1 = C'_1: the gist read is the read once more, and is not asked again. G(1) is empty, so that the gist read of
     # round 2 is one without a memory. Eq. 9 fuses bridge, ilse, fair (the triple's), bridge, fair and bridge, ilse.
     assert [call.task for call in calls] == ["read", "reason", "rewrite", "read", "read", "reason"]
     paid = [
-        *((1, "read", 0), (1, "gist read", 0), (1, "reason", 1), (1, "rewrite", 2)),
+        *((1, "read", 0), (1, "reason", 1), (1, "rewrite", 2)),
         *((2, "read", 3), (2, "gist read", 4), (2, "reason", 5)),
     ]
     check(told, calls, ["bridge", "ilse", "fair"], [DESIGNED], ENOUGH, paid)
@@ -425,7 +454,7 @@ def test_nothing_is_ever_read(workspace: Workspace, server: OpenAIServer) -> Non
     told = asked(workspace, AGENT.replace(")", ", iterations=1)"), SHORT)
     base, _ = asked(workspace, "bm25", SHORT, k=3)
     end = "stopped: after 1 iterations, of at most 1"
-    check(told, calls, ids(base), [], end, [(1, "read", 0), (1, "gist read", 0), (1, "reason", 1)])
+    check(told, calls, ids(base), [], end, [(1, "read", 0), (1, "reason", 1)])
     assert [hit.score for hit in told[0].hits] == pytest.approx([1 / 61, 1 / 62])
     assert steps(told[0], "tripleLink", "passageLink") == []
 
@@ -497,7 +526,7 @@ def test_a_server_without_json(workspace: Workspace, server: OpenAIServer) -> No
     calls = script(
         server,
         read=[
-            '("Ostra Bridge", "was designed by", "Ilse Harrow")',
+            '("Ostra Bridge", "was designed by", "Ilse Harrow"),\n("Ilse Harrow", "was born in", "Port Callan")',
             '("Ostra Bridge", "was designed by", "Ilse Harrow"),\n("Ilse Harrow", "was born in", "Port Callan")',
             '```json\n{"triples": [["Port Callan", "lies on", "River Arl"]]}\n```',
             f"Here they are: {json.dumps(triples(LIES, DESIGNED))}. That is all.",

@@ -46,7 +46,7 @@ def shows(*titles: str) -> tuple[NumberedPassage, ...]:
 def inputs(question: str = QUESTION, *known: Triple, **given: Any) -> dict[str, Any]:
     """For every task: what is known is the memory of one and the triples of another."""
     shared = {"question": question, "memory": list(known), "triples": list(known), "language": "english"}
-    return {**shared, "passages": shows(*TEXTS), "reason": "a step is missing", **given}
+    return {**shared, "passages": shows(*TEXTS), "reason": "a step is missing", "asked": [], **given}
 
 
 # ---------------------------------------------------------------- prompts
@@ -56,9 +56,10 @@ def roles(messages: list[Message]) -> list[str]:
     return [message.role for message in messages]
 
 
+DEMONSTRATED_TWICE = ["system", "user", "assistant", "user", "assistant", "user"]
 KINDS: dict[str, tuple[Task[Any], list[Triple], list[str]]] = {
-    "read": (READ, [], ["system", "user", "assistant", "user"]),
-    "read on": (READ, [DESIGNED], ["system", "user", "assistant", "user"]),
+    "read": (READ, [], DEMONSTRATED_TWICE),
+    "read on": (READ, [DESIGNED], DEMONSTRATED_TWICE),
     "reason": (REASON, [DESIGNED], ["system", "user"]),
     "rewrite": (REWRITE_QUESTION, [DESIGNED], ["system", "user", "assistant", "user"]),
 }
@@ -117,7 +118,7 @@ def test_any_text_stands_in_a_prompt_as_it_is(text: str, question: str) -> None:
     messages = render_messages(
         READ, inputs(question, Triple(text, text, text), passages=[NumberedPassage(1, "x", text, text)])
     )
-    assert roles(messages) == ["system", "user", "assistant", "user"]
+    assert roles(messages) == DEMONSTRATED_TWICE
     written = encodable(text)
     assert f"[1] {written}\n{written}\n" in messages[-1].content
     assert f"- {written} | {written} | {written}\n" in messages[-1].content

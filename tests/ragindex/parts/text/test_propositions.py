@@ -11,8 +11,18 @@ from openai_server import KEY, OpenAIServer, chat
 
 from ragindex.corpus import Chunking
 from ragindex.llm import endpoint_features
+from ragindex.llm.parse_output import read_json
+from ragindex.llm.tasks import render_messages
 from ragindex.parts.text.preceding import Preceding
-from ragindex.parts.text.propositions import Propositions
+from ragindex.parts.text.propositions import (
+    ENTITIES,
+    PROPOSITIONS,
+    REWRITE_PARAGRAPH,
+    Entity,
+    EntityList,
+    Fact,
+    Propositions,
+)
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.testing import CHECKS, check_bad_input, check_batches, check_parameters
@@ -69,8 +79,8 @@ def task_of(body: Mapping[str, Any]) -> str:
 
 
 def asked(body: Mapping[str, Any]) -> str:
-    """What stands after instructions and demonstration."""
-    return str(body["messages"][3]["content"])
+    """What stands after instructions and demonstrations, of which the rewriting has two."""
+    return str(body["messages"][5 if task_of(body) == "paragraph" else 3]["content"])
 
 
 def write(body: Mapping[str, Any]) -> str:
@@ -80,7 +90,7 @@ def write(body: Mapping[str, Any]) -> str:
             return json.dumps({"paragraph": asked(body).replace("\n\n", "\n")})
         case "entities":
             found = [word for word in asked(body).split() if word.isupper()]
-            return json.dumps({"entities": [{"name": word, "type": "word"} for word in found]})
+            return json.dumps({"entities": [{"name": word, "type": "word", "aliases": []} for word in found]})
     lines = asked(body).partition("Paragraph:\n")[2].splitlines()
     facts = [{"text": line, "triplets": [[*line.split()[:2], "x"], ["broken"]]} for line in lines]
     return json.dumps({"propositions": facts})
@@ -94,7 +104,7 @@ def test_three_calls_a_passage(server: OpenAIServer, tmp_path: Path) -> None:
     assert [task_of(one.body) for one in server.requests] == ["paragraph", "entities", "propositions"]  # once for both
     assert [asked(one.body) for one in server.requests] == [
         "Title: T\n\nParagraph:\nRHINE flows FAR",
-        "Title: T\nParagraph:\nRHINE flows FAR",
+        "Title: T\n\nParagraph:\nTitle: T\nParagraph:\nRHINE flows FAR",
         "Entities: T; RHINE; FAR\n\nParagraph:\nTitle: T\nParagraph:\nRHINE flows FAR",
     ]
     listed, everything = ([row["entities"] for row in rows(workspace, part, *FIELDS)] for part in parts)
@@ -172,6 +182,52 @@ def test_a_failure_at_any_step_fails_the_passage_alone(task: str, server: OpenAI
     assert workspace.failures(scheme) == {}
     assert {row["passage_ids"][0] for row in rows(workspace, Vectors(of=Propositions()), "passage_ids")} == {"1", "2"}
     assert len(server.requests) == 3 + 3 + 2  # three a passage; the step that failed was asked twice more
+
+
+@pytest.mark.parametrize("said", ["(unchanged)", "unchanged", " (Unchanged). "])
+def test_a_paragraph_may_stay_as_it_is(said: str, server: OpenAIServer, tmp_path: Path) -> None:
+    server.write = lambda body: json.dumps({"paragraph": said}) if task_of(body) == "paragraph" else write(body)
+    workspace = asking(tmp_path, server)
+    workspace.add([Document("a", "Rhine", "Rhine Length 1233 km\nRHINE flows FAR")])
+    workspace.sync([Propositions()])
+    made = rows(workspace, Propositions(), "text", "entities")
+    assert [row["text"] for row in made] == ["Rhine Length 1233 km", "RHINE flows FAR"]
+    assert asked(server.requests[1].body) == "Title: Rhine\n\nParagraph:\nRhine Length 1233 km\nRHINE flows FAR"
+
+
+def test_an_alias_counts_as_the_name_it_is_listed_under() -> None:
+    listed = EntityList(
+        entities=[
+            Entity(name="Hollow Ferry", type="ferry", aliases=["Long Chain", "The FERRY", " "]),
+            Entity(name="Long Chain", type="book", aliases=["hollow ferry"]),
+            Entity(name=" ", type="", aliases=["nobody"]),
+            Entity(name="Vell", type="place", aliases=["the ferry"]),
+        ]
+    ).named()
+    assert listed.names == ("Hollow Ferry", "Long Chain", "Vell")
+    triplets = [["the  ferry", "is in", "Vell"], ["LONG CHAIN", "is read in", "nobody"], ["VHT", "runs"]]
+    fact = Fact(text="", triplets=triplets)
+    assert fact.named(listed, "listed") == (("Hollow Ferry", "Vell", "Long Chain"), 1)
+    assert fact.named(listed, "all") == (("the  ferry", "Vell", "LONG CHAIN", "nobody"), 1)
+
+
+def test_the_demonstrations_are_in_the_form_asked_for_and_keep_the_rules() -> None:
+    given = {"title": "", "text": "", "previous": "", "entities": []}
+    found: dict[str, list[Any]] = {}
+    for task in (REWRITE_PARAGRAPH, ENTITIES, PROPOSITIONS):
+        told = [one.content for one in render_messages(task, given) if one.role == "assistant"]
+        assert [read_json(text, task.output)[1] for text in told] == ["strict"] * len(told)
+        found[task.name] = [read_json(text, task.output)[0] for text in told]
+    first, second = found["rewrite"]
+    assert (second.of("as it is"), first.of("as it is")) == ("as it is", first.paragraph)
+    (entities,), (facts,) = found["entities"], found["propositions"]
+    listed = entities.named()
+    for fact in facts.propositions:
+        names, malformed = fact.named(listed, "listed")
+        assert (bool(names), malformed) == (True, 0)
+        for triplet in fact.triplets:  # head, predicate and tail, read in a row, use the words of the proposition
+            assert any(listed.find(side) for side in (triplet[0], triplet[2])), triplet
+            assert triplet[2] in fact.text
 
 
 def test_an_empty_rewriting_is_no_answer(server: OpenAIServer, tmp_path: Path) -> None:

@@ -11,16 +11,20 @@ from made_extractions import asking, imported, notes, openie, rows, spells_out, 
 from openai_server import KEY, OpenAIServer, chat
 
 from ragindex.llm import endpoint_features
+from ragindex.llm.parse_output import read_json
+from ragindex.llm.tasks import Task, render_messages
 from ragindex.parts.triples import extractions
-from ragindex.parts.triples.extractions import Extractions
+from ragindex.parts.triples.extractions import EXTRACT, NAMES, RELATE, Extractions
 from ragindex.parts.triples.triple_json import from_json
 from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.vectors import Vectors
+from ragindex.text_analysis import analyse
 from ragindex.types import Document, Query, Triple
 from ragindex.workspace import sync
 from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
 from ragindex_retrievers.gear.parts.triple_graph import TripleGraph
+from ragindex_retrievers.griever.parts.alias_predicates import alias_predicate
 
 FIELDS = ("entities", "triples", "passage_ids", "doc_ids", "source", "kept", "dropped")
 
@@ -300,3 +304,29 @@ def test_the_schema_that_a_model_is_held_to(server: OpenAIServer, tmp_path: Path
         "minItems": 3,
         "maxItems": 3,
     }
+
+
+# ---------------------------------------------------------------- the prompts
+
+TEXTS = (
+    "Hollow Ferry is a chain ferry on the River Sarn. It was ordered by Count Emmerich of Vell in 1811 and is run today "
+    "by the Vell Harbour Trust, the VHT for short.",
+    'The cellist studied with Paul Renk in Tarsby before she recorded "Low Tide", her first album, for Kestrel Records.',
+)
+
+
+@pytest.mark.parametrize("task", [EXTRACT, NAMES, RELATE], ids=lambda task: task.name)
+def test_the_demonstrations_state_what_their_texts_state(task: Task[Any]) -> None:
+    messages = render_messages(task, {"title": "", "text": "", "names": []})
+    told = [read_json(one.content, task.output) for one in messages if one.role == "assistant"]
+    assert [how for _, how in told] == ["strict"] * len(told)
+    for place, (answer, _) in enumerate(told):
+        shown = messages[1 + 2 * place].content
+        assert TEXTS[place] in shown
+        triples = [Triple(*one) for one in getattr(answer, "triples", [])]
+        words = set(analyse(f"{shown} also called", "english"))
+        for one in triples:
+            assert set(analyse(f"{one.subject} {one.predicate} {one.object}", "english")) <= words, one
+        assert "chain ferry" not in [one.object for one in triples]  # a kind alone would join all things of the kind
+        aliases = [one.object for one in triples if alias_predicate(one.predicate)]
+        assert aliases == (["VHT"] if triples and place == 0 else [])  # as `same_as` reads them
