@@ -42,15 +42,23 @@ class Raptor(Scheme):
         default="collapsed", description="Search all nodes at once, or from the roots down."
     )
     per_level: int = Field(default=10, ge=1, description="With mode=traversal: nodes followed per level.")
+    diversity: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="With mode=collapsed: weight against results that share passages with better ones. 0: none.",
+    )
 
     def depends_on_k(self, k: int) -> bool:
         """Return True if the results depend on k.
 
-        They do if the base's order depends on a filter, because a summary's documents are ordered among those
-        of all k hits. In collapsed mode they also do if the base depends on k; the traversal never asks the
-        base for k.
+        They do with `diversity`, which chooses among four times k. They do if the base's order depends on a
+        filter, because a summary's documents are ordered among those of all k hits. In collapsed mode they also do
+        if the base depends on k; the traversal never asks the base for k.
         """
-        return self.base.order_depends_on_filter or (self.mode == "collapsed" and super().depends_on_k(k))
+        collapsed = self.mode == "collapsed"
+        chosen = collapsed and (self.diversity > 0 or super().depends_on_k(k))
+        return self.base.order_depends_on_filter or chosen
 
     def parts(self) -> tuple[Part[Any], ...]:
         """Return the parts that the base needs to search the tree, and the tree."""
@@ -59,7 +67,7 @@ class Raptor(Scheme):
     def open(self, index: OpenIndex) -> Retriever:
         """Open a retriever: two searches per question if collapsed, else one per level and one more."""
         collection = index.open_part(self.tree)
-        nodes = Nodes(self._over().open(index), collection, above(collection), label(self))
+        nodes = Nodes(self._over().open(index), collection, above(collection), label(self), self.diversity)
         return nodes if self.mode == "collapsed" else Traversal(nodes, PassingRecords(collection), self.per_level)
 
     def _over(self) -> Scheme:

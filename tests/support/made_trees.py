@@ -77,7 +77,8 @@ def task_of(body: Mapping[str, Any]) -> str:
 
 def shown(body: Mapping[str, Any]) -> list[str]:
     """The texts of a request for a summary; what is said of an answer that cannot be used has no place."""
-    return [text for text in str(body["messages"][1]["content"]).split("\n\n") if _PLACE.search(text)]
+    texts = str(body["messages"][1]["content"]).split("\n\n")
+    return [text.partition(":\n")[2] for text in texts if _PLACE.search(text)]
 
 
 def summaries(server: OpenAIServer) -> list[list[str]]:
@@ -105,7 +106,9 @@ def spelt(body: Mapping[str, Any]) -> str:
         case "paragraph":
             return json.dumps({"paragraph": text})
         case "entities":
-            return json.dumps({"entities": [{"name": word, "type": "word"} for word in text.split() if word.isupper()]})
+            return json.dumps(
+                {"entities": [{"name": word, "type": "word", "aliases": []} for word in text.split() if word.isupper()]}
+            )
     facts = []
     for line in text.splitlines():
         names = [word for word in line.split() if word.isalpha() and word.isupper()]

@@ -15,12 +15,12 @@ from ragindex.llm import rules
 from ragindex.llm.answer_question import build_context
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.tasks import Failure, Task
-from ragindex.llm.tokens import count_text_tokens
 from ragindex.parts.support import replace_all
 from ragindex.parts.support.records import TEXTS
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.text.propositions import Propositions
 from ragindex.parts.trees import abstractness, entity_sentences, tree_nodes
+from ragindex.parts.trees.cluster_texts import count_tokens, cut_texts, drop_repeated_lines
 from ragindex.parts.trees.soft_clusters import Clustering, Reduction, soft_clusters
 from ragindex.parts.trees.tree_nodes import Node
 from ragindex.plugins.registry import PartField, name_of, of_class, plugin_fingerprint
@@ -195,10 +195,9 @@ class SummaryTree(Part[Collection]):
     def _asked(self, clusters: Sequence["Cluster"], level: int, context: BuildContext) -> list[Summary | None]:
         """Return the summary of each cluster, None for a failure; failures are reported to the context."""
         words = None if self.summary_tokens is None else int(self.summary_tokens * _WORDS_A_TOKEN)
-        inputs = [
-            {"texts": _cut_texts(cluster, self.cluster_tokens), "words": words, "language": context.language}
-            for cluster in clusters
-        ]
+        cut = [cut_texts([group[0].whole for group in cluster], self.cluster_tokens) for cluster in clusters]
+        shared = {"words": words, "language": context.language}
+        inputs = [{"texts": texts, "shown": drop_repeated_lines(texts), **shared} for texts in cut]
         with progress_bar(f"summary_tree: level {level}", len(inputs)) as advance:
             answers = context.llm.map(SUMMARY, inputs, again=True, progress=advance)
         for cluster, answer in zip(clusters, answers, strict=True):
@@ -262,28 +261,8 @@ def _list_ids(cluster: Cluster) -> list[str]:
     return [node.id for group in cluster for node in group]
 
 
-def _count_text_tokens(text: str) -> int:
-    """Return the tokens (estimated) of a text and its separator, as `answer_question.build_context` counts them."""
-    return count_text_tokens(f"{text}\n\n", "").tokens
-
-
 def _count_cluster_tokens(cluster: Cluster) -> int:
-    return sum(_count_text_tokens(group[0].whole) for group in cluster)
-
-
-def _cut_texts(cluster: Cluster, limit: int) -> list[str]:
-    """Return the texts of a cluster, with the longest ones cut to a common length if all exceed `limit` tokens."""
-    texts = [group[0].whole for group in cluster]
-    left = limit
-    for place, size in enumerate(sorted(map(_count_text_tokens, texts))):
-        share = left // (len(texts) - place)
-        if size > share:
-            return [
-                text if _count_text_tokens(text) <= share else "".join(build_context((), [text], share).notes)
-                for text in texts
-            ]
-        left -= size
-    return texts
+    return sum(count_tokens(group[0].whole) for group in cluster)
 
 
 # ---------------------------------------------------------------- records

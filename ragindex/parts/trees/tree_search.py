@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from ragindex.encoders.vector_cache import share_question_vectors
 from ragindex.filters import Ids, Terms
 from ragindex.interfaces import Collection, Retriever
+from ragindex.parts.trees.diversity import POOL, diversify_hits
 from ragindex.parts.trees.summary_tree import SUMMARY_KIND
 from ragindex.retrieval.hits import check_queries, fetch_records
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
@@ -36,18 +37,28 @@ def above(nodes: Collection) -> Above:
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """A retriever of tree nodes: `base` searches them, and `source` is the label of the method."""
+    """A retriever of tree nodes: `base` searches them, and `source` is the label of the method.
+
+    With `diversity` above 0, the results are chosen by `diversify_hits` among four times as many.
+    """
 
     base: Retriever
     collection: Collection
     above: Above
     source: str
+    diversity: float = 0.0
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """Return the k best nodes, as `explained` completes them."""
         check_queries(queries, k)
         with share_question_vectors():
-            return self.explained(queries, self.base.retrieve(queries, k))
+            return self.explained(queries, self._search(queries, k))
+
+    def _search(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        if not self.diversity:
+            return self.base.retrieve(queries, k)
+        found = self.base.retrieve(queries, POOL * k)
+        return [replace(one, hits=diversify_hits(one.hits, k, self.diversity)) for one in found]
 
     def explained(self, queries: Sequence[Query], found: Sequence[Retrieval]) -> list[Retrieval]:
         """Order the documents of each hit by nearness, and add the paths from the hits down to their passages.

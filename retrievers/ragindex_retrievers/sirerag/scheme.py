@@ -37,14 +37,21 @@ class SiReRAG(Scheme):
         description="Rank all nodes of the pool (as in the paper), or passages, each with the best node that names it.",
     )
     depth: int = Field(default=200, ge=1, description="With ranking=lifted: leaves considered.")
+    diversity: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="With ranking=pool: weight against results that share passages with better ones. 0: none.",
+    )
 
     def depends_on_k(self, k: int) -> bool:
         """Return whether the ranking depends on k.
 
-        The documents of a node are ordered among those of all k hits. `lifted` considers `depth` leaves, or k
-        if that is more.
+        The documents of a node are ordered among those of all k hits, and `diversity` chooses among four times k.
+        `lifted` considers `depth` leaves, or k if that is more.
         """
-        own = k > self.depth if self.ranking == "lifted" else self.base.order_depends_on_filter
+        pooled = self.base.order_depends_on_filter or self.diversity > 0
+        own = k > self.depth if self.ranking == "lifted" else pooled
         return own or super().depends_on_k(k)
 
     def parts(self) -> tuple[Part[Any], ...]:
@@ -59,7 +66,7 @@ class SiReRAG(Scheme):
         base, nodes = self._over().open(index), index.open_part(self.pool)
         if self.ranking == "lifted":
             return Lifted(base, nodes, self.depth, label(self))
-        return Nodes(base, nodes, above(nodes), label(self))
+        return Nodes(base, nodes, above(nodes), label(self), self.diversity)
 
     def _over(self) -> Scheme:
         return over(self.base, self.pool)

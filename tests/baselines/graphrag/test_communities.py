@@ -408,6 +408,20 @@ def test_the_input_of_a_report_is_bounded(server: OpenAIServer, tmp_path: Path) 
     assert len(members) <= 2000
 
 
+@pytest.mark.parametrize(("least", "calls"), [(0, 2), (4, 2), (5, 0)])
+def test_small_communities_are_reported_without_a_model(
+    least: int, calls: int, server: OpenAIServer, tmp_path: Path
+) -> None:
+    workspace = asking(tmp_path, server)
+    workspace.add(TRIANGLES)
+    workspace.sync([Communities(least_statements=least)])
+    assert len(report_calls(server)) == calls
+    made = table(workspace.open_part(Communities(least_statements=least)).reports)
+    titles = {row["title"] for row in made.values()}
+    by_model, by_rule = {"Members: Cid; Ann; Bob", "Members: Dan; Eve; Fay"}, {"Cid, Ann, Bob", "Dan, Eve, Fay"}
+    assert titles == (by_model if calls else by_rule)
+
+
 def test_reports_are_asked_again_only_where_something_changed(server: OpenAIServer, tmp_path: Path) -> None:
     workspace = asking(tmp_path / "often", server)
     workspace.add(TRIANGLES)

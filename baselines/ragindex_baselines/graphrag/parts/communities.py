@@ -92,7 +92,8 @@ class Communities(Part[Reports]):
     Communities of more than `max_size` entities are split again, down to `level`. An entity belongs to the
     deepest community that contains it, so to at most one. With `largest_component`, entities outside the
     largest connected component belong to none. A report is made from the members' names and the statements
-    about them, starting with those that join two members, up to `input_tokens` tokens (estimated).
+    about them, starting with those that join two members, up to `input_tokens` tokens (estimated). A community with
+    fewer than `least_statements` has nothing to sum up: its report is made of them by rule, and no model is asked.
     """
 
     version: ClassVar[int] = 1
@@ -105,6 +106,9 @@ class Communities(Part[Reports]):
     )
     input_tokens: int = Field(
         default=4000, ge=100, description="Tokens that the LLM is shown for a report (estimated)."
+    )
+    least_statements: int = Field(
+        default=3, ge=0, description="Statements from which the LLM is asked; smaller reports are made by rule."
     )
 
     def inputs(self) -> tuple[Part[Any], ...]:
@@ -122,8 +126,7 @@ class Communities(Part[Reports]):
         """
         entities, found = self._found(context.inputs[0], context.seed)
         inputs = [{**one.inputs(self.input_tokens), "language": context.language} for one in found]
-        with progress_bar("communities: reports", len(inputs)) as advance:
-            answers = context.llm.map(REPORT, inputs, again=True, progress=advance)
+        answers = self._report(inputs, context)
         for one, answer in zip(found, answers, strict=True):
             if isinstance(answer, Failure):
                 context.failed(one.id, answer.reason)
@@ -134,6 +137,17 @@ class Communities(Part[Reports]):
         )
         for sentence in _write_notes(entities, found, len(made), by_rules=context.llm.id == OfflineRules.id):
             context.note(sentence)
+
+    def _report(self, inputs: Sequence[Mapping[str, Any]], context: BuildContext) -> list[Report | Failure]:
+        """Return the report or failure for each input; the LLM is asked where there are statements enough."""
+        large = [len(one["statements"]) >= self.least_statements for one in inputs]
+        asked = [one for one, is_large in zip(inputs, large, strict=True) if is_large]
+        with progress_bar("communities: reports", len(asked)) as advance:
+            answers = iter(context.llm.map(REPORT, asked, again=True, progress=advance))
+        return [
+            next(answers) if is_large else _write_report_by_rule(one)
+            for one, is_large in zip(inputs, large, strict=True)
+        ]
 
     def open(self, context: ReadContext) -> Reports:
         """Return the two collections."""

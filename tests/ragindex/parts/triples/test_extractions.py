@@ -308,11 +308,7 @@ def test_the_schema_that_a_model_is_held_to(server: OpenAIServer, tmp_path: Path
 
 # ---------------------------------------------------------------- the prompts
 
-TEXTS = (
-    "Hollow Ferry is a chain ferry on the River Sarn. It was ordered by Count Emmerich of Vell in 1811 and is run today "
-    "by the Vell Harbour Trust, the VHT for short.",
-    'The cellist studied with Paul Renk in Tarsby before she recorded "Low Tide", her first album, for Kestrel Records.',
-)
+TEXTS = ("Hollow Ferry is a chain ferry on the River Sarn.", "The cellist studied with Paul Renk in Tarsby")
 
 
 @pytest.mark.parametrize("task", [EXTRACT, NAMES, RELATE], ids=lambda task: task.name)
