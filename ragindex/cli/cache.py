@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from ragindex.cli.console import format_dollars, stdout, text_table, write_result
+from ragindex.cli.console import escape_markup, format_dollars, stdout, text_table, write_result
 from ragindex.cli.options import IndexOption, JsonOption
 from ragindex.counts import many
 from ragindex.errors import UsageError
+from ragindex.llm.batches.records import drop_batches, read_batches
 from ragindex.llm.cache import SQLiteCache, disk_size, prune_responses, summarize
 from ragindex.llm.export import export_calls, import_calls
 from ragindex.workspace import manifest
@@ -32,9 +33,12 @@ def cache(
         float | None, typer.Option(metavar="DAYS", min=0, help="With --prune: only responses older than this.")
     ] = None,
     task: Annotated[str | None, typer.Option(metavar="NAME", help="With --prune: only responses of this task.")] = None,
+    forget: Annotated[
+        bool, typer.Option("--forget-batches", help="Give up the answers of batches that are on their way.")
+    ] = False,
     json: JsonOption = None,
 ) -> None:
-    """List the cached LLM responses of an index by task; prune, export or import them.
+    """List the cached LLM responses of an index by task; prune, export or import them. Also lists batches on their way.
 
     With the imported responses of a study, the same study runs without a key and at no cost.
 
@@ -52,7 +56,11 @@ def cache(
         messages.append(f"{many(deleted, 'response')} deleted.")
     if export_to is not None:
         messages.append(f"{many(export_calls(calls, export_to), 'response')} written to {export_to}.")
-    tasks, size = summarize(calls), disk_size(calls)
+    if forget:
+        gone = read_batches(calls)
+        drop_batches(calls, [batch.name for batch in gone])
+        messages.append(f"{len(gone)} batches are forgotten. They go on at the endpoint, and their answers are lost.")
+    tasks, size, batches = summarize(calls), disk_size(calls), read_batches(calls)
 
     def show() -> None:
         for message in messages:
@@ -70,6 +78,11 @@ def cache(
             for item in tasks
         ]
         stdout().print(text_table(columns, rows) if rows else "No cached responses.")
+        for batch in batches:
+            when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(batch.at))
+            sent = f"{batch.task}: {many(len(batch.keys), 'request')} of {batch.model} sent {when}"
+            stdout().print(escape_markup(f"On its way: {batch.id or 'a batch not seen yet'}, {sent}"), soft_wrap=True)
         stdout().print(f"{size / 1e6:.1f} MB")
 
-    write_result({"bytes": size, "tasks": [asdict(item) for item in tasks]}, json, show)
+    sent = [{"id": one.id, "task": one.task, "requests": len(one.keys), "sent": one.at} for one in batches]
+    write_result({"bytes": size, "tasks": [asdict(item) for item in tasks], "batches": sent}, json, show)

@@ -27,9 +27,7 @@ _MAX_SHOWN = 4000  # characters of an unusable answer that the model is shown ag
 class LLMClient:
     """LLM that sends requests to a model. Thread-safe."""
 
-    def __init__(
-        self, chat: ChatClient, calls: CachedCalls, given: ChatParameters, batches: BatchCalls | None = None
-    ) -> None:
+    def __init__(self, chat: ChatClient, calls: CachedCalls, batches: BatchCalls, given: ChatParameters) -> None:
         self._chat, self._calls, self._given, self._batches = chat, calls, given, batches
 
     @property
@@ -41,7 +39,7 @@ class LLMClient:
     @property
     def batch_size(self) -> int:
         """Most inputs of one `map` that are answered in one batch; 1 without batches."""
-        return 1 if self._batches is None else MOST_REQUESTS
+        return MOST_REQUESTS if self._given.batch else 1
 
     def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
         """Answer one input. An unusable answer is requested once more. Raises the same errors as `LLM.run`."""
@@ -65,21 +63,24 @@ class LLMClient:
     ) -> list[Output | Failure]:
         """Run the task on each input, with up to `concurrency` requests in flight. See `LLM.map`.
 
-        Inside `answers_can_wait`, batches fetch the answers first, if the parameters say so.
+        Inside `answers_can_wait`, batches fetch the answers first, if the parameters say so. Otherwise only those of
+        batches that an earlier run has sent.
         """
         inputs = list(many)
-        if self._batches is not None and may_wait():
-            requests = [self._request(task, each, repeat) for each in inputs]
-            self._batches.fetch(task, lambda: self._find_wanted(task, requests, again))
+        if may_wait():
+            fetch = self._batches.fetch if self._given.batch else self._batches.fetch_sent
+            fetch(task, lambda: self._find_wanted(task, inputs, repeat, again))
 
         def one(inputs: Mapping[str, Any]) -> Output:
             return self.run(task, inputs, repeat=repeat, again=again)
 
         return map_in_threads(one, task.name, inputs, self._given.concurrency, progress)
 
-    def _find_wanted(self, task: Task[Output], requests: Sequence[ChatRequest], again: bool) -> dict[str, WantedCall]:
+    def _find_wanted(
+        self, task: Task[Output], inputs: Sequence[Mapping[str, Any]], repeat: int, again: bool
+    ) -> dict[str, WantedCall]:
         """Return the next call of each conversation whose answer is not in the cache, by key."""
-        found = (self._find_next(task, request, again) for request in requests)
+        found = (self._find_next(task, self._request(task, each, repeat), again) for each in inputs)
         return {self._calls.key(task, one.request): one for one in found if one is not None}
 
     def _find_next(self, task: Task[Output], request: ChatRequest, again: bool) -> WantedCall | None:

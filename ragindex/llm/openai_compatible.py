@@ -49,4 +49,4 @@ class OpenAICompatibleChat(ChatParameters):
         chat = OpenAIChat(self, read_address(_URL_VARIABLES, self.base_url), setting.workspace)
         limits = Limits(self.concurrency, self.requests_per_minute, self.tokens_per_minute, setting.clock)
         calls = CachedCalls(chat, limits, self, setting)
-        return LLMClient(chat, calls, self, BatchCalls(chat, calls, limits, self, setting) if self.batch else None)
+        return LLMClient(chat, calls, BatchCalls(chat, calls, limits, self, setting), self)

@@ -8,7 +8,7 @@ as `single`. Faults of single HTTP requests are those of `OpenAIServer`: `faults
 import json
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -68,6 +68,7 @@ class BatchServer(OpenAIServer):
         self.batches: dict[str, dict[str, Any]] = {}
         self.single, self.batched = Bill(), Bill()
         self.cached_tokens = 0
+        self.before: Callable[[Received], None] = lambda received: None
         self.page = 2  # batches in one answer to a list
         self._looks: dict[str, int] = {}
         self._plans: dict[str, BatchPlan] = {}
@@ -75,6 +76,7 @@ class BatchServer(OpenAIServer):
         self.routes["/v1/chat/completions"] = self._single_chat
 
     def answer(self, received: Received) -> Answer | None:
+        self.before(received)
         path = urlsplit(received.path).path
         self.routes.setdefault(received.path, lambda body: self._serve(received, path, body))
         return super().answer(received)

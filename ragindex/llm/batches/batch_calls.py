@@ -8,8 +8,8 @@ batch may take another day, and they cost little.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -18,13 +18,14 @@ from ragindex.counts import many
 from ragindex.errors import LLMError, ServiceError, UsageError
 from ragindex.http import Trouble, TroubleError
 from ragindex.llm.batches import records
+from ragindex.llm.batches.collect import BatchCollector
 from ragindex.llm.batches.endpoint import BatchEndpoint, BatchState
 from ragindex.llm.batches.records import BatchRecord
-from ragindex.llm.batches.results import BatchResults, read_results
+from ragindex.llm.batches.results import BatchResults
 from ragindex.llm.batches.send import MOST_REQUESTS, BatchSender
 from ragindex.llm.batches.wait import BatchWatch, describe_batch, print_line
 from ragindex.llm.budget import Booking
-from ragindex.llm.cache import CachedResponse, CallSource, SQLiteCache
+from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.cached_calls import CachedCalls
 from ragindex.llm.chat_parameters import ChatParameters
 from ragindex.llm.openai_chat import ChatRequest, OpenAIChat
@@ -35,7 +36,6 @@ from ragindex.llm.tasks import Task
 _FEW = 100  # fewer requests that follow a batch are asked one by one
 _PROBES = 3  # requests that may fail before the form of a task's requests is given up
 _PLANNING = "0" * 16  # the lock of whoever decides what is sent
-_ROWS = 1_000  # answers committed at once
 _TOO_MANY_TOKENS = "token_limit_exceeded"  # the account has too many tokens in batches
 
 
@@ -68,6 +68,7 @@ class BatchCalls:
         self._chat, self._calls, self._given, self._setting = chat, calls, given, setting
         self._endpoint = BatchEndpoint(chat)
         self._sender = BatchSender(chat, self._endpoint, limits, given.retries, setting.seed)
+        self._collector = BatchCollector(chat, calls, self._endpoint, self._sender, given.concurrency)
         self._watch = BatchWatch(self._endpoint, limits, given.batch_poll_seconds, given.retries)
         self._proven: set[str] = set()  # schemas of which the endpoint has answered a request
         self._most = MOST_REQUESTS
@@ -83,15 +84,31 @@ class BatchCalls:
             raise UsageError("Batches need the cache, so that nothing is paid twice. Leave out --no-cache.")
         progress = _Progress()
         try:
-            while self._fetch_some(cache, task, find_wanted, progress):
-                pass
-        except TroubleError as error:
-            trouble = error.trouble
-        else:
-            return
+            with self._explained(task):
+                while self._fetch_some(cache, task, find_wanted, progress):
+                    pass
         finally:
             ledger.add_time(0.0, time.perf_counter() - start)
-        raise self._explain(task, trouble)
+
+    def fetch_sent(self, task: Task[Any], find_wanted: FindWanted) -> None:
+        """Put answers into the cache that batches of earlier runs have brought; send nothing and wait for nothing.
+
+        Raises UsageError if such a batch has not ended: its requests would be paid for twice.
+        """
+        cache = self._setting.cache
+        if not isinstance(cache, SQLiteCache) or not records.read_batches(cache):
+            return
+        with self._explained(task), cache.claimed(_PLANNING):
+            requests = {key: one.request for key, one in find_wanted().items()}
+            for batch in self._sender.find_sent(cache, set(requests)):
+                state = self._endpoint.look(batch.id)
+                if not state.ended:
+                    raise UsageError(
+                        f"Some of these requests are paid for in another way: {describe_batch(batch, state)}. "
+                        "Set batch=true to wait for it. To pay for them twice, run first: "
+                        "ragindex cache --index DIR --forget-batches"
+                    )
+                self._collector.collect(cache, batch, state, requests, Booking())
 
     def _fetch_some(self, cache: SQLiteCache, task: Task[Any], find_wanted: FindWanted, progress: _Progress) -> bool:
         """Send what is wanted, wait for it and for what was sent before; return whether there was anything."""
@@ -106,7 +123,7 @@ class BatchCalls:
             requests = {key: one.request for key, one in wanted.items()}
 
             def collect(batch: BatchRecord, state: BatchState) -> None:
-                results = self._collect(cache, batch, state, requests, booking)
+                results = self._collector.collect(cache, batch, state, requests, booking)
                 if results is not None:
                     self._react(task, batch, state, results, progress)
 
@@ -181,71 +198,6 @@ class BatchCalls:
 
     # ---------------------------------------------------------------- what comes back
 
-    def _collect(
-        self,
-        cache: SQLiteCache,
-        batch: BatchRecord,
-        state: BatchState,
-        requests: Mapping[str, ChatRequest],
-        booking: Booking,
-    ) -> BatchResults | None:
-        """Put the answers of a batch into the cache and forget it; None if another process has.
-
-        Raises ServiceError if the result file lacks answers that the endpoint says it has; those that came are kept.
-        """
-        with cache.claimed(batch.name):
-            if all(one.name != batch.name for one in records.read_batches(cache)):
-                return None
-            results = self._download(batch, state)
-            answers = self._price(cache, batch, results, requests)
-            for at in range(0, len(answers), _ROWS):
-                some = answers[at : at + _ROWS]
-                cache.put_many(some)
-                self._calls.add_arrived(key for key, _, _ in some)
-                booking.pay(sum(answer.money or 0.0 for _, _, answer in some))
-            if results.answered < state.completed:
-                raise ServiceError(
-                    f"{state.completed - results.answered:,} answers are missing in the result file of batch "
-                    f"{batch.id}, and are paid for. The others are kept. Run the same command to read it again."
-                )
-            records.drop_batches(cache, [batch.name])
-        return results
-
-    def _download(self, batch: BatchRecord, state: BatchState) -> BatchResults:
-        """Read the result files, again if they are shorter than the endpoint says."""
-        count = max(len(batch.keys), 1)
-        seconds = state.seconds * min(self._given.concurrency, count) / count  # so that all took `state.seconds`
-
-        def read() -> BatchResults:
-            results = BatchResults()
-            for file in state.files:
-                content = self._endpoint.download(file)
-                read_results(content, batch.keys, lambda body: self._chat.read(body, batch.structure, seconds), results)
-            if results.answered < state.completed:
-                raise _ShortError(results)
-            return results
-
-        try:
-            return self._sender.retry(read)
-        except _ShortError as error:
-            return error.results
-
-    def _price(
-        self,
-        cache: SQLiteCache,
-        batch: BatchRecord,
-        results: BatchResults,
-        requests: Mapping[str, ChatRequest],
-    ) -> list[tuple[str, CallSource, CachedResponse]]:
-        """Return the rows of the cache for the replies, without those that a crashed run has put there."""
-        source = CallSource(batch.task, batch.version, self._chat.provider, batch.model, batch.base_url)
-        rows = []
-        for key, reply in results.replies.items():
-            held = cache.get(key)
-            if held is None or held.at < batch.at:
-                rows.append((key, source, self._calls.count_batched(reply, requests.get(key))))
-        return rows
-
     def _react(
         self, task: Task[Any], batch: BatchRecord, state: BatchState, results: BatchResults, progress: _Progress
     ) -> None:
@@ -275,19 +227,22 @@ class BatchCalls:
         for _ in range(len(batch.keys) - len(results.replies)):
             ledger.count_outcome(task.name, "unanswered in a batch")
 
+    @contextmanager
+    def _explained(self, task: Task[Any]) -> Iterator[None]:
+        """Turn the TroubleError of a request inside into a ServiceError; what is on its way stays known."""
+        try:
+            yield
+        except TroubleError as error:
+            trouble = error.trouble
+        else:
+            return
+        raise self._explain(task, trouble)
+
     def _explain(self, task: Task[Any], trouble: Trouble) -> ServiceError:
-        """Return the error for a failed request to the Batch API; what is on its way stays known."""
+        """Return the error for a failed request to the Batch API."""
         if trouble.passes or trouble.away:
             return ServiceError(
                 f"The Batch API at {self._chat.base_url} did not answer; {trouble}. What was sent goes on there. "
                 "Run the same command to go on."
             )
         return ServiceError(f"{self._calls.explain(task, trouble)}")
-
-
-class _ShortError(TroubleError):
-    """A result file that lacks answers; reading it again may help."""
-
-    def __init__(self, results: BatchResults) -> None:
-        super().__init__(Trouble("the result file is short"))
-        self.results = results
