@@ -11,7 +11,7 @@ from ragindex.cli.console import escape_markup, format_dollars, stdout, text_tab
 from ragindex.cli.options import IndexOption, JsonOption
 from ragindex.counts import many
 from ragindex.errors import UsageError
-from ragindex.llm.batches.records import drop_batches, read_batches
+from ragindex.llm.batches.records import BatchRecord, drop_batches, read_batches
 from ragindex.llm.cache import SQLiteCache, disk_size, prune_responses, summarize
 from ragindex.llm.export import export_calls, import_calls
 from ragindex.workspace import manifest
@@ -57,9 +57,7 @@ def cache(
     if export_to is not None:
         messages.append(f"{many(export_calls(calls, export_to), 'response')} written to {export_to}.")
     if forget:
-        gone = read_batches(calls)
-        drop_batches(calls, [batch.name for batch in gone])
-        messages.append(f"{len(gone)} batches are forgotten. They go on at the endpoint, and their answers are lost.")
+        messages.append(_forget_batches(calls))
     tasks, size, batches = summarize(calls), disk_size(calls), read_batches(calls)
 
     def show() -> None:
@@ -79,10 +77,20 @@ def cache(
         ]
         stdout().print(text_table(columns, rows) if rows else "No cached responses.")
         for batch in batches:
-            when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(batch.at))
-            sent = f"{batch.task}: {many(len(batch.keys), 'request')} of {batch.model} sent {when}"
-            stdout().print(escape_markup(f"On its way: {batch.id or 'a batch not seen yet'}, {sent}"), soft_wrap=True)
+            stdout().print(escape_markup(_format_batch(batch)), soft_wrap=True)
         stdout().print(f"{size / 1e6:.1f} MB")
 
     sent = [{"id": one.id, "task": one.task, "requests": len(one.keys), "sent": one.at} for one in batches]
     write_result({"bytes": size, "tasks": [asdict(item) for item in tasks], "batches": sent}, json, show)
+
+
+def _forget_batches(calls: SQLiteCache) -> str:
+    batches = read_batches(calls)
+    drop_batches(calls, [batch.name for batch in batches])
+    return f"Forgotten batches: {len(batches)}. They go on at the endpoint, and their answers are lost."
+
+
+def _format_batch(batch: BatchRecord) -> str:
+    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(batch.at))
+    asks = f"{many(len(batch.keys), 'request')} of {batch.task} to {batch.model}"
+    return f"On its way: {batch.id or 'a batch not seen yet'}, {asks}, sent {when}"
