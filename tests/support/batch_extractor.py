@@ -46,9 +46,11 @@ class Killer:
     def aim(self, path: str, time: int, *, before: bool) -> None:
         self.moment, self._seen = (path, time, before), 0
 
-    def _before(self, received: Received) -> None:
-        if self._is_time(received, before=True):
+    def _before(self, received: Received) -> bool:
+        due = self._is_time(received, before=True)
+        if due:
             self._kill()
+        return due
 
     def _after(self, received: Received, _: int) -> Fault | None:
         return self._kill_and_drop if self._is_time(received, before=False) else None
@@ -64,16 +66,16 @@ class Killer:
 
     def _kill(self) -> None:
         assert self.process is not None
+        self.moment = None
         os.kill(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        self.moment = None
 
 
 def matches(path: str, received: Received) -> bool:
     """Whether a request is one to a path such as `POST batches`, `GET batches/ID`, `GET files/ID/content`."""
     method = "POST" if received.body else "GET"
-    parts = urlsplit(received.path).path.removeprefix("/v1/").split("/")
-    shape = "/".join("ID" if place == 1 else part for place, part in enumerate(parts) if part != "chat")
+    parts = urlsplit(received.path).path.removeprefix("/v1/").removeprefix("chat/").split("/")
+    shape = "/".join("ID" if place == 1 else part for place, part in enumerate(parts))
     return f"{method} {shape}" == path
 
 

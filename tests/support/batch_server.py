@@ -2,7 +2,8 @@
 
 `server.plans` says what happens to the batches that are created, in order; without a plan, a batch is completed at the
 third look at it. Requests of a batch are answered as those of chats, and billed as `batched`; those of chats are billed
-as `single`. Faults of single HTTP requests are those of `OpenAIServer`: `faults` and `choose`.
+as `single`. A request of which `server.before` says True is dropped before the server acts on it. Other faults of HTTP
+requests are those of `OpenAIServer`: `faults` and `choose`.
 """
 
 import json
@@ -68,7 +69,7 @@ class BatchServer(OpenAIServer):
         self.batches: dict[str, dict[str, Any]] = {}
         self.single, self.batched = Bill(), Bill()
         self.cached_tokens = 0
-        self.before: Callable[[Received], None] = lambda received: None
+        self.before: Callable[[Received], bool] = lambda received: False
         self.page = 2  # batches in one answer to a list
         self._looks: dict[str, int] = {}
         self._plans: dict[str, BatchPlan] = {}
@@ -76,7 +77,8 @@ class BatchServer(OpenAIServer):
         self.routes["/v1/chat/completions"] = self._single_chat
 
     def answer(self, received: Received) -> Answer | None:
-        self.before(received)
+        if self.before(received):
+            return None
         path = urlsplit(received.path).path
         self.routes.setdefault(received.path, lambda body: self._serve(received, path, body))
         return super().answer(received)
