@@ -69,21 +69,21 @@ def estimate(
     """Estimate the cost of indexing `corpus` for `schemes` with `llm`: one Estimate per task; shared parts count once.
 
     With `sample`, that many documents are sent to the LLM and paid for; the responses are kept in the cache of
-    `setting`. Raises UsageError if `llm` names no model (`offline`) or a task has no rule, and ServiceError if every
-    request for the sample failed.
+    `setting`. An LLM that answers in batches is priced so, and answers the sample at once. Raises UsageError if `llm`
+    names no model (`offline`) or a task has no rule, and ServiceError if every request for the sample failed.
     """
     name, parts = _get_model_name(llm), _find_llm_parts(schemes)
     counting = Counting(model=name)
     whole = _count_indexing(corpus.documents, corpus, parts, counting, LLMSettings(), language)
     chosen = Random(seed).sample(corpus.documents, min(sample, len(corpus.documents)))  # noqa: S311  # no secret
     by_rules = _count_indexing(chosen, corpus, parts, counting, LLMSettings(), language) if chosen else {}
-    in_earnest = _count_indexing(chosen, corpus, parts, llm, setting, language) if chosen else {}
+    in_earnest = _count_indexing(chosen, corpus, parts, _ask_at_once(llm), setting, language) if chosen else {}
     if by_rules and not in_earnest:
         raise ServiceError(
             f"Every request for the {len(chosen)} sampled documents failed. Check --llm and OPENAI_BASE_URL."
         )
     return [
-        _scale_counts(task, counts, by_rules.get(task), in_earnest.get(task), setting.prices, name)
+        _scale_counts(task, counts, by_rules.get(task), in_earnest.get(task), setting.prices, name, llm.batches())
         for task, counts in whole.items()
     ]
 
@@ -179,6 +179,11 @@ def _get_model_name(llm: LLMPlugin) -> str:
     return name
 
 
+def _ask_at_once(llm: LLMPlugin) -> LLMPlugin:
+    """Return an LLM with the same answers that waits for no batch: who asks for an estimate waits for it."""
+    return llm.model_copy(update={"batch": False}) if llm.batches() else llm
+
+
 def _find_llm_parts(schemes: Sequence[Scheme]) -> list[Part[Any]]:
     """Return the parts that call an LLM, among the parts of `schemes` and their inputs."""
     parts = topological_order([part for scheme in schemes for part in scheme.parts()])
@@ -215,14 +220,21 @@ def _count_by_task(tally: ledger.Tally) -> Iterator[tuple[str, _Counts]]:
 
 
 def _scale_counts(
-    task: str, whole: _Counts, rules: _Counts | None, real: _Counts | None, prices: Prices, name: str
+    task: str,
+    whole: _Counts,
+    rules: _Counts | None,
+    real: _Counts | None,
+    prices: Prices,
+    name: str,
+    batched: bool = False,
 ) -> Estimate:
     sampled = rules is not None and real is not None and rules.read > 0 and rules.written > 0
     calls, read, written = whole.calls, whole.read, whole.written
     if sampled and rules is not None and real is not None:
         calls = round(calls * real.calls / rules.calls)
         read, written = round(read * real.read / rules.read), round(written * real.written / rules.written)
-    return Estimate(task, calls, read, written, prices.money(name, read, 0, written), sampled, has_tokenizer(name))
+    money = prices.money(name, read, 0, written, batched=batched)
+    return Estimate(task, calls, read, written, money, sampled, has_tokenizer(name))
 
 
 # ---------------------------------------------------------------- an LLM that only counts

@@ -30,8 +30,8 @@ class CallRecord:
 
     Token counts come from the server; `estimated` is True if some were counted by a tokenizer or guessed instead.
     `money` (US dollars) is None if the model has no price. If the answer was `replayed` from the cache, `money` and
-    `seconds` are those of the original request. A `rule` costs only time. `item` is the position of the input in its
-    `map`.
+    `seconds` are those of the original request. The `seconds` of an answer that came in a batch (`batched`) are its
+    share of the time that the batch took. A `rule` costs only time. `item` is the position of the input in its `map`.
     """
 
     task: str
@@ -45,6 +45,7 @@ class CallRecord:
     money: float | None = 0.0
     seconds: float = 0.0
     replayed: bool = False
+    batched: bool = False
     rule: bool = False
     item: int | None = None
 
@@ -186,12 +187,23 @@ def record_calls() -> Iterator[Tally]:
         _tallies.reset(tokens[0])
 
 
+@contextmanager
+def unrecorded() -> Iterator[None]:
+    """Record no calls and no time inside: the caller records them later, where they belong."""
+    tokens = _tallies.set(()), _lanes.set(())
+    try:
+        yield
+    finally:
+        _lanes.reset(tokens[1])
+        _tallies.reset(tokens[0])
+
+
 def record_call(entry: CallRecord, now: float) -> None:
     """Record an answered call that took `now` seconds in this run, with the phase, method and item of the context."""
     booked = replace(entry, phase=_phase.get(), method=_method.get(), item=_item.get())
     for tally in _tallies.get():
         tally._add(booked)
-    add_time(entry.seconds if entry.replayed else now, now)
+    add_time(entry.seconds if entry.replayed or entry.batched else now, now)
 
 
 def count_outcome(task: str, stage: str) -> None:

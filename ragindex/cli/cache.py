@@ -1,17 +1,20 @@
 """The command `cache`: list, prune, export and import the cached LLM responses of an index."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
-from ragindex.cli.console import format_dollars, stdout, text_table, write_result
+from ragindex.cli.console import escape_markup, format_dollars, stdout, text_table, write_result
 from ragindex.cli.options import IndexOption, JsonOption
 from ragindex.counts import many
 from ragindex.errors import UsageError
-from ragindex.llm.cache import SQLiteCache, disk_size, prune_responses, summarize
+from ragindex.llm.batches.records import BatchRecord, drop_batches, read_batches
+from ragindex.llm.cache import SQLiteCache, TaskSummary, disk_size, prune_responses, summarize
 from ragindex.llm.export import export_calls, import_calls
 from ragindex.workspace import manifest
 from ragindex.workspace.llm import CALLS
@@ -32,9 +35,12 @@ def cache(
         float | None, typer.Option(metavar="DAYS", min=0, help="With --prune: only responses older than this.")
     ] = None,
     task: Annotated[str | None, typer.Option(metavar="NAME", help="With --prune: only responses of this task.")] = None,
+    forget: Annotated[
+        bool, typer.Option("--forget-batches", help="Give up the answers of batches that are on their way.")
+    ] = False,
     json: JsonOption = None,
 ) -> None:
-    """List the cached LLM responses of an index by task; prune, export or import them.
+    """List the cached LLM responses of an index by task; prune, export or import them. Also lists batches on their way.
 
     With the imported responses of a study, the same study runs without a key and at no cost.
 
@@ -52,24 +58,44 @@ def cache(
         messages.append(f"{many(deleted, 'response')} deleted.")
     if export_to is not None:
         messages.append(f"{many(export_calls(calls, export_to), 'response')} written to {export_to}.")
-    tasks, size = summarize(calls), disk_size(calls)
+    messages += [_forget_batches(calls)] if forget else []
+    tasks, size, batches = summarize(calls), disk_size(calls), read_batches(calls)
 
     def show() -> None:
         for message in messages:
             stdout().print(message, markup=False)
-        columns = ("task", "responses", "tokens in", "tokens out", "first cost $", "oldest")
-        rows = [
-            (
-                item.task,
-                f"{item.responses:,}",
-                f"{item.input_tokens:,}",
-                f"{item.output_tokens:,}",
-                format_dollars(item.money),
-                time.strftime("%Y-%m-%d", time.gmtime(item.oldest)),
-            )
-            for item in tasks
-        ]
-        stdout().print(text_table(columns, rows) if rows else "No cached responses.")
+        stdout().print(_make_table(tasks) if tasks else "No cached responses.")
+        for batch in batches:
+            stdout().print(escape_markup(_format_batch(batch)), soft_wrap=True)
         stdout().print(f"{size / 1e6:.1f} MB")
 
-    write_result({"bytes": size, "tasks": [asdict(item) for item in tasks]}, json, show)
+    sent = [{"id": one.id, "task": one.task, "requests": len(one.keys), "sent": one.at} for one in batches]
+    write_result({"bytes": size, "tasks": [asdict(item) for item in tasks], "batches": sent}, json, show)
+
+
+def _make_table(tasks: Sequence[TaskSummary]) -> Table:
+    columns = ("task", "responses", "tokens in", "tokens out", "first cost $", "oldest")
+    rows = [
+        (
+            item.task,
+            f"{item.responses:,}",
+            f"{item.input_tokens:,}",
+            f"{item.output_tokens:,}",
+            format_dollars(item.money),
+            time.strftime("%Y-%m-%d", time.gmtime(item.oldest)),
+        )
+        for item in tasks
+    ]
+    return text_table(columns, rows)
+
+
+def _forget_batches(calls: SQLiteCache) -> str:
+    batches = read_batches(calls)
+    drop_batches(calls, [batch.name for batch in batches])
+    return f"Forgotten batches: {len(batches)}. They go on at the endpoint, and their answers are lost."
+
+
+def _format_batch(batch: BatchRecord) -> str:
+    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(batch.at))
+    asks = f"{many(len(batch.keys), 'request')} of {batch.task} to {batch.model}"
+    return f"On its way: {batch.id or 'a batch not seen yet'}, {asks}, sent {when}"

@@ -39,6 +39,23 @@ class Budget:
         with self._changed:
             return self._spent
 
+    @property
+    def left(self) -> float:
+        """US dollars that are neither paid nor reserved."""
+        with self._changed:
+            return self.limit - self._spent - self._reserved
+
+    @contextmanager
+    def recorded(self) -> Iterator[Booking]:
+        """Add what is paid inside, for calls that were sent before; raises nothing if that exceeds the limit."""
+        booking = Booking()
+        try:
+            yield booking
+        finally:
+            with self._changed:
+                self._spent += booking.paid
+                self._changed.notify_all()
+
     @contextmanager
     def reserved(self, most: float) -> Iterator[Booking]:
         """Reserve `most` US dollars for one call; wait while reservations of calls in flight leave too little.

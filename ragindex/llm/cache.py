@@ -117,6 +117,11 @@ def _add_checksum(row: CacheRow) -> CacheRow:
     return (*row, zlib.crc32(repr(values).encode("utf-8", "surrogatepass")))
 
 
+def _encode_row(key: str, source: CallSource, response: CachedResponse) -> CacheRow:
+    row = (key, *astuple(source), *astuple(response))
+    return tuple(encodable(value) if isinstance(value, str) else value for value in row)
+
+
 def verify_row(stored: CacheRow) -> CacheRow | None:
     """Return the values of CACHE_COLUMNS if the checksum fits; otherwise warn and return None."""
     if _add_checksum(stored[:-1]) == stored:
@@ -150,8 +155,7 @@ class SQLiteCache:
 
     def put(self, key: str, source: CallSource, response: CachedResponse) -> None:
         """Store a response, replacing one with the same key; it is on disk when this returns. Raises StoreError."""
-        row = (key, *astuple(source), *astuple(response))
-        self._waiting.append(tuple(encodable(value) if isinstance(value, str) else value for value in row))
+        self._waiting.append(_encode_row(key, source, response))
         with self.connection() as connection:  # one thread writes the rows of all waiting threads: one flush for all
             rows = [self._waiting.popleft() for _ in range(len(self._waiting))]
             try:
@@ -160,6 +164,12 @@ class SQLiteCache:
             except BaseException:
                 self._waiting.extendleft(reversed(rows))  # so that the waiting threads fail too
                 raise
+
+    def put_many(self, answers: Sequence[tuple[str, CallSource, CachedResponse]]) -> None:
+        """Store responses in one transaction, replacing those with the same keys. Raises StoreError."""
+        rows = [_encode_row(*one) for one in answers]
+        with self.connection() as connection, connection:
+            connection.executemany(_WRITE, map(_add_checksum, rows))
 
     def add(self, rows: Sequence[CacheRow]) -> int:
         """Store rows of CACHE_COLUMNS whose keys are new; return their number. Raises StoreError."""

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from random import Random
 from typing import Any
@@ -31,6 +31,7 @@ class CachedCalls:
             setting.prices.require(chat.model)
         self._chat, self._limits, self._given, self._setting = chat, limits, given, setting
         self._rng = Random(setting.seed)  # noqa: S311  # jitter of waits
+        self._arrived: set[str] = set()  # keys of answers that batches brought and that no caller has got yet
 
     def answer(
         self, task: Task[Any], request: ChatRequest, unwanted: Sequence[CachedResponse] = ()
@@ -40,15 +41,57 @@ class CachedCalls:
         A cached answer in `unwanted` is replaced once, whichever caller asks first.
         """
         start, cache = time.perf_counter(), self._setting.cache
-        key = self._key(task, request)
+        key = self.key(task, request)
         with cache.claimed(key):
             kept = None if (found := cache.get(key)) in unwanted else found
             if kept is None:
                 return self._pay(task, request, key, start), False
-        self._book(task, kept, time.perf_counter() - start, replayed=True)
-        return kept, True
+        batched = self._take_arrived(key)
+        self._book(task, kept, time.perf_counter() - start, replayed=not batched, batched=batched)
+        return kept, not batched
 
-    def _book(self, task: Task[Any], answer: CachedResponse, now: float, *, replayed: bool = False) -> float:
+    # ---------------------------------------------------------------- answers that came in batches
+
+    def find(self, key: str) -> tuple[CachedResponse | None, bool]:
+        """Return the cached answer to a key, and whether a batch has just brought it. Records nothing."""
+        return self._setting.cache.get(key), key in self._arrived
+
+    def add_arrived(self, keys: Iterable[str]) -> None:
+        """Let the answers to `keys`, which are in the cache, count as paid when they are asked for next."""
+        self._arrived.update(keys)
+
+    def ask_unrecorded(self, task: Task[Any], request: ChatRequest) -> None:
+        """Pay for one answer, which counts when it is asked for next. Raises as `answer` does."""
+        with ledger.unrecorded():
+            _, replayed = self.answer(task, request)
+        if not replayed:
+            self.add_arrived([self.key(task, request)])
+
+    def count_batched(self, reply: Reply, request: ChatRequest | None) -> CachedResponse:
+        """Return the reply of a batch with its cost. Without its request, missing counts of its input are 0."""
+        asked = request or ChatRequest("", (), "", 1)
+        return self._count(asked, reply, batched=True)
+
+    def bound_cost(self, request: ChatRequest) -> float | None:
+        """Return what a request in a batch can cost at most; None if the model has no price."""
+        return self._money(self._needed(request), 0, request.max_tokens, batched=True)
+
+    def explain(self, task: Task[Any], trouble: Trouble) -> ServiceError:
+        """Return the error for a failed request: an LLMError if other inputs may succeed."""
+        return self._failure(task, trouble)
+
+    def _take_arrived(self, key: str) -> bool:
+        try:
+            self._arrived.remove(key)
+        except KeyError:
+            return False
+        return True
+
+    # ---------------------------------------------------------------- answers that are paid for one by one
+
+    def _book(
+        self, task: Task[Any], answer: CachedResponse, now: float, *, replayed: bool = False, batched: bool = False
+    ) -> float:
         """Record an answer that took `now` seconds in this run; return its cost, or 0 if it is unknown."""
         money = answer.money
         if money is None:
@@ -63,11 +106,12 @@ class CachedCalls:
             money=money,
             seconds=answer.seconds,
             replayed=replayed,
+            batched=batched,
         )
         ledger.record_call(entry, now)
         return money or 0.0
 
-    def _key(self, task: Task[Any], request: ChatRequest) -> str:
+    def key(self, task: Task[Any], request: ChatRequest) -> str:
         """Hash everything that the answer depends on, but not the form of the request, as a replay sends no request."""
         chat = self._chat
         whole = {
@@ -112,7 +156,7 @@ class CachedCalls:
                     if error.billed is not None:
                         booking.pay(self._book(task, self._unusable(error.billed), 0.0))
                     raise
-                answer = self._counted(request, reply)
+                answer = self._count(request, reply)
                 booking.pay(self._book(task, answer, time.perf_counter() - start))
             return answer
 
@@ -155,7 +199,7 @@ class CachedCalls:
         money = self._money(read, cached, written)
         return CachedResponse("", "", "", "text", read, cached, written, False, money, 0.0, time.time())
 
-    def _counted(self, request: ChatRequest, reply: Reply) -> CachedResponse:
+    def _count(self, request: ChatRequest, reply: Reply, *, batched: bool = False) -> CachedResponse:
         """Return the reply with token counts and cost; counts missing from the response are computed here."""
         model, read, written, estimated = self._chat.model, reply.input_tokens, reply.output_tokens, False
         if read is None:
@@ -173,10 +217,10 @@ class CachedCalls:
             cached_tokens=reply.cached_tokens,
             output_tokens=written,
             estimated=estimated,
-            money=self._money(read, reply.cached_tokens, written),
+            money=self._money(read, reply.cached_tokens, written, batched=batched),
             seconds=reply.seconds,
             at=time.time(),
         )
 
-    def _money(self, read: int, cached: int, written: int) -> float | None:
-        return self._setting.prices.money(self._chat.model, read, cached, written)
+    def _money(self, read: int, cached: int, written: int, *, batched: bool = False) -> float | None:
+        return self._setting.prices.money(self._chat.model, read, cached, written, batched=batched)

@@ -60,6 +60,15 @@ class ChatParameters(LLMPlugin, PaidPlugin):
     requests_per_minute: int | None = Field(default=None, ge=1, description="Rate limit in requests. null: none.")
     tokens_per_minute: int | None = Field(default=None, ge=1, description="Rate limit in tokens. null: none.")
 
+    batch: bool = Field(
+        default=False,
+        description="Whether answers that can wait (building an index, judging) are asked for in batches, at half the "
+        "price. A batch may take a day; the same command goes on with it.",
+    )
+    batch_poll_seconds: float = Field(
+        default=30.0, gt=0, description="Seconds between two looks at how far a batch is."
+    )
+
     @field_validator("base_url")
     @classmethod
     def _without_keys(cls, base_url: str | None) -> str | None:

@@ -7,15 +7,16 @@ from typing import Any
 from ragindex.accounting import ledger
 from ragindex.canonical import digest
 from ragindex.errors import LLMError
+from ragindex.llm.batches.batch_calls import BatchCalls, WantedCall
+from ragindex.llm.batches.deferral import may_wait
+from ragindex.llm.batches.send import MOST_REQUESTS
 from ragindex.llm.cache import CachedResponse
 from ragindex.llm.cached_calls import CachedCalls
 from ragindex.llm.chat_parameters import ChatParameters
 from ragindex.llm.openai_chat import SCHEMA_HINT, ChatClient, ChatRequest
 from ragindex.llm.parallel import map_in_threads
 from ragindex.llm.parse_output import UnusableError, drop_thoughts, read_json
-from ragindex.llm.rate_limits import Limits
 from ragindex.llm.schema import schema_text
-from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Failure, Message, Output, Task, render_messages
 
 _CUT = frozenset({"length", "max_tokens", "model_length", "max_output_tokens"})  # finish reasons, of different servers
@@ -26,15 +27,19 @@ _MAX_SHOWN = 4000  # characters of an unusable answer that the model is shown ag
 class LLMClient:
     """LLM that sends requests to a model. Thread-safe."""
 
-    def __init__(self, chat: ChatClient, limits: Limits, given: ChatParameters, setting: LLMSettings) -> None:
-        self._chat, self._given = chat, given
-        self._calls = CachedCalls(chat, limits, given, setting)
+    def __init__(self, chat: ChatClient, calls: CachedCalls, batches: BatchCalls, given: ChatParameters) -> None:
+        self._chat, self._calls, self._given, self._batches = chat, calls, given, batches
 
     @property
     def id(self) -> str:
         """Provider, model, and a hash of the endpoint's address and of all parameters that answers depend on."""
         chat, caps = self._chat, [self._given.max_tokens, self._given.reasoning_tokens]
         return f"{chat.provider}-{chat.model}-{digest([chat.base_url, dict(chat.parameters), caps])[:8]}"
+
+    @property
+    def batch_size(self) -> int:
+        """Most inputs of one `map` that are answered in one batch; 1 without batches."""
+        return MOST_REQUESTS if self._given.batch else 1
 
     def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
         """Answer one input. An unusable answer is requested once more. Raises the same errors as `LLM.run`."""
@@ -56,12 +61,44 @@ class LLMClient:
         again: bool = False,
         progress: Callable[[int], None] = lambda done: None,
     ) -> list[Output | Failure]:
-        """Run the task on each input, with up to `concurrency` requests in flight. See `LLM.map`."""
+        """Run the task on each input, with up to `concurrency` requests in flight. See `LLM.map`.
+
+        Inside `answers_can_wait`, batches fetch the answers first, if the parameters say so. Otherwise only those of
+        batches that an earlier run has sent.
+        """
+        inputs = list(many)
+        if may_wait():
+            fetch = self._batches.fetch if self._given.batch else self._batches.fetch_sent
+            fetch(task, lambda: self._find_wanted(task, inputs, repeat, again))
 
         def one(inputs: Mapping[str, Any]) -> Output:
             return self.run(task, inputs, repeat=repeat, again=again)
 
-        return map_in_threads(one, task.name, many, self._given.concurrency, progress)
+        return map_in_threads(one, task.name, inputs, self._given.concurrency, progress)
+
+    def _find_wanted(
+        self, task: Task[Output], inputs: Sequence[Mapping[str, Any]], repeat: int, again: bool
+    ) -> dict[str, WantedCall]:
+        """Return the next call of each conversation whose answer is not in the cache, by key."""
+        found = (self._find_next(task, self._request(task, each, repeat), again) for each in inputs)
+        return {self._calls.key(task, one.request): one for one in found if one is not None}
+
+    def _find_next(self, task: Task[Output], request: ChatRequest, again: bool) -> WantedCall | None:
+        """Return what `run` would ask the model for next; None if the cache has it all. Records nothing."""
+        old: ChatRequest | None = None  # the first that was asked in an earlier run, of those without a usable answer
+        for last in (False, True):
+            answer, arrived = self._calls.find(self._calls.key(task, request))
+            if answer is None:
+                return WantedCall(request, first=not last)
+            try:
+                _parse_output(task, answer, _is_cut(request, answer))
+                return None
+            except UnusableError as error:
+                old = old if old or arrived else request
+                if error.kind == "refusal":
+                    break
+                request = request if last else _build_retry(request, answer, error)
+        return WantedCall(old, first=False) if again and old else None
 
     def _request(self, task: Task[Output], inputs: Mapping[str, Any], repeat: int) -> ChatRequest:
         limit = min(task.max_tokens, self._given.max_tokens or task.max_tokens) + self._given.reasoning_tokens

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pydantic import JsonValue
 
@@ -32,6 +32,7 @@ from ragindex.redaction import find_secrets
 if TYPE_CHECKING:
     from openai import OpenAI
 
+_Result = TypeVar("_Result")
 _LONGEST_NAME = 64
 _LONGEST_SHOWN = 120
 _LONGEST_MESSAGE = 500
@@ -139,7 +140,7 @@ class OpenAIChat:
         while True:
             start = time.perf_counter()
             try:
-                body = send_request(lambda: self._post(request, accepted), self._key)  # noqa: B023  # called at once
+                body = self.call(lambda client: _post(client, self._write(request, accepted)))  # noqa: B023  # at once
             except TroubleError as error:
                 proven = accepted.structure in self._memory.proven
                 fixed = self._parameters.structure != "auto"
@@ -149,10 +150,23 @@ class OpenAIChat:
                 accepted = lower
                 continue
             seconds = time.perf_counter() - start
-            reply = read_reply(body, accepted.structure, seconds, self._hidden)
+            reply = self.read(body, accepted.structure, seconds)
             if self._memory.learn(request.schema, accepted):
                 _log.warning("openai:%s at %s is asked %s, as it accepts no more", self.model, self.base_url, accepted)
             return reply
+
+    def call(self, ask: "Callable[[OpenAI], _Result]") -> _Result:
+        """Run a request of the openai package, once. Raises TroubleError, UsageError."""
+        return send_request(lambda: ask(self._client), self._key)
+
+    def write(self, request: ChatRequest) -> tuple[dict[str, Any], Structure]:
+        """Return the JSON of a request in the form that the endpoint is known to accept, and how it asks for JSON."""
+        accepted = self._memory.of(request.schema)
+        return self._write(request, accepted), accepted.structure
+
+    def read(self, body: str, structure: Structure, seconds: float) -> Reply:
+        """Parse a chat completion. Raises TroubleError if it is none."""
+        return read_reply(body, structure, seconds, self.hide)
 
     def record_fit(self, *, fits: bool) -> None:
         """Learn whether an answer fits its schema. After a few that do not, schemas are also told in the messages."""
@@ -162,19 +176,12 @@ class OpenAIChat:
                 *(self.model, self.base_url),
             )
 
-    def _hidden(self, text: str) -> str:
+    def hide(self, text: str) -> str:
+        """Return a text of the endpoint without keys and passwords."""
         secrets = (self._key, *find_secrets(self._address))
         return redact(text, *(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET))
 
-    def _post(self, request: ChatRequest, accepted: EndpointFeatures) -> str:
-        response = self._client.chat.completions.with_raw_response.create(
-            model=self.model,
-            messages=[],  # replaced by those of `extra_body`, which the openai package does not process first
-            extra_body=self._written(request, accepted),
-        )
-        return response.http_response.text
-
-    def _written(self, request: ChatRequest, accepted: EndpointFeatures) -> dict[str, Any]:
+    def _write(self, request: ChatRequest, accepted: EndpointFeatures) -> dict[str, Any]:
         given = self._parameters
         seed = None if given.seed is None else given.seed + request.repeat
         optional = {"temperature": given.temperature, "seed": seed, "reasoning_effort": given.reasoning_effort}
@@ -184,7 +191,17 @@ class OpenAIChat:
         messages = [
             {"role": message.role, "content": message.content} for message in _build_messages(request, accepted, told)
         ]
-        return {"messages": messages, accepted.limit: request.max_tokens, **kept, **structure, **given.extra}
+        limit = {accepted.limit: request.max_tokens}
+        return {"model": self.model, "messages": messages, **limit, **kept, **structure, **given.extra}
+
+
+def _post(client: "OpenAI", body: dict[str, Any]) -> str:
+    response = client.chat.completions.with_raw_response.create(
+        model=body["model"],
+        messages=[],  # replaced by those of `extra_body`, which the openai package does not process first
+        extra_body=body,
+    )
+    return response.http_response.text
 
 
 def _build_response_format(request: ChatRequest, accepted: EndpointFeatures) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """Plugin for LLMs at any endpoint with OpenAI's chat protocol."""
 
 from ragindex.http import read_address
+from ragindex.llm.batches.batch_calls import BatchCalls
+from ragindex.llm.cached_calls import CachedCalls
 from ragindex.llm.chat_parameters import ChatParameters
 from ragindex.llm.client import LLMClient
 from ragindex.llm.openai_chat import OpenAIChat
@@ -17,8 +19,9 @@ class OpenAICompatibleChat(ChatParameters):
 
     `structure` sets how JSON is requested: schema, json or text; auto takes the first of these that the endpoint
     accepts. `max_tokens` caps the answer length that a task allows; `reasoning_tokens` are added to it for models that
-    reason first. Requests that time out, lose their connection or get status 408, 409, 429 or 5xx are retried up to
-    `retries` times. `extra` is added to every request unchanged.
+    reason first. With `batch`, answers that can wait come in batches (`ragindex.llm.batches`). Requests that time out,
+    lose their connection or get status 408, 409, 429 or 5xx are retried up to `retries` times. `extra` is added to
+    every request unchanged.
     """
 
     def price_missing(self, prices: Prices) -> str | None:
@@ -28,6 +31,10 @@ class OpenAICompatibleChat(ChatParameters):
     def requests_at_once(self) -> int:
         """Return `concurrency`."""
         return self.concurrency
+
+    def batches(self) -> bool:
+        """Return `batch`."""
+        return self.batch
 
     def contacts(self) -> tuple[Contact, ...]:
         """Return the endpoint, by the parameters or the environment, or OpenAI's."""
@@ -41,4 +48,5 @@ class OpenAICompatibleChat(ChatParameters):
         setting = setting or LLMSettings()
         chat = OpenAIChat(self, read_address(_URL_VARIABLES, self.base_url), setting.workspace)
         limits = Limits(self.concurrency, self.requests_per_minute, self.tokens_per_minute, setting.clock)
-        return LLMClient(chat, limits, self, setting)
+        calls = CachedCalls(chat, limits, self, setting)
+        return LLMClient(chat, calls, BatchCalls(chat, calls, limits, self, setting), self)

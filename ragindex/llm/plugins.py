@@ -23,6 +23,10 @@ class LLMPlugin(Plugin):
         """Return how many requests may be in flight at once. Default: one."""
         return 1
 
+    def batches(self) -> bool:
+        """Return whether answers that can wait are asked for in batches, at the price of a batch. Default: no."""
+        return False
+
     @abstractmethod
     def open(self, setting: LLMSettings | None = None) -> LLM:
         """Open the LLM, which runs tasks (`ragindex.llm.tasks`). Sends no request yet."""

@@ -18,13 +18,17 @@ _BUILT_IN = Path(__file__).with_name("prices.yaml")
 
 
 class Price(Strict):
-    """US dollars per million tokens. `cached` is the price of cached input tokens; the default is that of input."""
+    """US dollars per million tokens. `cached` is the price of cached input tokens; the default is that of input.
+
+    `batch` is the share of all three that a request in a batch costs (`ragindex.llm.batches`).
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     input: float = Field(ge=0)
     cached: float | None = Field(default=None, ge=0)
     output: float = Field(ge=0)
+    batch: float = Field(default=0.5, ge=0, le=1)
     as_of: date | None = None
     source: str = ""
 
@@ -41,14 +45,17 @@ class Prices:
 
     models: Mapping[str, Price]
 
-    def money(self, model: str, input_tokens: int, cached_tokens: int, output_tokens: int) -> float | None:
+    def money(
+        self, model: str, input_tokens: int, cached_tokens: int, output_tokens: int, *, batched: bool = False
+    ) -> float | None:
         """Return the cost in US dollars, or None if the model has no price. `input_tokens` include `cached_tokens`."""
         price = self.models.get(model)
         if price is None:
             return None
         cached = price.input if price.cached is None else price.cached
         fresh = input_tokens - cached_tokens
-        return (fresh * price.input + cached_tokens * cached + output_tokens * price.output) / 1e6
+        whole = (fresh * price.input + cached_tokens * cached + output_tokens * price.output) / 1e6
+        return whole * price.batch if batched else whole
 
     def require(self, model: str) -> None:
         """Raise UsageError, with the line to add to the price file, if the model has no price."""

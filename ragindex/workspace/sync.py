@@ -34,6 +34,7 @@ from ragindex.errors import (
     WriterBusyError,
 )
 from ragindex.interfaces import Change, Encoder, Part, Scheme, Store
+from ragindex.llm.batches.deferral import answers_can_wait, inputs_at_once
 from ragindex.llm.tasks import LLM
 from ragindex.plugins import registry
 from ragindex.plugins.registry import describe, name_of
@@ -334,6 +335,8 @@ def _build_passages(task: Building, todo: pa.Table) -> int:
     if not len(todo) and not len(task.coverage.held):
         task.part.apply(Change({}), task.context)  # an empty part needs its collections too
     size = min(_BATCH, _DEAR_BATCH) if task.part.uses & {"encoder", "model"} else _BATCH
+    if "model" in task.part.uses:
+        size = inputs_at_once(task.context.llm, size)
     with progress_bar(f"{task.name}: indexing", len(todo)) as advance:
         for start in range(0, len(todo), size):
             batch = todo.slice(start, size)
@@ -370,7 +373,7 @@ def _apply_batch(task: Building, change: Change) -> Usage:
 
 def _measure_cost(work: Callable[[], None]) -> Usage:
     start = time.perf_counter()
-    with ledger.attribute_calls(phase="index"), ledger.record_calls() as asked:
+    with ledger.attribute_calls(phase="index"), ledger.record_calls() as asked, answers_can_wait():
         work()
     seconds = time.perf_counter() - start + asked.correction
     return replace(asked.first, seconds=seconds)

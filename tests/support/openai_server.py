@@ -13,6 +13,7 @@ import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from email import message_from_bytes
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
 from typing import Any, Self, TypeAlias
@@ -226,6 +227,15 @@ def embed(text: str, dimensions: int = NATIVE) -> list[float]:
     return vector
 
 
+def read_form(sort: str, content: bytes) -> dict[str, str]:
+    """The fields of a form in `multipart/form-data`, by name."""
+    whole = message_from_bytes(b"Content-Type: " + sort.encode() + b"\r\n\r\n" + content)
+    parts = [part for part in whole.walk() if not part.is_multipart()]
+    texts = [part.get_payload(decode=True) for part in parts]
+    names = [str(part.get_param("name", header="content-disposition")) for part in parts]
+    return {name: text.decode() for name, text in zip(names, texts, strict=True) if isinstance(text, bytes)}
+
+
 def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -233,7 +243,14 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
         disable_nagle_algorithm = True
 
         def do_POST(self) -> None:  # the name that http.server calls
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            content = self.rfile.read(int(self.headers["Content-Length"]))
+            sort = self.headers["Content-Type"] or ""
+            self._answer(read_form(sort, content) if sort.startswith("multipart/") else json.loads(content))
+
+        def do_GET(self) -> None:  # the name that http.server calls
+            self._answer({})
+
+        def _answer(self, body: Mapping[str, Any]) -> None:
             headers = {name.lower(): value for name, value in self.headers.items()}
             server.begins()
             sent = False

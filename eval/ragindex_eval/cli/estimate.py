@@ -104,7 +104,7 @@ def estimate_command(
     value = {"tasks": [_as_json(one) for one in found], "money": money, "spent": spending.spending_to_json(paid)}
 
     def show() -> None:
-        _show(found, money, sample, llm)
+        _show(found, money, sample, llm, batched=model.batches())
         if asks and not queries:
             said = f"A model is asked for each question, too, by {', '.join(asks)}: --questions FILE counts that."
             stdout().print(escape_markup(said), soft_wrap=True)
@@ -119,7 +119,7 @@ def _as_json(one: Estimate) -> dict[str, object]:
     return {name: getattr(one, name) for name in names}
 
 
-def _show(found: list[Estimate], money: float | None, sample: int, llm: str) -> None:
+def _show(found: list[Estimate], money: float | None, sample: int, llm: str, *, batched: bool) -> None:
     if not found:
         stdout().print("Indexing makes no paid calls.")
         return
@@ -129,7 +129,12 @@ def _show(found: list[Estimate], money: float | None, sample: int, llm: str) -> 
     ]
     stdout().print(text_table(("task", "calls", "tokens in", "tokens out", "$"), rows))
     if money is not None:
-        stdout().print(f"Total: ${money:.4f}, without discounts of the service for batches or cached tokens.")
+        priced = (
+            "with indexing at the price of batches, without discounts of the service for cached tokens"
+            if batched
+            else "without discounts of the service for batches or cached tokens"
+        )
+        stdout().print(f"Total: ${money:.4f}, {priced}.")
     else:
         stdout().print(f"No price of {llm} is known. Set it in a price file named by RAGINDEX_PRICES.")
     if not all(one.counted for one in found):

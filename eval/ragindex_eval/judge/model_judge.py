@@ -8,6 +8,7 @@ import regex
 from pydantic import BaseModel
 
 from ragindex.judgements import GRADES, add_judgement
+from ragindex.llm.batches.deferral import answers_can_wait, inputs_at_once
 from ragindex.llm.tasks import LLM, Failure, Task
 from ragindex.progress import progress_bar
 from ragindex.text_analysis import analyse
@@ -66,9 +67,10 @@ def judge_pool(pool: Pool, llm: LLM, language: str, folder: Path) -> int:
     """
     held, failed = read_pair_grades(folder), 0
     pairs = [(question, document) for question in pool.questions for document in question.documents]
-    with progress_bar(f"{llm.id}: judging", len(pairs)) as advance:
-        for start in range(0, len(pairs), _BATCH):
-            batch = pairs[start : start + _BATCH]
+    size = inputs_at_once(llm, _BATCH)
+    with progress_bar(f"{llm.id}: judging", len(pairs)) as advance, answers_can_wait():
+        for start in range(0, len(pairs), size):
+            batch = pairs[start : start + size]
             inputs = (_inputs(question, document, language) for question, document in batch)
             answers = llm.map(JUDGE, inputs, again=True, progress=advance)
             failed += sum(isinstance(answer, Failure) for answer in answers)
