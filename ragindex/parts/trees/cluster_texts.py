@@ -6,7 +6,7 @@ from ragindex.llm.answer_question import build_context
 from ragindex.llm.tokens import count_text_tokens
 
 
-def count_tokens(text: str) -> int:
+def count_shown_tokens(text: str) -> int:
     """Return the tokens (estimated) of a text and its separator, as `answer_question.build_context` counts them."""
     return count_text_tokens(f"{text}\n\n", "").tokens
 
@@ -14,11 +14,11 @@ def count_tokens(text: str) -> int:
 def cut_texts(texts: list[str], limit: int) -> list[str]:
     """Return the texts, with the longest ones cut to a common length if all exceed `limit` tokens (estimated)."""
     left = limit
-    for place, size in enumerate(sorted(map(count_tokens, texts))):
+    for place, size in enumerate(sorted(map(count_shown_tokens, texts))):
         share = left // (len(texts) - place)
         if size > share:
             return [
-                text if count_tokens(text) <= share else "".join(build_context((), [text], share).notes)
+                text if count_shown_tokens(text) <= share else "".join(build_context((), [text], share).notes)
                 for text in texts
             ]
         left -= size

@@ -20,7 +20,7 @@ from ragindex.parts.support.records import TEXTS
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.text.propositions import Propositions
 from ragindex.parts.trees import abstractness, entity_sentences, tree_nodes
-from ragindex.parts.trees.cluster_texts import count_tokens, cut_texts, drop_repeated_lines
+from ragindex.parts.trees.cluster_texts import count_shown_tokens, cut_texts, drop_repeated_lines
 from ragindex.parts.trees.soft_clusters import Clustering, Reduction, soft_clusters
 from ragindex.parts.trees.tree_nodes import Node
 from ragindex.plugins.registry import PartField, name_of, of_class, plugin_fingerprint
@@ -262,7 +262,7 @@ def _list_ids(cluster: Cluster) -> list[str]:
 
 
 def _count_cluster_tokens(cluster: Cluster) -> int:
-    return sum(count_tokens(group[0].whole) for group in cluster)
+    return sum(count_shown_tokens(group[0].whole) for group in cluster)
 
 
 # ---------------------------------------------------------------- records

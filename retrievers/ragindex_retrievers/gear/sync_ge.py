@@ -15,7 +15,7 @@ from ragindex.types import Hit, Query, Retrieval, Triple
 from ragindex_retrievers.gear.expansion import Expanded, Expansion
 from ragindex_retrievers.gear.tasks import READ
 
-ReadKey: TypeAlias = tuple[str, frozenset[str], tuple[Triple, ...]]
+ReadInput: TypeAlias = tuple[str, frozenset[str], tuple[Triple, ...]]
 """Question, ids of the passages in any order, and memory: what the answer of a read depends on."""
 
 
@@ -28,7 +28,7 @@ class TripleReader:
 
     llm: LLM
     language: str
-    done: MutableMapping[ReadKey, tuple[Triple, ...]] = field(default_factory=dict)
+    done: MutableMapping[ReadInput, tuple[Triple, ...]] = field(default_factory=dict)
 
     def forget(self) -> "TripleReader":
         """Return the reader that has read nothing yet: one per question of an agent."""
