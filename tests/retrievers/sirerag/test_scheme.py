@@ -226,7 +226,7 @@ def test_a_long_summary_does_not_win_by_its_length(server: OpenAIServer, tmp_pat
     seen, plain = (answer_question.build_context(one.hits, one.notes, tokens=100) for one in (pool, flat))
     assert (seen.tokens, len(seen.passages)) == (100, 1)
     assert seen.passages[0].text == ("@1,1,1 " + "word " * 77).strip()  # of some four characters a token
-    assert (plain.tokens, len(plain.passages)) == (96, 13)
+    assert (plain.tokens, len(plain.passages)) == (93, 12)  # no sentence of the next one fits
 
 
 # ---------------------------------------------------------------- parameters
@@ -315,8 +315,7 @@ def test_cross_tree_clusters_the_nodes_of_both_on_every_level(server: OpenAIServ
     fewer = [
         ("passages", 1, ["passage"] * 3),
         ("tree_pool", 1, ["aggregate"] * 2 + ["passage"] * 3),
-        ("tree_pool", 2, ["summary"] * 2),
-    ]
+    ]  # the aggregates repeat lines of the passages: both clusters show the same, and have one summary
     assert clusters(nodes(workspace, without.pool)) == clusters(nodes(workspace, told.pool)) == fewer
     assert len(nodes(workspace, told.pool)) == len(nodes(workspace, without.pool)) + 3
 
