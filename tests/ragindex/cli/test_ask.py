@@ -125,11 +125,11 @@ def test_a_model_answers(workspace: Path, server: OpenAIServer) -> None:
     ]
     assert first[3] == "Answered by openai:small; 2 of 2 hits read, 30 tokens."
     assert "[2] Sarn\n" in server.requests[0].body["messages"][1]["content"]
-    assert first[4:] == ["Spent: 199 tokens, no price is known for small."]
+    assert first[4:] == ["Spent: 263 tokens, no price is known for small."]
     assert lines(run(*asked)) == first[:4]
     assert len(server.requests) == 1  # the answer was kept
     less = lines(run(*asked, "--reader-tokens", 20))
-    assert less[3] == "Answered by openai:small; 2 of 2 hits read, 20 tokens."
+    assert less[3] == "Answered by openai:small; 1 of 2 hits read, 14 tokens."
 
 
 def test_a_guess_is_not_shown_as_an_answer(workspace: Path, server: OpenAIServer) -> None:
