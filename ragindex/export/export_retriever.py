@@ -1,12 +1,16 @@
 """Export of a built method: a folder that refers to its index, or one packed file that does not need it."""
 
+import glob
+import hashlib
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from filelock import FileLock
 
 from ragindex import distribution, durable_files
 from ragindex.errors import StoreError, UsageError
@@ -57,7 +61,7 @@ def export_retriever(
     _require_free(target, pack=pack)
     lease = workspace.pin()
     with _writing(target), _room_beside(target) as room:
-        files = _copy_own_files(scheme, room)
+        files = _copy_own_files(scheme, room / OWN_FOLDER)
         if pack:
             from ragindex.export.packed_index import write_packed_index  # imports scipy
 
@@ -111,16 +115,20 @@ def _relative(index: Path, target: Path) -> str:
         return index.resolve().as_posix()
 
 
-def _copy_own_files(scheme: Scheme, room: Path) -> dict[str, str]:
-    """Copy the files that parameters name; return what is written in their place, by the values of the parameters."""
+def _copy_own_files(scheme: Scheme, folder: Path) -> dict[str, str]:
+    """Copy the files that parameters name; return what is written in their place, by the values of the parameters.
+
+    A file is named by its content, so that a later export beside this one never changes a file that this one names.
+    """
     plugins = [scheme, *(part for part in scheme.parts())]
     written: dict[str, str] = {}
     for value in (one for plugin in plugins for inner in walk_plugins(plugin) for one in inner.own_files()):
         path, mark, hashed = value.partition("#")
-        name = f"{OWN_FOLDER}/{len(written)}{Path(path).suffix}"
-        (room / OWN_FOLDER).mkdir(exist_ok=True)
-        shutil.copyfile(path, room / name)
-        written.setdefault(value, f"{name}{mark}{hashed}")
+        content = Path(path).read_bytes()
+        name = f"{hashlib.sha256(content).hexdigest()[: durable_files.HASH_DIGITS]}{Path(path).suffix}"
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
+        written.setdefault(value, f"{OWN_FOLDER}/{name}{mark}{hashed}")
     return written
 
 
@@ -135,8 +143,13 @@ def _require_free(target: Path, *, pack: bool) -> None:
         raise UsageError(f"{target} is a folder. Choose another path for the packed retriever.")
     if not pack and not target.is_dir():
         raise UsageError(f"{target} is a file. Choose a folder, or add --pack to write one file.")
-    if not pack and any(target.iterdir()) and not (target / RETRIEVER_FILE).is_file():
+    if not pack and not (target / RETRIEVER_FILE).is_file() and any(not _is_ours(path) for path in target.iterdir()):
         raise UsageError(f"{target} holds other files. Choose a folder that is empty or does not exist.")
+
+
+def _is_ours(path: Path) -> bool:
+    """Return whether a first export that was killed may have left `path` in its folder."""
+    return path.name == OWN_FOLDER or (path.name.startswith(f"{RETRIEVER_FILE}.") and path.suffix == ".partial")
 
 
 @contextmanager
@@ -149,27 +162,51 @@ def _writing(target: Path) -> Iterator[None]:
 
 @contextmanager
 def _room_beside(target: Path) -> Iterator[Path]:
-    """Yield a new folder on the disk of `target`, which is removed at the end."""
-    target.absolute().parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(
-        prefix=f".{target.name}.", suffix=".partial", dir=target.absolute().parent
-    ) as room:
-        yield Path(room)
+    """Yield a new folder on the disk of `target`, which is removed at the end.
+
+    One process exports to `target` at a time, so folders that are there already are of processes that were killed.
+    """
+    parent = target.absolute().parent
+    parent.mkdir(parents=True, exist_ok=True)
+    prefix, suffix = f".{target.name}.", ".partial"
+    with FileLock(parent / f"{prefix}lock") as lock:
+        for left in parent.glob(f"{glob.escape(prefix)}*{suffix}"):
+            shutil.rmtree(left, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix=prefix, suffix=suffix, dir=parent) as room:
+            yield Path(room)
+        with suppress(OSError):  # Windows does not remove a file that is open; its lock is removed on release
+            Path(lock.lock_file).unlink()
 
 
 def _write_folder(exported: ExportedRetriever, room: Path, target: Path) -> int:
-    """Write the files into the folder `target`, `retriever.toml` last, and remove those of an earlier export."""
+    """Write the files into the folder `target`, `retriever.toml` last, and then remove those of an earlier export.
+
+    So a process that is killed leaves the earlier export or the new one, with all files of either.
+    """
     target.mkdir(exist_ok=True)
-    shutil.rmtree(target / INDEX_FOLDER, ignore_errors=True)
-    shutil.rmtree(target / OWN_FOLDER, ignore_errors=True)
-    if (room / OWN_FOLDER).exists():
-        shutil.copytree(room / OWN_FOLDER, target / OWN_FOLDER)
+    for file in exported.files:
+        (target / file.path).parent.mkdir(exist_ok=True)
+        if not (target / file.path).is_file():
+            durable_files.move_durably(room / file.path, target / file.path)
     content = write_retriever_file(exported)
     durable_files.write_file(target / RETRIEVER_FILE, content)
+    _remove_others(exported, target)
     return len(content) + sum(file.bytes for file in exported.files)
 
 
+def _remove_others(exported: ExportedRetriever, target: Path) -> None:
+    """Remove what earlier exports left in the folder, whole or half written."""
+    shutil.rmtree(target / INDEX_FOLDER, ignore_errors=True)
+    named = {target / file.path for file in exported.files}
+    for path in {*target.glob(f"{OWN_FOLDER}/*"), *target.glob(f"{RETRIEVER_FILE}.*.partial")} - named:
+        path.unlink(missing_ok=True)
+    if not named:
+        shutil.rmtree(target / OWN_FOLDER, ignore_errors=True)
+
+
 def _write_packed(exported: ExportedRetriever, room: Path, target: Path) -> int:
-    with durable_files.replace_file(target) as file:
+    packed = room / target.name
+    with packed.open("wb") as file:
         write_archive(exported, room, file)
+    durable_files.move_durably(packed, target)
     return target.stat().st_size

@@ -76,12 +76,12 @@ def copy_hashed(source: IO[bytes], stored: StoredFile, write: Callable[[bytes], 
 
 
 def verify_files(folder: Path, files: Sequence[StoredFile]) -> None:
-    """Check that the folder holds the files with their hashes, no links, and no other file in their folders.
+    """Check that the folder holds the files with their hashes, no links, and no other file in its index.
 
-    Raises DamagedError.
+    Files of another export, which a killed process may have left beside its own, are never read. Raises DamagedError.
     """
-    found = set(_list_files(folder))
     wanted = {file.path for file in files}
+    found = {path for path in _list_files(folder) if path in wanted or not _is_left(folder, path)}
     if found != wanted:
         name = min(found ^ wanted)
         wrong = "is missing" if name in wanted else "does not belong to the retriever"
@@ -95,6 +95,10 @@ def verify_files(folder: Path, files: Sequence[StoredFile]) -> None:
                 copy_hashed(source, stored, lambda block: None, folder)
         except OSError as error:
             raise DamagedError(f"{folder}: {stored.path} cannot be read: {error.strerror or error}.") from error
+
+
+def _is_left(folder: Path, path: str) -> bool:
+    return path.startswith(f"{OWN_FOLDER}/") and not (folder / path).is_symlink()
 
 
 def _list_files(folder: Path) -> Iterable[str]:

@@ -1,7 +1,8 @@
 """The syntax of plugins: `name`, `name:argument`, `name(param=value, …)`, or `{"name": …, "params": {…}}`.
 
-Values are JSON scalars, bare names, web addresses, lists `[…]` and nested calls, as in
-`hybrid(bases=[bm25, dense(over=passages)])` and `http(url=https://search.example.org/v1)`.
+Values are JSON scalars, bare names, web addresses, paths with a slash, lists `[…]` and nested calls, as in
+`hybrid(bases=[bm25, dense(over=passages)])`, `http(url=https://search.example.org/v1)` and
+`evidence(weights=./weights.json)`.
 """
 
 import json
@@ -17,6 +18,7 @@ SpecValue: TypeAlias = "str | int | float | bool | list[SpecValue] | Spec | None
 
 _NAME = regex.compile(r"[\p{L}_][\w.\-]*")
 _ADDRESS = regex.compile(r"https?://[\w.~:/@!$&*+;=?%#\-]+")
+_PATH = regex.compile(r"[\w.~@+\-]*/[\w.~@+:/#%\-]+")
 _NUMBER = regex.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?(?![\w.])")
 _STRING = regex.compile(r'"(?:[^"\\]|\\.)*"')
 _CONSTANTS: Mapping[str, bool | None] = {"true": True, "false": False, "null": None}
@@ -106,7 +108,7 @@ class _Reader:
     def scalar(self) -> SpecValue:
         if (text := self.match(_STRING)) is not None:
             return str(json.loads(text))
-        if (address := self.match(_ADDRESS)) is not None:
+        if (address := self.match(_ADDRESS) or self.match(_PATH)) is not None:
             return address
         if (number := self.match(_NUMBER)) is not None:
             return json.loads(number)  # type: ignore[no-any-return]  # the pattern is a JSON number

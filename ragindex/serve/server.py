@@ -1,11 +1,12 @@
 """Running a service with uvicorn, until it is told to stop."""
 
 import socket
+import warnings
 from collections.abc import Callable
 
 import uvicorn
 
-from ragindex.errors import UsageError
+from ragindex.errors import StaleWarning, UsageError
 from ragindex.serve.app import create_app
 from ragindex.serve.service import Service
 from ragindex.serve.web import quiet_config
@@ -21,7 +22,9 @@ def run_server(service: Service, announce: Callable[[str], None]) -> None:
     listening = _bind(settings.host, settings.port)
     host, port = listening.getsockname()[:2]
     announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
-    with listening:
+    with listening, warnings.catch_warnings():
+        if not settings.read_only:
+            warnings.simplefilter("ignore", StaleWarning)  # the server's own sync makes the parts anew
         make_uvicorn(service).run([listening])
 
 

@@ -1,6 +1,6 @@
-"""Export bm25, and die by SIGKILL before the file operation with a number, of those beside the export.
+"""Export a method, and die by SIGKILL before the file operation with a number, of those beside the export.
 
-Run as: export_child.py INDEX OUT pack|folder NUMBER
+Run as: export_child.py INDEX METHOD OUT pack|folder NUMBER
 """
 
 import os
@@ -30,7 +30,7 @@ def die_before(number: int, beside: Path) -> None:
 
 
 if __name__ == "__main__":
-    index_folder, out, form, number = sys.argv[1:]
+    index_folder, method, out, form, number = sys.argv[1:]
     with ragindex.open(index_folder, read_only=True) as index:
         die_before(int(number), Path(out).parent)
-        index.export("bm25", out, pack=form == "pack")
+        index.export(method, out, pack=form == "pack")

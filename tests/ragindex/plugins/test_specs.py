@@ -8,7 +8,8 @@ from ragindex.plugins.specs import Spec, parse_many, parse_spec, render_spec
 names = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_.\-]{0,8}", fullmatch=True)
 numbers = st.one_of(st.integers(-(10**9), 10**9), st.floats(allow_nan=False, allow_infinity=False))
 addresses = st.from_regex(r"https?://[a-z0-9.:/@?=&,()\[\] \"-]{0,12}", fullmatch=True)
-scalars = st.one_of(numbers, st.booleans(), st.none(), st.text(max_size=8), addresses)
+paths = st.from_regex(r"[a-z0-9.~\-]{0,3}/[a-z0-9./@#,()\[\] \"-]{0,12}", fullmatch=True)
+scalars = st.one_of(numbers, st.booleans(), st.none(), st.text(max_size=8), addresses, paths)
 specs = st.deferred(lambda: st.builds(Spec, names, st.dictionaries(names, values, max_size=3)))
 values = st.deferred(lambda: st.one_of(scalars, st.lists(scalars, max_size=3), specs.filter(lambda spec: spec.params)))
 
@@ -40,6 +41,12 @@ def test_by_hand() -> None:
         Spec("http", {"url": "https://a.example:8443/v1/search", "k": 5}),
         Spec("bm25"),
     ]
+    assert parse_spec("evidence(weights=./out/w-1.json, k=5)") == Spec(
+        "evidence", {"weights": "./out/w-1.json", "k": 5}
+    )
+    assert parse_spec("x(a=out/w.json#0a1b, b=[/tmp/é.json, ../d/e])") == Spec(
+        "x", {"a": "out/w.json#0a1b", "b": ["/tmp/é.json", "../d/e"]}
+    )
     assert parse_spec("x(all=[http://a/b?c=d, e])") == Spec("x", {"all": ["http://a/b?c=d", "e"]})
 
 
