@@ -172,10 +172,12 @@ def _room_beside(target: Path) -> Iterator[Path]:
     with FileLock(parent / f"{prefix}lock") as lock:
         for left in parent.glob(f"{glob.escape(prefix)}*{suffix}"):
             shutil.rmtree(left, ignore_errors=True)
-        with tempfile.TemporaryDirectory(prefix=prefix, suffix=suffix, dir=parent) as room:
-            yield Path(room)
-        with suppress(OSError):  # Windows does not remove a file that is open; its lock is removed on release
-            Path(lock.lock_file).unlink()
+        try:
+            with tempfile.TemporaryDirectory(prefix=prefix, suffix=suffix, dir=parent) as room:
+                yield Path(room)
+        finally:
+            with suppress(OSError):  # Windows does not remove a file that is open; its lock is removed on release
+                Path(lock.lock_file).unlink()
 
 
 def _write_folder(exported: ExportedRetriever, room: Path, target: Path) -> int:
