@@ -42,6 +42,7 @@ def recommend_command(
     alpha: Annotated[float | None, rule_flag("alpha", "A")] = None,
     estimand: Annotated[str | None, rule_flag("estimand", "WHICH")] = None,
     block: Annotated[int | None, rule_flag("block", "N")] = None,
+    min_recall: Annotated[float | None, rule_flag("min_recall", "R")] = None,
     max_p95_ms: Annotated[float | None, rule_flag("max_p95_ms", "MS")] = None,
     max_index_minutes: Annotated[float | None, rule_flag("max_index_minutes", "M")] = None,
     max_index_dollars: Annotated[float | None, rule_flag("max_index_dollars", "USD")] = None,

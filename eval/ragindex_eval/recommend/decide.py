@@ -33,7 +33,7 @@ def choose(racers: Sequence[Candidate]) -> Choice:
 
     Racers are sorted by price. The rival is the best of the others by its mean, dropped ones only if none remains.
     """
-    remaining = [at for at, one in enumerate(racers) if one.state != "dropped"]
+    remaining = [at for at, one in enumerate(racers) if one.remains]
     accepted = [at for at in remaining if racers[at].state == "accepted" or len(remaining) == 1]
     score = [-1.0 if one.score is None else one.score for one in racers]
     chosen = accepted[0] if accepted else max(remaining, key=lambda at: score[at])
@@ -52,7 +52,7 @@ def more_questions(
     same order, until it reaches racers / alpha.
     """
     goal = math.log(len(racers) / rules.alpha)
-    remaining = [at for at, one in enumerate(racers) if one.state != "dropped" and at != choice.chosen]
+    remaining = [at for at, one in enumerate(racers) if one.remains and at != choice.chosen]
     bets = [] if choice.accepted else [(at, -rules.delta) for at in remaining]
     bets += [(at, rules.delta) for at in choice.cheaper]
     counts = [_questions_to(goal, values[:, choice.chosen] - values[:, at], bound) for at, bound in bets]
@@ -88,7 +88,7 @@ def find_pareto(racers: Sequence[Candidate]) -> tuple[str, ...]:
         values = (costs.p95_ms, costs.dollars_per_1000, costs.index_dollars, costs.index_seconds, costs.index_bytes)
         return (-(one.score or 0.0), *(math.inf if value is None else value for value in values))
 
-    known = [(one.label, figures(one)) for one in racers if one.asked]
+    known = [(one.label, figures(one)) for one in racers if one.asked and one.state != "constraint"]
     return tuple(
         label for label, own in known if not any(_dominates(other, own) for name, other in known if name != label)
     )
@@ -109,7 +109,7 @@ def describe_changes(candidates: Sequence[Candidate], chosen: Candidate) -> tupl
     better = [
         one
         for one in candidates
-        if one.label != chosen.label and one.state != "dropped" and (one.score or 0.0) > (chosen.score or 0.0)
+        if one.label != chosen.label and one.remains and (one.score or 0.0) > (chosen.score or 0.0)
     ]
     for one in better:
         gap = (one.score or 0.0) - (chosen.score or 0.0)

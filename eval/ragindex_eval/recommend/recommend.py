@@ -29,12 +29,12 @@ from ragindex_eval.results.model import Interval, MethodAnswer
 from ragindex_eval.run.ask_scored import ask_scored
 from ragindex_eval.run.conclude import unknown_documents_notes
 from ragindex_eval.run.experiment import Experiment
-from ragindex_eval.run.holdout import load_holdout, use_holdout
+from ragindex_eval.run.holdout import LEDGER, load_holdout, require_usable, use_holdout
 from ragindex_eval.run.latency import LazyRetriever
 from ragindex_eval.run.methods import Method
-from ragindex_eval.run.pipeline import Plan, load_experiment, open_workspace, part_figures
+from ragindex_eval.run.pipeline import Plan, default_index, load_experiment, open_workspace, part_figures
 from ragindex_eval.run.settings import CompareSettings
-from ragindex_eval.stats.betting_interval import betting_interval
+from ragindex_eval.stats.betting_interval import betting_interval, is_below
 from ragindex_eval.stats.race import RaceRules, run_races
 from ragindex_eval.stats.resampling import SampleArray
 
@@ -66,7 +66,11 @@ def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, t
     """
     rules.require_metric(settings.k)
     progress = Progress(tell, [])
-    candidates = _price(choose_candidates(settings), data, settings, rules, progress)
+    chosen_from = choose_candidates(settings)
+    ledger_file = (settings.index or default_index(data.name)) / LEDGER
+    labels = [one.label for one in chosen_from]
+    require_usable(data, settings.holdout, ledger_file, labels, reuse=settings.reuse_holdout)
+    candidates = _price(chosen_from, data, settings, rules, progress)
     plan = Plan(tuple(Method(one.label, one.scheme, True) for one in candidates), ())
     budget = parse_budget(settings.budget)
     with open_workspace(settings, data, None, budget) as index:
@@ -126,7 +130,7 @@ def _drop_broken(one: Candidate, rules: RecommendRules) -> Candidate:
 
 
 def _require_racing(candidates: Sequence[Candidate]) -> None:
-    if not any(one.state == "racing" for one in candidates):
+    if not any(one.remains for one in candidates):
         reasons = "; ".join(f"{one.label}: {one.reason}" for one in candidates)
         raise UsageError(f"No candidate meets the constraints. {reasons}. Loosen one of them.")
 
@@ -201,35 +205,86 @@ def _race(
     )
     values = np.full((0, len(racers)), math.nan)
     answers: dict[str, list[MethodAnswer]] = {one.label: [] for one in racers}
-    ended = len(racers) == 1
+    ended = len(racers) == 1 and rules.min_recall is None
     for start in range(0, len(queries), rules.block):
         if ended:
             break
         block = queries[start : start + rules.block]
         rows = np.full((len(block), len(racers)), math.nan)
         for at, one in enumerate(racers):
-            if one.state != "dropped":
+            if one.remains:
                 asked = ask_scored(experiment, one.label, retrievers[at], block, rules.metric)
                 rows[:, at] = asked.scores
                 answers[one.label] += asked.answers
         values = np.vstack([values, rows])
+        racers = _leave_below(racers, values, rules, race.population, progress)
+        _require_racing(racers)
         racers, ended = _decide(racers, values, race, progress)
+        ended = ended and _is_recall_known(racers, values, rules, race.population)
     for note in unknown_documents_notes(answers):
         progress.note(note)
     return values, [*racers, *others]
+
+
+def _leave_below(
+    racers: Sequence[Candidate],
+    values: SampleArray,
+    rules: RecommendRules,
+    population: int | None,
+    progress: Progress,
+) -> list[Candidate]:
+    """Return the racers; those whose recall is shown to be below `min_recall` have left.
+
+    All bets on recall have a risk of alpha of their own, which the racers share. The statements of the race stay true
+    without those that left: whatever is more than delta worse than one that is below the bound is below it, too.
+    """
+    if rules.min_recall is None:
+        return list(racers)
+    found = list[Candidate]()
+    for at, one in enumerate(racers):
+        seen = values[~np.isnan(values[:, at]), at]
+        if one.remains and is_below(seen, rules.min_recall, rules.alpha / len(racers) / 2, population):
+            one = replace(one, asked=len(seen), score=float(seen.mean())).leave(
+                "constraint", f"--min-recall {rules.min_recall:g}: {rules.metric} is below it for certain"
+            )
+            progress.note(
+                f"{one.label} is left out after {many(one.asked, 'question')}: "
+                f"{rules.metric} {percent(one.score or 0)} is below --min-recall {rules.min_recall:g} for certain"
+            )
+        found.append(one)
+    return found
+
+
+def _is_recall_known(
+    racers: Sequence[Candidate], values: SampleArray, rules: RecommendRules, population: int | None
+) -> bool:
+    """Return whether it is shown that the cheapest remaining racer has the least recall allowed, if one is set."""
+    if rules.min_recall is None:
+        return True
+    first = next(at for at, one in enumerate(racers) if one.remains)
+    return _recall_interval(values[:, first], rules, len(racers), population)[0] >= rules.min_recall
+
+
+def _recall_interval(scores: SampleArray, rules: RecommendRules, racers: int, population: int | None) -> Interval:
+    """Return the interval of a racer's mean; those of all `racers` hold together, at any time."""
+    low, high = betting_interval(scores[~np.isnan(scores)], rules.alpha / racers, population)
+    return max(0.0, low), min(1.0, high)
 
 
 def _decide(
     racers: Sequence[Candidate], values: SampleArray, race: RaceRules, progress: Progress
 ) -> tuple[list[Candidate], bool]:
     """Return the racers with what the race says of them after these scores, and whether it is over."""
-    found = run_races(np.nan_to_num(values)[None], np.arange(len(racers)), race)
+    left = np.array([one.asked if one.state == "constraint" else 0 for one in racers])
+    found = run_races(np.nan_to_num(values)[None], np.arange(len(racers)), race, left)
     decided = list[Candidate]()
     for at, one in enumerate(racers):
         seen = values[~np.isnan(values[:, at]), at]
         updated = replace(one, asked=len(seen), score=float(seen.mean()))
         dropped, accepted = int(found.dropped[0, at]), int(found.accepted[0, at])
-        if dropped and one.state != "dropped":
+        if one.state == "constraint":
+            updated = one
+        elif dropped and one.state != "dropped":
             updated = updated.leave("dropped", f"more than {percent(race.delta)} points worse than another")
             progress.note(f"{one.label} is dropped after {many(dropped, 'question')}: {percent(updated.score or 0)}")
         elif accepted and one.state == "racing":
@@ -256,12 +311,15 @@ def _conclude(
     racers = list(candidates[: values.shape[1]])
     choice = choose(racers)
     chosen, rival = racers[choice.chosen], None if choice.rival is None else racers[choice.rival]
+    population = len(racing) if rules.estimand == "questions" else None
     difference: Interval | None = None
+    recall: Interval | None = None
     confirmation: Confirmation | None = None
     if choice.rival is not None:
         both = values[:, choice.chosen] - values[:, choice.rival]
-        population = len(racing) if rules.estimand == "questions" else None
         difference = betting_interval(both[~np.isnan(both)], rules.alpha, population)
+    if rules.min_recall is not None and chosen.asked:
+        recall = _recall_interval(values[:, choice.chosen], rules, len(racers), population)
     if kept and rival is not None:
         confirmation = confirm(chosen, rival, experiment, kept, rules.metric)
     everyone = [*racers, *candidates[values.shape[1] :]]
@@ -281,4 +339,5 @@ def _conclude(
         steps=tuple(progress.steps),
         would_change=describe_changes(everyone, chosen),
         rules=rules.model_dump(mode="json"),
+        recall=recall,
     )

@@ -22,6 +22,9 @@ class RecommendRules(Strict):
         description="population: all questions like these (default); questions: exactly these.",
     )
     block: int = Field(default=10, ge=1, description="Questions between two decisions.")
+    min_recall: float | None = Field(
+        default=None, gt=0, lt=1, description="Least recall allowed, of the metric R@K that is decided by."
+    )
     max_p95_ms: float | None = Field(default=None, gt=0, description="Slowest answer allowed (95th percentile).")
     max_index_minutes: float | None = Field(default=None, gt=0, description="Longest time to build the index.")
     max_index_dollars: float | None = Field(default=None, ge=0, description="Most to pay for building the index.")
@@ -33,3 +36,9 @@ class RecommendRules(Strict):
         known = metric_names(ks)
         if self.metric not in known:
             raise UsageError(f"--metric must be one of {', '.join(known)}. Got {self.metric!r}; --k sets the cutoffs.")
+        if self.min_recall is not None and not self.metric.startswith("R@"):
+            recalls = ", ".join(name for name in known if name.startswith("R@"))
+            raise UsageError(
+                f"--min-recall bounds the metric that is decided by, which must be one of {recalls}. "
+                f"Got --metric {self.metric}."
+            )

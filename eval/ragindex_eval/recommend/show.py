@@ -7,11 +7,15 @@ from ragindex.cli.console import text_table
 from ragindex_eval.format import many, percent, points, short
 from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.values import Candidate, Recommendation
+from ragindex_eval.results.model import Interval
 
 
 def render_recommendation(found: Recommendation, rules: RecommendRules) -> RenderableType:
     """Return the recommendation as the terminal shows it."""
-    lines = [Text(describe_decision(found, rules), style="bold"), Text(describe_spending(found))]
+    lines = [Text(describe_decision(found, rules), style="bold")]
+    if found.recall is not None:
+        lines.append(Text(_describe_recall(found.recall, found.chosen, rules)))
+    lines.append(Text(describe_spending(found)))
     if found.confirmation is not None:
         lines.append(Text(_describe_confirmation(found)))
     lines += [Text(said) for said in (found.holdout.describe() if found.holdout else ())]
@@ -60,6 +64,16 @@ def _describe_difference(found: Recommendation) -> str:
         return "no other was asked"
     low, high = found.difference
     return f"{found.chosen} less {found.rival}: {points(low)} to {points(high)} points"
+
+
+def _describe_recall(interval: Interval, chosen: str, rules: RecommendRules) -> str:
+    low, high = interval
+    least = rules.min_recall or 0.0
+    met = "is met" if low >= least else "is not met" if high < least else "may be met or not"
+    return (
+        f"--min-recall {least:g} {met}: {rules.metric} of {chosen} is {percent(low)} to {percent(high)} "
+        f"(risk {100 * rules.alpha:g} %)."
+    )
 
 
 def describe_spending(found: Recommendation) -> str:

@@ -40,6 +40,11 @@ class Candidate:
         """Return the candidate as it left the race."""
         return replace(self, state=state, reason=reason)
 
+    @property
+    def remains(self) -> bool:
+        """Whether the candidate may still be chosen."""
+        return self.state in ("racing", "accepted")
+
     def to_json(self) -> dict[str, Any]:
         """Convert to a JSON object."""
         own = {name: getattr(self, name) for name in ("label", "state", "reason", "asked", "score")}
@@ -68,9 +73,10 @@ class Recommendation:
     best, at the risk of the rules; otherwise it is the best so far. `cheaper` are the cheaper candidates that were not
     dropped, so that one of them may do as well. About `more_questions` would settle what is open: 0 if nothing is,
     None if no number would. `rival` is the method that comes next, and `difference` the interval of chosen minus rival
-    that holds at any time. `pareto` are the methods that no other beats in quality, latency, money and index cost at
-    once. `spent` and `full` are the questions asked, and those that asking every candidate everything would take.
-    `holdout` is the choice on questions that a ledger lets be used once. `steps` says what was done, and why.
+    that holds at any time. `recall` is such an interval of the chosen method's metric, if --min-recall is given.
+    `pareto` are the methods that no other beats in quality, latency, money and index cost at once. `spent` and `full`
+    are the questions asked, and those that asking every candidate everything would take. `holdout` is the choice on
+    questions that a ledger lets be used once. `steps` says what was done, and why.
     """
 
     chosen: str
@@ -89,6 +95,7 @@ class Recommendation:
     would_change: tuple[str, ...]
     rules: Mapping[str, Any]
     holdout: HoldoutResult | None = None
+    recall: Interval | None = None
 
     def candidate(self, label: str) -> Candidate:
         """Return a candidate by its label."""
@@ -101,6 +108,7 @@ class Recommendation:
             "decided",
             "rival",
             "difference",
+            "recall",
             "cheaper",
             "more_questions",
             "questions",

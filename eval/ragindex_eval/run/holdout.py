@@ -5,6 +5,7 @@ a crash cannot hide it. The ledger holds hashes of questions, so a file with one
 """
 
 import json
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +18,7 @@ from ragindex.canonical import digest
 from ragindex.errors import StoreError, UsageError
 from ragindex.interfaces import Scheme
 from ragindex_eval.data import datasets
+from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.format import many
 from ragindex_eval.metrics.score import judgements
 from ragindex_eval.results.holdout_result import HoldoutResult
@@ -55,23 +57,41 @@ def load_holdout(experiment: Experiment, file: Path | None) -> Experiment | None
 
     Raises UsageError if a choice by the experiment's own questions cannot be confirmed by these.
     """
+    return None if file is None else replace(experiment, dataset=_read_sealed(experiment.dataset, file))
+
+
+def require_usable(data: Dataset, file: Path | None, ledger: Path, methods: Collection[str], *, reuse: bool) -> None:
+    """Refuse a holdout that would be refused after the choice between `methods`, before anything is built or asked.
+
+    A use that may be a repetition of an earlier one is let through. Raises UsageError as `load_holdout` and
+    `use_holdout` do.
+    """
     if file is None:
-        return None
-    chosen_by = experiment.dataset.queries
-    if not any(judgements(experiment.dataset.gold, query.id) for query in chosen_by):
+        return
+    sealed = _read_sealed(data, file)
+    questions = {digest(_normalize(query.text)) for query in sealed.queries}
+    earlier = [one for one in read_uses(ledger) if not questions.isdisjoint(one.questions)]
+    repeats = any({one.chosen, one.rival} <= set(methods) and questions == set(one.questions) for one in earlier)
+    if earlier and not reuse and not repeats:
+        raise _refuse(earlier, questions, file.name, ledger)
+
+
+def _read_sealed(chosen_by: Dataset, file: Path) -> Dataset:
+    """Return the judged questions of the file over the same documents. Raises UsageError as `load_holdout` does."""
+    if not any(judgements(chosen_by.gold, query.id) for query in chosen_by.queries):
         raise UsageError("--holdout confirms a choice by recall: the other questions need gold documents, too.")
-    data = datasets.add_questions(experiment.dataset.corpus, file)
+    data = datasets.add_questions(chosen_by.corpus, file)
     queries = tuple(query for query in data.queries if judgements(data.gold, query.id))
     if not queries:
         raise UsageError(f"--holdout {file} needs questions with gold documents (question,answer,documents).")
-    seen = {_normalize(query.text) for query in chosen_by}
+    seen = {_normalize(query.text) for query in chosen_by.queries}
     both = [query.text for query in queries if _normalize(query.text) in seen]
     if both:
         raise UsageError(
             f"--holdout {file} and the other questions share {many(len(both), 'question')}, such as {both[0][:80]!r}. "
             "A choice is not confirmed by the questions that it was made by: leave them out of one file."
         )
-    return replace(experiment, dataset=replace(data, queries=queries))
+    return replace(data, queries=queries)
 
 
 def use_holdout(
@@ -131,18 +151,21 @@ def record_use(ledger: Path, use: HoldoutUse) -> list[HoldoutUse]:
             repeats = place < len(known)
             earlier = [one for one in known[:place] if not set(one.questions).isdisjoint(use.questions)]
             if earlier and not use.reused and not repeats:
-                shared = len({id for one in earlier for id in one.questions} & set(use.questions))
-                raise UsageError(
-                    f"{shared:,} of {many(len(use.questions), 'question')} of the holdout {use.file} were used before, "
-                    f"first {earlier[0].describe()}. A second look is no confirmation. Take new questions, or add "
-                    f"--reuse-holdout, and the report says so. Without --holdout the same command shows the table; its "
-                    f"answers are kept. The uses: {ledger}"
-                )
+                raise _refuse(earlier, set(use.questions), use.file, ledger)
             if not repeats:
                 _append(ledger, use)
             return earlier
     except OSError as error:
         raise StoreError(f"The uses of holdouts in {ledger} cannot be written: {error.strerror or error}.") from error
+
+
+def _refuse(earlier: Sequence[HoldoutUse], questions: Collection[str], file: str, ledger: Path) -> UsageError:
+    shared = len({id for one in earlier for id in one.questions} & set(questions))
+    return UsageError(
+        f"{shared:,} of {many(len(questions), 'question')} of the holdout {file} were used before, first "
+        f"{earlier[0].describe()}. A second look is no confirmation. Take new questions, or add --reuse-holdout, and "
+        f"the report says so. Without --holdout the same command shows the table. The uses: {ledger}"
+    )
 
 
 def read_uses(ledger: Path) -> list[HoldoutUse]:

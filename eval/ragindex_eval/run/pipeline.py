@@ -50,7 +50,7 @@ from ragindex_eval.run.conclude import conclude
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.fingerprints import answers_fingerprint
 from ragindex_eval.run.grid import expand_grid
-from ragindex_eval.run.holdout import load_holdout, use_holdout
+from ragindex_eval.run.holdout import LEDGER, load_holdout, require_usable, use_holdout
 from ragindex_eval.run.latency import LazyRetriever, MethodTimes, Timing
 from ragindex_eval.run.methods import Method, add_reranked, choose_methods
 from ragindex_eval.run.score import Metrics, count_tokens_to_recall, score
@@ -87,6 +87,13 @@ def evaluate(
     plan = make_plan(settings)
     with open_workspace(settings, data, index, budget) as opened:
         experiment = load_experiment(settings, data, plan, opened)
+        require_usable(
+            experiment.dataset,
+            settings.holdout,
+            opened.folder / LEDGER,
+            [method.label for method in plan.methods],
+            reuse=settings.reuse_holdout,
+        )
         sealed = load_holdout(experiment, settings.holdout)
         outcomes = list(_measure_answers(experiment, plan, watch))
         scored = [one for one in outcomes if not isinstance(one, str)]

@@ -34,6 +34,22 @@ def betting_interval(differences: SampleArray, alpha: float, population: int | N
     return max(-1.0, float(kept[0]) - step), min(1.0, float(kept[-1]) + step)
 
 
+def is_below(values: SampleArray, bound: float, alpha: float, population: int | None = None) -> bool:
+    """Return whether a bet on values in [0, 1] has ever shown that their mean is below `bound`, with a risk of `alpha`.
+
+    It holds at any time, as the interval does. `population` is as in `betting_interval`.
+    """
+    capital, total, squares = 0.0, 0.0, 0.0
+    for seen, value in enumerate((-values).tolist()):
+        now, earlier, squared = (np.array([one]) for one in (value, total, squares))
+        capital += float(capital_growth(now, earlier, squared, seen, -bound, population)[0])
+        total, squares = total + value, squares + value**2
+        certain = population is not None and (population - seen - 1) - total < bound * population - 1e-9 * population
+        if certain or capital >= np.log(1 / alpha):
+            return True
+    return False
+
+
 def _not_beaten(differences: SampleArray, means: SampleArray, alpha: float, population: int | None) -> DecisionArray:
     """Return for each mean whether no bet on greater differences has ever made 2 / alpha."""
     capital = np.zeros_like(means)

@@ -67,19 +67,25 @@ class Decisions:
     ended: DecisionArray
 
 
-def run_races(values: SampleArray, order: NDArray[np.int64], rules: RaceRules) -> Decisions:
+def run_races(
+    values: SampleArray, order: NDArray[np.int64], rules: RaceRules, left: NDArray[np.int64] | None = None
+) -> Decisions:
     """Run R races side by side on `values` in [0, 1] of shape (R, questions, M), asked in the given order of questions.
 
     `order`, of shape (M,), lists the methods from the most to the least preferred among those within delta of the best.
     A race ends when its most preferred remaining method is accepted. Values of a method after it was dropped, or after
     the race has ended, are not looked at.
+
+    `left`, of shape (M,), is the number of questions after which a method has left for another reason, 0 if it has not.
+    Its bets stand still from there on. A statement about another method stays one about all that had not left.
     """
     races, questions, methods = values.shape
+    left = np.zeros(methods, np.int64) if left is None else left
     capitals = _Capitals.start(races, methods)
     dropped = np.zeros((races, methods), np.int64)
     accepted, asked, ended = dropped.copy(), dropped.copy(), np.zeros(races, bool)
     for number in range(1, questions + 1):
-        active = (dropped == 0) & ~ended[:, None]
+        active = (dropped == 0) & ~ended[:, None] & ((left == 0) | (number <= left))
         if not active.any():
             break
         capitals.bet(np.where(active, values[:, number - 1], 0.0), active, number - 1, rules)
@@ -88,13 +94,12 @@ def run_races(values: SampleArray, order: NDArray[np.int64], rules: RaceRules) -
             near, far = capitals.rejected(active, rules.alpha)
             dropped[near & active] = number
             accepted[far & active & (accepted == 0)] = number
-            ended |= _is_decided(dropped, accepted, order)
+            ended |= _is_decided((dropped == 0) & ((left == 0) | (number < left)), accepted, order)
     return Decisions(dropped, accepted, asked, ended)
 
 
-def _is_decided(dropped: NDArray[np.int64], accepted: NDArray[np.int64], order: NDArray[np.int64]) -> DecisionArray:
+def _is_decided(remaining: DecisionArray, accepted: NDArray[np.int64], order: NDArray[np.int64]) -> DecisionArray:
     """Return whether the most preferred remaining method of each race is accepted, or only one method remains."""
-    remaining = dropped == 0
     first = order[np.argmax(remaining[:, order], axis=1)]
     known = np.take_along_axis(accepted, first[:, None], axis=1)[:, 0] > 0
     over: DecisionArray = known | (remaining.sum(axis=1) == 1)

@@ -84,6 +84,49 @@ def test_a_candidate_that_breaks_a_constraint_leaves_with_its_figure() -> None:
     assert any(said.startswith("dense may enter without --max-mb 0.1") for said in done.json["would_change"])
 
 
+def test_recall_below_the_least_allowed_leaves_and_the_chosen_one_is_said_to_have_it() -> None:
+    """Of exactly these questions, all is known in the end: 56.2 and 53.3 for two methods, 64.4 for links."""
+    options = ("--min-recall", "0.6", "--estimand", "questions")
+    done = ragindex("recommend", *WORLD, *options)
+    assert done.code == 0, done.err
+    states = {one["label"]: (one["state"], one["reason"]) for one in done.json["candidates"]}
+    below = "--min-recall 0.6: R@5 is below it for certain"
+    assert states["bm25"] == states["dense"] == ("constraint", below)
+    assert states["links"][0] == "accepted"
+    assert done.json["chosen"] == "links"
+    low, high = done.json["recall"]
+    assert low == pytest.approx(0.644, abs=0.002)
+    assert high == pytest.approx(0.644, abs=0.002)
+    said = ragindex("recommend", *WORLD[:-2], *options).out
+    assert "--min-recall 0.6 is met: R@5 of links is 64.3 to 64.5 (risk 5 %)." in said
+    assert "bm25 may enter without --min-recall 0.6" in said
+
+
+@pytest.mark.parametrize(("least", "met"), [("0.3", "is met"), ("0.6", "may be met or not")])
+def test_whether_recall_is_enough_is_said_with_its_interval(least: str, met: str) -> None:
+    done = ragindex("recommend", *WORLD[:-2], "--min-recall", least)
+    assert f"--min-recall {least} {met}: R@5 of links is 50.4 to 72.3 (risk 5 %)." in done.out
+
+
+def test_recall_too_low_everywhere_is_an_error_with_each_figure() -> None:
+    said = failed_last_line(2, "recommend", *WORLD, "--min-recall", "0.95")
+    assert said.startswith("error: No candidate meets the constraints. bm25: --min-recall 0.95: R@5 is below it")
+    said = failed_last_line(2, "recommend", *WORLD, "--min-recall", "0.6", "--metric", "nDCG@5")
+    assert said == (
+        "error: --min-recall bounds the metric that is decided by, which must be one of R@5, R@10, R@20. "
+        "Got --metric nDCG@5."
+    )
+
+
+def test_one_candidate_is_asked_until_its_recall_is_known() -> None:
+    """Without a bound, no question would be asked of the only candidate that meets the constraints."""
+    alone = (*WORLD, "--max-mb", "0.1")
+    assert ragindex("recommend", *alone).json["spent"] == 0
+    done = ragindex("recommend", *alone, "--min-recall", "0.2")
+    assert (done.json["chosen"], done.json["spent"]) == ("bm25", 30)
+    assert done.json["recall"][0] >= 0.2
+
+
 def test_when_none_meets_the_constraints_each_reason_is_given() -> None:
     said = failed_last_line(2, "recommend", *WORLD, "--max-p95-ms", "0.000001")
     assert said.startswith(

@@ -126,3 +126,27 @@ def test_shared_questions_are_refused_before_any_work() -> None:
     assert "--holdout main.jsonl and the other questions share" in done.err
     assert not Path("w", LEDGER).exists()
     assert not list(Path("w").glob("runs/*"))
+
+
+@pytest.mark.parametrize("command", ["compare", "recommend"])
+@pytest.mark.parametrize(
+    ("sealed", "said"),
+    [
+        ("more.jsonl", "29 of 29 questions of the holdout more.jsonl were used before, first 20"),
+        ("main.jsonl", "--holdout main.jsonl and the other questions share 30 questions"),
+        ("plain.txt", "--holdout plain.txt needs questions with gold documents"),
+    ],
+)
+def test_what_will_be_refused_is_refused_before_anything_is_built(command: str, sealed: str, said: str) -> None:
+    Path("plain.txt").write_text("Which mill stands by the river?\n")
+    ragindex(*COMPARE, "--questions", "main.jsonl", "--holdout", "sealed.jsonl")
+    before = built_parts()
+    others = [*("world:100", "--methods", "dense,hybrid", "--index", "w"), "--questions", "main.jsonl"]
+    done = ragindex(command, *others, "--holdout", sealed)
+    assert done.code == 2
+    assert said in done.err
+    assert built_parts() == before
+
+
+def built_parts() -> set[str]:
+    return set(json.loads(Path("w", "workspace.json").read_text())["parts"])

@@ -1,9 +1,9 @@
-"""Intervals that hold at any time: coverage by simulation, and the exact end of a finite population."""
+"""Intervals and bounds that hold at any time: coverage by simulation, and the exact end of a finite population."""
 
 import numpy as np
 import pytest
 
-from ragindex_eval.stats.betting_interval import betting_interval
+from ragindex_eval.stats.betting_interval import betting_interval, is_below
 
 
 def test_the_mean_stays_inside_after_every_question() -> None:
@@ -45,3 +45,24 @@ def test_more_questions_narrow_it() -> None:
 def test_values_outside_the_range_are_refused() -> None:
     with pytest.raises(ValueError, match=r"differences must lie in \[-1, 1\]; got 0.5 to 1.5"):
         betting_interval(np.array([0.5, 1.5]), 0.05)
+
+
+@pytest.mark.parametrize("population", [None, 200])
+def test_a_mean_is_below_a_bound_exactly_when_the_interval_is(population: int | None) -> None:
+    drawn = np.random.default_rng(3).choice([0.0, 0.5, 1.0], size=120, p=[0.5, 0.2, 0.3])
+    _, high = betting_interval(drawn, 0.1, population)
+    assert is_below(drawn, high + 0.0015, 0.05, population)
+    assert not is_below(drawn, high - 0.0025, 0.05, population)
+
+
+def test_a_mean_at_the_bound_is_hardly_ever_found_below_it() -> None:
+    generator = np.random.default_rng(4)
+    drawn = generator.choice([0.0, 0.5, 1.0], size=(400, 150), p=[0.2, 0.2, 0.6])
+    assert np.mean([is_below(one, 0.7, 0.05) for one in drawn]) <= 0.05
+    assert np.mean([is_below(one, 0.85, 0.05) for one in drawn]) > 0.8
+
+
+def test_all_questions_settle_it_without_a_doubt() -> None:
+    drawn = np.array([1.0, 0.0, 0.5, 0.5])
+    assert is_below(drawn, 0.51, 1e-9, population=4)
+    assert not is_below(drawn, 0.5, 1e-9, population=4)

@@ -109,3 +109,18 @@ def test_a_clear_winner_is_found_with_a_part_of_the_questions() -> None:
     assert found.ended.all()
     assert (found.accepted[:, 0] > 0).all()
     assert found.asked.sum() / values.size < 0.25
+
+
+def test_one_that_left_is_asked_no_more_and_changes_nothing_that_was_said_before() -> None:
+    values = correlated_scores((0.85, 0.8, 0.5, 0.5), 300, seed=7)
+    rules = RaceRules(0.02, 0.05, None)
+    whole, without = (run_races(values, np.arange(4), rules, np.array(left)) for left in ((0, 0, 0, 0), (0, 50, 0, 0)))
+    assert (without.asked[:, 1] <= 50).all()
+    assert (without.dropped[:, 1] <= 50).all()
+    early = (whole.dropped > 0) & (whole.dropped <= 50)
+    assert early.any()
+    assert (without.dropped[early] == whole.dropped[early]).all()
+    assert without.ended.mean() > whole.ended.mean()  # the closest rival is gone
+    only = run_races(values, np.arange(4), rules, np.array([0, 50, 50, 50]))
+    assert (only.asked[:, 0] <= 50).all()
+    assert only.ended.all()
