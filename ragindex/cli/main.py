@@ -15,8 +15,14 @@ from ragindex.plugins.docstrings import read_docstring
 _GROUP = "ragindex.commands"
 _BUILT_IN = (
     *("methods", "index", "search", "ask", "add", "remove", "export", "parts", "repair", "cache", "use", "doctor"),
-    *("serve", "mcp"),
+    *("serve", "mcp", "new-plugin"),
 )
+
+
+def _point_to(command: str) -> EntryPoint:
+    """Return where the function of a built-in command is: in the module of its name."""
+    module = command.replace("-", "_")
+    return EntryPoint(command, f"ragindex.cli.{module}:{module}", _GROUP)
 
 
 class _Commands(TyperGroup):
@@ -24,7 +30,7 @@ class _Commands(TyperGroup):
 
     def __init__(self, *, commands: object, **settings: Any) -> None:
         super().__init__(**settings)
-        self._points = {name: EntryPoint(name, f"ragindex.cli.{name}:{name}", _GROUP) for name in _BUILT_IN}
+        self._points = {name: _point_to(name) for name in _BUILT_IN}
         for point in sorted(entry_points(group=_GROUP), key=lambda point: point.name):
             self._points.setdefault(point.name, point)
         self.commands = {name: TyperCommand(name) for name in self._points}

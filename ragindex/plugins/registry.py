@@ -221,8 +221,17 @@ def name_of(plugin: BaseModel) -> str:
     return _name_of_class(type(plugin))
 
 
+def is_registered(plugin: BaseModel) -> bool:
+    """Return whether an entry point names the class of the plugin, so that its name alone finds it."""
+    return name_of(plugin) != _class_path(type(plugin))
+
+
+def _class_path(plugin: type[BaseModel]) -> str:
+    return f"{plugin.__module__}:{plugin.__qualname__}"
+
+
 def _name_of_class(plugin: type[BaseModel]) -> str:
-    value = f"{plugin.__module__}:{plugin.__qualname__}"
+    value = _class_path(plugin)
     for group in PLUGIN_GROUPS:
         for name, points in _table(group).items():
             if any(point.value == value for point in points):

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "writing-a-retriever.md"
-FILES = {"toml": "pyproject.toml", "python": "shared_names.py"}
 
 
 def blocks(language: str) -> list[str]:
@@ -21,8 +20,8 @@ def blocks(language: str) -> list[str]:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder on the import path with the plugin in it, put there by pip."""
     source, target = tmp_path_factory.mktemp("ragindex-shared-names"), tmp_path_factory.mktemp("site")
-    for language, name in FILES.items():
-        (source / name).write_text(blocks(language)[0], encoding="utf-8")
+    for name, text in (("pyproject.toml", blocks("toml")[0]), ("shared_names.py", blocks("python")[1])):
+        (source / name).write_text(text, encoding="utf-8")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
     subprocess.run([*pip, "--disable-pip-version-check", "--target", str(target), str(source)], check=True)
     return target
@@ -34,14 +33,29 @@ def run(site: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[s
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)
 
 
+@pytest.mark.slow
+def test_a_class_of_a_notebook_is_compared_and_checked(tmp_path: Path) -> None:
+    """A notebook's class is in `__main__`, and in no file: as in a program from standard input."""
+    given = blocks("python")[0]
+    done = subprocess.run([sys.executable, "-"], input=given, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^__main__:Shortest +\d", done.stdout, re.MULTILINE), done.stdout
+    broken = given.replace("rank, hit in hits))", "rank, hit in hits))[:0]")
+    done = subprocess.run(
+        [sys.executable, "-"], input=broken, capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 1
+    assert "Shortest (" in done.stderr.splitlines()[-1], done.stderr
+
+
 def test_it_has_at_most_60_lines() -> None:
-    assert len(blocks("python")[0].splitlines()) <= 60
+    assert len(blocks("python")[1].splitlines()) <= 60
 
 
 @pytest.mark.slow
 def test_a_scheme_may_search_a_part_that_exists(tmp_path: Path) -> None:
-    imports = blocks("python")[0].partition("class ")[0]
-    (tmp_path / "first_words.py").write_text(imports + blocks("python")[2], encoding="utf-8")
+    imports = blocks("python")[1].partition("class ")[0]
+    (tmp_path / "first_words.py").write_text(imports + blocks("python")[3], encoding="utf-8")
     code = (
         "from pathlib import Path; from first_words import FirstWords; from ragindex import testing;"
         "from ragindex.types import Query; scheme = FirstWords(words=2); words = testing.DOCUMENTS[3].text.split();"
@@ -65,7 +79,7 @@ def test_it_is_listed_without_being_imported(site: Path, tmp_path: Path) -> None
 @pytest.mark.slow
 def test_it_passes_the_contract(site: Path, tmp_path: Path) -> None:
     test = tmp_path / "test_shared_names.py"
-    test.write_text(blocks("python")[1], encoding="utf-8")
+    test.write_text(blocks("python")[2], encoding="utf-8")
     done = run(site, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(test), cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout
@@ -74,8 +88,8 @@ def test_it_passes_the_contract(site: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_contract_finds_out_that_it_depends_on_k(site: Path, tmp_path: Path) -> None:
     says = "    def depends_on_k(self, k: int) -> bool:\n        return True\n"
-    assert says in blocks("python")[0]
-    (tmp_path / "silent_names.py").write_text(blocks("python")[0].replace(says, "").replace("SharedNames", "Silent"))
+    assert says in blocks("python")[1]
+    (tmp_path / "silent_names.py").write_text(blocks("python")[1].replace(says, "").replace("SharedNames", "Silent"))
     test = tmp_path / "test_silent.py"
     test.write_text(
         "from ragindex.testing import check_cutoffs\nfrom silent_names import Silent\n\n\n"

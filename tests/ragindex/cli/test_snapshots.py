@@ -15,7 +15,7 @@ SNAPSHOTS = Path(__file__).with_name("snapshots")
 INDEX = ("--index", "w")
 COMMANDS = (
     *("methods", "index", "search", "ask", "add", "remove", "export", "parts", "repair", "cache", "use"),
-    *("serve", "mcp", "doctor"),
+    *("serve", "mcp", "doctor", "new-plugin"),
 )
 
 
