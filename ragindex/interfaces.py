@@ -680,7 +680,10 @@ class QueryEncoder(Encoder, Protocol):
     """The encoder of an open index, for use by retrievers."""
 
     def encode_passing(self, texts: Sequence[str]) -> Floats:
-        """Encode texts to compare with a question that are not in the index (chains of triples); never cached."""
+        """Encode texts that are neither in the index nor questions (chains of triples, a made-up answer) as documents.
+
+        Never cached.
+        """
         ...
 
 

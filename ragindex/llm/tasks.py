@@ -46,14 +46,14 @@ class Failure:
 class Task(Generic[Output]):
     """A task for an LLM.
 
-    `prompt` is a template file beside the code that owns the task (see `render_messages`). `rule` does the task without
+    `prompt` is a template (see `render_messages`): its text, or the path of its file. `rule` does the task without
     an LLM. `read` parses plain text for servers without JSON output and raises ValueError; without it, the text must
     contain JSON. Raise `version` when the rule or `read` changes results; a changed prompt changes its `hash`.
     """
 
     name: str
     version: int
-    prompt: Path
+    prompt: Path | str
     output: type[Output]
     rule: Callable[[Mapping[str, Any]], Output] | None = None
     max_tokens: int = 1024
@@ -127,14 +127,20 @@ def render_messages(task: Task[Any], inputs: Mapping[str, Any]) -> list[Message]
             content = template.render(inputs)
         except UndefinedError as error:
             raise UsageError(
-                f"The prompt of {task.name} ({task.prompt.name}): {error.message}. It was given {', '.join(inputs)}."
+                f"The prompt of {task.name} ({_name_prompt(task.prompt)}): {error.message}. It was given {', '.join(inputs)}."
             ) from None
         messages.append(Message(role, encodable(content)))
     return messages
 
 
+def _name_prompt(prompt: Path | str) -> str:
+    return prompt.name if isinstance(prompt, Path) else repr(prompt[:60])
+
+
 @cache
-def _read_prompt(prompt: Path) -> str:
+def _read_prompt(prompt: Path | str) -> str:
+    if isinstance(prompt, str):
+        return prompt
     try:
         return prompt.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -142,17 +148,18 @@ def _read_prompt(prompt: Path) -> str:
 
 
 @cache
-def _parse_prompt(prompt: Path) -> tuple[tuple[Role, Template], ...]:
+def _parse_prompt(prompt: Path | str) -> tuple[tuple[Role, Template], ...]:
     text = _read_prompt(prompt)
+    path = prompt if isinstance(prompt, Path) else None
     before, *parts = _ROLE.split(text)
     if not parts:
         before, parts = "", ["user", text]
     if before.strip() or parts[-2] != "user":
-        raise DataError("[system], [user] or [assistant] first and a [user] message last", repr(text[:60]), path=prompt)
+        raise DataError("[system], [user] or [assistant] first and a [user] message last", repr(text[:60]), path=path)
     roles = cast("list[Role]", parts[::2])
     try:
         return tuple(
             (role, _templates.from_string(source.strip())) for role, source in zip(roles, parts[1::2], strict=True)
         )
     except TemplateSyntaxError as error:
-        raise DataError("a jinja2 template", error.message or "something else", path=prompt) from None
+        raise DataError("a jinja2 template", error.message or "something else", path=path) from None
