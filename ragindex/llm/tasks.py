@@ -127,7 +127,8 @@ def render_messages(task: Task[Any], inputs: Mapping[str, Any]) -> list[Message]
             content = template.render(inputs)
         except UndefinedError as error:
             raise UsageError(
-                f"The prompt of {task.name} ({_name_prompt(task.prompt)}): {error.message}. It was given {', '.join(inputs)}."
+                f"The prompt of {task.name} ({_name_prompt(task.prompt)}): {error.message}. "
+                f"It was given {', '.join(inputs)}."
             ) from None
         messages.append(Message(role, encodable(content)))
     return messages
