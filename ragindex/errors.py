@@ -198,6 +198,13 @@ class GateUndecidedError(RagindexError):
     exit_code = 13
 
 
+MISTAKES = (
+    *(ValueError, ArithmeticError, LookupError, RuntimeError, OSError),
+    *(TypeError, AttributeError, AssertionError, ImportError, NameError),
+)
+"""What the code of a plugin may raise, programming errors included, because plugins are not our code."""
+
+
 # ---------------------------------------------------------------- warnings
 
 

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from importlib.metadata import EntryPoint, entry_points
 from inspect import getsourcefile
 from itertools import product
 from pathlib import Path
@@ -18,7 +17,6 @@ from typing import Any, ClassVar, Protocol, cast
 
 import pyarrow as pa
 from pydantic import PrivateAttr
-from pydantic_core import PydanticSerializationError
 
 from ragindex import forbidden_documents
 from ragindex.errors import UsageError
@@ -30,6 +28,7 @@ from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Output, Task
 from ragindex.plugins import registry
 from ragindex.plugins.base import Plugin
+from ragindex.plugins.plugin_errors import describe_plugin, find_fault
 from ragindex.retrieval.hits import find_breach
 from ragindex.stores.metered import MeteredCollection
 from ragindex.types import Document, Query, Retrieval
@@ -145,23 +144,13 @@ def assert_same(first: Sequence[Retrieval], second: Sequence[Retrieval], because
 # ---------------------------------------------------------------- naming the plugin at fault
 
 
-def _describe_plugin(plugin: Plugin) -> str:
-    """Return the class of a plugin and its file, with which every message begins."""
-    kind = type(plugin)
-    try:
-        file = getsourcefile(kind)
-    except TypeError:  # the class was defined in an interactive session
-        file = None
-    return f"{kind.__qualname__} ({file or kind.__module__})"
-
-
 class _NamedError(AssertionError):
     """A failed check whose message already names the plugin."""
 
 
 def _require(holds: bool, plugin: Plugin, message: str) -> None:
     if not holds:
-        raise _NamedError(f"{_describe_plugin(plugin)}: {message}")
+        raise _NamedError(f"{describe_plugin(plugin)}: {message}")
 
 
 @contextmanager
@@ -172,12 +161,12 @@ def _name_plugin_in_errors(scheme: Scheme) -> Iterator[None]:
     except _NamedError:
         raise
     except AssertionError as error:
-        raise _NamedError(f"{_describe_plugin(scheme)}: {error}") from error
+        raise _NamedError(f"{describe_plugin(scheme)}: {error}") from error
     except Exception as error:
         plugin, place = _find_culprit(error, scheme)
         notes = "".join(f" {note}" for note in getattr(error, "__notes__", ()))
         raise _NamedError(
-            f"{_describe_plugin(plugin)}: raised {registry.describe_error(error)}{notes} ({place})"
+            f"{describe_plugin(plugin)}: raised {registry.describe_error(error)}{notes} ({place})"
         ) from error
 
 
@@ -258,10 +247,8 @@ def check_parameters(bench: _Bench) -> None:
     """
     scheme = bench.scheme
     for plugin in (scheme, *topological_order(scheme.parts())):
-        version = getattr(plugin, "version", None)
-        _require(isinstance(version, int), plugin, "has no version. Add: version: ClassVar[int] = 1")
-        _require_json(plugin)
-        _require_own_entry_point(plugin)
+        fault = find_fault(plugin)
+        _require(fault is None, plugin, fault or "")
     if not registry.is_registered(scheme):
         made = type(scheme).model_validate(scheme.model_dump(mode="json"))
         assert made == scheme, f"made from its parameters {scheme.model_dump(mode='json')}, it is not the same scheme"
@@ -270,34 +257,6 @@ def check_parameters(bench: _Bench) -> None:
     assert registry.scheme(described) == scheme, f"made from its description {described}, it is not the same scheme"
     label = registry.label(scheme)
     assert registry.scheme(label) == scheme, f"made from its label {label!r}, it is not the same scheme"
-
-
-def _require_json(plugin: Plugin) -> None:
-    for name in type(plugin).model_fields:
-        try:
-            plugin.model_dump(mode="json", include={name})
-        except PydanticSerializationError as error:
-            raise _NamedError(
-                f"{_describe_plugin(plugin)}: the parameter {name!r} must be JSON, and {getattr(plugin, name)!r} is not"
-            ) from error
-
-
-def _require_own_entry_point(plugin: Plugin) -> None:
-    """Require that an entry point of the plugin's own package names the module that defines the class."""
-    kind = type(plugin)
-    own, top = f"{kind.__module__}:{kind.__qualname__}", kind.__module__.partition(".")[0]
-    for point in _list_entry_points():
-        if point.attr == kind.__qualname__ and point.module.partition(".")[0] == top and point.load() is kind:
-            _require(
-                point.value == own,
-                plugin,
-                f"the entry point {point.name!r} names {point.value}, which imports the class from elsewhere. "
-                f"Name the module that defines it: {own}",
-            )
-
-
-def _list_entry_points() -> Iterable[EntryPoint]:
-    return (*entry_points(group="ragindex.schemes"), *entry_points(group="ragindex.parts"))
 
 
 # ---------------------------------------------------------------- answers

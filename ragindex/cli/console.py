@@ -23,11 +23,12 @@ from rich.text import Text
 
 from ragindex.accounting.ledger import Tally
 from ragindex.accounting.spending import format_spending
-from ragindex.errors import RagindexError, StoreError, UsageError
+from ragindex.errors import MISTAKES, BrokenPluginError, RagindexError, StoreError, UsageError
 from ragindex.library_logs import show_own_logs
 from ragindex.plugins.code_fingerprint import OURS
 from ragindex.redaction import hide_secrets
 
+SHOW_TRACEBACK = "RAGINDEX_TRACEBACK"
 _FILE_WIDTH = 1000  # columns if the output is not a terminal, so that programs and files get unbroken lines
 _CONTROL = regex.compile(r"(?![\n\t])[\p{Cc}\p{Cs}]")
 
@@ -146,7 +147,10 @@ class _Interrupt(BaseException):
 
 
 def run_with_exit_codes(start: Callable[[], None]) -> None:
-    """Run the command line; print warnings and RagindexErrors as one line each, and exit with the error's code."""
+    """Run the command line; print warnings and RagindexErrors as one line each, and exit with the error's code.
+
+    So are other errors that come from the code of a third-party plugin; RAGINDEX_TRACEBACK=1 shows their traceback.
+    """
     warnings.showwarning = _show_warning
     if (sys.excepthook, threading.excepthook) == (sys.__excepthook__, threading.__excepthook__):
         sys.excepthook = _show_crash
@@ -159,13 +163,32 @@ def run_with_exit_codes(start: Callable[[], None]) -> None:
         with show_own_logs(lambda text: print_note(f"warning: {text}")):
             start()
     except RagindexError as error:
-        _make_console(stderr=True).print(Text.assemble(("error:", "bold red"), f" {strip_controls(str(error))}"))
+        _print_error(str(error))
         raise SystemExit(error.exit_code) from error
+    except MISTAKES as error:
+        told = None if os.environ.get(SHOW_TRACEBACK) else _describe_plugin_failure(error)
+        if told is None:
+            raise
+        _print_error(told)
+        raise SystemExit(BrokenPluginError.exit_code) from error
     except _Interrupt:
         print_note("Stopped. Progress saved. Run the same command to resume.")
         raise SystemExit(130) from None
     finally:
         signal.signal(signal.SIGINT, previous)
+
+
+def _print_error(message: str) -> None:
+    _make_console(stderr=True).print(Text.assemble(("error:", "bold red"), f" {strip_controls(message)}"))
+
+
+def _describe_plugin_failure(error: BaseException) -> str | None:
+    """Return what a third-party plugin raised, and where; None if the error came from our own code."""
+    from ragindex.plugins.plugin_errors import describe_failure, find_place  # takes long to import
+
+    if find_place(error) is None:
+        return None
+    return f"A plugin failed: {describe_failure(error)}. Fix it, or see the traceback with {SHOW_TRACEBACK}=1."
 
 
 def handle_interrupts() -> None:

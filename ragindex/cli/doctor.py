@@ -6,12 +6,12 @@ import platform
 from collections.abc import Iterator
 
 from ragindex import distribution
-from ragindex.cli.console import stdout, text_table, write_result
+from ragindex.cli.console import SHOW_TRACEBACK, stdout, text_table, write_result
 from ragindex.cli.options import JsonOption
 from ragindex.encoders.sentence_transformer import describe_engine
-from ragindex.errors import BrokenPluginError, MissingExtraError, NameTakenError, RagindexError, UsageError
+from ragindex.errors import MissingExtraError, RagindexError
 from ragindex.plugins import registry
-from ragindex.workspace.part_keys import require_working
+from ragindex.workspace.part_keys import require_working_default
 
 _EXTRAS = {  # extra: the module that it installs, and the feature that needs the module
     "neural": ("sentence_transformers", "encoders and rerankers that run on torch"),
@@ -40,6 +40,7 @@ _VARIABLES = {
     "ELASTICSEARCH_CA_FILE": "the certificate of your own authority; default: the system's",
     "RAGINDEX_WORKERS": "processes for reading, rules and clustering; default: the cores",
     "RAGINDEX_CACHE": "the folder of models in ONNX form; default: ~/.cache/ragindex",
+    SHOW_TRACEBACK: "1: an error in a plugin shows its traceback",
     "MLFLOW_TRACKING_URI": "default: sqlite:///mlflow.db",
 }
 
@@ -91,7 +92,7 @@ def _check_plugin(group: registry.PluginGroup, name: str) -> tuple[str, str, str
     try:
         registry.load_plugin(group, name)
         if group == "schemes":
-            _check_method(name)
+            require_working_default(name)
     except MissingExtraError as error:
         return (what, "missing", str(error))
     except RagindexError as error:
@@ -100,19 +101,6 @@ def _check_plugin(group: registry.PluginGroup, name: str) -> tuple[str, str, str
         if use == what and importlib.util.find_spec(module) is None:
             return (what, "missing", _get_install_command(extra))
     return (what, "ok", registry.entry(group, name).value)
-
-
-def _check_method(name: str) -> None:
-    """Create a method to check that it works; skip methods that require a parameter.
-
-    Raises BrokenPluginError or NameTakenError.
-    """
-    try:
-        require_working(registry.scheme(name))
-    except (BrokenPluginError, NameTakenError):
-        raise
-    except UsageError:
-        return
 
 
 def _find_third_party_plugins() -> Iterator[tuple[registry.PluginGroup, str]]:

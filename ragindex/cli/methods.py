@@ -13,6 +13,7 @@ from ragindex.errors import UsageError
 from ragindex.plugins import registry
 from ragindex.plugins.docstrings import read_docstring
 from ragindex.plugins.specs import Spec, parse_spec
+from ragindex.workspace.part_keys import require_working_default
 
 _GROUPS: tuple[registry.PluginGroup, ...] = ("schemes", "encoders", "llms", "stores", "parts")
 
@@ -58,6 +59,8 @@ class _Described:
 
 def _describe(group: registry.PluginGroup, name: str) -> _Described:
     plugin = registry.load_plugin(group, name)
+    if group == "schemes":
+        require_working_default(name)
     return _Described(name, registry.kind_of(group), docstring(plugin), parameters(plugin))
 
 

@@ -6,16 +6,18 @@ from ragindex.cli.console import quote_argument
 from ragindex.errors import MissingPartError
 from ragindex.interfaces import Retriever, Scheme
 from ragindex.plugins import registry
+from ragindex.workspace.part_keys import require_working
 from ragindex.workspace.workspace import Workspace
 
 
 def open_retriever(workspace: Workspace, scheme: Scheme, flags: Mapping[str, object]) -> Retriever:
-    """Open the scheme's retriever. Raises MissingPartError with the command that builds the missing parts.
+    """Open the scheme's retriever.
 
-    `flags` maps the command's flags to their values, None if a flag is not given.
+    Raises MissingPartError with the command that builds the missing parts, and BrokenPluginError. `flags` maps the
+    command's flags to their values, None if a flag is not given.
     """
     try:
-        return scheme.open(workspace)
+        return require_working(scheme).open(workspace)
     except MissingPartError as error:
         method, folder = registry.label(scheme), workspace.folder
         more = "".join(f" {flag} {quote_argument(value)}" for flag, value in flags.items() if value)

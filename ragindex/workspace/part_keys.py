@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import regex
 
 from ragindex import canonical
-from ragindex.errors import BrokenPluginError, RagindexError
+from ragindex.errors import BrokenPluginError, NameTakenError, RagindexError, UsageError
 from ragindex.interfaces import Part, Scheme
 from ragindex.llm.plugins import PaidPlugin
-from ragindex.plugins import registry
+from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.base import Plugin
+from ragindex.plugins.plugin_errors import describe_failure, describe_plugin, find_fault
 from ragindex.text_analysis import VERSION as ANALYSIS
 from ragindex.workspace.chunks import Chunks, chunks_of
 
@@ -64,22 +65,37 @@ def tasks_of(scheme: Scheme) -> tuple["Task[Any]", ...]:
 
 
 def require_working(scheme: Scheme) -> Scheme:
-    """Return the scheme if it can list its parts and tasks. Raises BrokenPluginError if its code fails."""
+    """Return the scheme if it and its parts can be used. Raises BrokenPluginError if one lacks something or fails."""
     try:
-        topological_order(scheme.parts())
+        parts = topological_order(scheme.parts())
         tasks_of(scheme)
+        for plugin in (scheme, *parts):
+            if code_fingerprint.of(type(plugin)) is not None and (fault := find_fault(plugin)) is not None:
+                raise BrokenPluginError(f"{describe_plugin(plugin)}: {fault}")
     except RagindexError:
         raise
     except Exception as error:
-        raise broken_plugin(registry.name_of(scheme), error) from error
+        raise broken_plugin(registry.name_of(scheme), error, scheme) from error
     return scheme
 
 
-def broken_plugin(method: str, error: Exception) -> BrokenPluginError:
-    """Return the error for a method whose code failed."""
-    return BrokenPluginError(
-        f"The method {method} is broken: {registry.describe_error(error)}. Fix or uninstall it, or leave it out."
-    )
+def require_working_default(name: str) -> None:
+    """Check the method of a name with its default parameters; a method that requires a parameter is not checked.
+
+    Raises BrokenPluginError or NameTakenError.
+    """
+    try:
+        require_working(registry.scheme(name))
+    except (BrokenPluginError, NameTakenError):
+        raise
+    except UsageError:
+        return
+
+
+def broken_plugin(method: str, error: Exception, scheme: Scheme) -> BrokenPluginError:
+    """Return the error for a method whose code failed: what it raised, and where."""
+    told = describe_failure(error, scheme)
+    return BrokenPluginError(f"The method {method} is broken: {told}. Fix or uninstall it, or leave it out.")
 
 
 def paid_by(plugin: Plugin) -> Iterator[PaidPlugin]:

@@ -20,8 +20,10 @@ from ragindex import durable_files
 from ragindex.accounting import ledger
 from ragindex.cores import available_cores, limit_blas
 from ragindex.corpus import passage_text
+from ragindex.counts import many
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import (
+    MISTAKES,
     BrokenPluginError,
     LeftoverWarning,
     MissingExtraError,
@@ -36,7 +38,7 @@ from ragindex.errors import (
 from ragindex.interfaces import Change, Encoder, Part, Scheme, Store
 from ragindex.llm.batches.deferral import answers_can_wait, inputs_at_once
 from ragindex.llm.tasks import LLM
-from ragindex.plugins import registry
+from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.registry import describe, name_of
 from ragindex.progress import progress_bar
 from ragindex.types import Chunking, Usage
@@ -49,7 +51,15 @@ from ragindex.workspace.documents import Documents
 from ragindex.workspace.journal import DamagedJournalError, Journal
 from ragindex.workspace.manifest import Manifest, PartRecord
 from ragindex.workspace.part_context import PartBuildContext
-from ragindex.workspace.part_keys import Means, inputs_of, part_key, parts_of, topological_order, uses_encoder
+from ragindex.workspace.part_keys import (
+    Means,
+    inputs_of,
+    part_key,
+    parts_of,
+    require_working,
+    topological_order,
+    uses_encoder,
+)
 from ragindex.workspace.session import Session
 
 _BATCH = 1024
@@ -90,9 +100,11 @@ class Synced:
 def sync(session: Session, plugins: Iterable[Scheme | Part[Any]] = ()) -> Synced:
     """Build or update the parts of `plugins`; without any, update all parts built with the current settings.
 
-    Resumes an interrupted sync. Raises WriterBusyError, StoreError, or WorkspaceError if there are no documents.
+    Resumes an interrupted sync. Raises WriterBusyError, StoreError, WorkspaceError if there are no documents, and
+    BrokenPluginError if a scheme or one of its parts lacks something. What a part raises is raised with a note.
     """
     session.reload()
+    plugins = [require_working(one) if isinstance(one, Scheme) else one for one in plugins]
     if session.manifest.parts and session.manifest.finished_by != session.store_plugin.finishes_by:
         _finish_again(session)
     parts = topological_order([part for plugin in plugins for part in parts_of(plugin)] or finished_parts(session))
@@ -368,7 +380,27 @@ def _touch_neighbours(task: Building, ids: Sequence[str]) -> None:
 
 def _apply_batch(task: Building, change: Change) -> Usage:
     """Apply a batch and return its cost, as if nothing had been cached."""
-    return _measure_cost(lambda: task.part.apply(change, task.context))
+    try:
+        return _measure_cost(lambda: task.part.apply(change, task.context))
+    except MISTAKES as error:
+        error.add_note(_describe_batch(task, change, type(error)))
+        raise
+
+
+def _describe_batch(task: Building, change: Change, kind: type[Exception]) -> str:
+    """Return which batch of which part failed, and for a third-party part the first passage that fails alone.
+
+    Applying passages again does no harm, and what was paid for them is in the cache.
+    """
+    told = f"in a batch of {many(len(change.upsert), 'passage')} of the part {task.name}"
+    if code_fingerprint.of(type(task.part)) is None:
+        return told
+    for id, revision in change.upsert.items():
+        try:
+            task.part.apply(Change({id: revision}), task.context)
+        except kind:
+            return f"{told}, first at the passage {id!r}"
+    return f"{told}, at no passage alone"
 
 
 def _measure_cost(work: Callable[[], None]) -> Usage:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore", "error::ragindex.mlflow_tracin
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 INSTALLS = ("make ", "pip install ")  # run by hand, and by the tests of the plugin page
-ELSEWHERE = {"writing-a-retriever.md", "api.md", "serving.md"}  # tests of their own run them
+ELSEWHERE = {"asking-a-model.md", "writing-a-retriever.md", "api.md", "serving.md"}  # tests of their own run them
 LONG = {
     "README.md",
     "comparing.md",

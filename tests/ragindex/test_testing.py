@@ -16,6 +16,7 @@ from ragindex import testing
 from ragindex.filters import Ids
 from ragindex.interfaces import BuildContext, Change, Collection, OpenIndex, Part, Retriever, Schema, Scheme, Uses
 from ragindex.parts.text.passages import Passages
+from ragindex.plugins import plugin_errors
 from ragindex.retrieval.hits import text_search_schema
 from ragindex.testing import Check
 from ragindex.types import Query, Retrieval
@@ -87,7 +88,7 @@ def test_an_entry_point_that_names_a_re_export(tmp_path: Path, monkeypatch: pyte
     (package / "__init__.py").write_text("from exported_plugin.scheme import Named\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     point = EntryPoint("named", "exported_plugin:Named", "ragindex.schemes")
-    monkeypatch.setattr(testing, "entry_points", lambda group: [point] if group == point.group else [])
+    monkeypatch.setattr(plugin_errors, "entry_points", lambda group: [point] if group == point.group else [])
     said = message(testing.check_parameters, point.load()(), tmp_path)
     for module in ("exported_plugin", "exported_plugin.scheme"):
         del sys.modules[module]
@@ -236,7 +237,10 @@ class WithDoubling(Wrapper):
 
 def test_an_exception_in_apply(tmp_path: Path) -> None:
     said = message(testing.check_finds, WithFailingPart(), tmp_path)
-    assert said == "FailingPart (FILE): raised KeyError: 'title' (test_testing.py, line N, in apply)"
+    assert said == (
+        "FailingPart (FILE): raised KeyError: 'title' in a batch of 24 passages of the part "
+        f"{FailingPart.__module__}:FailingPart, first at the passage 'd00' (test_testing.py, line N, in apply)"
+    )
 
 
 def test_a_batch_that_cannot_be_applied_again_after_a_crash(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from ragindex.accounting.ledger import EMBEDDING
 from ragindex.cores import limit_blas
 from ragindex.corpus import passage_text
 from ragindex.errors import (
+    MISTAKES,
     BudgetError,
     ContractError,
     DataError,
@@ -30,8 +31,8 @@ from ragindex.errors import (
 from ragindex.interfaces import Retriever
 from ragindex.llm.rate_limits import StopSignal, stopping
 from ragindex.llm.tokens import count_text_tokens
+from ragindex.plugins.plugin_errors import describe_failure
 from ragindex.progress import progress_bar
-from ragindex.redaction import hide_secrets
 from ragindex.retrieval.hits import find_breach
 from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS
 from ragindex.types import Hit, Query, Retrieval, Step, Usage
@@ -47,13 +48,8 @@ _PATIENCE = 1.0  # seconds after which a stopped comparison says what it is wait
 ReadAnswers: TypeAlias = Callable[[Sequence[Query], Sequence[Retrieval]], Sequence[ReaderAnswer]]
 """Answers questions from what was found for them, in order."""
 
-# Exceptions that a method may raise on one question without ending the comparison. They include programming errors,
-# because plugins are not our code.
-MISTAKES = (
-    *(ValueError, ArithmeticError, LookupError, RuntimeError, OSError),
-    *(TypeError, AttributeError, AssertionError, ImportError, NameError),
-)
 SURVIVED = (RagindexError, *MISTAKES)
+"""Exceptions that a method may raise on one question without ending the comparison."""
 # Errors of settings, services or the engine end the comparison: they say nothing about a method, and every other
 # question would fail in the same way. So does a breach of the retriever contract, which is no failed question.
 _ENDING_ERRORS = (BudgetError, ContractError, DataError, ServiceError, StoreError, UsageError, WorkspaceError)
@@ -204,7 +200,7 @@ def _answer_batch(
         except SURVIVED as error:
             if ends_all(error):
                 raise
-            reduced = [MethodAnswer(query.id, (), hide_secrets(f"{type(error).__name__}: {error}")) for query in batch]
+            reduced = [MethodAnswer(query.id, (), describe_failure(error)) for query in batch]
     failed = any(answer.error is not None for answer in reduced)
     if failed and len(batch) > 1:
         return [

@@ -49,7 +49,8 @@ def choose_methods(methods: Sequence[Written] | None) -> tuple[list[Method], lis
             found, left_out = _choose_registered(list_all())
             made += found
         else:
-            made.append(Method(_read_label(written), require_working(registry.scheme(written)), True))
+            scheme = require_working(registry.scheme(written))
+            made.append(Method(_read_label(written), scheme, True))
     _require_different([method.label for method in made])
     return made, left_out
 

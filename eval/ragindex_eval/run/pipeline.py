@@ -18,7 +18,15 @@ import regex
 from ragindex import canonical
 from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
-from ragindex.errors import ContractError, MissingExtraError, QuestionError, RagindexError, UsageError
+from ragindex.errors import (
+    MISTAKES,
+    BrokenPluginError,
+    ContractError,
+    MissingExtraError,
+    QuestionError,
+    RagindexError,
+    UsageError,
+)
 from ragindex.interfaces import Scheme
 from ragindex.llm.budget import Budget, parse_budget
 from ragindex.llm.settings import LLMSettings
@@ -44,7 +52,7 @@ from ragindex_eval.results.model import (
 )
 from ragindex_eval.run import latency, read_answers
 from ragindex_eval.run.answers_file import EarlierAnswers, earlier_answers
-from ragindex_eval.run.ask import MISTAKES, answer_all, failure
+from ragindex_eval.run.ask import answer_all, failure
 from ragindex_eval.run.batching import batching_for
 from ragindex_eval.run.conclude import conclude
 from ragindex_eval.run.experiment import Experiment
@@ -286,12 +294,12 @@ def _try_method(experiment: Experiment, method: Method, done: frozenset[Path]) -
     """
     try:
         return _answer_method(experiment, method, done)
-    except (MissingExtraError, ContractError) as error:
+    except (MissingExtraError, BrokenPluginError, ContractError) as error:
         return _leave_out(method, error)
     except MISTAKES as error:
         if code_fingerprint.of(type(method.scheme)) is None or isinstance(error, OSError):
             raise
-        return _leave_out(method, broken_plugin(method.label, error))
+        return _leave_out(method, broken_plugin(method.label, error, method.scheme))
     finally:
         experiment.index.close()
 

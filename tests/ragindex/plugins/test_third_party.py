@@ -4,7 +4,7 @@ import importlib
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from command_line import make_desk, ragindex
 from comparing import compare
+from installed_plugins import Installed, plugins_folder
 from letters import LettersEncoder
 from made_language import PROMPT, Echo, by_rule
 
@@ -46,49 +47,10 @@ def compared(folder: Path, wanted: Sequence[Any] | None, **options: Any) -> Comp
     return compare(DATA, wanted, index=folder, k=(1, 20), **options)
 
 
-# ---------------------------------------------------------------- a folder of installed plugins
-
-
-@dataclass
-class Installed:
-    """A folder on the import path, with distributions as pip would leave them."""
-
-    folder: Path
-
-    def distribution(self, name: str, entry_points: str, files: Mapping[str, str]) -> None:
-        info = self.folder / f"{name}-1.0.dist-info"
-        info.mkdir(exist_ok=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(entry_points)
-        (info / "RECORD").write_text("".join(f"{file},,\n" for file in files))
-        for file, code in files.items():
-            self.write(file, code)
-        self.reload()
-
-    def write(self, file: str, code: str) -> None:
-        (self.folder / file).parent.mkdir(parents=True, exist_ok=True)
-        (self.folder / file).write_text(code)
-
-    def reload(self, *names: str) -> None:
-        """As a new process would see it."""
-        for name in [one for one in sys.modules if one.partition(".")[0] in names]:
-            del sys.modules[name]
-        importlib.invalidate_caches()
-        code_fingerprint._distributions.cache_clear()
-        registry._table.cache_clear()
-
-
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installed]:
-    folder = tmp_path / "site"
-    folder.mkdir()
-    monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a file may be written twice in one second
-    yield Installed(folder)
-    for name in [one for one in sys.modules if one.startswith("another_")]:
-        del sys.modules[name]
-    code_fingerprint._distributions.cache_clear()
-    registry._table.cache_clear()
+    with plugins_folder(tmp_path, monkeypatch) as folder:
+        yield folder
 
 
 TURNED = """

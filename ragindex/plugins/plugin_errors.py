@@ -1,0 +1,89 @@
+"""What is wrong with a third-party plugin, and where in its code an error was raised: what its author has to read."""
+
+import traceback
+from importlib.metadata import entry_points
+from inspect import getsourcefile
+from typing import Any
+
+from pydantic_core import PydanticSerializationError
+
+from ragindex.plugins import code_fingerprint, registry
+from ragindex.plugins.base import Plugin
+from ragindex.redaction import hide_secrets
+
+
+def describe_plugin(plugin: Plugin) -> str:
+    """Return the class of a plugin and its file."""
+    kind = type(plugin)
+    try:
+        file = getsourcefile(kind)
+    except TypeError:  # the class was defined in an interactive session
+        file = None
+    return f"{kind.__qualname__} ({file or kind.__module__})"
+
+
+def find_fault(plugin: Plugin) -> str | None:
+    """Return what a scheme or part lacks before any of its methods is called; None if it lacks nothing."""
+    if not isinstance(getattr(plugin, "version", None), int):
+        return "has no version. Add: version: ClassVar[int] = 1"
+    return _find_unwritable(plugin) or _find_wrong_entry_point(plugin)
+
+
+def _find_unwritable(plugin: Plugin) -> str | None:
+    """Return the fault if a parameter is not JSON, or is read back from its JSON as another value."""
+    written = dict[str, Any]()
+    for name in type(plugin).model_fields:
+        try:
+            written |= plugin.model_dump(mode="json", include={name})
+        except PydanticSerializationError:
+            return f"the parameter {name!r} must be JSON, and {getattr(plugin, name)!r} is not"
+    again = type(plugin).model_validate(written)
+    for name, told in written.items():
+        if getattr(again, name) != getattr(plugin, name):
+            return f"the parameter {name!r} is {getattr(plugin, name)!r}, and from its JSON {told!r} it becomes another"
+    return None
+
+
+def _find_wrong_entry_point(plugin: Plugin) -> str | None:
+    """Return the fault if an entry point of the plugin's distribution names a module that only imports the class.
+
+    The name would not be found from the class, so its parts would be built twice.
+    """
+    kind = type(plugin)
+    own, top = f"{kind.__module__}:{kind.__qualname__}", _top_of(kind.__module__)
+    points = (*entry_points(group="ragindex.schemes"), *entry_points(group="ragindex.parts"))
+    owners = {point.dist.name for point in points if point.dist and _top_of(point.module) == top}
+    for point in points:
+        related = _top_of(point.module) == top or (point.dist is not None and point.dist.name in owners)
+        if related and point.attr == kind.__qualname__ and point.value != own and point.load() is kind:
+            return (
+                f"the entry point {point.name!r} names {point.value}, which imports the class from elsewhere. "
+                f"Name the module that defines it: {own}"
+            )
+    return None
+
+
+def _top_of(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def describe_failure(error: BaseException, plugin: Plugin | None = None) -> str:
+    """Return type and message of an error on one line, its notes, and the place in third-party code that it came from.
+
+    That is the last line reached in the modules of installed plugins, or in that of `plugin`.
+    """
+    notes = "".join(f" {note}" for note in getattr(error, "__notes__", ()))
+    place = find_place(error, plugin)
+    return hide_secrets(f"{registry.describe_error(error)}{notes}{f' ({place})' if place else ''}")
+
+
+def find_place(error: BaseException, plugin: Plugin | None = None) -> str | None:
+    """Return file, line and function of the last line reached in third-party plugins; None if there is none."""
+    named = {_top_of(module) for module in registry.plugin_modules()}
+    own = set() if plugin is None else {_top_of(type(plugin).__module__)}
+    tops = {top for top in named | own if code_fingerprint.foreign(top)}
+    found = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if _top_of(str(frame.f_globals.get("__name__"))) in tops:
+            found = f"{frame.f_code.co_filename}, line {line}, in {frame.f_code.co_name}"
+    return found

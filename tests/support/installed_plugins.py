@@ -1,0 +1,55 @@
+"""A folder of installed plugins."""
+
+import importlib
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ragindex.plugins import code_fingerprint, registry
+
+
+@dataclass
+class Installed:
+    """A folder on the import path, with distributions as pip would leave them."""
+
+    folder: Path
+
+    def distribution(self, name: str, entry_points: str, files: Mapping[str, str]) -> None:
+        info = self.folder / f"{name}-1.0.dist-info"
+        info.mkdir(exist_ok=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(entry_points)
+        (info / "RECORD").write_text("".join(f"{file},,\n" for file in files))
+        for file, code in files.items():
+            self.write(file, code)
+        self.reload()
+
+    def write(self, file: str, code: str) -> None:
+        (self.folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / file).write_text(code)
+
+    def reload(self, *names: str) -> None:
+        """As a new process would see it."""
+        for name in [one for one in sys.modules if one.partition(".")[0] in names]:
+            del sys.modules[name]
+        importlib.invalidate_caches()
+        code_fingerprint._distributions.cache_clear()
+        registry._table.cache_clear()
+
+
+@contextmanager
+def plugins_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installed]:
+    """Put a new folder on the import path; what was imported from it is forgotten behind the block."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a file may be written twice in one second
+    yield Installed(folder)
+    for name in [one for one in sys.modules if one.startswith("another_")]:
+        del sys.modules[name]
+    code_fingerprint._distributions.cache_clear()
+    registry._table.cache_clear()
