@@ -28,7 +28,7 @@ from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Output, Task
 from ragindex.plugins import registry
 from ragindex.plugins.base import Plugin
-from ragindex.plugins.plugin_errors import describe_plugin, find_fault
+from ragindex.plugins.plugin_errors import describe_class, find_fault
 from ragindex.retrieval.hits import find_breach
 from ragindex.stores.metered import MeteredCollection
 from ragindex.types import Document, Query, Retrieval
@@ -150,7 +150,7 @@ class _NamedError(AssertionError):
 
 def _require(holds: bool, plugin: Plugin, message: str) -> None:
     if not holds:
-        raise _NamedError(f"{describe_plugin(plugin)}: {message}")
+        raise _NamedError(f"{describe_class(plugin)}: {message}")
 
 
 @contextmanager
@@ -161,12 +161,12 @@ def _name_plugin_in_errors(scheme: Scheme) -> Iterator[None]:
     except _NamedError:
         raise
     except AssertionError as error:
-        raise _NamedError(f"{describe_plugin(scheme)}: {error}") from error
+        raise _NamedError(f"{describe_class(scheme)}: {error}") from error
     except Exception as error:
         plugin, place = _find_culprit(error, scheme)
         notes = "".join(f" {note}" for note in getattr(error, "__notes__", ()))
         raise _NamedError(
-            f"{describe_plugin(plugin)}: raised {registry.describe_error(error)}{notes} ({place})"
+            f"{describe_class(plugin)}: raised {registry.describe_error(error)}{notes} ({place})"
         ) from error
 
 

@@ -135,7 +135,7 @@ def test_with_evaluation_and_a_plugin_of_somebody(wheel: str, tmp_path: Path) ->
 
     page = PAGE.read_text(encoding="utf-8")
     (project,) = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    module, contract = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[:2]
+    module, contract = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[1:3]
     plugin, test = tmp_path / "plugin", place.desk / "test_shared_names.py"
     write(plugin, {"pyproject.toml": project, "shared_names.py": module})
     test.write_text(contract, encoding="utf-8")

@@ -45,7 +45,7 @@ def log_tree(client: "MlflowClient", experiment: str, study: Study, folder: Path
     tree already.
     """
     id, children = comparison_id(study), list(_list_children(study))
-    source = _source_tags()
+    source = source_tags()
     parent = _take_parent(client, experiment, study, {_ID: id, **source}, begun)
     held = {run.data.tags.get(METHOD_TAG): run for run in _list_below(client, parent)}
     for child in children:
@@ -116,7 +116,7 @@ def begin_tree(client: "MlflowClient", experiment: str, key: str, name: str, sta
     if unfinished:
         client.update_run(unfinished[0], "RUNNING")
         return str(unfinished[0])
-    tags = {_UNFINISHED: key, **_source_tags()}
+    tags = {_UNFINISHED: key, **source_tags()}
     return str(client.create_run(experiment, int(started * 1000), tags, name).info.run_id)
 
 
@@ -127,7 +127,7 @@ def log_answered(client: "MlflowClient", parent: str, number: int, method: Metho
     above = client.get_run(parent)
     key, now = f"{number}/{method.label}", time.time()
     held = {run.data.tags.get(METHOD_TAG): run.info.run_id for run in _list_below(client, above)}
-    tags = {"mlflow.parentRunId": parent, METHOD_TAG: key, **_source_tags()}
+    tags = {"mlflow.parentRunId": parent, METHOD_TAG: key, **source_tags()}
     start, experiment = int((now - method.spent.seconds) * 1000), above.info.experiment_id
     id = held.get(key) or client.create_run(experiment, start, tags, method.label).info.run_id
     known = client.get_run(id).data.params
@@ -211,7 +211,7 @@ def _log_run(client: "MlflowClient", run: "Run", logged: _Logged, folder: Path, 
     for name, value in tags.items():
         client.set_tag(id, name, value)
     if run.inputs is None or not run.inputs.dataset_inputs:
-        client.log_inputs(id, values.dataset_inputs(logged.comparisons))
+        client.log_inputs(id, values.dataset_inputs(one.dataset for one in logged.comparisons))
     save()
     client.log_artifacts(id, str(folder))
     shown = _UNFINISHED in held.tags  # then it ends now, even if it began with an earlier command that was stopped
@@ -227,7 +227,7 @@ def _duration(logged: _Logged) -> Mapping[str, float]:
     return {"duration_seconds": logged.seconds} if logged.seconds else {}
 
 
-def _source_tags() -> dict[str, str]:
+def source_tags() -> dict[str, str]:
     """Return MLflow's tags of the source: the program, and the commit of the working folder in a git repository."""
     from mlflow.utils.git_utils import get_git_commit
 

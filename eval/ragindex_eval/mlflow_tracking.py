@@ -1,4 +1,4 @@
-"""Recording of a study in MLflow (`ragindex_eval.mlflow_runs` has the runs), and of retrievals as spans.
+"""Recording in MLflow: of a study (`ragindex_eval.mlflow_runs` has the runs), and of retrievals as spans.
 
 If the tracker fails, a warning is issued and the comparison goes on. The tracking store is MLFLOW_TRACKING_URI, or
 sqlite:///mlflow.db in the working folder.
@@ -10,7 +10,7 @@ import os
 import sqlite3
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
@@ -74,9 +74,19 @@ def track(study: Study, begun: str | None = None) -> str | None:
 
     Warn and return None if MLflow is not installed or the tracker fails.
     """
+    return record_runs(
+        "comparison", lambda client, experiment, folder: log_tree(client, experiment, study, folder, begun)
+    )
+
+
+def record_runs(what: str, log: "Callable[[MlflowClient, str, Path], str]") -> str | None:
+    """Call `log` with a client, the experiment and an empty folder for files; return the id of the run that it returns.
+
+    Warn that `what` is not recorded, and return None, if MLflow is not installed or the tracker fails.
+    """
     if find_spec("mlflow") is None:
-        said = f"The comparison is not recorded: MLflow is not installed. Run: {install_line('mlflow')}"
-        warnings.warn(said, TrackingWarning, stacklevel=2)
+        said = f"The {what} is not recorded: MLflow is not installed. Run: {install_line('mlflow')}"
+        warnings.warn(said, TrackingWarning, stacklevel=3)
         return None
     uri = tracking_uri()
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is imported
@@ -84,17 +94,28 @@ def track(study: Study, begun: str | None = None) -> str | None:
         warnings.simplefilter("ignore")  # mlflow's dependencies deprecate one another
         try:
             check_connection(uri)
-            return _record_study(study, uri, begun)
+            with silence_mlflow():
+                client, experiment = open_tracker(uri)
+                with environment_defaults(UPLOAD_LIMITS), tempfile.TemporaryDirectory() as folder:
+                    return log(client, experiment, Path(folder))
         except tracker_errors() as error:
             said = hide_secrets(str(error).strip().partition("\n")[0]) or type(error).__name__
             failure = said if len(said) <= _LONGEST_REASON else f"{said[:_LONGEST_REASON]}…"
     warnings.warn(
-        f"The comparison was not recorded in MLflow at {bare_address(uri)}: {failure.rstrip('.')}. "
+        f"The {what} was not recorded in MLflow at {bare_address(uri)}: {failure.rstrip('.')}. "
         "The results above are complete. Set MLFLOW_TRACKING_URI to record elsewhere.",
         TrackingWarning,
-        stacklevel=2,
+        stacklevel=3,
     )
     return None
+
+
+def describe_tracker() -> str:
+    """Return the address of the MLflow store without secrets, and the command that shows a local one."""
+    uri = tracking_uri()
+    shown = bare_address(uri)
+    named = shown if shown == uri else '"$MLFLOW_TRACKING_URI"'
+    return shown if uri.startswith("http") else f"{shown}; to look at them: mlflow ui --backend-store-uri {named}"
 
 
 def trace_to_tracker() -> None:
@@ -128,13 +149,6 @@ def tracker_errors() -> tuple[type[Exception], ...]:
     except ImportError:
         return known
     return (*known, CommandError, MlflowException, SQLAlchemyError)
-
-
-def _record_study(study: Study, uri: str, begun: str | None) -> str:
-    with silence_mlflow():
-        client, experiment = open_tracker(uri)
-        with environment_defaults(UPLOAD_LIMITS), tempfile.TemporaryDirectory() as folder:
-            return log_tree(client, experiment, study, Path(folder), begun)
 
 
 def open_tracker(uri: str) -> tuple["MlflowClient", str]:

@@ -1,7 +1,7 @@
 """What MLflow records of a study: names, parameters, metrics and data sets of its runs."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from ragindex_eval.results.model import (
     COSTS,
     LATENCY,
     Comparison,
+    DatasetFacts,
     MethodResult,
     Percentiles,
     Study,
@@ -177,7 +178,7 @@ def summary_metrics(study: Study) -> Mapping[str, float]:
 # ---------------------------------------------------------------- data sets
 
 
-def dataset_inputs(comparisons: Sequence[Comparison]) -> list["DatasetInput"]:
+def dataset_inputs(datasets: Iterable[DatasetFacts]) -> list["DatasetInput"]:
     """Return the corpora and the questions as MLflow datasets, with digests of their content."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
@@ -187,7 +188,7 @@ def dataset_inputs(comparisons: Sequence[Comparison]) -> list["DatasetInput"]:
         return DatasetInput(made, [InputTag("mlflow.data.context", context)])
 
     found = {}
-    for facts in (one.dataset for one in comparisons):
+    for facts in datasets:
         sizes = {"documents": facts.documents, "passages": facts.passages}
         asked = {"questions": facts.questions, "judged": facts.judged}
         name = facts.questions_file or f"{facts.name} questions"

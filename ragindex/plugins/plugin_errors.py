@@ -12,7 +12,7 @@ from ragindex.plugins.base import Plugin
 from ragindex.redaction import hide_secrets
 
 
-def describe_plugin(plugin: Plugin) -> str:
+def describe_class(plugin: Plugin) -> str:
     """Return the class of a plugin and its file."""
     kind = type(plugin)
     try:

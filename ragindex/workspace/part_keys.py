@@ -12,7 +12,7 @@ from ragindex.interfaces import Part, Scheme
 from ragindex.llm.plugins import PaidPlugin
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.base import Plugin
-from ragindex.plugins.plugin_errors import describe_failure, describe_plugin, find_fault
+from ragindex.plugins.plugin_errors import describe_class, describe_failure, find_fault
 from ragindex.text_analysis import VERSION as ANALYSIS
 from ragindex.workspace.chunks import Chunks, chunks_of
 
@@ -71,7 +71,7 @@ def require_working(scheme: Scheme) -> Scheme:
         tasks_of(scheme)
         for plugin in (scheme, *parts):
             if code_fingerprint.of(type(plugin)) is not None and (fault := find_fault(plugin)) is not None:
-                raise BrokenPluginError(f"{describe_plugin(plugin)}: {fault}")
+                raise BrokenPluginError(f"{describe_class(plugin)}: {fault}")
     except RagindexError:
         raise
     except Exception as error:

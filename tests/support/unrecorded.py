@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from ragindex_eval.cli import compare
+from ragindex_eval.cli import compare, recommend
 from ragindex_eval.mlflow_live import LiveRuns
 from ragindex_eval.run.settings import CompareSettings
 
@@ -21,6 +21,7 @@ def _record_nothing(settings: CompareSettings) -> Iterator[LiveRuns]:
 
 
 def record_nothing(monkeypatch: pytest.MonkeyPatch, run: str | None = None) -> None:
-    """Record no comparison; `run` is the id of the parent run that the command is given."""
+    """Record no comparison and no recommendation; `run` is the id of the parent run that the command is given."""
     monkeypatch.setattr(compare, "record_live", _record_nothing)
     monkeypatch.setattr(compare, "track", lambda study, begun: run)
+    monkeypatch.setattr(recommend, "track_recommendation", lambda *recorded: None)

@@ -18,12 +18,11 @@ from ragindex.cli.console import (
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import JsonOption
 from ragindex.errors import UsageError
-from ragindex.redaction import bare_address
 from ragindex.workspace.manifest import require_manifest
 from ragindex_eval.export_compared import export_compared, find_compared
 from ragindex_eval.mlflow_live import LiveRuns, record_live
 from ragindex_eval.mlflow_retriever import log_retriever
-from ragindex_eval.mlflow_tracking import has_run, store_id, trace_to_tracker, track, tracking_uri
+from ragindex_eval.mlflow_tracking import describe_tracker, has_run, store_id, trace_to_tracker, track, tracking_uri
 from ragindex_eval.report.page import save_report
 from ragindex_eval.report.terminal import render_study
 from ragindex_eval.results.load import load_results
@@ -265,10 +264,7 @@ def _record(
         if record is not None:
             tracked = {**record.tracked, store: run}
             rerun.write_record(settings, folder, record.model_copy(update={"tracked": tracked}))
-    shown = bare_address(uri)
-    named = shown if shown == uri else '"$MLFLOW_TRACKING_URI"'
-    look = "" if uri.startswith("http") else f"; to look at them: mlflow ui --backend-store-uri {named}"
-    _print(settings, f"  the runs        {escape_markup(shown + look)}")
+    _print(settings, f"  the runs        {escape_markup(describe_tracker())}")
     return run
 
 

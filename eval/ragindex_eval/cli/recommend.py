@@ -1,5 +1,6 @@
 """The command `recommend`: the cheapest method that is good enough, with as few questions and builds as possible."""
 
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,8 @@ from ragindex.export.export_retriever import export_retriever
 from ragindex.workers import use_workers
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.cli.compare import setting_flag
+from ragindex_eval.mlflow_tracking import describe_tracker
+from ragindex_eval.recommend.mlflow_run import track_recommendation
 from ragindex_eval.recommend.recommend import recommend
 from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.show import render_recommendation
@@ -82,11 +85,14 @@ def recommend_command(
     dataset = load_dataset(settings)
     for message in dataset.skipped:
         print_note(f"skipped: {message}")
+    started = time.time()
     with use_workers(settings.workers):
         found = recommend(settings, rules, dataset, print_note)
     folder = settings.index or default_index(dataset.name)
     if export is not None:
         _export_chosen(found, folder, export)
+    shared = {name: getattr(settings, name) for name in ("encoder", "llm", "store", "seed")}
+    run = track_recommendation(found, shared, started, time.time() - started, export)
     value = {**found.to_json(), "index": str(folder), "export": None if export is None else str(export)}
 
     def show() -> None:
@@ -102,6 +108,8 @@ def recommend_command(
         if found.rival is not None:
             both = quote_argument(f"{found.chosen},{found.rival}")
             lines["all figures"] = f"ragindex compare {quote_argument(data)} --methods {both} --index {place}"
+        if run is not None:
+            lines["the run"] = describe_tracker()
         console.print()
         for name, command in lines.items():
             console.print(f"  {name:15} {escape_markup(command)}", soft_wrap=True)

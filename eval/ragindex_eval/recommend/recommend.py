@@ -24,10 +24,10 @@ from ragindex_eval.recommend.prices import broken_constraint, price_candidates
 from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.timing import cost_of_answers
 from ragindex_eval.recommend.trials import try_on_parts
-from ragindex_eval.recommend.values import Candidate, Confirmation, Costs, Recommendation
+from ragindex_eval.recommend.values import Candidate, Confirmation, Costs, RaceStep, Recommendation
 from ragindex_eval.results.model import Interval, MethodAnswer
 from ragindex_eval.run.ask_scored import ask_scored
-from ragindex_eval.run.conclude import unknown_documents_notes
+from ragindex_eval.run.conclude import describe_dataset, unknown_documents_notes
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.holdout import LEDGER, load_holdout, require_usable, use_holdout
 from ragindex_eval.run.latency import LazyRetriever
@@ -80,8 +80,9 @@ def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, t
         racing, kept = split_questions(experiment, settings.seed or 0, has_holdout=sealed is not None)
         built = _build(candidates, experiment, rules, progress)
         entered = _cost_answers(built, experiment, rules, racing, progress)
-        values, raced = _race(entered, experiment, rules, racing, progress)
+        values, raced, race = _race(entered, experiment, rules, racing, progress)
         found = _conclude(raced, values, experiment, rules, (racing, kept), progress)
+        found = replace(found, race=race)
         return found if sealed is None else _use_sealed(found, sealed, rules, reuse=settings.reuse_holdout)
 
 
@@ -191,11 +192,11 @@ def _race(
     rules: RecommendRules,
     queries: Sequence[Query],
     progress: Progress,
-) -> tuple[SampleArray, list[Candidate]]:
+) -> tuple[SampleArray, list[Candidate], tuple[RaceStep, ...]]:
     """Ask the candidates block by block until the cheapest remaining one is accepted, or the questions end.
 
-    Returns the scores of shape (questions asked, racers), NaN where a method was not asked, and the candidates, racers
-    first.
+    Returns the scores of shape (questions asked, racers), NaN where a method was not asked, the candidates, racers
+    first, and the race after each block.
     """
     racers = [one for one in candidates if one.state == "racing"]
     others = [one for one in candidates if one.state != "racing"]
@@ -205,6 +206,7 @@ def _race(
     )
     values = np.full((0, len(racers)), math.nan)
     answers: dict[str, list[MethodAnswer]] = {one.label: [] for one in racers}
+    steps = list[RaceStep]()
     ended = len(racers) == 1 and rules.min_recall is None
     for start in range(0, len(queries), rules.block):
         if ended:
@@ -220,10 +222,12 @@ def _race(
         racers = _leave_below(racers, values, rules, race.population, progress)
         _require_racing(racers)
         racers, ended = _decide(racers, values, race, progress)
+        asked_all = {one.label: one.score for one in racers if one.asked == len(values) and one.score is not None}
+        steps.append(RaceStep(len(values), asked_all, sum(one.remains for one in racers)))
         ended = ended and _is_recall_known(racers, values, rules, race.population)
     for note in unknown_documents_notes(answers):
         progress.note(note)
-    return values, [*racers, *others]
+    return values, [*racers, *others], tuple(steps)
 
 
 def _leave_below(
@@ -339,5 +343,6 @@ def _conclude(
         steps=tuple(progress.steps),
         would_change=describe_changes(everyone, chosen),
         rules=rules.model_dump(mode="json"),
+        dataset=describe_dataset(experiment.index, experiment.dataset),
         recall=recall,
     )

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from ragindex.interfaces import Scheme
 from ragindex_eval.results.holdout_result import HoldoutResult
-from ragindex_eval.results.model import Interval
+from ragindex_eval.results.model import DatasetFacts, Interval
 
 State = Literal["racing", "accepted", "dropped", "constraint", "sub-corpus", "failed"]
 """`accepted` and `dropped` are statements of the race, with its risk; `sub-corpus` is a drop by a heuristic."""
@@ -66,6 +66,18 @@ class Confirmation:
 
 
 @dataclass(frozen=True, slots=True)
+class RaceStep:
+    """The race after `questions` questions: `scores` are the means of the methods that were asked them all, by label.
+
+    `remaining` is the number of methods that may still be chosen.
+    """
+
+    questions: int
+    scores: Mapping[str, float]
+    remaining: int
+
+
+@dataclass(frozen=True, slots=True)
 class Recommendation:
     """The decision of a race.
 
@@ -76,7 +88,8 @@ class Recommendation:
     that holds at any time. `recall` is such an interval of the chosen method's metric, if --min-recall is given.
     `pareto` are the methods that no other beats in quality, latency, money and index cost at once. `spent` and `full`
     are the questions asked, and those that asking every candidate everything would take. `holdout` is the choice on
-    questions that a ledger lets be used once. `steps` says what was done, and why.
+    questions that a ledger lets be used once. `steps` says what was done, and why. `race` has the scores after each
+    block of questions.
     """
 
     chosen: str
@@ -94,6 +107,8 @@ class Recommendation:
     steps: tuple[str, ...]
     would_change: tuple[str, ...]
     rules: Mapping[str, Any]
+    dataset: DatasetFacts
+    race: tuple[RaceStep, ...] = ()
     holdout: HoldoutResult | None = None
     recall: Interval | None = None
 
@@ -123,4 +138,6 @@ class Recommendation:
             "steps": list(self.steps),
             "would_change": list(self.would_change),
             "rules": dict(self.rules),
+            "dataset": self.dataset.to_json(),
+            "race": [asdict(step) for step in self.race],
         }

@@ -56,7 +56,7 @@ def conclude(
     ranked, pairs = compare_methods(rows, index.seed)
     bounds = with_intervals(bounds, dataset.gold, index.seed)
     concluded = Comparison(
-        dataset=_facts(index, dataset),
+        dataset=describe_dataset(index, dataset),
         encoder=registry.label(index.encoders.plugin),
         encoder_id=index.encoder_id,
         llm=index.llm_name if asks else "none",
@@ -98,7 +98,8 @@ def conclude(
     return replace(concluded, enough=plan_questions(concluded))
 
 
-def _facts(index: Workspace, dataset: Dataset) -> DatasetFacts:
+def describe_dataset(index: Workspace, dataset: Dataset) -> DatasetFacts:
+    """Return the size and identity of a dataset that is in an index."""
     counts = index.counts()
     return DatasetFacts(
         name=dataset.name,

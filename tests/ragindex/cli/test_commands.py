@@ -18,7 +18,7 @@ from ragindex_eval.run import pipeline
 
 OURS = distribution.find_distribution().name
 COMMANDS = (
-    *("methods", "index", "search", "add", "remove", "doctor", "compare"),
+    *("methods", "index", "search", "add", "remove", "doctor", "compare", "new-plugin"),
     *("demo", "repair", "report", "questions", "cache", "ask", "estimate", "parts", "tune", "use"),
     *("serve", "mcp", "recommend", "gate", "export", "judge"),
 )

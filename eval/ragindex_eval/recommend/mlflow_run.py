@@ -1,0 +1,122 @@
+"""A recommendation in MLflow: a run with the decision as tags, the race as metrics over questions, and its files."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ragindex.canonical import digest
+from ragindex_eval import mlflow_values as values
+from ragindex_eval.mlflow_runs import source_tags
+from ragindex_eval.mlflow_tracking import record_runs
+from ragindex_eval.recommend.values import Recommendation
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+_ID = "ragindex.recommendation"
+"""Tag by which the run of the same recommendation is found again."""
+RETRIEVER = "retriever"
+"""Folder of the exported method among the artifacts."""
+
+
+def track_recommendation(
+    found: Recommendation, settings: Mapping[str, Any], started: float, seconds: float, exported: Path | None
+) -> str | None:
+    """Record a recommendation in MLflow and return the id of its run; the same recommendation has one, when run again.
+
+    `settings` are what it depends on beside data, candidates and rules; `started` is in Unix seconds. Warn and return
+    None if MLflow is not installed or the tracker fails.
+    """
+
+    def log(client: "MlflowClient", experiment: str, folder: Path) -> str:
+        run = _take_run(client, experiment, found, settings, started)
+        _log(client, run, found, settings, seconds)
+        (folder / "recommendation.json").write_text(json.dumps(found.to_json(), indent=1), encoding="utf-8")
+        id = str(run.info.run_id)
+        client.log_artifacts(id, str(folder))
+        if exported is not None:
+            client.log_artifacts(id, str(exported), RETRIEVER)
+        client.set_terminated(id, "FINISHED", int((started + seconds) * 1000))
+        return id
+
+    return record_runs("recommendation", log)
+
+
+def _take_run(
+    client: "MlflowClient", experiment: str, found: Recommendation, settings: Mapping[str, Any], started: float
+) -> "Run":
+    """Return the run of a recommendation with the same data, candidates, rules and settings, else a new one."""
+    labels = sorted(one.label for one in found.candidates)
+    id = digest([found.dataset.fingerprint, labels, dict(found.rules), dict(settings)])
+    held = client.search_runs([experiment], f"tags.`{_ID}` = '{id}'", max_results=1, order_by=["start_time ASC"])
+    if held:
+        return held[0]
+    name = f"recommend {found.dataset.name} {id[:8]}"
+    return client.create_run(experiment, int(started * 1000), {_ID: id, **source_tags()}, name)
+
+
+def _log(
+    client: "MlflowClient", run: "Run", found: Recommendation, settings: Mapping[str, Any], seconds: float
+) -> None:
+    """Log tags, parameters, figures, and the steps of the race that the run lacks."""
+    from mlflow.entities import Metric, Param
+
+    id, now = run.info.run_id, int(run.info.start_time + seconds * 1000)
+    tags = {
+        "ragindex.recommended": found.chosen,
+        "ragindex.decided": str(found.decided).lower(),
+        "ragindex.runner_up": found.rival or "",
+    }
+    for name, value in tags.items():
+        client.set_tag(id, name, value)
+    told = {
+        **{f"dataset/{name}": value for name, value in found.dataset.to_json().items()},
+        **{f"rules/{name}": value for name, value in found.rules.items()},
+        **settings,
+        "methods": ",".join(one.label for one in found.candidates),
+    }
+    texts = {values.clean_name(name): values.param_text(value) for name, value in told.items()}
+    figures = {values.clean_name(name): value for name, value in _figures(found, seconds).items()}
+    client.log_batch(
+        id,
+        metrics=[Metric(name, value, now, 0) for name, value in figures.items() if run.data.metrics.get(name) != value],
+        params=[Param(name, text) for name, text in texts.items() if name not in run.data.params],
+    )
+    known = max((one.step for one in client.get_metric_history(id, _REMAINING)), default=0)
+    for step in found.race:
+        if step.questions > known:
+            scores = {_race_name(found, label): score for label, score in step.scores.items()}
+            metrics = {**scores, _REMAINING: float(step.remaining)}
+            client.log_batch(id, metrics=[Metric(name, value, now, step.questions) for name, value in metrics.items()])
+    if run.inputs is None or not run.inputs.dataset_inputs:
+        client.log_inputs(id, values.dataset_inputs([found.dataset]))
+
+
+_REMAINING = "race/remaining"
+
+
+def _race_name(found: Recommendation, label: str) -> str:
+    return values.clean_name(f"race/{label}/{values.metric_name(found.rules['metric'])}")
+
+
+def _figures(found: Recommendation, seconds: float) -> dict[str, float]:
+    """Return the figures of the decision; unknown ones are left out."""
+    figures: dict[str, float | None] = {
+        "duration_seconds": seconds,
+        "questions_asked": found.spent,
+        "questions_of_full_comparison": found.full,
+        "more_questions": found.more_questions,
+    }
+    for name, bounds in (("difference", found.difference), ("recall", found.recall)):
+        if bounds is not None:
+            figures |= {f"{name}/low": bounds[0], f"{name}/high": bounds[1]}
+    if found.confirmation is not None:
+        low, high = found.confirmation.difference
+        figures |= {"confirmation/difference/low": low, "confirmation/difference/high": high}
+    for one in found.candidates:
+        costs = {name: value for name, value in one.to_json()["costs"].items() if name != "estimated"}
+        for name, value in {**costs, "score": one.score, "asked": one.asked}.items():
+            figures[f"methods/{one.label}/{name}"] = value
+    return {name: float(value) for name, value in figures.items() if value is not None}
