@@ -1,13 +1,17 @@
 """Suggestions for misspelled names."""
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
+from itertools import islice
+from pathlib import Path
 
 _NEAR = 0.65
 """The least similarity of a suggestion, which is the share of matching characters (`SequenceMatcher.ratio`)."""
 _MARGIN = 0.1
 """A name less similar than the best by more than this is not suggested beside it."""
 _MOST = 3
+_NAMES_COMPARED = 10_000
 
 
 def find_near_names(name: str, known: Iterable[str]) -> list[str]:
@@ -26,6 +30,26 @@ def suggest_names(name: str, known: Iterable[str]) -> str:
     return f"Did you mean {' or '.join(near)}?" if near else f"Available: {', '.join(names) or 'none'}."
 
 
+def describe_near(names: Sequence[str]) -> str:
+    """Return `near it is 'hill.md'` for an error message, or `near it are …` for several names; "" for none."""
+    return f"near it {'is' if len(names) == 1 else 'are'} {', '.join(map(repr, names))}" if names else ""
+
+
+def find_near_paths(path: Path) -> list[str]:
+    """Return the names of files and folders beside a path that does not exist, near to its name."""
+    try:
+        with os.scandir(path.parent) as found:
+            names = [entry.name for entry in islice(found, _NAMES_COMPARED)]
+    except (OSError, ValueError):  # a folder that does not exist or must not be read, an impossible name
+        return []
+    return find_near_names(path.name, names)
+
+
 def _compare(name: str, other: str) -> float:
+    """Return the similarity; 0 if it is less than _NEAR, which upper bounds of it show at once for most names."""
     a, b = name.casefold(), other.casefold()
-    return max(SequenceMatcher(None, a, b).ratio(), _NEAR if len(a) > 1 and b.startswith(a) else 0.0)
+    begun = _NEAR if len(a) > 1 and b.startswith(a) else 0.0
+    matcher = SequenceMatcher(None, a, b)
+    if matcher.real_quick_ratio() < _NEAR or matcher.quick_ratio() < _NEAR:
+        return begun
+    return max(matcher.ratio(), begun)

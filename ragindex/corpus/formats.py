@@ -24,7 +24,7 @@ from ragindex.corpus.more_benchmarks import (
 from ragindex.corpus.near_duplicates import find_near_duplicates
 from ragindex.corpus.readers import DATA_SUFFIXES
 from ragindex.errors import DataError, UnknownNameError, UsageError
-from ragindex.near_names import suggest_names
+from ragindex.near_names import describe_near, find_near_names, find_near_paths, suggest_names
 from ragindex.plugins import registry
 from ragindex.types import Document
 
@@ -223,7 +223,10 @@ def _check_format(path: Path, format: str) -> str:
 
 def _require_existing(path: Path) -> None:
     if not os.path.exists(path):  # unlike Path.exists, no error for impossible names
-        raise DataError("a file or a folder", "no such path", path=path)
+        kind, colon, size = path.name.partition(":")
+        corpora = [f"{name}:{size}" for name in find_near_names(kind, registry.plugin_names("corpora"))]
+        near = describe_near([*find_near_paths(path), *(corpora if colon else ())])
+        raise DataError("a file or a folder", f"no such path ({near})" if near else "no such path", path=path)
 
 
 def _recognise_folder(path: Path) -> str:

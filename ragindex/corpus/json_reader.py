@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ragindex.errors import DataError
+from ragindex.near_names import describe_near, find_near_paths
 
 _GLANCE_BYTES = 4 * 2**20  # bytes of an array that are read to find its first item
 _In = TypeVar("_In")
@@ -106,7 +107,9 @@ def read_bytes(path: Path) -> bytes:
 
 def unreadable_error(path: Path, error: OSError) -> DataError:
     """Return the DataError for a file that the operating system cannot read."""
-    return DataError("a file that can be read", error.strerror or type(error).__name__, path=path)
+    near = describe_near(find_near_paths(path)) if isinstance(error, FileNotFoundError) else ""
+    reason = error.strerror or type(error).__name__
+    return DataError("a file that can be read", f"{reason} ({near})" if near else reason, path=path)
 
 
 def decode_utf8(raw: bytes, path: Path, line: int = 1) -> str:

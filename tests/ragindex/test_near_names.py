@@ -1,8 +1,13 @@
 """Names that are suggested for misspelled ones, and names that are too far."""
 
-import pytest
+from difflib import SequenceMatcher
+from pathlib import Path
 
-from ragindex.near_names import find_near_names, suggest_names
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragindex.near_names import describe_near, find_near_names, find_near_paths, suggest_names
 
 METHODS = ("bm25", "dense", "evidence", "gear", "gear.naive", "graphrag", "griever", "hybrid", "raptor", "rerank")
 
@@ -29,3 +34,25 @@ def test_all_names_are_listed_if_none_is_near() -> None:
     assert suggest_names("hybird", METHODS) == "Did you mean hybrid?"
     assert suggest_names("splade", ["lsa", "openai"]) == "Available: lsa, openai."
     assert suggest_names("splade", []) == "Available: none."
+
+
+@given(st.text("abcd", max_size=8), st.lists(st.text("abcde", max_size=8), max_size=8, unique=True))
+def test_bounds_that_spare_a_comparison_change_nothing(name: str, known: list[str]) -> None:
+    """As by the plain ratio of each name."""
+    ratios = {
+        other: max(SequenceMatcher(None, name, other).ratio(), 0.65 if len(name) > 1 and other.startswith(name) else 0)
+        for other in known
+    }
+    least = max(0.65, max(ratios.values(), default=0.0) - 0.1)
+    expected = sorted((other for other in known if ratios[other] >= least), key=lambda one: (-ratios[one], one))
+    assert find_near_names(name, known) == expected[:3]
+
+
+def test_near_files(tmp_path: Path) -> None:
+    (tmp_path / "my-documents").mkdir()
+    (tmp_path / "questions.csv").touch()
+    assert find_near_paths(tmp_path / "my-docments") == ["my-documents"]
+    assert find_near_paths(tmp_path / "question.csv") == ["questions.csv"]
+    assert find_near_paths(tmp_path / "elsewhere" / "question.csv") == []
+    assert find_near_paths(tmp_path / "a\0b") == []
+    assert [describe_near(names) for names in ([], ["a"], ["a", "b"])] == ["", "near it is 'a'", "near it are 'a', 'b'"]

@@ -1,6 +1,5 @@
 """Readers of questions with their gold; only this module, `benchmark_questions` and `datasets` see both together."""
 
-import difflib
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from ragindex.corpus.json_reader import (
 )
 from ragindex.corpus.readers.plain_text import read_csv_rows
 from ragindex.errors import DataError
+from ragindex.near_names import describe_near, find_near_names
 from ragindex_eval.data.equal_texts import content
 from ragindex_eval.data.evidence import find_evidence
 from ragindex_eval.data.gold import Gold
@@ -102,8 +102,8 @@ class DocumentFinder:
 
     def _unknown(self, name: str, item: Item, why: str) -> DataError:
         known = islice(chain(self.by_title, self.by_file, self.ids), _NAMES_COMPARED)
-        near = [] if why else difflib.get_close_matches(name, dict.fromkeys(known), n=3, cutoff=0.6)
-        reason = why or (f"near it are {', '.join(map(repr, near))}" if near else "no similar id")
+        near = [] if why else find_near_names(name, dict.fromkeys(known))
+        reason = why or describe_near(near) or "no similar id"
         return item.error(
             "gold that names documents of the corpus", f"{format_value(name)}, which is not in it ({reason})"
         )

@@ -9,13 +9,13 @@ from random import Random
 
 import numpy as np
 
+from ragindex.types import Query
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.format import percent
 from ragindex_eval.metrics.score import judgements
 from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.values import Candidate
-from ragindex_eval.results.model import Interval
 from ragindex_eval.run.ask_scored import ask_scored
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.latency import LazyRetriever
@@ -26,7 +26,8 @@ from ragindex_eval.stats.resampling import SampleArray, interval, resampled_mean
 PARTS = (0.1, 0.3)
 """Shares of the documents, besides the judged ones, that dear methods are tried on before the whole corpus."""
 _DEAR_SECONDS = 60.0  # to build; cheaper methods are not worth a trial
-_QUESTIONS = 60  # asked in a trial
+TRIAL_QUESTIONS = 60
+"""Questions that are asked in a trial."""
 
 
 def try_on_parts(
@@ -48,14 +49,17 @@ def try_on_parts(
     cheap = [one for one in candidates if one.state == "racing" and one not in dear]
     if not dear or not cheap or index.documents.collection.count():
         return list(candidates)
-    left: dict[str, Candidate] = {}
+    left, seed = dict[str, Candidate](), settings.seed or 0
     for share in PARTS:
-        part = _part_of(data, share, settings.seed or 0)
+        part = part_of(data, share, seed)
         tell(f"trial on {len(part.corpus.documents):,} of {len(data.corpus.documents):,} documents")
-        scores = _score_all([*cheap, *dear], load_experiment(settings, part, plan, index), rules)
+        experiment = load_experiment(settings, part, plan, index)
+        judged = [query for query in experiment.dataset.queries if judgements(experiment.dataset.gold, query.id)]
+        queries = Random(seed).sample(judged, min(TRIAL_QUESTIONS, len(judged)))  # noqa: S311  # a sample, no secret
+        scores = score_candidates([*cheap, *dear], experiment, rules.metric, queries)
         best = max(cheap, key=lambda one: float(scores[one.label].mean()))
         for one in dear:
-            _, high = _difference(scores[one.label], scores[best.label], settings.seed or 0)
+            high = largest_gain(scores[one.label], scores[best.label], seed)
             if high < rules.delta:
                 reason = _describe_gain(len(part.corpus.documents), high, best)
                 left[one.label] = one.leave("sub-corpus", reason)
@@ -73,7 +77,7 @@ def _describe_gain(documents: int, high: float, best: Candidate) -> str:
     return f"on {documents:,} documents it {least} {best.label} (a heuristic)"
 
 
-def _part_of(data: Dataset, share: float, seed: int) -> Dataset:
+def part_of(data: Dataset, share: float, seed: int) -> Dataset:
     """Return the dataset with its gold documents and a share of the others; a larger share contains a smaller one."""
     gold = {id for query in data.queries for id in judgements(data.gold, query.id)}
     twins = {id for one in (data.gold or {}).values() for id in one.twins}
@@ -84,20 +88,19 @@ def _part_of(data: Dataset, share: float, seed: int) -> Dataset:
     return replace(data, corpus=replace(data.corpus, documents=documents))
 
 
-def _score_all(
-    candidates: Sequence[Candidate], experiment: Experiment, rules: RecommendRules
+def score_candidates(
+    candidates: Sequence[Candidate], experiment: Experiment, metric: str, queries: Sequence[Query]
 ) -> dict[str, SampleArray]:
-    """Build the candidates and return their scores on the first questions, by label."""
-    queries = [query for query in experiment.dataset.queries if judgements(experiment.dataset.gold, query.id)]
+    """Build the candidates and return their scores on the questions, by label."""
     found = dict[str, SampleArray]()
     for one in candidates:
         experiment.index.sync([one.scheme])
         retriever = LazyRetriever(one.scheme, experiment.index)
-        asked = ask_scored(experiment, one.label, retriever, queries[:_QUESTIONS], rules.metric)
-        found[one.label] = np.array(asked.scores)
+        found[one.label] = np.array(ask_scored(experiment, one.label, retriever, queries, metric).scores)
         retriever.close()
     return found
 
 
-def _difference(one: SampleArray, other: SampleArray, seed: int) -> Interval:
-    return interval(resampled_means((one - other)[:, None], seed)[:, 0])
+def largest_gain(one: SampleArray, other: SampleArray, seed: int) -> float:
+    """Return the upper end of the 95 % interval of the mean difference, paired by question."""
+    return interval(resampled_means((one - other)[:, None], seed)[:, 0])[1]

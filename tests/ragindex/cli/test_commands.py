@@ -458,7 +458,9 @@ def test_the_table_is_plain_where_the_output_is_no_terminal() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["nothere"], 3, "nothere: expected a file or a folder; found no such path."),
+        (["elsewhere"], 3, "elsewhere: expected a file or a folder; found no such path."),
+        (["nots"], 3, "nots: expected a file or a folder; found no such path (near it is 'notes')."),
+        (["wrld:1k"], 3, "wrld:1k: expected a file or a folder; found no such path (near it is 'world:1k')."),
         (["notes"], 2, "notes (folder) comes without questions. Give some: --questions FILE, a .csv"),
         (["notes", "--questions", "none.csv"], 3, "none.csv: expected a file that can be read"),
         (["empty", "--questions", "questions.csv"], 3, "empty: expected a folder with files ending in .txt"),
