@@ -21,7 +21,7 @@ from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.show import render_recommendation
 from ragindex_eval.recommend.values import Recommendation
 from ragindex_eval.run.pipeline import default_index
-from ragindex_eval.run.settings import make_settings
+from ragindex_eval.run.settings import make_settings, read_settings
 from ragindex_eval.run.study import load_dataset
 
 
@@ -53,6 +53,9 @@ def recommend_command(
     max_mb: Annotated[float | None, rule_flag("max_mb", "MB")] = None,
     methods: Annotated[str | None, setting_flag("methods", "a,b")] = None,
     grid: Annotated[list[str] | None, setting_flag("grid", "[LABEL:]P=V,V")] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="YAML with candidates and settings; flags win.")
+    ] = None,
     format: Annotated[str | None, setting_flag("format", "F")] = None,
     language: Annotated[str | None, setting_flag("language", "L")] = None,
     encoder: Annotated[str | None, setting_flag("encoder", "E")] = None,
@@ -78,10 +81,13 @@ def recommend_command(
 
     Example: ragindex recommend my-documents/ --questions questions.csv --max-p95-ms 100 --max-index-minutes 30
     """
-    given = {name: value for name, value in locals().items() if name != "export" and value not in (None, [])}
+    given = {
+        name: value for name, value in locals().items() if name not in ("config", "export") and value not in (None, [])
+    }
     json_destination(json_file)
     rules = _make_rules({name: value for name, value in given.items() if name in _RULES})
-    settings = make_settings({name: value for name, value in given.items() if name not in _RULES})
+    flags = make_settings({name: value for name, value in given.items() if name not in _RULES})
+    settings = flags if config is None else flags.over(read_settings(config))
     dataset = load_dataset(settings)
     for message in dataset.skipped:
         print_note(f"skipped: {message}")
@@ -91,8 +97,7 @@ def recommend_command(
     folder = settings.index or default_index(dataset.name)
     if export is not None:
         _export_chosen(found, folder, export)
-    shared = {name: getattr(settings, name) for name in ("encoder", "llm", "store", "seed")}
-    run = track_recommendation(found, shared, started, time.time() - started, export)
+    run = track_recommendation(found, settings, started, time.time() - started, export)
     value = {**found.to_json(), "index": str(folder), "export": None if export is None else str(export)}
 
     def show() -> None:

@@ -10,6 +10,7 @@ from ragindex_eval import mlflow_values as values
 from ragindex_eval.mlflow_runs import source_tags
 from ragindex_eval.mlflow_tracking import record_runs
 from ragindex_eval.recommend.values import Recommendation
+from ragindex_eval.run.settings import CompareSettings
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -17,22 +18,24 @@ if TYPE_CHECKING:
 
 _ID = "ragindex.recommendation"
 """Tag by which the run of the same recommendation is found again."""
+_SHARED = ("encoder", "llm", "store", "seed")
+"""The settings that a recommendation depends on, beside data, candidates and rules."""
 RETRIEVER = "retriever"
 """Folder of the exported method among the artifacts."""
 
 
 def track_recommendation(
-    found: Recommendation, settings: Mapping[str, Any], started: float, seconds: float, exported: Path | None
+    found: Recommendation, settings: CompareSettings, started: float, seconds: float, exported: Path | None
 ) -> str | None:
     """Record a recommendation in MLflow and return the id of its run; the same recommendation has one, when run again.
 
-    `settings` are what it depends on beside data, candidates and rules; `started` is in Unix seconds. Warn and return
-    None if MLflow is not installed or the tracker fails.
+    `started` is in Unix seconds. Warn and return None if MLflow is not installed or the tracker fails.
     """
+    shared = {name: getattr(settings, name) for name in _SHARED}
 
     def log(client: "MlflowClient", experiment: str, folder: Path) -> str:
-        run = _take_run(client, experiment, found, settings, started)
-        _log(client, run, found, settings, seconds)
+        run = _take_run(client, experiment, found, shared, started)
+        _log(client, run, found, shared, seconds)
         (folder / "recommendation.json").write_text(json.dumps(found.to_json(), indent=1), encoding="utf-8")
         id = str(run.info.run_id)
         client.log_artifacts(id, str(folder))

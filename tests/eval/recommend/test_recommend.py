@@ -50,6 +50,17 @@ def test_the_command_goes_on_where_it_stopped_and_asks_nothing_twice() -> None:
     assert {one["label"] for one in first.json["candidates"]} == {"bm25", "dense", "links"}
 
 
+def test_candidates_of_a_file_and_flags_that_win() -> None:
+    Path("race.yaml").write_text("methods: [bm25, hybrid]\ngrid: ['hybrid:depth=50,100']\nlimit: 30\nseed: 1\n")
+    done = ragindex("recommend", "world:100", "--config", "race.yaml", "--limit", "20", "--index", "w", "--json", "-")
+    assert done.code == 0, done.err
+    labels = sorted(one["label"] for one in done.json["candidates"])
+    assert labels == ["bm25", "hybrid(depth=100)", "hybrid(depth=50)"]
+    assert (done.json["questions"], done.json["dataset"]["questions"]) == (20, 20)
+    Path("race.yaml").write_text("methodes: [bm25]\n")
+    assert "race.yaml: " in failed(2, "recommend", "world:100", "--config", "race.yaml", "--index", "w")
+
+
 def test_the_choice_is_exported_with_the_lines_that_use_it() -> None:
     done = ragindex("recommend", *WORLD[:-2], "--export", "kept")
     assert done.code == 0, done.err
