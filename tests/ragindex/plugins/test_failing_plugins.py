@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 from command_line import make_desk, ragindex
 from installed_plugins import Installed, plugins_folder
+from pydantic import SerializeAsAny
 
 from ragindex.cli import main
+from ragindex.interfaces import Scheme
+from ragindex.workspace.part_keys import require_working
+from ragindex_baselines.bm25 import BM25
 
 MODULE = """
 from typing import Any
@@ -208,3 +212,14 @@ def test_after_a_failed_batch_the_mended_part_goes_on(module: Path, installed: I
     done = ragindex("index", "notes", "--index", "w", "--methods", "applying")
     assert done.code == 0, done.err
     assert "another_failing:FailsToApply" in done.out
+
+
+class Around(BM25):
+    """A method that no entry point names, around another one."""
+
+    inner: SerializeAsAny[Scheme] | None = None
+
+
+def test_a_method_of_a_program_may_hold_another_one() -> None:
+    """Its parameters cannot be read back by name, and need not be to be used in the same program."""
+    assert require_working(Around(inner=Around())) == Around(inner=Around())
