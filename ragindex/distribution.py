@@ -4,6 +4,7 @@ Messages that say what to install use these functions, so they stay correct unde
 """
 
 import re
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import Distribution, entry_points
@@ -11,6 +12,9 @@ from importlib.util import find_spec
 from types import ModuleType
 
 from ragindex.errors import MissingExtraError
+
+SERVER_PACKAGES = ("fastapi", "mcp", "prometheus-client", "sse-starlette", "starlette", "uvicorn")
+"""What `ragindex serve` and `ragindex mcp` need: the extra `serve`."""
 
 
 @cache
@@ -53,7 +57,17 @@ def upgrade_line() -> str:
 def require_installed(module: str, package: str, wanted_by: str) -> None:
     """Raise MissingExtraError, with the install command, if a top-level module of an optional package is missing."""
     if find_spec(module) is None:
-        raise _missing_error(package, wanted_by)
+        raise _missing_error([package], wanted_by)
+
+
+def require_all_installed(packages: Iterable[str], wanted_by: str) -> None:
+    """Raise MissingExtraError, with one install command, if any of the packages is missing.
+
+    The module of a package has its name, with _ in place of -.
+    """
+    missing = [package for package in packages if find_spec(package.replace("-", "_")) is None]
+    if missing:
+        raise _missing_error(missing, wanted_by)
 
 
 def require_module(module: str, package: str, wanted_by: str) -> ModuleType:
@@ -61,10 +75,12 @@ def require_module(module: str, package: str, wanted_by: str) -> ModuleType:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        raise _missing_error(package, wanted_by) from error
+        raise _missing_error([package], wanted_by) from error
 
 
-def _missing_error(package: str, wanted_by: str) -> MissingExtraError:
+def _missing_error(packages: Sequence[str], wanted_by: str) -> MissingExtraError:
+    what = "package" if len(packages) == 1 else "packages"
+    lacks = "which is not installed" if len(packages) == 1 else "which are not installed"
     return MissingExtraError(
-        f"{wanted_by} needs the package {package}, which is not installed. Run: {install_line(package)}"
+        f"{wanted_by} needs the {what} {', '.join(packages)}, {lacks}. Run: {install_line(*packages)}"
     )

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ragindex.distribution import require_installed
+from ragindex.distribution import SERVER_PACKAGES, require_all_installed
 
 
 def mcp(
@@ -22,8 +22,7 @@ def mcp(
 
     Example: ragindex mcp my-index --method hybrid
     """
-    for module, package in (("mcp", "mcp"), ("prometheus_client", "prometheus-client"), ("fastapi", "fastapi")):
-        require_installed(module, package, "ragindex mcp")
+    require_all_installed(SERVER_PACKAGES, "ragindex mcp")
     import asyncio
 
     from ragindex.serve.config import ServeSettings, parse_collections

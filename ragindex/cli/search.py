@@ -115,6 +115,7 @@ def search(
         (retrieval,) = workspace.positions(scheme).locate(retriever.retrieve([Query("question", question, where)], k))
         if not retrieval.hits:
             _note_unknown_keys(workspace, scheme, wanted)
+            _note_unknown_words(workspace, scheme, question)
         retrieval = _fit(retrieval, max_tokens, workspace.tokens_counted_by)
         language = workspace.language
 
@@ -145,6 +146,17 @@ def _refuse_settings(**given: object) -> None:
     for name, value in given.items():
         if value is not None:
             raise UsageError(f"An exported retriever has its own {name}. Leave out --{name}, or --retriever.")
+
+
+def _note_unknown_words(workspace: Workspace, scheme: Scheme, question: str) -> None:
+    """Print a note if the encoder of a searched part knows no word of the question, so that no vector is near."""
+    if not any("encoder" in part.uses for part in workspace.all_parts(scheme)):
+        return
+    if not workspace.encoder.encode_queries([question]).any():
+        print_note(
+            f"No word of the question is known to the encoder {workspace.encoder_name}, so nothing is found by "
+            "vectors. Ask in words of the documents, or with a method that searches by words: --method bm25"
+        )
 
 
 def _note_unknown_keys(workspace: Workspace, scheme: Scheme, keys: Iterable[str]) -> None:

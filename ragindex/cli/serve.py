@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ragindex.cli.console import print_note
-from ragindex.distribution import require_installed
+from ragindex.distribution import SERVER_PACKAGES, require_all_installed
 
 
 def serve(
@@ -51,10 +51,7 @@ def serve(
 
     Example: ragindex serve my-index --method hybrid
     """
-    for module, package in (("fastapi", "fastapi"), ("uvicorn", "uvicorn"), ("prometheus_client", "prometheus-client")):
-        require_installed(module, package, "ragindex serve")
-    require_installed("mcp", "mcp", "ragindex serve")
-    require_installed("sse_starlette", "sse-starlette", "ragindex serve")
+    require_all_installed(SERVER_PACKAGES, "ragindex serve")
     from ragindex.serve.config import RequestLimits, ServeSettings, parse_collections
     from ragindex.serve.keys import load_keyring
     from ragindex.serve.logs import show_logs

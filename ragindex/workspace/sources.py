@@ -265,7 +265,7 @@ def _name_new_source(known: Known, corpus: Corpus, name: str, asking: SourceRequ
     raise WorkspaceError(
         f"The index {asking.folder} has the documents of {held.root}{lost}. Those of {corpus.root} need a name, "
         f"which their ids begin with, or another --index. Nothing was written. "
-        f"Run: {asking.command(corpus.root, free)}"
+        f"Run: {asking.command(os.path.join(corpus.root, corpus.only) if corpus.only else corpus.root, free)}"
     )
 
 

@@ -46,6 +46,25 @@ def test_a_missing_package() -> None:
         distribution.require_module("no_such_module", "python-docx", "Tea")
 
 
+def test_all_missing_packages_are_named_in_one_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = ("mcp", "sse_starlette")
+    monkeypatch.setattr(distribution, "find_spec", lambda module: None if module in missing else module)
+    distribution.require_all_installed(("fastapi", "uvicorn"), "Tea")
+    with pytest.raises(MissingExtraError, match=r"^Tea needs the package mcp, which is not .* 'mcp>=2'$"):
+        distribution.require_all_installed(("fastapi", "mcp"), "Tea")
+    with pytest.raises(MissingExtraError) as error:
+        distribution.require_all_installed(distribution.SERVER_PACKAGES, "Tea")
+    assert str(error.value) == (
+        "Tea needs the packages mcp, sse-starlette, which are not installed. "
+        "Run: pip install 'mcp>=2' 'sse-starlette>=2.1'"
+    )
+
+
+def test_the_packages_of_the_server_are_its_extra() -> None:
+    lines = distribution.read_extras()["serve"]
+    assert set(map(distribution.package_of, lines)) == set(distribution.SERVER_PACKAGES)
+
+
 def test_no_text_says_to_install_the_project_of_another() -> None:
     root = Path(__file__).parents[2]
     folders = [root / name for name in ("ragindex", "retrievers", "baselines", "eval", "docs", "tests")]

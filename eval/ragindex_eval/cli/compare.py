@@ -12,6 +12,7 @@ import typer
 from ragindex.cli.console import (
     escape_markup,
     json_destination,
+    print_note,
     require_writable,
     write_result,
 )
@@ -214,6 +215,9 @@ def _compare(
         trace_to_tracker()
     study = run_study(settings, _command(sys.argv[1:]), live.watch)
     folder = rerun.results_folder(settings, study.name)
+    replaced = rerun.describe_replaced(folder, study)
+    if replaced is not None:
+        print_note(f"{folder} held results of {replaced}, which these replace; --out DIR keeps both")
     rerun.remove_records(folder)
     results = save_results(study, folder)
     save_report(study, folder / rerun.REPORT_FILE)

@@ -19,7 +19,7 @@ from ragindex.cli.console import (
 )
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import JsonOption
-from ragindex.distribution import require_installed
+from ragindex.distribution import require_all_installed
 from ragindex.workers import use_workers
 from ragindex.workspace.manifest import MANIFEST_FILE
 from ragindex_eval.cli.compare import setting_flag
@@ -74,8 +74,7 @@ def judge_command(
     json_destination(json_file)
     require_writable(out)
     if page:
-        for module in ("starlette", "uvicorn"):
-            require_installed(module, module, "ragindex judge --page")
+        require_all_installed(("starlette", "uvicorn"), "ragindex judge --page")
     if index is None and (Path(data) / MANIFEST_FILE).is_file():
         given = {**given, "index": Path(data), "data": None}
     settings = make_settings({"k": _CUTOFFS, **given})

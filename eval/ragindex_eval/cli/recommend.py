@@ -9,12 +9,13 @@ import typer
 from ragindex.cli.console import escape_markup, json_destination, print_note, quote_argument, write_result
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import JsonOption
-from ragindex.errors import UsageError
+from ragindex.errors import LeftOutError, UsageError
 from ragindex.export.export_retriever import export_retriever
 from ragindex.workers import use_workers
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.cli.compare import setting_flag
 from ragindex_eval.mlflow_tracking import describe_tracker
+from ragindex_eval.recommend.candidates import DEFAULT
 from ragindex_eval.recommend.mlflow_run import track_recommendation
 from ragindex_eval.recommend.recommend import recommend
 from ragindex_eval.recommend.rules import RecommendRules
@@ -51,12 +52,17 @@ def recommend_command(
     max_index_dollars: Annotated[float | None, rule_flag("max_index_dollars", "USD")] = None,
     max_dollars_per_1000: Annotated[float | None, rule_flag("max_dollars_per_1000", "USD")] = None,
     max_mb: Annotated[float | None, rule_flag("max_mb", "MB")] = None,
-    methods: Annotated[str | None, setting_flag("methods", "a,b")] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(metavar="a,b", help=f"The candidates. Default: {len(DEFAULT)} that need no language model."),
+    ] = None,
     grid: Annotated[list[str] | None, setting_flag("grid", "[LABEL:]P=V,V")] = None,
     config: Annotated[
         Path | None, typer.Option("--config", metavar="FILE", help="YAML with candidates and settings; flags win.")
     ] = None,
     format: Annotated[str | None, setting_flag("format", "F")] = None,
+    skip_bad: Annotated[bool | None, setting_flag("skip_bad")] = None,
+    strict: Annotated[bool | None, setting_flag("strict")] = None,
     language: Annotated[str | None, setting_flag("language", "L")] = None,
     encoder: Annotated[str | None, setting_flag("encoder", "E")] = None,
     llm: Annotated[str | None, setting_flag("llm", "L")] = None,
@@ -103,23 +109,30 @@ def recommend_command(
     def show() -> None:
         console = standard_output()
         console.print(render_recommendation(found, rules))
-        chosen, place = quote_argument(found.chosen), quote_argument(folder)
-        lines = {"to use it": f"ragindex search QUESTION --index {place} --method {chosen}"}
-        if export is None:
-            lines["to keep it"] = f"ragindex export --index {place} --method {chosen} --out retriever"
-        else:
-            lines["exported"] = f"ragindex search QUESTION --retriever {quote_argument(export)}"
-            lines["in Python"] = f'ragindex.load("{export}").search("…")'
-        if found.rival is not None:
-            both = quote_argument(f"{found.chosen},{found.rival}")
-            lines["all figures"] = f"ragindex compare {quote_argument(data)} --methods {both} --index {place}"
-        if run is not None:
-            lines["the run"] = describe_tracker()
         console.print()
-        for name, command in lines.items():
+        for name, command in _list_next_commands(found, data, folder, export).items():
             console.print(f"  {name:15} {escape_markup(command)}", soft_wrap=True)
+        if run is not None:
+            console.print(f"  {'the run':15} {escape_markup(describe_tracker())}", soft_wrap=True)
 
     write_result(value, json_file, show)
+    if dataset.skipped and settings.skip_bad is None:
+        raise LeftOutError(len(dataset.skipped))
+
+
+def _list_next_commands(found: Recommendation, data: str, folder: Path, export: Path | None) -> dict[str, str]:
+    """Return the lines that put the chosen method to use, by what they are for."""
+    chosen, place = quote_argument(found.chosen), quote_argument(folder)
+    lines = {"to use it": f"ragindex search QUESTION --index {place} --method {chosen}"}
+    if export is None:
+        lines["to keep it"] = f"ragindex export --index {place} --method {chosen} --out retriever"
+    else:
+        lines["exported"] = f"ragindex search QUESTION --retriever {quote_argument(export)}"
+        lines["in Python"] = f'ragindex.load("{export}").search("…")'
+    if found.rival is not None:
+        both = quote_argument(f"{found.chosen},{found.rival}")
+        lines["all figures"] = f"ragindex compare {quote_argument(data)} --methods {both} --index {place}"
+    return lines
 
 
 def _export_chosen(found: Recommendation, index: Path, out: Path) -> None:

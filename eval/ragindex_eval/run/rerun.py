@@ -25,6 +25,7 @@ from pydantic import BaseModel, ValidationError
 from ragindex import durable_files
 from ragindex.canonical import digest, encodable
 from ragindex.corpus.formats import list_source_files
+from ragindex.counts import many
 from ragindex.errors import DataError, StoreError
 from ragindex.llm.prices import PRICES_VARIABLE
 from ragindex.plugins import code_fingerprint, registry
@@ -134,6 +135,19 @@ def require_thresholds(settings: CompareSettings, study: Study) -> None:
     """Check that the thresholds name methods of the study, as `run_study` does before it runs. Raises UsageError."""
     thresholds = [parse_threshold(written, settings.k) for written in settings.fail_below]
     require_methods(thresholds, [label for one in study.comparisons for label in one.asked])
+
+
+def describe_replaced(folder: Path, study: Study) -> str | None:
+    """Return the questions and methods of the results in a folder if a study of other questions replaces them."""
+    try:
+        held = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
+        facts, labels = held["dataset"], [method["label"] for method in held["methods"]]
+        digest, questions = facts.get("questions_digest"), int(facts["questions"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # none, or of another version
+        return None
+    if digest in {one.dataset.questions_digest for one in study.comparisons}:
+        return None
+    return f"{many(questions, 'other question')} and {many(len(labels), 'method')}"
 
 
 def remove_records(folder: Path) -> None:

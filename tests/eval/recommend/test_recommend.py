@@ -61,6 +61,16 @@ def test_candidates_of_a_file_and_flags_that_win() -> None:
     assert "race.yaml: " in failed(2, "recommend", "world:100", "--config", "race.yaml", "--index", "w")
 
 
+def test_files_that_cannot_be_read_have_the_exit_code_of_compare(tmp_path: Path) -> None:
+    (tmp_path / "notes" / "empty.md").write_text("")
+    command = ("recommend", "notes", "--questions", "questions.csv", "--methods", "bm25,dense", "--index", "w")
+    done = ragindex(*command)
+    assert done.code == 11
+    assert "1 file that cannot be read was left out" in done.err
+    assert ragindex(*command, "--skip-bad").code == 0
+    assert ragindex(*command, "--strict").code == 3
+
+
 def test_the_choice_is_exported_with_the_lines_that_use_it() -> None:
     done = ragindex("recommend", *WORLD[:-2], "--export", "kept")
     assert done.code == 0, done.err

@@ -38,6 +38,36 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ---------------------------------------------------------------- help
 
 
+def test_a_question_without_a_word_that_the_encoder_knows_is_told_so() -> None:
+    ragindex("index", "notes", "--index", "w", "--methods", "dense,bm25")
+    done = ragindex("search", "Zyx qwv?", "--index", "w", "--method", "dense")
+    assert (done.code, done.out) == (0, "No results.\n")
+    assert "No word of the question is known to the encoder lsa, so nothing is found by vectors." in done.err
+    for arguments in (("Zyx qwv?", "--method", "bm25"), ("slate", "--method", "dense")):
+        assert "No word of the question" not in ragindex("search", *arguments, "--index", "w").err
+
+
+def test_adding_one_file_from_elsewhere_names_this_file_in_the_next_command(tmp_path: Path) -> None:
+    ragindex("index", "notes", "--index", "w", "--methods", "bm25")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "a.md").write_text("# A\n\nOne.")
+    (tmp_path / "other" / "b.md").write_text("# B\n\nTwo.")
+    said = failed(4, "add", "other/a.md", "--index", "w")
+    command = f"ragindex add {tmp_path}/other/a.md --as other --index w"
+    assert said.endswith(f"Run: {command}")
+    assert ragindex(*command.split()[1:]).out.startswith("1 document added")
+
+
+def test_results_of_other_questions_are_not_replaced_unsaid() -> None:
+    first = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--index", "w")
+    said = "held results of 2 other questions and 1 method, which these replace; --out DIR keeps both"
+    assert said not in ragindex(*first).err
+    assert said not in ragindex(*first, "--fresh").err
+    Path("more.csv").write_text("question,answer,documents\nWhich river is short?,,rivers/orla.md\n")
+    other = ragindex("compare", "notes", "--questions", "more.csv", "--methods", "bm25", "--index", "w")
+    assert said in " ".join(other.err.split())
+
+
 def test_every_command_has_an_example_and_fits_a_terminal() -> None:
     assert set(typer.main.get_command(main.app).commands) == set(COMMANDS)  # type: ignore[attr-defined]
     for command in COMMANDS:
