@@ -1,6 +1,7 @@
 """How often `ragindex recommend` drops a dear method wrongly after a trial on a part of the corpus.
 
-    python -m benchmarks.trials DATA … [--seeds 3] [--trials 500] [--limit 200] [--metric R@5] [--delta 0.02]
+    python -m benchmarks.trials DATA … [--cheap bm25,…] [--dear raptor,…] [--seeds 3] [--trials 500] [--limit 200]
+        [--metric R@5] [--delta 0.02]
 
 For each corpus, all methods are built over the whole and over the parts that a trial takes, drawn by each seed, and
 asked all questions; the means over the whole are the truth. Each trial then draws its questions without replacement and
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ragindex.plugins.specs import parse_many, render_spec
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.metrics.score import judgements
 from ragindex_eval.recommend.candidates import choose_candidates
@@ -43,13 +45,17 @@ def score_all(data: Dataset, settings: CompareSettings, metric: str) -> Scores:
             return score_candidates(candidates, experiment, metric, queries)
 
 
-def try_once(parts: list[Scores], rows: list[int], seed: int, delta: float) -> dict[str, int]:
+def split_methods(written: str) -> tuple[str, ...]:
+    return tuple(map(render_spec, parse_many(written)))
+
+
+def try_once(parts: list[Scores], rows: list[int], given: argparse.Namespace, seed: int) -> dict[str, int]:
     """Return for each dear method the number of the part after which it is dropped, from 1; 0 if it goes on."""
-    dropped = dict.fromkeys(DEAR, 0)
+    dropped = dict.fromkeys(given.dear, 0)
     for number, scores in enumerate(parts, start=1):
-        best = max(CHEAP, key=lambda label: float(scores[label][rows].mean()))
-        for label in DEAR:
-            if not dropped[label] and largest_gain(scores[label][rows], scores[best][rows], seed) < delta:
+        best = max(given.cheap, key=lambda label: float(scores[label][rows].mean()))
+        for label in given.dear:
+            if not dropped[label] and largest_gain(scores[label][rows], scores[best][rows], seed) < given.delta:
                 dropped[label] = number
     return dropped
 
@@ -57,6 +63,8 @@ def try_once(parts: list[Scores], rows: list[int], seed: int, delta: float) -> d
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="+")
+    parser.add_argument("--cheap", default=CHEAP, type=split_methods)
+    parser.add_argument("--dear", default=DEAR, type=split_methods)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--trials", type=int, default=500)
     parser.add_argument("--limit", type=int, default=200)
@@ -64,22 +72,24 @@ def main() -> None:
     parser.add_argument("--delta", type=float, default=0.02)
     given = parser.parse_args()
     for place in given.data:
-        settings = make_settings({"data": place, "methods": ",".join((*CHEAP, *DEAR)), "encoder": "lsa", "k": "5"})
+        settings = make_settings(
+            {"data": place, "methods": ",".join((*given.cheap, *given.dear)), "encoder": "lsa", "k": "5"}
+        )
         settings = settings.model_copy(update={"limit": given.limit})
         data = load_dataset(settings)
         whole = score_all(data, settings, given.metric)
-        best = max(float(whole[label].mean()) for label in CHEAP)
-        gains = {label: float(whole[label].mean()) - best for label in DEAR}
-        questions, drops = len(whole[CHEAP[0]]), list[dict[str, int]]()
+        best = max(float(whole[label].mean()) for label in given.cheap)
+        gains = {label: float(whole[label].mean()) - best for label in given.dear}
+        questions, drops = len(whole[given.cheap[0]]), list[dict[str, int]]()
         for seed in range(given.seeds):
             parts = [score_all(part_of(data, share, seed), settings, given.metric) for share in PARTS]
             for trial in range(given.trials // given.seeds):
                 rows = random.Random(trial).sample(range(questions), min(TRIAL_QUESTIONS, questions))
-                drops.append(try_once(parts, rows, trial, given.delta))
+                drops.append(try_once(parts, rows, given, trial))
         print(f"\n**{data.name}** ({len(data.corpus.documents):,} documents, {questions} questions)\n")
         print("| method | gain over the best cheap one | dropped at 10 % | dropped at 30 % | of these wrong |")
         print("|---|---|---|---|---|")
-        for label in DEAR:
+        for label in given.dear:
             found = np.array([one[label] for one in drops])
             first, second = (100 * float((found == number).mean()) for number in (1, 2))
             wrong = first + second if gains[label] > given.delta else 0.0
