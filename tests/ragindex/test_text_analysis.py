@@ -286,7 +286,10 @@ def test_known_items_are_found(language: str, tmp_path: Path) -> None:
         for method in ("bm25", "hybrid"):
             found = index.retriever(method).retrieve([Query(text, text) for text in questions], 1)
             counts.append(sum(one.hits[:1] != () and one.hits[0].id == str(at) for at, one in enumerate(found)))
-    assert tuple(counts) == FOUND_FIRST[language]
+    expected = FOUND_FIRST[language]
+    assert tuple(counts[::2]) == expected[::2]
+    # the fit of lsa is rounded otherwise on another CPU, and orders passages otherwise that are as near
+    assert all(abs(one - other) <= 1 for one, other in zip(counts[1::2], expected[1::2], strict=True)), counts
 
 
 def test_the_page_has_these_figures() -> None:
