@@ -18,7 +18,7 @@ import numpy as np
 
 from ragindex.plugins.specs import parse_many, render_spec
 from ragindex_eval.data.datasets import Dataset
-from ragindex_eval.metrics.score import judgements
+from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.recommend.candidates import choose_candidates
 from ragindex_eval.recommend.trials import PARTS, TRIAL_QUESTIONS, largest_gain, part_of, score_candidates
 from ragindex_eval.run.methods import Method
@@ -40,9 +40,7 @@ def score_all(data: Dataset, settings: CompareSettings, metric: str) -> Scores:
         own = settings.model_copy(update={"index": Path(folder, "index")})
         with open_workspace(own, data, None, None) as index:
             experiment = load_experiment(own, data, plan, index)
-            gold = experiment.dataset.gold
-            queries = [query for query in experiment.dataset.queries if judgements(gold, query.id)]
-            return score_candidates(candidates, experiment, metric, queries)
+            return score_candidates(candidates, experiment, metric, list_judged(experiment.dataset))
 
 
 def split_methods(written: str) -> tuple[str, ...]:

@@ -164,10 +164,7 @@ def _name_plugin_in_errors(scheme: Scheme) -> Iterator[None]:
         raise _NamedError(f"{describe_class(scheme)}: {error}") from error
     except Exception as error:
         plugin, place = _find_culprit(error, scheme)
-        notes = "".join(f" {note}" for note in getattr(error, "__notes__", ()))
-        raise _NamedError(
-            f"{describe_class(plugin)}: raised {registry.describe_error(error)}{notes} ({place})"
-        ) from error
+        raise _NamedError(f"{describe_class(plugin)}: raised {registry.describe_error(error)} ({place})") from error
 
 
 def _find_culprit(error: Exception, scheme: Scheme) -> tuple[Plugin, str]:

@@ -6,7 +6,7 @@ tree may have been begun while the study ran; `ragindex_eval.mlflow_live` says w
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ragindex.canonical import digest
 from ragindex_eval import mlflow_values as values
 from ragindex_eval.report.page import save_report
-from ragindex_eval.results.model import Comparison, MethodResult, Study
+from ragindex_eval.results.model import Comparison, DatasetFacts, MethodResult, Study
 from ragindex_eval.results.save import save_method, save_results
 
 if TYPE_CHECKING:
@@ -189,33 +189,45 @@ def _start_time(study: Study) -> int:
 
 
 def _log_run(client: "MlflowClient", run: "Run", logged: _Logged, folder: Path, save: Callable[[], object]) -> None:
-    """Log what a run lacks or holds otherwise; a finished run with equal metrics and tags is left as it is.
+    """Log what a run lacks or holds otherwise; a finished run with equal metrics and tags is left as it is."""
+    id = run.info.run_id
+    metrics, datasets = {**logged.metrics, **_duration(logged)}, [one.dataset for one in logged.comparisons]
+    changed = log_values(client, run, logged.params, metrics, logged.tags, datasets)
+    if not changed and run.info.status == logged.status:
+        return
+    save()
+    client.log_artifacts(id, str(folder))
+    shown = _UNFINISHED in run.data.tags  # then it ends now, even if it began with an earlier command that was stopped
+    client.set_terminated(id, logged.status, None if shown else run.info.start_time + int(logged.seconds * 1000))
+
+
+def log_values(
+    client: "MlflowClient",
+    run: "Run",
+    params: Mapping[str, Any],
+    metrics: Mapping[str, float],
+    tags: Mapping[str, str],
+    datasets: Iterable[DatasetFacts],
+) -> bool:
+    """Log the values that a run lacks or holds otherwise; return whether there are metrics or tags among them.
 
     Parameters stay as they were first logged, because MLflow forbids changes.
     """
     from mlflow.entities import Metric, Param
 
-    id, held = run.info.run_id, run.data
-    metrics = {values.clean_name(name): value for name, value in {**logged.metrics, **_duration(logged)}.items()}
-    new = {name: value for name, value in metrics.items() if held.metrics.get(name) != value}
-    tags = {name: value for name, value in logged.tags.items() if held.tags.get(name) != value}
-    if not new and not tags and run.info.status == logged.status:
-        return
-    now = int(time.time() * 1000)
-    texts = {values.clean_name(key): values.param_text(value) for key, value in logged.params.items()}
-    client.log_batch(
-        id,
-        metrics=[Metric(name, value, now, 0) for name, value in new.items()],
-        params=[Param(key, text) for key, text in texts.items() if key not in held.params],
-    )
-    for name, value in tags.items():
+    id, held, now = run.info.run_id, run.data, int(time.time() * 1000)
+    named = {values.clean_name(name): value for name, value in metrics.items()}
+    texts = {values.clean_name(name): values.param_text(value) for name, value in params.items()}
+    new = [Metric(name, value, now, 0) for name, value in named.items() if held.metrics.get(name) != value]
+    told = {name: value for name, value in tags.items() if held.tags.get(name) != value}
+    missing = [Param(name, text) for name, text in texts.items() if name not in held.params]
+    if new or missing:
+        client.log_batch(id, metrics=new, params=missing)
+    for name, value in told.items():
         client.set_tag(id, name, value)
     if run.inputs is None or not run.inputs.dataset_inputs:
-        client.log_inputs(id, values.dataset_inputs(one.dataset for one in logged.comparisons))
-    save()
-    client.log_artifacts(id, str(folder))
-    shown = _UNFINISHED in held.tags  # then it ends now, even if it began with an earlier command that was stopped
-    client.set_terminated(id, logged.status, None if shown else run.info.start_time + int(logged.seconds * 1000))
+        client.log_inputs(id, values.dataset_inputs(datasets))
+    return bool(new or told)
 
 
 def _save_all(study: Study, folder: Path) -> None:

@@ -77,13 +77,12 @@ def _top_of(module: str) -> str:
 
 
 def describe_failure(error: BaseException, plugin: Plugin | None = None) -> str:
-    """Return type and message of an error on one line, its notes, and the place in third-party code that it came from.
+    """Return type, message and notes of an error on one line, and the place in third-party code that it came from.
 
     That is the last line reached in the modules of installed plugins, or in that of `plugin`.
     """
-    notes = "".join(f" {note}" for note in getattr(error, "__notes__", ()))
     place = find_place(error, plugin)
-    return hide_secrets(f"{registry.describe_error(error)}{notes}{f' ({place})' if place else ''}")
+    return hide_secrets(f"{registry.describe_error(error)}{f' ({place})' if place else ''}")
 
 
 def find_place(error: BaseException, plugin: Plugin | None = None) -> str | None:

@@ -104,8 +104,9 @@ def load_plugin(group: PluginGroup, name: str) -> Any:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the type and message of a foreign error on one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())
+    """Return the type, the message and the notes of a foreign error on one line."""
+    notes = getattr(error, "__notes__", ())
+    return " ".join(" ".join([f"{type(error).__name__}: {error}", *notes]).split())
 
 
 def _explain_mismatch(group: PluginGroup, found: Any) -> str | None:

@@ -383,22 +383,23 @@ def _apply_batch(task: Building, change: Change) -> Usage:
     try:
         return _measure_cost(lambda: task.part.apply(change, task.context))
     except MISTAKES as error:
-        error.add_note(_describe_batch(task, change, type(error)))
+        error.add_note(_describe_batch(task, change))
         raise
 
 
-def _describe_batch(task: Building, change: Change, kind: type[Exception]) -> str:
+def _describe_batch(task: Building, change: Change) -> str:
     """Return which batch of which part failed, and for a third-party part the first passage that fails alone.
 
-    Applying passages again does no harm, and what was paid for them is in the cache.
+    Applying passages again does no harm. A part that asks an LLM is not applied again, for it could pay for answers
+    that the batch had not come to.
     """
     told = f"in a batch of {many(len(change.upsert), 'passage')} of the part {task.name}"
-    if code_fingerprint.of(type(task.part)) is None:
+    if code_fingerprint.of(type(task.part)) is None or "model" in task.part.uses:
         return told
     for id, revision in change.upsert.items():
         try:
             task.part.apply(Change({id: revision}), task.context)
-        except kind:
+        except MISTAKES:
             return f"{told}, first at the passage {id!r}"
     return f"{told}, at no passage alone"
 

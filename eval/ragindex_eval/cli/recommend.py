@@ -9,7 +9,7 @@ import typer
 from ragindex.cli.console import escape_markup, json_destination, print_note, quote_argument, write_result
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import JsonOption
-from ragindex.errors import LeftOutError, UsageError
+from ragindex.errors import UsageError
 from ragindex.export.export_retriever import export_retriever
 from ragindex.workers import use_workers
 from ragindex.workspace.workspace import Workspace
@@ -21,6 +21,7 @@ from ragindex_eval.recommend.recommend import recommend
 from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.show import render_recommendation
 from ragindex_eval.recommend.values import Recommendation
+from ragindex_eval.run.grid import require_all_read
 from ragindex_eval.run.pipeline import default_index
 from ragindex_eval.run.settings import make_settings, read_settings
 from ragindex_eval.run.study import load_dataset
@@ -116,8 +117,7 @@ def recommend_command(
             console.print(f"  {'the run':15} {escape_markup(describe_tracker())}", soft_wrap=True)
 
     write_result(value, json_file, show)
-    if dataset.skipped and settings.skip_bad is None:
-        raise LeftOutError(len(dataset.skipped))
+    require_all_read(dataset.skipped, settings.skip_bad)
 
 
 def _list_next_commands(found: Recommendation, data: str, folder: Path, export: Path | None) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from ragindex.types import Query
+from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold, gains
 from ragindex_eval.metrics import retrieval
 
@@ -10,6 +12,11 @@ def judgements(gold: Mapping[str, Gold] | None, query_id: str) -> Mapping[str, i
     """Return the grades of a question's gold documents by id; {} if it has none."""
     one = None if gold is None else gold.get(query_id)
     return {} if one is None else gains(one.doc_ids, one.grades)
+
+
+def list_judged(dataset: Dataset) -> tuple[Query, ...]:
+    """Return the questions that have gold documents, in their order."""
+    return tuple(query for query in dataset.queries if judgements(dataset.gold, query.id))
 
 
 def twins(gold: Mapping[str, Gold] | None, query_id: str) -> Mapping[str, str]:

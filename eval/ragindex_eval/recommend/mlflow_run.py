@@ -1,13 +1,14 @@
 """A recommendation in MLflow: a run with the decision as tags, the race as metrics over questions, and its files."""
 
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragindex.canonical import digest
 from ragindex_eval import mlflow_values as values
-from ragindex_eval.mlflow_runs import source_tags
+from ragindex_eval.mlflow_runs import log_values, source_tags
 from ragindex_eval.mlflow_tracking import record_runs
 from ragindex_eval.recommend.values import Recommendation
 from ragindex_eval.run.settings import CompareSettings
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _ID = "ragindex.recommendation"
 """Tag by which the run of the same recommendation is found again."""
+_REMAINING = "race/remaining"
 _SHARED = ("encoder", "llm", "store", "seed")
 """The settings that a recommendation depends on, beside data, candidates and rules."""
 RETRIEVER = "retriever"
@@ -41,7 +43,7 @@ def track_recommendation(
         client.log_artifacts(id, str(folder))
         if exported is not None:
             client.log_artifacts(id, str(exported), RETRIEVER)
-        client.set_terminated(id, "FINISHED", int((started + seconds) * 1000))
+        client.set_terminated(id, "FINISHED", run.info.start_time + int(seconds * 1000))
         return id
 
     return record_runs("recommendation", log)
@@ -64,40 +66,27 @@ def _log(
     client: "MlflowClient", run: "Run", found: Recommendation, settings: Mapping[str, Any], seconds: float
 ) -> None:
     """Log tags, parameters, figures, and the steps of the race that the run lacks."""
-    from mlflow.entities import Metric, Param
+    from mlflow.entities import Metric
 
-    id, now = run.info.run_id, int(run.info.start_time + seconds * 1000)
     tags = {
         "ragindex.recommended": found.chosen,
         "ragindex.decided": str(found.decided).lower(),
         "ragindex.runner_up": found.rival or "",
     }
-    for name, value in tags.items():
-        client.set_tag(id, name, value)
-    told = {
+    params = {
         **{f"dataset/{name}": value for name, value in found.dataset.to_json().items()},
         **{f"rules/{name}": value for name, value in found.rules.items()},
         **settings,
         "methods": ",".join(one.label for one in found.candidates),
     }
-    texts = {values.clean_name(name): values.param_text(value) for name, value in told.items()}
-    figures = {values.clean_name(name): value for name, value in _figures(found, seconds).items()}
-    client.log_batch(
-        id,
-        metrics=[Metric(name, value, now, 0) for name, value in figures.items() if run.data.metrics.get(name) != value],
-        params=[Param(name, text) for name, text in texts.items() if name not in run.data.params],
-    )
+    log_values(client, run, params, _figures(found, seconds), tags, [found.dataset])
+    id, now = run.info.run_id, int(time.time() * 1000)
     known = max((one.step for one in client.get_metric_history(id, _REMAINING)), default=0)
     for step in found.race:
         if step.questions > known:
             scores = {_race_name(found, label): score for label, score in step.scores.items()}
             metrics = {**scores, _REMAINING: float(step.remaining)}
             client.log_batch(id, metrics=[Metric(name, value, now, step.questions) for name, value in metrics.items()])
-    if run.inputs is None or not run.inputs.dataset_inputs:
-        client.log_inputs(id, values.dataset_inputs([found.dataset]))
-
-
-_REMAINING = "race/remaining"
 
 
 def _race_name(found: Recommendation, label: str) -> str:

@@ -17,7 +17,7 @@ from ragindex.llm.budget import parse_budget
 from ragindex.types import Query
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.format import many, percent, short
-from ragindex_eval.metrics.score import judgements
+from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.recommend.candidates import choose_candidates, sort_by_price
 from ragindex_eval.recommend.decide import choose, confirm, describe_changes, find_pareto, more_questions
 from ragindex_eval.recommend.prices import broken_constraint, price_candidates
@@ -100,7 +100,7 @@ def split_questions(experiment: Experiment, seed: int, *, has_holdout: bool = Fa
     A third, and at least 100, is kept apart if at least 100 remain, and there is no holdout of other questions. Raises
     UsageError if no question is judged.
     """
-    judged = [query for query in experiment.dataset.queries if judgements(experiment.dataset.gold, query.id)]
+    judged = list(list_judged(experiment.dataset))
     if not judged:
         raise UsageError(
             "recommend needs questions with gold documents: --questions FILE.csv (question,answer,documents)"

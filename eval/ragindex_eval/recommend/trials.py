@@ -13,7 +13,7 @@ from ragindex.types import Query
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.format import percent
-from ragindex_eval.metrics.score import judgements
+from ragindex_eval.metrics.score import judgements, list_judged
 from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.values import Candidate
 from ragindex_eval.run.ask_scored import ask_scored
@@ -54,7 +54,7 @@ def try_on_parts(
         part = part_of(data, share, seed)
         tell(f"trial on {len(part.corpus.documents):,} of {len(data.corpus.documents):,} documents")
         experiment = load_experiment(settings, part, plan, index)
-        judged = [query for query in experiment.dataset.queries if judgements(experiment.dataset.gold, query.id)]
+        judged = list_judged(experiment.dataset)
         queries = Random(seed).sample(judged, min(TRIAL_QUESTIONS, len(judged)))  # noqa: S311  # a sample, no secret
         scores = score_candidates([*cheap, *dear], experiment, rules.metric, queries)
         best = max(cheap, key=lambda one: float(scores[one.label].mean()))

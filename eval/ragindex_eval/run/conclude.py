@@ -17,7 +17,7 @@ from ragindex_eval.data.titles import find_naming
 from ragindex_eval.format import many
 from ragindex_eval.metrics import tree_coverage
 from ragindex_eval.metrics.answers import select_shown
-from ragindex_eval.metrics.score import judgements
+from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.results.model import SKIPPED, Comparison, DatasetFacts, MethodAnswer, MethodResult, sort_methods
 from ragindex_eval.results.reader_results import ReaderFacts
 from ragindex_eval.run.answers_file import EarlierAnswers, note_of_earlier
@@ -107,7 +107,7 @@ def describe_dataset(index: Workspace, dataset: Dataset) -> DatasetFacts:
         documents=counts.documents,
         passages=counts.passages,
         questions=len(dataset.queries),
-        judged=sum(bool(judgements(dataset.gold, query.id)) for query in dataset.queries),
+        judged=len(list_judged(dataset)),
         fingerprint=dataset.fingerprint,
         **datasets.describe_content(dataset),
     )

@@ -1,6 +1,6 @@
 """Parsers for --grid (variants of a method) and --fail-below (thresholds that metrics must reach)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -125,12 +125,16 @@ def require_answers(study: Study) -> None:
         raise QuestionError(f"{' '.join(said)} The others are complete.")
 
 
-def require_all_read(study: Study, skip_bad: bool | None) -> None:
-    """Check that every file was read, after all results are written.
+def list_skipped(study: Study) -> set[str]:
+    """Return the notes on what was left out of the documents and questions of a study."""
+    return {note for one in study.comparisons for note in one.notes if note.startswith(SKIPPED)}
 
-    Raises LeftOutError if files were left out, unless `skip_bad` asked for it.
+
+def require_all_read(skipped: Collection[str], skip_bad: bool | None) -> None:
+    """Check that nothing was left out, after all results are written.
+
+    Raises LeftOutError if something was, unless `skip_bad` asked for it.
     """
-    skipped = {note for one in study.comparisons for note in one.notes if note.startswith(SKIPPED)}
     if skipped and skip_bad is None:
         raise LeftOutError(len(skipped))
 

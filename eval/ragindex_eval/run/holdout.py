@@ -20,7 +20,7 @@ from ragindex.interfaces import Scheme
 from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.format import many
-from ragindex_eval.metrics.score import judgements
+from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.results.holdout_result import HoldoutResult
 from ragindex_eval.run.ask_scored import compare_scores
 from ragindex_eval.run.experiment import Experiment
@@ -78,10 +78,10 @@ def require_usable(data: Dataset, file: Path | None, ledger: Path, methods: Coll
 
 def _read_sealed(chosen_by: Dataset, file: Path) -> Dataset:
     """Return the judged questions of the file over the same documents. Raises UsageError as `load_holdout` does."""
-    if not any(judgements(chosen_by.gold, query.id) for query in chosen_by.queries):
+    if not list_judged(chosen_by):
         raise UsageError("--holdout confirms a choice by recall: the other questions need gold documents, too.")
     data = datasets.add_questions(chosen_by.corpus, file)
-    queries = tuple(query for query in data.queries if judgements(data.gold, query.id))
+    queries = list_judged(data)
     if not queries:
         raise UsageError(f"--holdout {file} needs questions with gold documents (question,answer,documents).")
     seen = {_normalize(query.text) for query in chosen_by.queries}

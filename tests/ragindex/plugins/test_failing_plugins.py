@@ -1,5 +1,6 @@
 """Mistakes in a plugin, through every command: one line that names the class or the file to open, and no traceback."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +46,20 @@ class FailsOnMany(Working):
         if len(change.upsert) > 1:
             raise ZeroDivisionError("too many")
 
+class FailsOtherwise(Working):
+    def apply(self, change, context):
+        if len(change.upsert) > 1:
+            raise KeyError("many")
+        raise IndexError("one")
+
+APPLIED = []
+
+class Asks(Working):
+    uses = frozenset({"model"})
+    def apply(self, change, context):
+        APPLIED.append(len(change.upsert))
+        raise KeyError("before it asks")
+
 class FailsToFinish(Working):
     def finish(self, context): raise ZeroDivisionError("division by zero")
 
@@ -77,6 +92,12 @@ class Applying(Base):
 class ApplyingMany(Base):
     def parts(self): return (FailsOnMany(),)
 
+class ApplyingOtherwise(Base):
+    def parts(self): return (FailsOtherwise(),)
+
+class Asking(Base):
+    def parts(self): return (Asks(),)
+
 class Finishing(Base):
     def parts(self): return (FailsToFinish(),)
 
@@ -90,7 +111,7 @@ class Opening(Base):
 
 CLASSES = (
     *("PartWithoutVersion", "NoJson", "OtherJson", "Reexported", "Applying", "ApplyingMany", "Finishing"),
-    *("PartOpening", "Opening", "Base"),
+    *("PartOpening", "Opening", "Base", "ApplyingOtherwise", "Asking"),
 )
 
 
@@ -149,6 +170,7 @@ BATCH = "in a batch of 4 passages of the part another_failing"
 BUILDING = {  # what is raised while a part is built, and the function that it comes from
     "applying": (f"KeyError: 'Sarn' {BATCH}:FailsToApply, first at the passage 'rivers/sarn.md#0'", "read"),
     "applyingmany": (f"ZeroDivisionError: too many {BATCH}:FailsOnMany, at no passage alone", "apply"),
+    "applyingotherwise": (f"KeyError: 'many' {BATCH}:FailsOtherwise, first at the passage 'hill.md#0'", "apply"),
     "finishing": ("ZeroDivisionError: division by zero", "finish"),
 }
 
@@ -157,7 +179,12 @@ def line_of(module: Path, text: str) -> int:
     return 1 + next(number for number, line in enumerate(module.read_text().splitlines()) if text in line)
 
 
-RAISING = {"applying": '{"Grey Anna": 1', "applyingmany": "too many", "finishing": "division by zero"}
+RAISING = {
+    "applying": '{"Grey Anna": 1',
+    "applyingmany": "too many",
+    "applyingotherwise": 'KeyError("many")',
+    "finishing": "division by zero",
+}
 
 
 @pytest.mark.parametrize("name", BUILDING)
@@ -202,6 +229,13 @@ def test_the_traceback_is_shown_on_request(module: Path, monkeypatch: pytest.Mon
     with pytest.raises(ZeroDivisionError, match="division by zero"):
         monkeypatch.setattr("sys.argv", ["ragindex", "index", "notes", "--index", "w", "--methods", "finishing"])
         main.run_cli()
+
+
+def test_a_part_that_asks_a_model_is_not_applied_again_to_name_a_passage(module: Path) -> None:
+    """It could pay for answers that the batch had not come to."""
+    told = run("index", "notes", "--index", "w", "--methods", "asking")
+    assert f"KeyError: 'before it asks' {BATCH}:Asks (" in told
+    assert sys.modules["another_failing"].APPLIED == [4]
 
 
 def test_after_a_failed_batch_the_mended_part_goes_on(module: Path, installed: Installed) -> None:
