@@ -95,18 +95,20 @@ class JsonAddress:
 
     def _exchange(self, connection: HTTPConnection, sent: bytes) -> tuple[HTTPResponse, bytes]:
         """Send a request and read the answer, as far as it may be read."""
-        lost = ""
-        with _limit_time(connection, self.timeout) as late:
+        lost, late = "", f"no whole answer within {self.timeout:g} seconds"
+        with _limit_time(connection, self.timeout) as cut:
             try:
                 connection.request("POST", urlsplit(self.url).path or "/", sent, {**_HEADERS, **self.headers})
                 answer = connection.getresponse()
                 text = answer.read(self.max_bytes + 1)
                 if answer.length and len(text) <= self.max_bytes:
                     raise IncompleteRead(b"", answer.length)
+            except TimeoutError:  # of the socket, which waits as long as the timer does and can be first
+                lost = late
             except (OSError, HTTPException) as error:
                 lost = f"the connection was lost: {redact(str(error) or type(error).__name__, self.key)}"
-        if late.is_set():
-            lost = f"no whole answer within {self.timeout:g} seconds"
+        if cut.is_set():
+            lost = late
         if lost:
             raise TroubleError(Trouble(lost[:_LONGEST_MESSAGE]))
         return answer, text
@@ -146,11 +148,11 @@ def _is_dropped(connection: HTTPConnection) -> bool:
 @contextmanager
 def _limit_time(connection: HTTPConnection, seconds: float) -> Iterator[Event]:
     """Cut the connection after `seconds`, and set the event; a socket's own timeout begins anew with every byte."""
-    late = Event()
+    is_cut = Event()
     open_socket = connection.sock  # http.client forgets it when an answer says that it ends the connection
 
     def cut() -> None:
-        late.set()
+        is_cut.set()
         try:
             # The method of plain sockets: that of TLS sockets must not be called while another thread reads.
             socket.socket.shutdown(open_socket, socket.SHUT_RDWR)
@@ -161,6 +163,6 @@ def _limit_time(connection: HTTPConnection, seconds: float) -> Iterator[Event]:
     timer.daemon = True
     timer.start()
     try:
-        yield late
+        yield is_cut
     finally:
         timer.cancel()

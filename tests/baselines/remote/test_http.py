@@ -21,11 +21,14 @@ from ragindex.corpus import Corpus
 from ragindex.errors import RequestError, ServiceError, UsageError
 from ragindex.estimate import estimate_questions
 from ragindex.filters import meta
+from ragindex.http import TroubleError
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.retrieval.trace import UNKNOWN_DOCUMENTS
 from ragindex.types import Query, Retrieval
 from ragindex.workspace.workspace import Workspace
+from ragindex_baselines.remote import client
+from ragindex_baselines.remote.client import JsonAddress
 from ragindex_eval.data import worlds
 from ragindex_eval.run.batching import batching_for
 
@@ -176,6 +179,24 @@ def test_what_goes_wrong_on_one_question(fault: Fault, message: str, server: Ope
     assert time.monotonic() - began < 5
     assert f"POST {server.url}{PLAIN} failed" in str(error.value)
     assert KEY not in str(error.value)
+
+
+@pytest.mark.parametrize(("timer", "sockets"), [(0.2, 30), (30, 0.2)], ids=["timer first", "socket first"])
+def test_both_limits_of_time_say_the_same(
+    timer: float, sockets: float, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class FirstTimer(threading.Timer):
+        def __init__(self, interval: float, function: Callable[[], None]) -> None:
+            super().__init__(timer, function)
+
+    address = JsonAddress(server.url + PLAIN, 0.5, 1_000_000, {"Authorization": f"Bearer {KEY}"})
+    connection = address._connect()  # the connection that is used next, with a timeout of its own
+    connection.sock.settimeout(sockets)
+    address._idle.append(connection)
+    monkeypatch.setattr(client, "Timer", FirstTimer)
+    server.faults.append(slow(1.5))
+    with pytest.raises(TroubleError, match="no whole answer within 0.5 seconds"):
+        address.post({"query": QUESTION.text, "k": 3})
 
 
 ALL_QUESTIONS: list[tuple[str, Fault, str]] = [
