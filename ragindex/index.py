@@ -145,6 +145,18 @@ class Index:
         """
         return self.workspace.rechunk(chunking)
 
+    def refit(self) -> None:
+        """Have the next `build` fit the encoder to all documents again, so that it knows the words of added ones.
+
+        Example:
+            index.refit()
+            index.build()
+
+        Without it, `lsa` is fitted again once the documents have grown or shrunk by half. Raises UsageError for an
+        encoder that is not fitted to the documents, and WriterBusyError.
+        """
+        self.workspace.refit()
+
     def build(self, *methods: Written, workers: int | None = None) -> Synced:
         """Build methods, or update them to the current documents; without arguments, update every built method.
 

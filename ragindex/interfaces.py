@@ -730,6 +730,15 @@ class TokenCounter(Protocol):
 
 
 @runtime_checkable
+class VocabularyEncoder(Protocol):
+    """An encoder that knows only the words it was fitted to. Optional; then `ragindex add` names the others."""
+
+    def check_words(self, text: str) -> dict[str, bool]:
+        """Return the words of a text that carry meaning, in their order, and whether the encoder knows each."""
+        ...
+
+
+@runtime_checkable
 class PaidEncoder(Protocol):
     """An encoder whose requests cost money (remote services).
 

@@ -26,6 +26,7 @@ from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.settings import LLMSettings
 from ragindex.workspace import manifest, sources
+from ragindex.workspace.notes import describe_unknown_words
 from ragindex.workspace.workspace import Workspace
 
 
@@ -62,11 +63,15 @@ def add(
         ) as workspace,
         ledger.record_calls() as paid,
     ):
+        fit = workspace.encoder_id
         changed = workspace.add(corpora, source=named)
         workspace.sync()
         built = bool(workspace.manifest.parts)
+        unknown = describe_unknown_words(workspace, changed, fit)
     if not built:
         print_note(f"No method is built yet. Run: ragindex index --index {quote_argument(folder)} --methods hybrid")
+    if unknown:
+        print_note(unknown)
     value = {"added": changed.added, "changed": changed.changed, "unchanged": changed.unchanged}
 
     def show() -> None:

@@ -48,7 +48,7 @@ from ragindex.plugins.specs import parse_many
 from ragindex.workers import use_workers
 from ragindex.workspace import imported_files, manifest, sources
 from ragindex.workspace.documents import Changed
-from ragindex.workspace.notes import format_part_notes, require_records
+from ragindex.workspace.notes import describe_unknown_words, format_part_notes, require_records
 from ragindex.workspace.rebuild import move_aside
 from ragindex.workspace.workspace import PartFigures, Workspace
 
@@ -83,6 +83,9 @@ def index(
             "--rebuild", help="Move an index of an older format aside and build it again with its cached answers."
         ),
     ] = False,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="Fit the encoder to all documents again, and build its vectors again.")
+    ] = False,
     json: JsonOption = None,
 ) -> None:
     """Build methods over the documents of DATA, or update what is built to them.
@@ -116,10 +119,11 @@ def index(
         changed = _update_documents(workspace, corpus, named, None if held is None else asked)
         if triples is not None:
             workspace.import_part(imported_files.TRIPLES, triples)
+        fit = workspace.encoder_id
         with ledger.record_calls() as paid, use_workers(workers):
-            workspace.sync(schemes)
+            _build(workspace, schemes, refit)
         parts, counts = _collect_figures(workspace, schemes), workspace.counts()
-        notes = format_part_notes(workspace, schemes)
+        notes = _collect_notes(workspace, schemes, changed, fit)
         require_records(workspace, schemes)
     value = {
         "index": str(folder),
@@ -176,6 +180,20 @@ def _update_documents(
     if chunking is not None:
         workspace.rechunk(chunking)
     return None if corpus is None else workspace.replace(corpus, source=named)
+
+
+def _build(workspace: Workspace, schemes: Sequence[Scheme], refit: bool) -> None:
+    if refit:
+        workspace.refit()
+        workspace.sync()  # all that is built, not only the methods of this command
+    workspace.sync(schemes)
+
+
+def _collect_notes(
+    workspace: Workspace, schemes: Sequence[Scheme], changed: Changed | None, fit: str | None
+) -> list[str]:
+    unknown = describe_unknown_words(workspace, changed or Changed(), fit)
+    return [*format_part_notes(workspace, schemes), *([unknown] if unknown else [])]
 
 
 def _read_data(

@@ -73,14 +73,16 @@ class Lsa(FittedEncoderPlugin):
             raise StoreError(
                 f"The lsa fit in {folder} cannot be read ({error}). Delete that folder and run: ragindex index"
             ) from error
-        return LsaEncoder(fit["id"], {word: i for i, word in enumerate(words)}, idf, projection)
+        numbers = {word: i for i, word in enumerate(words)}
+        return LsaEncoder(fit["id"], fit["language"], numbers, idf, projection)
 
 
 class LsaEncoder:
     """A loaded fit. Encodes questions and documents in the same way. Immutable and thread-safe."""
 
-    def __init__(self, id: str, vocabulary: Mapping[str, int], idf: Floats, projection: Floats) -> None:
-        self._id, self._vocabulary, self._idf, self._projection = id, vocabulary, idf, projection
+    def __init__(self, id: str, language: str, vocabulary: Mapping[str, int], idf: Floats, projection: Floats) -> None:
+        self._id, self._language = id, language
+        self._vocabulary, self._idf, self._projection = vocabulary, idf, projection
 
     @property
     def id(self) -> str:
@@ -100,6 +102,11 @@ class LsaEncoder:
     def encode_queries(self, texts: Sequence[str]) -> Floats:
         """Encode questions in the same way as documents."""
         return self.encode_documents(texts)
+
+    def check_words(self, text: str) -> dict[str, bool]:
+        """Return the words of a text but stop words, and whether each is in the vocabulary."""
+        stops = _stop_words(self._language)
+        return {word: word in self._vocabulary for word in text_analysis.analyse(text, _WORDS) if word not in stops}
 
     @property
     def max_tokens(self) -> None:

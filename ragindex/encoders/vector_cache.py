@@ -23,7 +23,15 @@ from ragindex import durable_files
 from ragindex.accounting import ledger, timing
 from ragindex.encoders import cache_pruning, token_spans
 from ragindex.errors import StoreError, UsageError
-from ragindex.interfaces import Encoder, Floats, PaidEncoder, TokenCounter, TokenEmbeddings, TokenEncoder
+from ragindex.interfaces import (
+    Encoder,
+    Floats,
+    PaidEncoder,
+    TokenCounter,
+    TokenEmbeddings,
+    TokenEncoder,
+    VocabularyEncoder,
+)
 from ragindex.llm import key_locks
 from ragindex.types import Span, Usage
 
@@ -68,12 +76,13 @@ class _Row:
 class CachedEncoder:
     """An encoder whose document vectors are cached in the SQLite file `path`. Safe for threads and processes.
 
-    It is a TokenEncoder and a TokenCounter if the given encoder is. The file is opened when documents are encoded, so
-    encoding questions needs no writable folder.
+    It is a TokenEncoder, TokenCounter or VocabularyEncoder if the given encoder is. The file is opened when documents
+    are encoded, so encoding questions needs no writable folder.
     """
 
     max_tokens: int | None
     token_spans: Callable[[str], list[Span]]
+    check_words: Callable[[str], dict[str, bool]]
     encode_tokens: Callable[[Sequence[str]], list[TokenEmbeddings]]
     encode_queries_with_tokens: Callable[[Sequence[str]], tuple[Floats, list[TokenEmbeddings]]]
 
@@ -84,6 +93,8 @@ class CachedEncoder:
             self.encode_queries_with_tokens = partial(self._with_tokens, encoder.encode_queries_with_tokens)
         if isinstance(encoder, TokenCounter):
             self.max_tokens, self.token_spans = encoder.max_tokens, encoder.token_spans
+        if isinstance(encoder, VocabularyEncoder):
+            self.check_words = encoder.check_words
 
     @property
     def id(self) -> str:

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from ragindex import canonical, durable_files
 from ragindex.encoders.vector_cache import CachedEncoder
-from ragindex.errors import DamagedError, MissingPartError, StoreError
+from ragindex.errors import DamagedError, MissingPartError, StoreError, UsageError
 from ragindex.interfaces import Encoder, EncoderPlugin, FittedEncoderPlugin
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
@@ -33,7 +33,8 @@ _GROWTH_LIMIT, _SHRINK_LIMIT = 1.5, 0.5
 class Fit:
     """The fit of an encoder: its id, the number of passages it was fitted on, and its cost.
 
-    `fit` is the encoder's own id. `id` includes the code's fingerprint if the encoder is not part of ragindex.
+    A `size` of 0 asks for a new fit. `fit` is the encoder's own id. `id` includes the code's fingerprint if the encoder
+    is not part of ragindex.
     """
 
     id: str
@@ -91,6 +92,24 @@ class Encoders:
             taken = sum(file.stat().st_size for file in self._place(id).iterdir())
             fit = Fit(id, size, time.perf_counter() - start, taken, fitted)
             durable_files.write_file(self._pointer(), durable_files.dump_hashed_json(asdict(fit)))
+
+    def ask_refit(self) -> None:
+        """Make the next `prepare` fit the encoder again. Raises UsageError if it is not fitted to the corpus."""
+        if not isinstance(self.plugin, FittedEncoderPlugin):
+            raise UsageError(
+                f"The encoder {self.name} learns nothing from the documents, so it cannot be fitted again."
+            )
+        current = self._current()
+        if current is not None:
+            with self._writing():
+                durable_files.write_file(
+                    self._pointer(), durable_files.dump_hashed_json(asdict(replace(current, size=0)))
+                )
+
+    def awaits_refit(self) -> bool:
+        """Return whether `ask_refit` was called after the last fit."""
+        current = self._current() if isinstance(self.plugin, FittedEncoderPlugin) else None
+        return current is not None and current.size == 0
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

@@ -1,13 +1,17 @@
 """Notes about the parts of schemes, shown to users with figures and answers."""
 
+import shlex
 from collections.abc import Sequence
 
 from ragindex.counts import many
 from ragindex.errors import ServiceError
-from ragindex.interfaces import Scheme
+from ragindex.interfaces import Scheme, VocabularyEncoder
+from ragindex.workspace.documents import Changed
 from ragindex.workspace.workspace import Workspace
 
-_MAX_REASONS = 3
+_MAX_REASONS, _MAX_WORDS, _BATCH = 3, 5, 1024
+_MUCH_UNKNOWN = 0.1
+"""The share of a document's words which, unknown to the encoder, make it hard to find by vectors."""
 
 
 def format_part_notes(workspace: Workspace, schemes: Sequence[Scheme]) -> list[str]:
@@ -20,6 +24,33 @@ def format_part_notes(workspace: Workspace, schemes: Sequence[Scheme]) -> list[s
             could_not = many(len(failed), "record could not be made and is", "records could not be made and are")
             said[f"{name}: {could_not} tried again the next time: {reasons}"] = None
     return list(said)
+
+
+def describe_unknown_words(workspace: Workspace, changed: Changed, fit: str | None) -> str | None:
+    """Return a sentence on changed documents of which the encoder does not know more than a tenth of the words.
+
+    `fit` is the id of the encoder's fit before the change: a newer one was fitted to these documents too.
+    """
+    if fit is None or workspace.encoder_id != fit or not isinstance(workspace.encoder, VocabularyEncoder):
+        return None
+    ids = (*changed.new, *changed.replaced)
+    unknown: dict[str, None] = {}
+    documents = 0
+    for start in range(0, len(ids), _BATCH):
+        for document in workspace.documents.read(ids[start : start + _BATCH]):
+            known = workspace.encoder.check_words(f"{document.title}\n{document.text}")
+            others = [word for word, is_known in known.items() if not is_known]
+            if len(others) > _MUCH_UNKNOWN * len(known):
+                documents += 1
+                unknown |= dict.fromkeys(others)
+    if not documents:
+        return None
+    named = ", ".join(list(unknown)[:_MAX_WORDS]) + (", …" if len(unknown) > _MAX_WORDS else "")
+    return (
+        f"The encoder {workspace.encoder_name}, which was fitted before, does not know {many(len(unknown), 'word')} of "
+        f"{many(documents, 'document')} ({named}): methods with vectors find nothing by such words. "
+        f"To fit it to all documents, run: ragindex index --refit --index {shlex.quote(str(workspace.folder))}"
+    )
 
 
 def require_records(workspace: Workspace, schemes: Sequence[Scheme]) -> None:

@@ -136,6 +136,8 @@ def sync(session: Session, plugins: Iterable[Scheme | Part[Any]] = ()) -> Synced
 def _is_up_to_date(session: Session, parts: Sequence[Part[Any]]) -> bool:
     if session.corpus_moved() or not parts:
         return not parts and not session.corpus_moved()
+    if any(map(uses_encoder, parts)) and session.encoders.awaits_refit():
+        return False
     keys = [session.key(part, session.pinned_encoder(part)) for part in parts]
     records = [session.manifest.parts.get(key) for key in keys]
     finished = journal.unfinished(session.folder).isdisjoint(keys) and all(

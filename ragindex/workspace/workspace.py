@@ -177,6 +177,15 @@ class Workspace(Session):
         """
         return corpus_changes.rechunk_documents(self, chunking)
 
+    def refit(self) -> None:
+        """Have the next `sync` of a part with vectors fit the encoder to all documents again, and rebuild its vectors.
+
+        Without it, an encoder is fitted again once the corpus has grown or shrunk by half. Raises UsageError for an
+        encoder that is not fitted to the corpus.
+        """
+        with self.writer("ragindex index"):
+            self.encoders.ask_refit()
+
     def sources(self) -> list[dict[str, str | int]]:
         """Return one row for each source: name, root, format, id prefix, and number of documents."""
         return sources.describe_sources(self.manifest.sources, Counter(self.documents.sources().values()))

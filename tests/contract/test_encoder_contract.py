@@ -19,7 +19,7 @@ from ragindex.accounting import ledger
 from ragindex.corpus.token_windows import by_tokens
 from ragindex.encoders.lsa import Lsa
 from ragindex.encoders.vector_cache import CachedEncoder
-from ragindex.interfaces import Encoder, EncoderPlugin, PaidEncoder, TokenCounter, TokenEncoder
+from ragindex.interfaces import Encoder, EncoderPlugin, PaidEncoder, TokenCounter, TokenEncoder, VocabularyEncoder
 from ragindex.llm import tokens as llm_tokens
 from ragindex.plugins import registry
 
@@ -132,6 +132,17 @@ def test_batches_do_not_matter(encoder: Encoder) -> None:
     many = encoder.encode_documents(["sand"] * 130 + texts)[-len(texts) :]
     np.testing.assert_allclose(together, alone, atol=1e-5)
     np.testing.assert_allclose(together, many, atol=1e-5)
+
+
+def test_words_that_are_not_known_change_nothing(encoder: Encoder) -> None:
+    if not isinstance(encoder, VocabularyEncoder):
+        return
+    words = encoder.check_words("The furnace of Murano burns quartz, and the furnace sings.")
+    assert words == {"furnace": True, "murano": False, "burns": True, "quartz": False, "sings": False}
+    known = " ".join(word for word, is_known in words.items() if is_known)
+    vectors = encoder.encode_documents([known, f"{known} murano quartz sings"])
+    np.testing.assert_array_equal(vectors[0], vectors[1])
+    assert encoder.check_words("") == {}
 
 
 def test_no_texts(encoder: Encoder) -> None:

@@ -47,6 +47,33 @@ def test_a_question_without_a_word_that_the_encoder_knows_is_told_so() -> None:
         assert "No word of the question" not in ragindex("search", *arguments, "--index", "w").err
 
 
+def test_an_added_document_of_words_that_the_encoder_does_not_know(tmp_path: Path) -> None:
+    """It is said, with a command that mends it for all that is built, and not said where nothing is to be mended."""
+    ragindex("index", "notes", "--index", "w", "--methods", "dense,hipporag(mode=facts),bm25")
+    write(tmp_path / "notes", {"kelp.md": "# Kelp\n\nGiant kelp forests shelter otters off Monterey."})
+    added = ragindex("add", "notes/kelp.md", "--index", "w")
+    said = "The encoder lsa, which was fitted before, does not know {} of 1 document ({}): methods with vectors"
+    assert said.format("6 words", "kelp, giant, forests, shelter, otters, …") in added.err
+    assert ragindex("search", "kelp", "--index", "w", "--method", "dense").out == "No results.\n"
+    command = "ragindex index --refit --index w"
+    assert added.err.endswith(f"run: {command}\n")
+    assert ragindex(*command.split()[1:], "--methods", "dense").code == 0
+    for method in ("dense", "hipporag(mode=facts)", "bm25"):
+        found = ragindex("search", "kelp", "--index", "w", "--method", method, "-k", "1", "--json", "-").json
+        assert [hit["id"] for hit in found["hits"]] == ["kelp.md#0"]
+    assert ragindex("add", "notes/kelp.md", "--index", "w").err == ""  # nothing changed
+    (tmp_path / "notes" / "kelp.md").write_text("# Kelp\n\nGiant kelp forests shelter urchins.")
+    assert said.format("1 word", "urchins") in ragindex("add", "notes/kelp.md", "--index", "w").err
+    known = " ".join(path.read_text() for path in (tmp_path / "notes").rglob("*.md"))
+    (tmp_path / "notes" / "kelp.md").write_text(f"{known} urchins")
+    assert ragindex("add", "notes/kelp.md", "--index", "w").err == ""  # one word is less than a tenth of them
+    ragindex("index", "notes", "--index", "lexical", "--methods", "bm25")
+    (tmp_path / "notes" / "moss.md").write_text("# Moss\n\nSphagnum bogs acidify peatland.")
+    assert ragindex("add", "notes/moss.md", "--index", "lexical").err == ""  # no vectors are built
+    again = ragindex("index", "notes", "--index", "w")  # the other command that adds
+    assert said.format("5 words", "moss, sphagnum, bogs, acidify, peatland") in again.out
+
+
 def test_adding_one_file_from_elsewhere_names_this_file_in_the_next_command(tmp_path: Path) -> None:
     ragindex("index", "notes", "--index", "w", "--methods", "bm25")
     (tmp_path / "other").mkdir()

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import patch
 
 import pytest
 from built_retriever import built_retriever
@@ -17,6 +18,7 @@ from word_part import Words, contents
 
 from ragindex import durable_files
 from ragindex.corpus import Chunking
+from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import (
     DataError,
     LanguageWarning,
@@ -33,6 +35,7 @@ from ragindex.interfaces import BuildContext, Change, Part, ReadContext
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins import registry
 from ragindex.testing import ADDED, DOCUMENTS, QUESTIONS, ask_questions, assert_same, build
 from ragindex.types import Document, Query
 from ragindex.workspace.manifest import INDEX_FORMAT
@@ -318,6 +321,40 @@ def test_strange_texts_and_ids_are_kept(tmp_path: Path) -> None:
     workspace.remove(strange[:-1])
     workspace.sync()
     assert ids(workspace, "bread") == ["a\nb"]
+
+
+@pytest.mark.parametrize("method", ["dense", "hybrid", "hipporag(mode=facts)", "griever"])
+def test_a_new_fit_is_that_of_an_index_made_anew(method: str, tmp_path: Path) -> None:
+    """Also where the process ends between asking for the fit and the sync, or amid the sync."""
+    scheme = registry.scheme(method)
+    new = ask_questions(scheme.open(build(scheme, tmp_path / "new", "lsa", [*DOCUMENTS, *ADDED])), 5)
+    workspace = build(scheme, tmp_path / "old", "lsa")
+    workspace.add(ADDED)
+    workspace.sync()
+    old = workspace.encoder_id
+    with pytest.raises(AssertionError, match="scores|expected"):  # documents were too few for a fit of themselves
+        assert_same(ask_questions(scheme.open(workspace), 5), new, "")
+    workspace.refit()
+    assert workspace.sync(plugins=[BM25()]).made == 0  # it uses no encoder
+    with (
+        patch.object(CachedEncoder, "encode_documents", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        Workspace.open(tmp_path / "old").sync([scheme])
+    again = Workspace.open(tmp_path / "old")
+    assert again.sync([scheme]).made > 0
+    assert again.encoder_id != old
+    assert_same(ask_questions(scheme.open(again), 5), new, method)
+    again.refit()
+    assert again.sync([scheme]).made == 0  # the documents are the same, so the fit is, and nothing is built again
+
+
+def test_only_a_fitted_encoder_is_fitted_again(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path, encoder="openai:text-embedding-3-small")
+    with pytest.raises(UsageError, match="openai:text-embedding-3-small learns nothing from the documents"):
+        workspace.refit()
+    with pytest.raises(UsageError, match="opened with read_only=True"):
+        Workspace.open(tmp_path, read_only=True).refit()
 
 
 def test_settings_that_cannot_change(tmp_path: Path) -> None:
