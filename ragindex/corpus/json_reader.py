@@ -1,7 +1,7 @@
 """A reader for JSON and JSON Lines whose errors name file and line."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from ragindex.errors import DataError
 from ragindex.near_names import describe_near, find_near_paths
 
+_NAMED_ERRORS = 9  # beside the first one
 _GLANCE_BYTES = 4 * 2**20  # bytes of an array that are read to find its first item
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
@@ -19,13 +20,18 @@ class Problems:
     """A handler for items that cannot be read: raise the error, or, with `skip_bad`, skip the item and record why."""
 
     skip_bad: bool
-    sentences: list[str] = field(default_factory=list)
+    errors: list[DataError] = field(default_factory=list)
+
+    @property
+    def sentences(self) -> list[str]:
+        """The messages of the recorded errors."""
+        return [str(error) for error in self.errors]
 
     def note(self, error: DataError) -> None:
         """Raise the error, or, with `skip_bad`, record its message."""
         if not self.skip_bad:
             raise error
-        self.sentences.append(str(error))
+        self.errors.append(error)
 
     def each(self, function: Callable[[_In], _Out], items: Iterable[_In]) -> Iterator[_Out]:
         """Yield `function(item)` for each item; skip or raise a DataError as `note` does."""
@@ -36,6 +42,32 @@ class Problems:
                 self.note(error)
             else:
                 yield result
+
+    def all(self, function: Callable[[_In], _Out], items: Iterable[_In]) -> Iterator[_Out]:
+        """Yield as `each` does, but raise after the last item, so that one error names all that cannot be read.
+
+        For files that people write and correct: they see every mistake at once.
+        """
+        gathered = Problems(skip_bad=True)
+        yield from gathered.each(function, items)
+        if gathered.errors and not self.skip_bad:
+            raise _combine(gathered.errors)
+        self.errors += gathered.errors
+
+
+def _combine(errors: Sequence[DataError]) -> DataError:
+    """Return the first error, with the positions and reasons of the others in its message."""
+    first, *others = errors
+    if not others:
+        return first
+    said = [
+        f"{'' if one.line is None else f'line {one.line}: '}"
+        f"{'' if one.expected == first.expected else f'expected {one.expected}; '}found {one.found}"
+        for one in others[:_NAMED_ERRORS]
+    ]
+    more = f"; and {len(others) - _NAMED_ERRORS:,} more" if len(others) > _NAMED_ERRORS else ""
+    listed = f"{first.found}. {len(others):,} more cannot be read: {'; '.join(said)}{more}"
+    return DataError(first.expected, listed, path=first.path, line=first.line)
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,7 +158,15 @@ def _build_dataset(
     kept_gold = None if kept_gold is None else gold_classes.in_classes(corpus.documents, kept_gold)
     skipped = tuple(dict.fromkeys([*corpus.skipped, *problems.sentences]))
     marked = dataset_fingerprint(corpus, kept, kept_gold)
-    return Dataset(corpus.name, corpus, kept, kept_gold, marked, skipped, notes=left_out)
+    unread = _describe_unread(file, len(problems.errors), len(asked))
+    return Dataset(corpus.name, corpus, kept, kept_gold, marked, skipped, notes=(*unread, *left_out))
+
+
+def _describe_unread(file: Path, unread: int, asked: int) -> list[str]:
+    if not unread:
+        return []
+    are = many(unread, "entry could not be read and is", "entries could not be read and are")
+    return [f"{file.name}: {are} left out, so {many(asked, 'question is', 'questions are')} asked"]
 
 
 def _drop_unanswerable(asked: list[DatasetQuestion]) -> tuple[list[DatasetQuestion], tuple[str, ...]]:

@@ -172,7 +172,7 @@ def _qrels(path: Path, queries: Iterable[str], finder: DocumentFinder, problems:
             raise item.error("one grade a document", f"two for {doc_id!r} and query {query_id!r}")
 
     lines = text_lines(path)
-    for _ in problems.each(add, lines[1:] if lines and _is_header(lines[0][1]) else lines):
+    for _ in problems.all(add, lines[1:] if lines and _is_header(lines[0][1]) else lines):
         pass
     return judged
 
@@ -217,7 +217,7 @@ def read_csv_questions(path: Path, finder: DocumentFinder, problems: Problems) -
     if not {"question", "documents"} <= set(names) or len(set(names)) < len(names):
         found = ", ".join(names) or "an empty file"
         raise DataError(f"the columns {','.join(_COLUMNS)} in the first line", found, path=path, line=1)
-    return problems.each(lambda row: _csv_question(*row, names, finder), rows)
+    return problems.all(lambda row: _csv_question(*row, names, finder), rows)
 
 
 def _csv_question(item: Item, row: Sequence[str], names: Sequence[str], finder: DocumentFinder) -> DatasetQuestion:
@@ -284,7 +284,7 @@ def read_jsonl_questions(path: Path, finder: DocumentFinder, problems: Problems)
     """
     items = list(read_json_lines(path, problems))
     with_gold, seen = any("documents" in item.fields for item in items), set[str]()
-    return problems.each(lambda item: _jsonl_question(item, finder, seen, with_gold=with_gold), items)
+    return problems.all(lambda item: _jsonl_question(item, finder, seen, with_gold=with_gold), items)
 
 
 def _jsonl_question(item: Item, finder: DocumentFinder, seen: set[str], *, with_gold: bool) -> DatasetQuestion:

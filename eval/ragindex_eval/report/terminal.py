@@ -14,6 +14,7 @@ from ragindex_eval.metrics.evidence import TokensToRecall, write_interval, write
 from ragindex_eval.report.fitted_table import FittedColumn, FittedTable
 from ragindex_eval.report.sections.kinds import GROUPINGS, group_name
 from ragindex_eval.report.sections.published import PublishedFigures, PublishedRow, render_published
+from ragindex_eval.report.sections.questions import find_missed
 from ragindex_eval.report.sections.table import metrics_shown
 from ragindex_eval.results.model import LATENCY, Comparison, MethodResult, Study, failed_on
 from ragindex_eval.stats.conclusions import leaders
@@ -243,7 +244,20 @@ def _fact_lines(comparison: Comparison) -> list[str]:
         f"encoder {comparison.encoder}; language model {display_name(comparison.llm)}; store {comparison.store}; "
         f"seed {comparison.seed}; fingerprint {comparison.fingerprint}",
         *([] if comparison.enough is None else [comparison.enough.describe()]),
+        *_describe_missed(comparison),
         *_describe_reader(comparison),
+    ]
+
+
+def _describe_missed(comparison: Comparison) -> list[str]:
+    """Return a line with the number of questions for which no method finds anything right, and the first of them."""
+    missed = find_missed(comparison)
+    if not missed:
+        return []
+    first, more = shown(comparison.queries[missed[0]].text, 60), ", …" if len(missed) > 1 else ""
+    return [
+        f"for {many(len(missed), 'question')} no method finds a gold document in its first {comparison.ks[-1]} hits; "
+        f"the report shows {'it' if len(missed) == 1 else 'them'}: {first!r}{more}"
     ]
 
 

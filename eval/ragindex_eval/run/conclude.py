@@ -159,14 +159,14 @@ def unknown_documents_notes(answers: Mapping[str, Sequence[MethodAnswer]]) -> li
 
 
 def _data_notes(dataset: Dataset) -> tuple[str, ...]:
-    """Return notes on what was not read and why, and the notes of the dataset."""
+    """Return the notes of the dataset, and notes on what was not read and why."""
     corpus = dataset.corpus
     ignored = ", ".join(f"{count} {suffix}" for suffix, count in sorted(corpus.ignored.items()))
     repeats = f"{corpus.repeats} repeated documents are kept once"
     twins = gold_classes.note(dataset.gold)
     return (
-        *(f"{SKIPPED}{sentence}" for sentence in dataset.skipped),
         *dataset.notes,
+        *(f"{SKIPPED}{sentence}" for sentence in dataset.skipped),
         *(f"read as {encoding}: {', '.join(ids[:3])}{_more(ids)}" for encoding, ids in corpus.encodings.items()),
         *([repeats] if corpus.repeats else []),
         *([twins] if twins else []),

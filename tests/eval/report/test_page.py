@@ -11,6 +11,7 @@ from made_comparisons import made
 from ragindex.types import Query, Step, Triple
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.report import page as report
+from ragindex_eval.report.sections.questions import find_missed
 from ragindex_eval.results.model import Comparison, MethodAnswer, MethodResult, SavedHit, Study
 from ragindex_eval.stats.conclusions import leaders
 from ragindex_eval.stats.enough import plan_questions
@@ -124,7 +125,23 @@ def test_nothing_is_bold_and_nobody_best_where_all_are_equal() -> None:
     assert set(map(words, soup.select(".matrix .word"))) == {"no significant difference"}
     assert "No method can be excluded as the best" in words(one(soup, "header"))
     assert " best" not in words(one(soup, "#c1-pairs")) + words(one(soup, "#c1-questions"))
-    assert words(one(soup, "#c1-questions p.note")) == "On no question do the methods differ in recall."
+    differing, missed = map(words, soup.select("#c1-questions p.note"))
+    assert differing == "On no question do the methods differ in recall."
+    assert missed.startswith("For 20 questions no method finds a gold document in its first 5 hits.")
+    shown = [words(summary) for summary in soup.select("#c1-questions details.question > summary")]
+    assert len(shown) == 20
+
+
+def test_questions_that_one_method_answers_are_not_found_by_none() -> None:
+    found = {"one": [1.0, 0.0, 0.0], "two": [1.0, 1.0, 0.0]}
+    comparison = made(found, {label: [2.0] * 3 for label in found})
+    assert find_missed(comparison) == [2]
+    soup = page(study(comparison))
+    assert "For 1 question no method finds a gold document in its first 5 hits. Is" in words(one(soup, "#c1-questions"))
+    assert words(one(soup, "#c1-questions h3 ~ details summary")).startswith("What is q3?")
+    unjudged = {"q3": dict[str, float]()}  # a question without gold has no recall
+    methods = tuple(replace(method, per_query={**method.per_query, **unjudged}) for method in comparison.methods)
+    assert find_missed(replace(comparison, methods=methods)) == []
 
 
 def test_pairs_are_worded_by_the_corrected_test() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_comparisons import answered
+from made_comparisons import answered, made
 from rich.console import Console
 from snapshots import assert_matches
 
@@ -61,6 +61,13 @@ def test_recall_of_single_documents_is_shown_only_where_it_differs() -> None:
     assert [line.split() for line in lines[at : at + 4]] == [["one-doc", "R"], ["method", "@20"], ["raptor", "0.0"], []]
     without = answered({"bm25": [found_at(1, with_others=False)]}, {"q1": Gold(frozenset({"a"}))}, (5,))
     assert "one-doc" not in printed(render_comparison(without), 200)
+
+
+def test_questions_that_no_method_answers_are_told() -> None:
+    said = printed(render_comparison(made({"one": [1.0, 0.0, 0.0], "two": [1.0, 0.0, 0.0]})), 400)
+    assert "for 2 questions no method finds a gold document in its first 5 hits; the report shows them: " in said
+    assert "'What is q2?', …\n" in said
+    assert "no method finds" not in printed(render_comparison(made({"one": [1.0, 0.0], "two": [0.0, 1.0]})), 400)
 
 
 def columns(*widths: int) -> tuple[FittedColumn, ...]:

@@ -16,7 +16,7 @@ from ragindex_eval.metrics.score import judgements, twins
 from ragindex_eval.report.plots import svg
 from ragindex_eval.results.model import Comparison, MethodAnswer, MethodResult, SavedHit
 
-_MAX_QUESTIONS, _MAX_WITHOUT_GOLD = 20, 50
+_MAX_QUESTIONS, _MAX_WITHOUT_GOLD, _MAX_MISSED = 20, 50, 20
 _HITS = 5
 _GOLD, _ANSWERS = 10, 5
 _STEPS, _IDS, _TRIPLES = 20, 8, 6
@@ -93,13 +93,19 @@ class QuestionDetail:
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """The questions shown, out of `of`; if they are `judged`, they are chosen by `metric`."""
+    """The questions shown, out of `of`; if they are `judged`, they are chosen by `metric`.
+
+    `missed` are those, out of `missed_of`, for which no method finds a gold document in its first `depth` hits.
+    """
 
     judged: bool
     metric: str
     shown: tuple[QuestionDetail, ...]
     of: int
     single: bool
+    missed: tuple[QuestionDetail, ...] = ()
+    missed_of: int = 0
+    depth: int = 0
 
 
 def render_questions(comparison: Comparison) -> Questions | None:
@@ -112,7 +118,21 @@ def render_questions(comparison: Comparison) -> Questions | None:
         chosen, of = order[:_MAX_QUESTIONS], len(spreads)
     else:
         chosen, of = list(range(len(comparison.queries)))[:_MAX_WITHOUT_GOLD], len(comparison.queries)
-    return Questions(judged, metric, tuple(_question_detail(comparison, at) for at in chosen), of, single)
+    details = tuple(_question_detail(comparison, at) for at in chosen)
+    missed = find_missed(comparison)
+    missed_details = tuple(_question_detail(comparison, at) for at in missed[:_MAX_MISSED])
+    return Questions(judged, metric, details, of, single, missed_details, len(missed), comparison.ks[-1])
+
+
+def find_missed(comparison: Comparison) -> list[int]:
+    """Return the numbers of the questions for which no method finds a gold document, at the largest k."""
+    name = f"R@{comparison.ks[-1]}"
+    found = []
+    for at, query in enumerate(comparison.queries):
+        scores = [method.per_query.get(query.id, {}).get(name) for method in comparison.methods]
+        if scores and all(score == 0 for score in scores):
+            found.append(at)
+    return found
 
 
 def _spreads(comparison: Comparison) -> Mapping[int, tuple[float, float]]:
