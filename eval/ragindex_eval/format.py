@@ -1,5 +1,7 @@
 """Formatting of text and figures for a report: length limits, and removal of characters that XML does not allow."""
 
+from math import ceil
+
 import regex
 
 from ragindex.counts import many as many
@@ -84,3 +86,9 @@ def _set_minus(text: str) -> str:
     """Replace hyphens with minus signs, and remove the sign of zero."""
     is_zero = not any(character in text for character in "123456789infa")
     return text.lstrip("+-") if is_zero else text.replace("-", "\N{MINUS SIGN}")
+
+
+def round_up(count: float) -> int:
+    """Round a count up to two digits: 2,027 to 2,100. For counts that are only estimated."""
+    unit: int = 10 ** max(0, len(str(int(count))) - 2)
+    return ceil(count / unit) * unit

@@ -4,7 +4,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ragindex.cli.console import text_table
-from ragindex_eval.format import many, percent, points, short
+from ragindex_eval.format import many, percent, points, round_up, short
 from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.values import Candidate, Recommendation
 from ragindex_eval.results.model import Interval
@@ -39,23 +39,24 @@ def describe_decision(found: Recommendation, rules: RecommendRules) -> str:
         enough = "BM25 is enough" if chosen.scheme.__class__.__name__ == "BM25" else f"Use {found.chosen}"
         return (
             f"{enough}: on {about} it is within {margin} points of the best candidate in {rules.metric} (risk {risk}). "
-            f"{score}; {_describe_difference(found)}. {_describe_cheaper(found)}"
+            f"{score}; {_describe_difference(found)}. {_describe_cheaper(found, margin)}"
         )
     return (
         f"Undecided between {found.chosen} and {found.rival} on {about}, with a margin of {margin} points: "
-        f"{_describe_more(found)}. Best so far: {found.chosen}, {score}; {_describe_difference(found)}."
+        f"{_describe_more(found, margin)}. Best so far: {found.chosen}, {score}; {_describe_difference(found)}."
     )
 
 
-def _describe_cheaper(found: Recommendation) -> str:
+def _describe_cheaper(found: Recommendation, margin: str) -> str:
     if not found.cheaper:
         return "No cheaper candidate is."
-    return f"Whether a cheaper one is ({', '.join(found.cheaper)}) is undecided: {_describe_more(found)}."
+    return f"Whether a cheaper one is ({', '.join(found.cheaper)}) is undecided: {_describe_more(found, margin)}."
 
 
-def _describe_more(found: Recommendation) -> str:
+def _describe_more(found: Recommendation, margin: str) -> str:
     if found.more_questions:
-        return f"add about {many(found.more_questions, 'question')}"
+        more = many(round_up(found.more_questions), "question")
+        return f"add about {more} to tell whether {margin} points lie between them"
     return "no number of questions would settle it soon, because the methods differ by about that margin"
 
 

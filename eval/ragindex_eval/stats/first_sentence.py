@@ -1,10 +1,10 @@
 """The conclusion of a comparison in a few sentences: who may be the best, by how much, at what cost, and how sure."""
 
 from collections.abc import Iterator, Sequence
-from math import ceil, inf
+from math import inf
 
 from ragindex.types import Usage
-from ragindex_eval.format import points_form, short
+from ragindex_eval.format import points_form, round_up, short
 from ragindex_eval.metrics.answers import ANSWER_METRICS
 from ragindex_eval.results.model import LATENCY, Comparison, MethodResult, describe_failed
 from ragindex_eval.stats.conclusions import FEW, agreement, better, leaders, rank_methods
@@ -186,8 +186,7 @@ def _describe_more_questions(comparison: Comparison, ahead: Sequence[str], metri
 def _format_count(count: float) -> str:
     if count > _MOST_QUESTIONS:
         return f"more than {_MOST_QUESTIONS:,}"
-    unit = 10 ** max(0, len(str(int(count))) - 2)
-    return f"about {ceil(count / unit) * unit:,}"
+    return f"about {round_up(count):,}"
 
 
 def _describe_few_questions(comparison: Comparison) -> Iterator[str]:

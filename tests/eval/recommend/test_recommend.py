@@ -1,5 +1,6 @@
 """Recommendations from the command to the decision, on a made-up world."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -201,6 +202,12 @@ def test_the_choice_follows_price_and_acceptance() -> None:
     assert choose([cheap, candidate("b"), candidate("c", score=0.7)]) == Choice(2, False, 0, (0, 1))
     assert choose([candidate("a", "dropped"), good]) == Choice(1, True, 0, ())
     assert choose([good]) == Choice(0, True, None, ())
+
+
+def test_an_undecided_race_says_how_many_questions_would_tell_what() -> None:
+    said = ragindex("recommend", "world:100", "--methods", "bm25,links", "--limit", "15", "--index", "w").out
+    pattern = r"Undecided between links and bm25 on .*, with a margin of 2\.0 points: add about [\d,]*00 questions"
+    assert re.search(pattern + r" to tell whether 2\.0 points lie between them\. Best", " ".join(said.split()))
 
 
 def test_more_questions_are_few_for_a_large_difference_and_none_for_the_margin_itself() -> None:
