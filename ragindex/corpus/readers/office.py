@@ -18,6 +18,8 @@ _LETTERS = ("ff", "fi", "fl", "ffi", "ffl")
 _SIGNS = "\ufb00\ufb01\ufb02\ufb03\ufb04\ufb05\ufb06\x1b\x1c\x1d\x1e\x1f"
 _LIGATURES = dict(zip(_SIGNS, (*_LETTERS, "st", "st", *_LETTERS), strict=True))
 _LIGATURE = regex.compile(r"[\ufb00-\ufb06]|(?<=\p{L})[\x1b-\x1f]|[\x1b-\x1f](?=\p{L})")
+_IN_MEMORY = regex.compile(r"'?<_io\.BytesIO object at 0x[0-9a-f]+>'? ?")
+_OLD_OFFICE = bytes.fromhex("d0cf11e0a1b11ae1")  # the first bytes of .doc, .ppt and of encrypted .docx and .pptx
 _MOST_UNPACKED = 500_000_000  # bytes; a file that unpacks to more is refused
 
 
@@ -29,9 +31,38 @@ def read_pdf(raw: bytes, path: Path, encoding: str | None) -> FileContent:
         pages = [_spell_ligatures(_clean(page.extract_text())) for page in reader.pages]
         title = (reader.metadata.title if reader.metadata else None) or ""
     except (pypdf.errors.PyPdfError, pypdf.errors.DependencyError, *_FAULTS) as error:
-        raise DataError("a PDF file", str(error) or type(error).__name__, path=path) from error
+        raise DataError("a PDF file", _explain_pdf(raw, error), path=path) from error
     text, sections, _ = join_pages([(page, (), ()) for page in pages])
     return FileContent(_clean(str(title)).strip(), text, sections, {"pages": len(pages)})
+
+
+def _explain_pdf(raw: bytes, error: Exception) -> str:
+    """Say what is wrong with a PDF file in words of its reader, where the library's words are of its inner parts."""
+    if not raw:
+        return "an empty one"
+    if not raw.lstrip().startswith(b"%PDF-"):
+        return "another kind of file: it does not begin with %PDF-"
+    if b"/Encrypt" in raw:
+        return "an encrypted one; save it without a password"
+    if b"%%EOF" not in raw[-2048:]:
+        return f"one whose end is missing; copy it again ({_describe(error)})"
+    return f"a damaged one ({_describe(error)})"
+
+
+def _explain_archive(raw: bytes, error: Exception) -> str:
+    """Say what is wrong with an Office file."""
+    if not raw:
+        return "an empty one"
+    if raw.startswith(_OLD_OFFICE):
+        return "one of an old Office or an encrypted one; save it anew, without a password"
+    if not raw.startswith(b"PK"):
+        return "another kind of file: it is no ZIP archive"
+    return f"a damaged one ({_describe(error)})"
+
+
+def _describe(error: Exception) -> str:
+    """Return a library's message on one line, without the address of the file in memory, which differs each time."""
+    return " ".join(_IN_MEMORY.sub("", str(error)).split())[:200].rstrip(".") or type(error).__name__
 
 
 def _spell_ligatures(text: str) -> str:
@@ -51,7 +82,7 @@ def read_word(raw: bytes, path: Path, encoding: str | None) -> FileContent:
         pieces = list(_read_pieces(document.iter_inner_content()))
         title = document.core_properties.title or ""
     except (docx.exceptions.PythonDocxError, zipfile.BadZipFile, SyntaxError, *_FAULTS) as error:
-        raise DataError("a Word file", str(error) or type(error).__name__, path=path) from error
+        raise DataError("a Word file", _explain_archive(raw, error), path=path) from error
     headings, blocks, texts, start = list[tuple[int, int, str]](), list[tuple[int, int]](), list[str](), 0
     for level, piece in pieces:
         text = _clean(piece).strip()
@@ -92,7 +123,7 @@ def read_slides(raw: bytes, path: Path, encoding: str | None) -> FileContent:
         slides = [_read_slide(slide) for slide in presentation.slides]
         title = presentation.core_properties.title or ""
     except (pptx.exc.PythonPptxError, zipfile.BadZipFile, SyntaxError, *_FAULTS) as error:
-        raise DataError("a PowerPoint file", str(error) or type(error).__name__, path=path) from error
+        raise DataError("a PowerPoint file", _explain_archive(raw, error), path=path) from error
     text, sections, blocks = join_pages(slides)
     first = next((headings[0] for _, headings, _ in slides if headings), "")
     return FileContent(_clean(title).strip() or first, text, sections, {"pages": len(slides)}, blocks)
@@ -139,7 +170,7 @@ def _check_archive(raw: bytes, path: Path) -> None:
     try:
         unpacked = sum(one.file_size for one in zipfile.ZipFile(BytesIO(raw)).infolist())
     except (zipfile.BadZipFile, *_FAULTS) as error:
-        raise DataError(f"a {path.suffix} file", str(error) or type(error).__name__, path=path) from error
+        raise DataError(f"a {path.suffix} file", _explain_archive(raw, error), path=path) from error
     if unpacked > _MOST_UNPACKED:
         raise DataError(f"a file that unpacks to at most {_MOST_UNPACKED:,} bytes", f"{unpacked:,}", path=path)
 

@@ -1,10 +1,13 @@
 """Documents of one's own: text, Markdown, HTML and PDF files."""
 
 import os
+import re
 import sys
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import pypdf
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -193,9 +196,27 @@ def test_offsets_are_exact_in_a_pdf(pages: list[str]) -> None:
         assert "".join("".join(one.text for one in found).split()) == "".join("".join(pages).split())
 
 
-@pytest.mark.parametrize("content", [b"", b"not a PDF", b"%PDF-1.4\n%%EOF", pdf("x")[:200]])
-def test_a_broken_pdf_is_one_error(tmp_path: Path, content: bytes) -> None:
-    with pytest.raises(DataError, match=r"broken\.pdf: expected a PDF file; found "):
+def encrypted_pdf() -> bytes:
+    writer, written = pypdf.PdfWriter(), BytesIO()
+    writer.add_blank_page(100, 100)
+    writer.encrypt("secret")
+    writer.write(written)
+    return written.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"", "an empty one."),
+        (b"not a PDF", "another kind of file: it does not begin with %PDF-."),
+        (b"%PDF-1.4\n%%EOF", "a damaged one ("),
+        (pdf("x")[:200], "one whose end is missing; copy it again ("),
+        (encrypted_pdf(), "an encrypted one; save it without a password."),
+    ],
+    ids=["empty", "text", "damaged", "cut off", "encrypted"],
+)
+def test_a_broken_pdf_is_one_error(tmp_path: Path, content: bytes, found: str) -> None:
+    with pytest.raises(DataError, match=r"broken\.pdf: expected a PDF file; found " + re.escape(found)):
         read(write(tmp_path / "broken.pdf", content))
 
 

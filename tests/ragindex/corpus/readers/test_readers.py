@@ -254,6 +254,13 @@ def test_a_powerpoint_file() -> None:
 def test_a_broken_office_file_is_one_error(name: str) -> None:
     made = {"a.docx": word_file, "a.pptx": slides_file}
     other = made["a.pptx" if name == "a.docx" else "a.docx"]()
-    for content in (b"", b"no archive", made[name]()[:2000], other):
-        with pytest.raises(DataError, match=r"expected a .* file; found ."):
+    found = {
+        b"": "an empty one",
+        b"no archive": "another kind of file: it is no ZIP archive",
+        bytes.fromhex("d0cf11e0a1b11ae1") + b"WordDocument": "one of an old Office or an encrypted one; save it anew",
+        made[name]()[:2000]: "a damaged one",
+        other: r"a damaged one \(file is not a",
+    }
+    for content, said in found.items():
+        with pytest.raises(DataError, match=rf"expected a .* file; found {said}"):
             read_file(name, content)
