@@ -220,5 +220,9 @@ class OtherLibrariesWarning(UserWarning):
     """A retriever was exported with other versions of libraries that scores can depend on."""
 
 
+class LeftOutWarning(UserWarning):
+    """Files that cannot be read were left out of a corpus; `Corpus.skipped` says why."""
+
+
 class LanguageWarning(UserWarning):
     """The documents seem to be in another language than the index is set to."""

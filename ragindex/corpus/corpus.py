@@ -9,11 +9,12 @@ from typing import Any, Literal, TypeAlias
 from ragindex.canonical import digest
 from ragindex.corpus.json_reader import Item, Problems, format_value
 from ragindex.corpus.readers.text_encodings import ENCODING
+from ragindex.counts import many
 from ragindex.errors import DataError
 from ragindex.types import NO_METADATA, Document, Metadata, Section, Span
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Corpus:
     """Documents read from one source.
 
@@ -38,6 +39,11 @@ class Corpus:
     root: str = ""
     only: str = ""
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        left_out = f"; left out: {len(self.skipped):,} (see skipped)" if self.skipped else ""
+        ignored = f"; ignored: {sum(self.ignored.values()):,}" if self.ignored else ""
+        return f"Corpus({self.name!r}, {self.format}: {many(len(self.documents), 'document')}{left_out}{ignored})"
 
     @property
     def encodings(self) -> Mapping[str, tuple[str, ...]]:

@@ -3,6 +3,7 @@
 import os
 import shlex
 import unicodedata
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,8 @@ from ragindex.corpus.more_benchmarks import (
 )
 from ragindex.corpus.near_duplicates import find_near_duplicates
 from ragindex.corpus.readers import DATA_SUFFIXES
-from ragindex.errors import DataError, UnknownNameError, UsageError
+from ragindex.counts import many
+from ragindex.errors import DataError, LeftOutWarning, UnknownNameError, UsageError
 from ragindex.near_names import describe_near, find_near_names, find_near_paths, suggest_names
 from ragindex.plugins import registry
 from ragindex.types import Document
@@ -87,17 +89,22 @@ def read(
     the plugin NAME generates the corpus. `include`, `exclude`, `encoding` and `max_file_mb` select the files of a
     folder (FileSelection).
 
-    Files of a folder that cannot be read are left out, and `Corpus.skipped` has a sentence about each. An item of a
-    data set that cannot be read raises DataError, with file and line: without it, it is another data set. With
-    `skip_bad=True` items are left out too, and with False files raise too. Raises UsageError for an unknown format or
-    encoding, or a selection from what is no folder, and DataError if no document can be read.
+    Files of a folder that cannot be read are left out with a LeftOutWarning, and `Corpus.skipped` has a sentence about
+    each. An item of a data set that cannot be read raises DataError, with file and line: without it, it is another data
+    set. With `skip_bad=True` items are left out too, without a warning, and with False files raise too. Raises
+    UsageError for an unknown format or encoding, or a selection from what is no folder, and DataError if no document
+    can be read.
     """
-    return read_selected(
+    corpus = read_selected(
         path,
         format=format,
         skip_bad=skip_bad,
         selection=FileSelection(tuple(include), tuple(exclude), encoding, max_file_mb),
     )
+    if corpus.skipped and skip_bad is None:
+        what = many(len(corpus.skipped), "file that cannot be read is", "files that cannot be read are")
+        warnings.warn(f"{what} left out of {path}: {corpus.skipped[0]}", LeftOutWarning, stacklevel=2)
+    return corpus
 
 
 def read_selected(

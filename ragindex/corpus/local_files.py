@@ -203,7 +203,7 @@ def _read_document(file: Path, root: Path, selection: FileSelection) -> RawDocum
     size = _get_status(file).st_size
     if size > selection.max_file_mb * 1e6:
         limit = f"a file of at most {selection.max_file_mb:g} MB (--max-file-mb, or leave it out with --exclude)"
-        raise item.error(limit, f"{size / 1e6:.1f} MB")
+        raise item.error(limit, f"{size / 1e6:.4g} MB")
     read = READERS[_find_suffix(file)](read_bytes(file), file, check_encoding(selection.encoding))
     if not read.text.strip():
         raise item.error("a file with text in it", "none")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ragindex.corpus import chunk, read
 from ragindex.corpus.readers.office import _spell_ligatures, read_pdf
-from ragindex.errors import DataError, UsageError
+from ragindex.errors import DataError, LeftOutWarning, UsageError
 from ragindex.types import Chunking, Document, Section
 
 NOON = 1_000_000_000  # 2001-09-09
@@ -231,7 +231,9 @@ def test_without_its_library_a_file_is_left_out_with_what_to_install(
     monkeypatch.setitem(sys.modules, "docx", None)
     write(tmp_path / "letter.docx", "x")
     write(tmp_path / "note.txt", "text")
-    corpus = read(tmp_path)
+    with pytest.warns(LeftOutWarning, match=r"1 file that cannot be read is left out of .*letter\.docx: expected"):
+        corpus = read(tmp_path)
+    assert repr(corpus) == f"Corpus({tmp_path.name!r}, folder: 1 document; left out: 1 (see skipped))"
     assert [document.id for document in corpus.documents] == ["note.txt"]
     (message,) = corpus.skipped
     assert message.startswith(f"{tmp_path / 'letter.docx'}: expected an installed reader of .docx files; found none: ")
@@ -257,7 +259,9 @@ def test_bad_files(tmp_path: Path, name: str, content: bytes, message: str) -> N
     with pytest.raises(DataError) as caught:
         read(tmp_path / "docs", skip_bad=False)
     assert str(caught.value).endswith(message)
-    for corpus in (read(tmp_path / "docs"), read(tmp_path / "docs", skip_bad=True)):
+    with pytest.warns(LeftOutWarning, match="1 file that cannot be read is left out of"):
+        told = read(tmp_path / "docs")
+    for corpus in (told, read(tmp_path / "docs", skip_bad=True)):  # the second without a warning
         assert [document.id for document in corpus.documents] == ["good.txt"]
         assert corpus.skipped == (str(caught.value),)
 
@@ -326,10 +330,11 @@ def test_patterns_choose_files_by_path_or_name(tmp_path: Path) -> None:
 def test_a_file_above_the_limit_is_left_out_and_told(tmp_path: Path) -> None:
     write(tmp_path / "small.txt", "x" * 1000)
     write(tmp_path / "large.txt", "x" * 1001)
-    corpus = read(tmp_path, max_file_mb=0.001)
+    with pytest.warns(LeftOutWarning, match=r"large\.txt"):
+        corpus = read(tmp_path, max_file_mb=0.001)
     assert [document.id for document in corpus.documents] == ["small.txt"]
     expected = "a file of at most 0.001 MB (--max-file-mb, or leave it out with --exclude)"
-    assert corpus.skipped == (f"{tmp_path / 'large.txt'}: expected {expected}; found 0.0 MB.",)
+    assert corpus.skipped == (f"{tmp_path / 'large.txt'}: expected {expected}; found 0.001001 MB.",)
     with pytest.raises(UsageError, match="must be more than 0 megabytes. Got 0"):
         read(tmp_path, max_file_mb=0)
 
