@@ -101,7 +101,11 @@ async def _answer_error(request: Request, error: Any) -> Response:
 
 async def _answer_invalid(request: Request, error: Any) -> Response:
     """Say what is wrong with a body, without repeating it."""
-    found = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:_MOST_ERRORS]]
+    errors = error.errors()
+    found = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in errors[:_MOST_ERRORS]]
+    of_body = any(one["loc"][:1] == ("body",) for one in errors)
+    if of_body and "json" not in request.headers.get("content-type", ""):  # as of `curl -d`, which sends a form
+        found.append("send JSON with the header Content-Type: application/json (curl: --json instead of -d)")
     return JSONResponse(error_body(422, "; ".join(found).encode("utf-8", "replace").decode(), "invalid_body"), 422)
 
 

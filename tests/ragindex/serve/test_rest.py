@@ -87,6 +87,16 @@ def test_wrong_requests_are_refused(server: RunningServer, body: object, status:
     assert (response.status_code, response.json()["error"]["code"]) == (status, code)
 
 
+def test_a_body_that_is_sent_as_a_form_is_told_how_to_send_it(server: RunningServer) -> None:
+    body = '{"query": "When was the lighthouse of Lindau built?"}'
+    with server.client() as client:
+        form = client.post("/search", content=body, headers={"Content-Type": "application/x-www-form-urlencoded"})
+        wrong = client.post("/search", json={"k": 3})
+    said = "send JSON with the header Content-Type: application/json (curl: --json instead of -d)"
+    assert (form.status_code, form.json()["error"]["message"].endswith(said)) == (422, True)
+    assert wrong.json()["error"]["message"] == "body.query: Field required"
+
+
 def test_health_readiness_metrics_and_openapi(server: RunningServer) -> None:
     with server.client() as client:
         assert client.get("/health").json() == {"status": "ok", "collections": {}}
