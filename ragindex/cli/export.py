@@ -83,7 +83,9 @@ def _print(written: Export) -> None:
         lines.append(f"  evidence        {shown}, {retriever.evidence.judged} questions")
     path = str(written.path)
     if not retriever.packed:
-        lines.append("  when it changes load is refused: export again, or load(…, follow=True); --pack keeps a copy instead")
+        lines.append(
+            "  on changes      load refuses it: export again, or load(…, follow=True); --pack keeps a copy instead"
+        )
     lines.append(f'  load it         retriever = ragindex.load({path!r}); retriever.search("…")')
     lines.append(f'  try it          ragindex search "…" --retriever {quote_argument(path)}')
     stdout().print(escape_markup("\n".join(lines)), soft_wrap=True)
