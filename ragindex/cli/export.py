@@ -83,9 +83,7 @@ def _print(written: Export) -> None:
         lines.append(f"  evidence        {shown}, {retriever.evidence.judged} questions")
     path = str(written.path)
     if not retriever.packed:
-        lines.append(
-            "  on changes      load refuses it: export again, or load(…, follow=True); --pack keeps a copy instead"
-        )
+        lines.append("  if it changes   load refuses it: export again, or load(…, follow=True); --pack keeps a copy")
     lines.append(f'  load it         retriever = ragindex.load({path!r}); retriever.search("…")')
     lines.append(f'  try it          ragindex search "…" --retriever {quote_argument(path)}')
     stdout().print(escape_markup("\n".join(lines)), soft_wrap=True)

@@ -61,6 +61,9 @@ def test_saved_results_are_evidence_for_the_same_state_only() -> None:
     best = run(*asked, "--json", "-").json["methods"][0]
     assert (found["method"]["label"], found["evidence"]["metrics"]) == (best["label"], best["metrics"])
     assert run("search", QUESTION, "--retriever", "retriever", "-k", "1").code == 0
+    refused = "if it changes   load refuses it: export again, or load(…, follow=True); --pack keeps a copy"
+    assert refused in run("export", "w", "--method", "bm25", "--out", "another").out
+    assert refused not in run("export", "w", "--method", "bm25", "--out", "packed", "--pack").out
     assert "export needs the folder of one index" in failed(2, "export", "--method", "bm25")
     assert "Name the method: --method" in failed(2, "export", "w")
     assert "has no method 'dense'. Available: " in failed(2, "export", "w", "--results", "r", "--method", "dense")
