@@ -24,6 +24,7 @@ _FENCE = regex.compile(r"^[ \t]*```[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", regex.MULTIL
 _OPENING = regex.compile(r"""\{|(?:^|:|```\w*)[ \t]*\[|^[ \t]*\((?=\s*["'(\[])""", regex.MULTILINE)
 
 _TOKEN = regex.compile(r"""\"(?:[^"\\]|\\.)*+(?:"|\Z)|[\[\]{}]""", regex.DOTALL)
+_CLOSING = {"[": "]", "{": "}"}
 _NEXT_VALUE = regex.compile(r"\s*,\s*[\[{]")
 
 
@@ -40,8 +41,8 @@ def read_json(text: str, output: type[ParsedOutput], tolerant: bool = True) -> t
 
     `strict`: the text is valid JSON of the output type. `found`: JSON inside code fences, prose or thoughts, or split
     into consecutive objects. `repaired`: broken JSON. `reshaped`: JSON of another known form (see
-    `ragindex.llm.coerce`). Raises UnusableError if no reading fits the output type, or if the text ends within a list,
-    whose rest is missing whatever the server says.
+    `ragindex.llm.coerce`). Raises UnusableError if no reading fits the output type, or if the rest is missing whatever
+    the server says: the text ends within a list, or before a field of an object that is not closed.
     """
     try:
         decoded = _decoder.decode(text)
@@ -49,14 +50,22 @@ def read_json(text: str, output: type[ParsedOutput], tolerant: bool = True) -> t
     except (_NotFittingError, ValueError, RecursionError) as error:
         reason = str(error)
         written = decoded if isinstance(error, _NotFittingError) and isinstance(decoded, str) else None
-    if tolerant and _ends_in_list(text):
+    if not tolerant:
+        raise UnusableError("malformed", reason)
+    if _ends_within(_extract_body(text), "["):
         raise UnusableError("truncated", "it ends within a list")
-    readings = _yield_readings(_extract_body(text if written is None else written), written, output) if tolerant else ()
-    for value, stage in readings:
+    body = _extract_body(text if written is None else written)
+    is_open = _ends_within(body, "[") or _ends_within(body, "{")
+    for value, stage in _yield_readings(body, written, output):
         try:
-            return _validate(value, output), stage
+            read = _validate(value, output)
         except _NotFittingError as error:
             reason = reason if stage == "reshaped" else str(error)  # about the model's own text, not a reshaped form
+            continue
+        if not is_open or read.model_fields_set == output.model_fields.keys():
+            return read, stage
+        missing = ", ".join(name for name in output.model_fields if name not in read.model_fields_set)
+        raise UnusableError("truncated", f"it ends before {missing}")
     raise UnusableError("malformed", reason)
 
 
@@ -83,8 +92,11 @@ def _yield_forms(values: list[Any], stage: str, output: type[BaseModel]) -> Iter
 
 
 def _yield_repairs(body: str) -> Iterator[list[Any]]:
-    """Yield the values of the text with normalized brackets if all of them parse, then those of the repaired text."""
-    found, whole = _find_values(normalize_brackets(body))
+    """Yield the values of the text with normalized brackets if all of them parse, then those of the repaired text.
+
+    If only closing brackets are missing, they are added first.
+    """
+    found, whole = _find_values(normalize_brackets(_close_brackets(body)))
     if found and whole:
         yield found
     yield _repair_value(body)
@@ -130,25 +142,42 @@ def drop_thoughts(text: str) -> str:
     return "" if _UNFINISHED_THOUGHT.match(text) else _THOUGHTS.sub("", text, count=1)
 
 
-def _ends_in_list(text: str) -> bool:
-    """Return whether a list in the JSON of the text is still open at its end.
+def _ends_within(body: str, bracket: str) -> bool:
+    """Return whether a list (`[`) or an object (`{`) in the JSON of a text is still open at its end.
 
     If the text ends within a string, its quotes may be broken, and brackets are counted wherever they stand.
     """
-    body = _extract_body(text)
+    open_brackets, in_string = _find_open(body)
+    if in_string:
+        start = _find_start(body)
+        return body.count(bracket, start) > body.count(_CLOSING[bracket], start)
+    return bracket in open_brackets
+
+
+def _find_start(body: str) -> int:
+    """Return where the JSON of a text begins, or its length if there is none."""
     opening = _OPENING.search(body)
-    if opening is None:
-        return False
-    found = [match.group() for match in _TOKEN.finditer(body, opening.start())]
-    if any(one == '"' or (one[0] == '"' and one[-1] != '"') for one in found):
-        return body.count("[", opening.start()) > body.count("]", opening.start())
-    open_brackets: list[str] = []
-    for sign in found:
+    return len(body) if opening is None else opening.start()
+
+
+def _find_open(body: str) -> tuple[str, bool]:
+    """Return the brackets of a text's JSON that are open at its end, and whether it ends within a string."""
+    open_brackets, in_string = "", False
+    for match in _TOKEN.finditer(body, _find_start(body)):
+        sign = match.group()
         if sign in "[{":
-            open_brackets.append(sign)
-        elif sign in "]}" and open_brackets:
-            open_brackets.pop()
-    return "[" in open_brackets
+            open_brackets += sign
+        elif sign in "]}":
+            open_brackets = open_brackets[:-1]
+        else:
+            in_string = sign == '"' or sign[-1] != '"'
+    return open_brackets, in_string
+
+
+def _close_brackets(body: str) -> str:
+    """Return a text with the closing brackets that are missing at its end; as it is if it ends within a string."""
+    open_brackets, in_string = _find_open(body)
+    return body if in_string else body + "".join(_CLOSING[sign] for sign in reversed(open_brackets))
 
 
 def _extract_body(text: str) -> str:
@@ -179,6 +208,8 @@ def _repair_value(text: str) -> list[Any]:
     """Return the repaired value that begins at the first bracket of the text, in a list; [] if there is none."""
     opening = _OPENING.search(text)
     value = None if opening is None else repair_text(_slice_from(text, opening.end() - 1))
+    if isinstance(value, list) and opening is not None and opening.group() == "{" and not text.rstrip().endswith("}"):
+        return []  # an object that ends before its first value, of whose key json_repair makes an item
     return [value] if isinstance(value, dict | list) else []
 
 

@@ -242,3 +242,23 @@ def test_no_cut_of_an_answer_reads_as_fewer_triples(value: Tuples, data: st.Data
     except UnusableError:
         return
     assert read == value  # only closing brackets are missing
+
+
+listed = st.text(st.characters(exclude_categories=["Cs"]), max_size=6).filter(lambda word: not set("[]{}") & set(word))
+facts = st.builds(Extraction, entities=st.lists(listed, max_size=3), triples=st.just([]))
+
+
+@settings(deadline=None, max_examples=200)
+@given(facts, st.sampled_from([None, 1]))
+def test_no_cut_of_an_answer_reads_as_another(value: Extraction, indent: int | None) -> None:
+    """Every cut, also within the first key, and between fields of which the later have defaults."""
+    text = json.dumps(value.model_dump(), indent=indent)
+    for end in range(len(text)):
+        with contextlib.suppress(UnusableError):
+            assert read_json(text[:end], Extraction)[0] == value
+
+
+def test_closing_brackets_are_added_before_anything_is_repaired() -> None:
+    text = r'{"triples": [["\u001f\f", "a\/b", "\ud83c\udf5e"]]'  # json_repair leaves \f and \/ as they are written
+    assert read_json(text, Tuples) == (Tuples(triples=[("\x1f\f", "a/b", "🍞")]), "repaired")
+    assert read_json('{"triples": [["a", "b", "c"]],', Tuples)[0].triples == [("a", "b", "c")]
