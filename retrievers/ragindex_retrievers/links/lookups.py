@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
+import pyarrow.compute as pc
+
 from ragindex.filters import All, Ids, Terms
 from ragindex.interfaces import Collection, FilterQuery, SearchResult
 from ragindex_retrievers.links import names
@@ -46,12 +48,13 @@ class _Seed:
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """Passages that have or mention a name: their records by id, the number of their documents, and whether links
-    through the name are followed."""
+    """Passages that have or mention a name: their number, the number of their documents, whether links through the name
+    are followed, and, where these are asked for and followed, the records by id."""
 
-    rows: Mapping[str, Mapping[str, Any]]
+    passages: int
     documents: int
     linking: bool
+    rows: Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ class LinkLookups:
         }
         counts, longer = self._count_mentions(wanted, around)
         found = [
-            Link(one.id, id, self._weigh(counts[key].documents, len(holders[key].rows)), key)
+            Link(one.id, id, self._weigh(counts[key].documents, holders[key].passages), key)
             for one in read
             for key in mentioned[one.id]
             if key in counts and counts[key].linking
@@ -101,7 +104,7 @@ class LinkLookups:
             if one.documents.isdisjoint(row["doc_ids"])
         ]
         found += [
-            Link(one.id, id, self._weigh(mentioning[key].documents, len(own[key].rows)), key, backward=True)
+            Link(one.id, id, self._weigh(mentioning[key].documents, own[key].passages), key, backward=True)
             for one in read
             for key in one.keys
             for id, places in around.get(key, {}).items()
@@ -145,9 +148,9 @@ class LinkLookups:
         found = self.records.search(asked)
         having, mentioning = found[len(seeds) : len(seeds) + len(keys)], found[len(seeds) + len(keys) :]
         return (
-            {key: self._judge(rows) for key, rows in _read_holders(found[: len(seeds)], field).items()},
-            {key: self._judge(_read_rows(one)) for key, one in zip(keys, having, strict=True)},
-            {key: self._judge(_read_rows(one)) for key, one in zip(keys, mentioning, strict=True)},
+            {key: self._judge_rows(rows) for key, rows in _read_holders(found[: len(seeds)], field).items()},
+            {key: self._judge(one) for key, one in zip(keys, having, strict=True)},
+            {key: self._judge(one, read=True) for key, one in zip(keys, mentioning, strict=True)},
         )
 
     def _count_mentions(self, keys: Sequence[str], around: Around) -> tuple[dict[str, _Named], set[str]]:
@@ -156,7 +159,7 @@ class LinkLookups:
         asked = [self._ask_mentions(key, ("doc_ids",)) for key in keys]
         asked.append(FilterQuery(Terms(self._keys, tuple(sorted(runs))), _MOST_HOLDERS, (self._keys,)))
         found = self.records.search(asked)
-        counts = {key: self._judge(_read_rows(one)) for key, one in zip(keys, found, strict=False)}
+        counts = {key: self._judge(one) for key, one in zip(keys, found, strict=False)}
         return counts, runs & _read_holders(found[-1:], self._keys).keys()
 
     def _ask_mentions(self, key: str, fields: tuple[str, ...]) -> FilterQuery:
@@ -166,9 +169,19 @@ class LinkLookups:
     def _most(self) -> int:
         return self.settings.max_mentions * _PASSAGES_PER_DOCUMENT + 1
 
-    def _judge(self, rows: Mapping[str, Mapping[str, Any]]) -> _Named:
+    def _judge_rows(self, rows: Mapping[str, Mapping[str, Any]]) -> _Named:
         documents = len({id for row in rows.values() for id in row["doc_ids"]})
-        return _Named(rows, documents, len(rows) < self._most and documents <= self.settings.max_mentions)
+        return _Named(len(rows), documents, self._links(len(rows), documents), rows)
+
+    def _judge(self, found: SearchResult, *, read: bool = False) -> _Named:
+        """Judge a name by its passages, whose records are made Python objects only where they are read."""
+        passages = len(found.ids)
+        documents = pc.count_distinct(found.records.column("doc_ids").flatten()).as_py()
+        linking = self._links(passages, documents)
+        return _Named(passages, documents, linking, _read_rows(found) if read and linking else {})
+
+    def _links(self, passages: int, documents: int) -> bool:
+        return passages < self._most and documents <= self.settings.max_mentions
 
 
 def _read_seed(row: Mapping[str, Any], keys: str) -> _Seed:
