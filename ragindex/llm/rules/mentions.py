@@ -59,16 +59,19 @@ def find_mentions(text: str, known_words: Collection[str] = _NO_WORDS) -> list[M
     Only the first MAX_TEXT_LENGTH characters are read. `known_words` are lower-case words that are not names even at
     the start of a sentence.
     """
-    found: list[MentionSpan] = []
+    return list(iterate_mentions(text, known_words))
+
+
+def iterate_mentions(text: str, known_words: Collection[str] = _NO_WORDS) -> Iterator[MentionSpan]:
+    """Yield the mentions of `find_mentions` one by one, for callers who need the first ones alone."""
     position = 0
     for sentence in split_normalized(text[:MAX_TEXT_LENGTH]):
         position = text.index(sentence, position)
         for unit in split_units(sentence, known_words):
             if unit.kind in ("name", "title", "date", "number"):
                 start = position + unit.start
-                found.append(MentionSpan(unit.kind, start, start + len(unit.text), unit.text))
+                yield MentionSpan(unit.kind, start, start + len(unit.text), unit.text)
         position += len(sentence)
-    return found
 
 
 def split_units(

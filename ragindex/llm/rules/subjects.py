@@ -7,7 +7,7 @@ from typing import Literal
 
 import regex
 
-from ragindex.llm.rules.mentions import find_mentions
+from ragindex.llm.rules.mentions import iterate_mentions
 from ragindex.llm.rules.sentences import normalize_text
 from ragindex.llm.rules.tokens import tokenize
 from ragindex.llm.rules.words import (
@@ -77,7 +77,7 @@ def _list_forms(name: str, first: str) -> tuple[tuple[str, ...], ...]:
     head, _, tail = name.partition(", ")
     if tail[:1].isupper() and head[:1].isupper() and len(head) > 2:  # "Tellin, Marland", not "Tarzan, the Ape Man"
         names.append(head)
-    opening = next(iter(find_mentions(first[:100])), None)
+    opening = next(iterate_mentions(first[:100]), None)
     if opening is not None and opening.start == 0 and opening.kind == "name" and _is_longer_form(opening.text, name):
         names.append(opening.text)
     acronym = _ACRONYM.match(first)

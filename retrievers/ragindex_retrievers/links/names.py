@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import regex
 
-from ragindex.llm.rules.mentions import find_mentions
+from ragindex.llm.rules.mentions import iterate_mentions
 from ragindex.llm.rules.words import ENGLISH_FUNCTION_WORDS
 
 MAX_NAME_WORDS = 8
@@ -108,7 +108,7 @@ def _list_runs(count: int) -> Iterator[tuple[int, int]]:
 
 def _find_first_name(text: str) -> list[str]:
     opening = " ".join(text[:_OPENING_CHARACTERS].split())
-    return [next((one.text for one in find_mentions(opening) if one.kind in ("name", "title")), "")]
+    return [next((one.text for one in iterate_mentions(opening) if one.kind in ("name", "title")), "")]
 
 
 # ---------------------------------------------------------------- mentions
