@@ -23,7 +23,7 @@ from rich.text import Text
 
 from ragindex.accounting.ledger import Tally
 from ragindex.accounting.spending import format_spending
-from ragindex.errors import MISTAKES, BrokenPluginError, RagindexError, StoreError, UsageError
+from ragindex.errors import BrokenPluginError, RagindexError, StoreError, UsageError
 from ragindex.library_logs import show_own_logs
 from ragindex.plugins.code_fingerprint import OURS
 from ragindex.redaction import hide_secrets
@@ -165,7 +165,7 @@ def run_with_exit_codes(start: Callable[[], None]) -> None:
     except RagindexError as error:
         _print_error(str(error))
         raise SystemExit(error.exit_code) from error
-    except MISTAKES as error:
+    except Exception as error:
         told = None if os.environ.get(SHOW_TRACEBACK) else _describe_plugin_failure(error)
         if told is None:
             raise

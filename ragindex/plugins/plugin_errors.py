@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError
 
+from ragindex.errors import MISTAKES
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.base import Plugin
 from ragindex.redaction import hide_secrets
@@ -83,6 +84,14 @@ def describe_failure(error: BaseException, plugin: Plugin | None = None) -> str:
     """
     place = find_place(error, plugin)
     return hide_secrets(f"{registry.describe_error(error)}{f' ({place})' if place else ''}")
+
+
+def is_of_plugin(error: BaseException, plugin: Plugin | None = None) -> bool:
+    """Return whether an error tells of a method and not of ragindex or the machine.
+
+    It is of one of the classes that any code may raise, or came from third-party code, which may have its own classes.
+    """
+    return isinstance(error, MISTAKES) or find_place(error, plugin) is not None
 
 
 def find_place(error: BaseException, plugin: Plugin | None = None) -> str | None:

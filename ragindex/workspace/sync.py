@@ -23,7 +23,6 @@ from ragindex.corpus import passage_text
 from ragindex.counts import many
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import (
-    MISTAKES,
     BrokenPluginError,
     LeftoverWarning,
     MissingExtraError,
@@ -39,6 +38,7 @@ from ragindex.interfaces import Change, Encoder, Part, Scheme, Store
 from ragindex.llm.batches.deferral import answers_can_wait, inputs_at_once
 from ragindex.llm.tasks import LLM
 from ragindex.plugins import code_fingerprint, registry
+from ragindex.plugins.plugin_errors import is_of_plugin
 from ragindex.plugins.registry import describe, name_of
 from ragindex.progress import progress_bar
 from ragindex.types import Chunking, Usage
@@ -384,7 +384,7 @@ def _apply_batch(task: Building, change: Change) -> Usage:
     """Apply a batch and return its cost, as if nothing had been cached."""
     try:
         return _measure_cost(lambda: task.part.apply(change, task.context))
-    except MISTAKES as error:
+    except Exception as error:
         error.add_note(_describe_batch(task, change))
         raise
 
@@ -401,7 +401,9 @@ def _describe_batch(task: Building, change: Change) -> str:
     for id, revision in change.upsert.items():
         try:
             task.part.apply(Change({id: revision}), task.context)
-        except MISTAKES:
+        except Exception as error:
+            if not is_of_plugin(error, task.part):
+                raise
             return f"{told}, first at the passage {id!r}"
     return f"{told}, at no passage alone"
 

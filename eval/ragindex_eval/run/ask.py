@@ -16,7 +16,6 @@ from ragindex.accounting.ledger import EMBEDDING
 from ragindex.cores import limit_blas
 from ragindex.corpus import passage_text
 from ragindex.errors import (
-    MISTAKES,
     BudgetError,
     ContractError,
     DataError,
@@ -31,7 +30,7 @@ from ragindex.errors import (
 from ragindex.interfaces import Retriever
 from ragindex.llm.rate_limits import StopSignal, stopping
 from ragindex.llm.tokens import count_text_tokens
-from ragindex.plugins.plugin_errors import describe_failure
+from ragindex.plugins.plugin_errors import describe_failure, is_of_plugin
 from ragindex.progress import progress_bar
 from ragindex.retrieval.hits import find_breach
 from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS
@@ -48,8 +47,6 @@ _PATIENCE = 1.0  # seconds after which a stopped comparison says what it is wait
 ReadAnswers: TypeAlias = Callable[[Sequence[Query], Sequence[Retrieval]], Sequence[ReaderAnswer]]
 """Answers questions from what was found for them, in order."""
 
-SURVIVED = (RagindexError, *MISTAKES)
-"""Exceptions that a method may raise on one question without ending the comparison."""
 # Errors of settings, services or the engine end the comparison: they say nothing about a method, and every other
 # question would fail in the same way. So does a breach of the retriever contract, which is no failed question.
 _ENDING_ERRORS = (BudgetError, ContractError, DataError, ServiceError, StoreError, UsageError, WorkspaceError)
@@ -106,7 +103,9 @@ def answer_all(
 
 def ends_all(error: Exception) -> bool:
     """Return whether an error on one question ends the comparison, as one of settings, a service or the engine."""
-    return isinstance(error, _ENDING_ERRORS) and not isinstance(error, RequestError)
+    if isinstance(error, RagindexError):
+        return isinstance(error, _ENDING_ERRORS) and not isinstance(error, RequestError)
+    return not is_of_plugin(error)
 
 
 def retrieve(retriever: Retriever, queries: Sequence[Query], k: int) -> list[Retrieval]:
@@ -197,7 +196,7 @@ def _answer_batch(
             contract.require(batch, found, k)
             located = positions.locate(found)
             reduced = [_reduce_retrieval(query, retrieval) for query, retrieval in zip(batch, located, strict=True)]
-        except SURVIVED as error:
+        except Exception as error:
             if ends_all(error):
                 raise
             reduced = [MethodAnswer(query.id, (), describe_failure(error)) for query in batch]

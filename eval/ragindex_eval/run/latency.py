@@ -28,7 +28,7 @@ from ragindex.types import Query, Retrieval
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.results.model import NOT_TIMED, Latency, Percentiles
 from ragindex_eval.run.answers_file import write_whole
-from ragindex_eval.run.ask import SURVIVED, ends_all, retrieve
+from ragindex_eval.run.ask import ends_all, retrieve
 from ragindex_eval.run.environment import environment
 
 SAMPLE = 200
@@ -252,7 +252,7 @@ def _time_question(one: _MeteredMethod, query: Query, k: int) -> list[float] | N
         try:
             with record_times() as times:
                 retrieve(one.timing.retriever, [query], k)
-        except SURVIVED as error:
+        except Exception as error:
             if ends_all(error):
                 raise
             return None  # `answer_all` counts unanswered questions

@@ -19,7 +19,6 @@ from ragindex import canonical
 from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
 from ragindex.errors import (
-    MISTAKES,
     BrokenPluginError,
     ContractError,
     MissingExtraError,
@@ -32,6 +31,7 @@ from ragindex.llm.budget import Budget, parse_budget
 from ragindex.llm.settings import LLMSettings
 from ragindex.mlflow_tracing import trace_if_enabled
 from ragindex.plugins import code_fingerprint, registry
+from ragindex.plugins.plugin_errors import is_of_plugin
 from ragindex.workspace import imported_files
 from ragindex.workspace.part_keys import broken_plugin
 from ragindex.workspace.settings import require_apart
@@ -296,8 +296,9 @@ def _try_method(experiment: Experiment, method: Method, done: frozenset[Path]) -
         return _answer_method(experiment, method, done)
     except (MissingExtraError, BrokenPluginError, ContractError) as error:
         return _leave_out(method, error)
-    except MISTAKES as error:
-        if code_fingerprint.of(type(method.scheme)) is None or isinstance(error, OSError):
+    except Exception as error:
+        ours = code_fingerprint.of(type(method.scheme)) is None
+        if ours or isinstance(error, OSError) or not is_of_plugin(error, method.scheme):
             raise
         return _leave_out(method, broken_plugin(method.label, error, method.scheme))
     finally:

@@ -60,6 +60,11 @@ class Asks(Working):
         APPLIED.append(len(change.upsert))
         raise KeyError("before it asks")
 
+class OwnError(Exception): pass
+
+class FailsInOwnWords(Working):
+    def apply(self, change, context): raise OwnError("no quota")
+
 class FailsToFinish(Working):
     def finish(self, context): raise ZeroDivisionError("division by zero")
 
@@ -98,6 +103,15 @@ class ApplyingOtherwise(Base):
 class Asking(Base):
     def parts(self): return (Asks(),)
 
+class ApplyingOwn(Base):
+    def parts(self): return (FailsInOwnWords(),)
+
+class AnsweringOwn(Base):
+    def open(self, index): return Own()
+
+class Own:
+    def retrieve(self, queries, k): raise OwnError("answer")
+
 class Finishing(Base):
     def parts(self): return (FailsToFinish(),)
 
@@ -111,7 +125,7 @@ class Opening(Base):
 
 CLASSES = (
     *("PartWithoutVersion", "NoJson", "OtherJson", "Reexported", "Applying", "ApplyingMany", "Finishing"),
-    *("PartOpening", "Opening", "Base", "ApplyingOtherwise", "Asking"),
+    *("PartOpening", "Opening", "Base", "ApplyingOtherwise", "Asking", "ApplyingOwn", "AnsweringOwn"),
 )
 
 
@@ -171,6 +185,7 @@ BUILDING = {  # what is raised while a part is built, and the function that it c
     "applying": (f"KeyError: 'Sarn' {BATCH}:FailsToApply, first at the passage 'rivers/sarn.md#0'", "read"),
     "applyingmany": (f"ZeroDivisionError: too many {BATCH}:FailsOnMany, at no passage alone", "apply"),
     "applyingotherwise": (f"KeyError: 'many' {BATCH}:FailsOtherwise, first at the passage 'hill.md#0'", "apply"),
+    "applyingown": (f"OwnError: no quota {BATCH}:FailsInOwnWords, first at the passage 'hill.md#0'", "apply"),
     "finishing": ("ZeroDivisionError: division by zero", "finish"),
 }
 
@@ -183,6 +198,7 @@ RAISING = {
     "applying": '{"Grey Anna": 1',
     "applyingmany": "too many",
     "applyingotherwise": 'KeyError("many")',
+    "applyingown": "no quota",
     "finishing": "division by zero",
 }
 
@@ -202,10 +218,12 @@ def test_what_is_raised_while_building_names_the_line_the_batch_and_the_passage(
     [
         ("opening", "AttributeError: 'Workspace' object has no attribute 'no_such_name'", "open"),
         ("base", "KeyError: 'answer'", "retrieve"),
+        ("answeringown", "OwnError: answer", "retrieve"),
     ],
 )
 def test_what_is_raised_while_answering_names_the_line(name: str, said: str, function: str, module: Path) -> None:
-    text = "index.no_such_name" if name == "opening" else 'KeyError("answer")'
+    texts = {"opening": "index.no_such_name", "base": 'KeyError("answer")', "answeringown": 'OwnError("answer")'}
+    text = texts[name]
     place = f"({module}, line {line_of(module, text)}, in {function})"
     assert ragindex("index", "notes", "--index", "w", "--methods", name).code == 0
     for command in (("search", "slate"), ("ask", "What is made of slate?")):
