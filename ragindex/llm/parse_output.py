@@ -23,7 +23,7 @@ _UNFINISHED_THOUGHT = regex.compile(r"\s*<think>(?!.*</think>)", regex.DOTALL)
 _FENCE = regex.compile(r"^[ \t]*```[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", regex.MULTILINE | regex.DOTALL)
 _OPENING = regex.compile(r"""\{|(?:^|:|```\w*)[ \t]*\[|^[ \t]*\((?=\s*["'(\[])""", regex.MULTILINE)
 
-_TOKEN = regex.compile(r"""\"(?:[^"\\]|\\.)*+(?:"|\Z)|[\[\]{}]""", regex.DOTALL)
+_TOKEN = regex.compile(r"""\"(?:[^"\\]|\\.)*+(?:(?P<closing>")|\Z)|[\[\]{}]""", regex.DOTALL)
 _CLOSING = {"[": "]", "{": "}"}
 _NEXT_VALUE = regex.compile(r"\s*,\s*[\[{]")
 
@@ -160,17 +160,17 @@ def _find_start(body: str) -> int:
     return len(body) if opening is None else opening.start()
 
 
-def _find_open(body: str) -> tuple[str, bool]:
+def _find_open(body: str) -> tuple[list[str], bool]:
     """Return the brackets of a text's JSON that are open at its end, and whether it ends within a string."""
-    open_brackets, in_string = "", False
+    open_brackets, in_string = list[str](), False
     for match in _TOKEN.finditer(body, _find_start(body)):
         sign = match.group()
         if sign in "[{":
-            open_brackets += sign
-        elif sign in "]}":
-            open_brackets = open_brackets[:-1]
-        else:
-            in_string = sign == '"' or sign[-1] != '"'
+            open_brackets.append(sign)
+        elif sign not in "]}":
+            in_string = match["closing"] is None
+        elif open_brackets:
+            open_brackets.pop()
     return open_brackets, in_string
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from ragindex.counts import many
 from ragindex.errors import ServiceError
-from ragindex.interfaces import Scheme, VocabularyEncoder
+from ragindex.interfaces import FittedEncoderPlugin, Scheme, VocabularyEncoder
 from ragindex.workspace.documents import Changed
 from ragindex.workspace.workspace import Workspace
 
@@ -31,9 +31,12 @@ def describe_unknown_words(workspace: Workspace, changed: Changed, fit: str | No
 
     `fit` is the id of the encoder's fit before the change: a newer one was fitted to these documents too.
     """
-    if fit is None or workspace.encoder_id != fit or not isinstance(workspace.encoder, VocabularyEncoder):
-        return None
     ids = (*changed.new, *changed.replaced)
+    fitted = isinstance(workspace.encoders.plugin, FittedEncoderPlugin)  # another one would be loaded in vain
+    if not (ids and fit and fitted) or workspace.encoder_id != fit:
+        return None
+    if not isinstance(workspace.encoder, VocabularyEncoder):
+        return None
     unknown: dict[str, None] = {}
     documents = 0
     for start in range(0, len(ids), _BATCH):

@@ -218,7 +218,10 @@ def test_any_text_is_read_or_refused(text: str) -> None:
             assert stage in {"strict", "found", "repaired", "reshaped"}
 
 
-@pytest.mark.parametrize("piece", ['{"', "[", '{")\'-#"', "{'true\"'", '{"a": ["b", ', "( '", "```\n", '{"answer": "x'])
+@pytest.mark.parametrize(
+    "piece",
+    ['{"', "[", "[" * 30_000 + "]" * 30_000, '{")\'-#"', "{'true\"'", '{"a": ["b", ', "( '", "```\n", '{"answer": "x'],
+)
 def test_a_megabyte_of_nonsense_ends(piece: str) -> None:
     for size in (60_000, 1_000_000):  # as much as is repaired, and more
         with pytest.raises(UnusableError):  # hours from now where nothing is bounded
