@@ -156,6 +156,7 @@ def test_a_filter_asks_for_more_and_keeps_what_passes(server: OpenAIServer, inde
 # ---------------------------------------------------------------- servers that misbehave
 
 
+LATE = 1.5
 ONE_QUESTION: list[tuple[str, Fault, str]] = [
     ("error", status(500, "out of order"), "failed, status 500: .*out of order"),
     ("text", says("<html>hello"), "failed, status 200: expected JSON, got '<html>hello'"),
@@ -164,7 +165,7 @@ ONE_QUESTION: list[tuple[str, Fault, str]] = [
     ("list", says("[]"), "expected an object with a list 'hits' of objects"),
     ("no id", hits({"text": "x"}), "expected an 'id' in every hit"),
     ("huge", says(json.dumps({"hits": [], "more": "x" * 3_000_000})), "more than 1,000,000 bytes were sent"),
-    ("late", slow(1.5), "no whole answer within 0.5 seconds"),
+    ("late", slow(LATE + 1), f"no whole answer within {LATE:g} seconds"),
     ("dropped", drop, "the connection was lost"),
     ("compressed", lambda answer: replace(answer, headers={"Content-Encoding": "gzip"}), "the answer is compressed"),
 ]
@@ -175,8 +176,8 @@ def test_what_goes_wrong_on_one_question(fault: Fault, message: str, server: Ope
     server.faults.append(fault)
     began = time.monotonic()
     with pytest.raises(RequestError, match=message) as error:
-        ask(index, server.url + PLAIN, timeout=0.5, max_mb=1)
-    assert time.monotonic() - began < 5
+        ask(index, server.url + PLAIN, timeout=LATE if "no whole answer" in message else 30, max_mb=1)
+    assert time.monotonic() - began < 25  # less than the limit that is not to be waited for
     assert f"POST {server.url}{PLAIN} failed" in str(error.value)
     assert KEY not in str(error.value)
 
@@ -242,7 +243,7 @@ def test_a_server_that_sends_byte_by_byte_is_left(first: bytes, again: bytes, in
     began = time.monotonic()
     with dripping(first, again) as url, pytest.raises(RequestError, match="no whole answer within 0.7 seconds|lost"):
         ask(index, url, timeout=0.7)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 25  # the server goes on without end
 
 
 def test_an_answer_that_ends_too_early_is_a_lost_connection(index: Workspace) -> None:

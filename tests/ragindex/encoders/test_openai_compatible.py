@@ -184,8 +184,8 @@ def test_waits_as_long_as_told(server: OpenAIServer) -> None:
 
 
 def test_a_slow_answer_is_asked_for_again(server: OpenAIServer) -> None:
-    server.faults.append(slow(0.6))
-    np.testing.assert_allclose(_opened(timeout=0.3, retries=1).encode_queries(["one"]), _expected(["one"]), atol=1e-7)
+    server.faults.append(slow(3.0))
+    np.testing.assert_allclose(_opened(timeout=1.5, retries=1).encode_queries(["one"]), _expected(["one"]), atol=1e-7)
     assert len(server.requests) == 2
 
 
@@ -224,7 +224,7 @@ def test_the_key_is_nowhere(server: OpenAIServer, monkeypatch: pytest.MonkeyPatc
         (status(429), "failed with status 429"),
         (status(500, "out of order"), "failed with status 500: .*out of order"),
         (drop, "no answer after 1 tries"),
-        (slow(0.4), "no answer after 1 tries: .*timed out"),
+        (slow(3.0), "no answer after 1 tries: .*timed out"),
         (says("<html>"), "expected JSON, got '<html>'"),
         (says("[1]"), r"expected a list of embeddings as 'data', got '\[1\]'"),
         (data(lambda items: None), "expected a list of embeddings as 'data'"),
@@ -241,7 +241,7 @@ def test_the_key_is_nowhere(server: OpenAIServer, monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_errors(server: OpenAIServer, fault: openai_server.Fault, message: str) -> None:
-    encoder = _opened(retries=0, timeout=0.3)
+    encoder = _opened(retries=0, timeout=1.5 if "timed out" in message else 30)
     assert encoder.dimensions == NATIVE
     server.faults.append(fault)
     with pytest.raises(ServiceError, match=message) as caught:
