@@ -2,8 +2,10 @@
 
 import zipfile
 from collections.abc import Iterator
+from contextlib import closing
 from io import BytesIO
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal
 
 import regex
@@ -19,21 +21,30 @@ _SIGNS = "\ufb00\ufb01\ufb02\ufb03\ufb04\ufb05\ufb06\x1b\x1c\x1d\x1e\x1f"
 _LIGATURES = dict(zip(_SIGNS, (*_LETTERS, "st", "st", *_LETTERS), strict=True))
 _LIGATURE = regex.compile(r"[\ufb00-\ufb06]|(?<=\p{L})[\x1b-\x1f]|[\x1b-\x1f](?=\p{L})")
 _IN_MEMORY = regex.compile(r"'?<_io\.BytesIO object at 0x[0-9a-f]+>'? ?")
+_PDFIUM = Lock()  # PDFium must not be called by two threads at once
+_BREAKING_HYPHEN = "\ufffe"  # what PDFium writes for a hyphen and the line's end after it
 _OLD_OFFICE = bytes.fromhex("d0cf11e0a1b11ae1")  # the first bytes of .doc, .ppt and of encrypted .docx and .pptx
 _MOST_UNPACKED = 500_000_000  # bytes; a file that unpacks to more is refused
 
 
 def read_pdf(raw: bytes, path: Path, encoding: str | None) -> FileContent:
     """Read the text of each page of a PDF file. Raises DataError if it is damaged or encrypted."""
-    pypdf = require_module("pypdf", "pypdf", f"Reading {path.name}")
+    pdfium = require_module("pypdfium2", "pypdfium2", f"Reading {path.name}")
     try:
-        reader = pypdf.PdfReader(BytesIO(raw))
-        pages = [_spell_ligatures(_clean(page.extract_text())) for page in reader.pages]
-        title = (reader.metadata.title if reader.metadata else None) or ""
-    except (pypdf.errors.PyPdfError, pypdf.errors.DependencyError, *_FAULTS) as error:
+        with _PDFIUM, closing(pdfium.PdfDocument(raw)) as document:
+            title = document.get_metadata_value("Title")
+            pages = [_read_page(document[number]) for number in range(len(document))]
+    except (pdfium.PdfiumError, *_FAULTS) as error:
         raise DataError("a PDF file", _explain_pdf(raw, error), path=path) from error
     text, sections, _ = join_pages([(page, (), ()) for page in pages])
-    return FileContent(_clean(str(title)).strip(), text, sections, {"pages": len(pages)})
+    return FileContent(_clean(title).strip(), text, sections, {"pages": len(pages)})
+
+
+def _read_page(page: Any) -> str:
+    """Return the text of a page of a PDF file, with words that a hyphen breaks at the end of a line in one piece."""
+    with closing(page), closing(page.get_textpage()) as text:
+        found: str = text.get_text_range()
+    return _spell_ligatures(_clean(found.replace(_BREAKING_HYPHEN, "").replace("\0", "")))
 
 
 def _explain_pdf(raw: bytes, error: Exception) -> str:

@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -194,6 +195,19 @@ def test_offsets_are_exact_in_a_pdf(pages: list[str]) -> None:
         found = chunk(document, Chunking(size, 0, "headings"))
         assert all(content.text[one.start : one.end] == one.text for one in found)
         assert "".join("".join(one.text for one in found).split()) == "".join("".join(pages).split())
+
+
+def test_gaps_between_the_words_of_a_pdf_are_spaces_and_broken_words_are_whole() -> None:
+    """As TeX writes lines: no spaces, but a gap, and a hyphen where a line breaks a word."""
+    drawn = "A) Tj [( stanza) -300 (con) 10 (tains) -260 (docu-)] TJ 0 -14 Td (mentation) Tj 0 -14 Td (of Debian"
+    assert read_pdf(pdf(drawn), Path("a.pdf"), None).text == "A stanza contains documentation\nof Debian"
+
+
+def test_pdf_files_are_read_by_many_threads_as_by_one() -> None:
+    files = [pdf(f"page {number}", "two") for number in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        texts = [one.text for one in pool.map(lambda raw: read_pdf(raw, Path("a.pdf"), None), files)]
+    assert texts == [f"page {number}\n\ntwo" for number in range(40)]
 
 
 def encrypted_pdf() -> bytes:
