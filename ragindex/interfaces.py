@@ -733,6 +733,11 @@ class TokenCounter(Protocol):
 class VocabularyEncoder(Protocol):
     """An encoder that knows only the words it was fitted to. Optional; then `ragindex add` names the others."""
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it has as many words as it can hold, so that a new fit may leave rare words out again."""
+        ...
+
     def check_words(self, text: str) -> dict[str, bool]:
         """Return the words of a text that carry meaning, in their order, and whether the encoder knows each."""
         ...

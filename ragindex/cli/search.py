@@ -15,7 +15,6 @@ from ragindex.cli.console import (
     parse_filters,
     print_note,
     print_spending,
-    quote_argument,
     require_question,
     write_result,
 )
@@ -38,6 +37,7 @@ from ragindex.retrieval.hit_json import retrieval_to_json
 from ragindex.retrieval.token_budget import fit_hits
 from ragindex.stores.metered import MeteredCollection
 from ragindex.types import Query, Retrieval
+from ragindex.workspace.notes import suggest_for_unknown_words
 from ragindex.workspace.workspace import Workspace
 
 
@@ -154,11 +154,10 @@ def _note_unknown_words(workspace: Workspace, scheme: Scheme, question: str) -> 
     if not any("encoder" in part.uses for part in workspace.all_parts(scheme)):
         return
     if not workspace.encoder.encode_queries([question]).any():
-        again = f"ragindex index --refit --index {quote_argument(workspace.folder)}"
         print_note(
             f"No word of the question is known to the encoder {workspace.encoder_name}, so nothing is found by "
             "vectors. Ask in words of the documents, or with a method that searches by words: --method bm25. "
-            f"If documents with these words were added, run: {again}"
+            f"If documents with these words were added: {suggest_for_unknown_words(workspace)}"
         )
 
 

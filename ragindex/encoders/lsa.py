@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
+import regex
 from pydantic import Field
 
 from ragindex import text_analysis
@@ -29,6 +30,7 @@ _FITTED_PASSAGES = 50_000
 _VOCABULARY = 65_536
 _SMALLEST_SINGULAR_VALUE = 1e-4  # relative to the largest; smaller values are rounding errors
 _SMALLEST_LENGTH = 1e-6  # of a vector before scaling; shorter vectors are rounding errors
+_DIGIT = regex.compile("[0-9]")
 _WORDS = "none"  # an analysis without stemming: words that occur in the same texts get similar vectors anyway
 _FILES = ("vocabulary.json", "idf.npy", "projection.npy")
 
@@ -103,6 +105,11 @@ class LsaEncoder:
         """Encode questions in the same way as documents."""
         return self.encode_documents(texts)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the vocabulary has 65,536 words."""
+        return len(self._vocabulary) >= _VOCABULARY
+
     def check_words(self, text: str) -> dict[str, bool]:
         """Return the words of a text but stop words, and whether each is in the vocabulary."""
         stops = _stop_words(self._language)
@@ -159,9 +166,13 @@ def _stop_words(language: str) -> frozenset[str]:
 
 
 def _vocabulary(tokens: Sequence[str], stops: frozenset[str]) -> dict[str, int]:
-    """Number the words, except stop words, that occur in the most texts; ties and numbers follow the alphabet."""
+    """Number the words, except stop words, that occur in the most texts; numbers follow the alphabet.
+
+    Of words that occur in equally many, those without a digit come first, then the alphabet decides: the ids in a log
+    must not take the places of words.
+    """
     frequency = Counter(chain.from_iterable(set(joined.split()) - stops for joined in tokens))
-    ranked = sorted(frequency, key=lambda word: (-frequency[word], word))[:_VOCABULARY]
+    ranked = sorted(frequency, key=lambda word: (-frequency[word], bool(_DIGIT.search(word)), word))[:_VOCABULARY]
     return {word: i for i, word in enumerate(sorted(ranked))}
 
 

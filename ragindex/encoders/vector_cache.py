@@ -83,6 +83,7 @@ class CachedEncoder:
     max_tokens: int | None
     token_spans: Callable[[str], list[Span]]
     check_words: Callable[[str], dict[str, bool]]
+    is_full: bool
     encode_tokens: Callable[[Sequence[str]], list[TokenEmbeddings]]
     encode_queries_with_tokens: Callable[[Sequence[str]], tuple[Floats, list[TokenEmbeddings]]]
 
@@ -94,7 +95,7 @@ class CachedEncoder:
         if isinstance(encoder, TokenCounter):
             self.max_tokens, self.token_spans = encoder.max_tokens, encoder.token_spans
         if isinstance(encoder, VocabularyEncoder):
-            self.check_words = encoder.check_words
+            self.check_words, self.is_full = encoder.check_words, encoder.is_full
 
     @property
     def id(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError
 
-from ragindex.errors import MISTAKES
+from ragindex.errors import MISTAKES, RagindexError
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.base import Plugin
 from ragindex.redaction import hide_secrets
@@ -90,7 +90,10 @@ def is_of_plugin(error: BaseException, plugin: Plugin | None = None) -> bool:
     """Return whether an error tells of a method and not of ragindex or the machine.
 
     It is of one of the classes that any code may raise, or came from third-party code, which may have its own classes.
+    A RagindexError says itself what it tells of.
     """
+    if isinstance(error, RagindexError):
+        return False
     return isinstance(error, MISTAKES) or find_place(error, plugin) is not None
 
 

@@ -52,8 +52,36 @@ def describe_unknown_words(workspace: Workspace, changed: Changed, fit: str | No
     return (
         f"The encoder {workspace.encoder_name}, which was fitted before, does not know {many(len(unknown), 'word')} of "
         f"{many(documents, 'document')} ({named}): methods with vectors find nothing by such words. "
-        f"To fit it to all documents, run: ragindex index --refit --index {shlex.quote(str(workspace.folder))}"
+        f"{suggest_for_unknown_words(workspace)}"
     )
+
+
+def describe_old_fit(workspace: Workspace) -> str | None:
+    """Return a sentence if the encoder was fitted to another number of passages than the index has; else None.
+
+    An index that is made anew of the same documents has another fit then, and other figures.
+    """
+    fit, passages = workspace.encoders.fit(workspace.encoder_id), workspace.counts().passages
+    if fit is None or fit.size in (0, passages):
+        return None
+    return (
+        f"the encoder {workspace.encoder_name} was fitted to {fit.size:,} passages, and the index has {passages:,}: "
+        f"a new index would give other vectors. To fit it to these: {_refit_command(workspace)}"
+    )
+
+
+def suggest_for_unknown_words(workspace: Workspace) -> str:
+    """Return the sentence on what to do about words that the fitted encoder of the index does not know."""
+    encoder = workspace.encoder
+    if isinstance(encoder, VocabularyEncoder) and encoder.is_full:
+        return (
+            "Its vocabulary is full, so a new fit may leave rare words out again: search for them with bm25 or hybrid."
+        )
+    return f"To fit it to all documents, run: {_refit_command(workspace)}"
+
+
+def _refit_command(workspace: Workspace) -> str:
+    return f"ragindex index --refit --index {shlex.quote(str(workspace.folder))}"
 
 
 def require_records(workspace: Workspace, schemes: Sequence[Scheme]) -> None:

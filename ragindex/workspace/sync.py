@@ -385,7 +385,8 @@ def _apply_batch(task: Building, change: Change) -> Usage:
     try:
         return _measure_cost(lambda: task.part.apply(change, task.context))
     except Exception as error:
-        error.add_note(_describe_batch(task, change))
+        if is_of_plugin(error, task.part):
+            error.add_note(_describe_batch(task, change))
         raise
 
 

@@ -26,6 +26,11 @@ def gate_command(
     margin: Annotated[float, typer.Option(metavar="M", min=0, help="A loss that does not matter.")] = 0.02,
     junit: Annotated[Path | None, typer.Option(metavar="FILE.xml", help="The verdict as a JUnit report.")] = None,
     format: Annotated[str | None, setting_flag("format", "F")] = None,
+    skip_bad: Annotated[bool | None, setting_flag("skip_bad")] = None,
+    include: Annotated[list[str] | None, setting_flag("include", "GLOB")] = None,
+    exclude: Annotated[list[str] | None, setting_flag("exclude", "GLOB")] = None,
+    encoding: Annotated[str | None, setting_flag("encoding", "E")] = None,
+    max_file_mb: Annotated[float | None, setting_flag("max_file_mb", "MB")] = None,
     language: Annotated[str | None, setting_flag("language", "L")] = None,
     encoder: Annotated[str | None, setting_flag("encoder", "E")] = None,
     llm: Annotated[str | None, setting_flag("llm", "L")] = None,
@@ -45,7 +50,7 @@ def gate_command(
     Example: ragindex gate hybrid --against baseline-results:bm25 --data my-documents/ --questions questions.csv
     """
     own = {"new", "against", "metric", "margin", "junit", "json_file"}
-    given = {name: value for name, value in locals().items() if name not in (*own, "own") and value is not None}
+    given = {name: value for name, value in locals().items() if name not in (*own, "own") and value not in (None, [])}
     json_destination(json_file)
     if junit is not None:
         require_writable(junit.parent)

@@ -30,6 +30,7 @@ from ragindex_eval.judge.prepare import prepare_pool, read_model_run
 from ragindex_eval.judge.session import JudgingSession, read_pair_grades
 from ragindex_eval.judge.show import render_judged
 from ragindex_eval.judge.terminal import judge_in_terminal
+from ragindex_eval.run.conclude import list_file_notes
 from ragindex_eval.run.settings import CompareSettings, make_settings
 from ragindex_eval.run.study import load_dataset
 
@@ -47,6 +48,11 @@ def judge_command(
     page: Annotated[bool, typer.Option("--page", help="Judge on a local web page instead of in the terminal.")] = False,
     methods: Annotated[str | None, setting_flag("methods", "a,b")] = None,
     format: Annotated[str | None, setting_flag("format", "F")] = None,
+    skip_bad: Annotated[bool | None, setting_flag("skip_bad")] = None,
+    include: Annotated[list[str] | None, setting_flag("include", "GLOB")] = None,
+    exclude: Annotated[list[str] | None, setting_flag("exclude", "GLOB")] = None,
+    encoding: Annotated[str | None, setting_flag("encoding", "E")] = None,
+    max_file_mb: Annotated[float | None, setting_flag("max_file_mb", "MB")] = None,
     language: Annotated[str | None, setting_flag("language", "L")] = None,
     encoder: Annotated[str | None, setting_flag("encoder", "E")] = None,
     llm: Annotated[
@@ -70,7 +76,7 @@ def judge_command(
     Example: ragindex judge my-documents/ questions.txt --out judged/ --by-hand 30
     """
     own = {"out", "depth", "by_hand", "page", "json_file"}
-    given = {name: value for name, value in locals().items() if name not in (*own, "own") and value is not None}
+    given = {name: value for name, value in locals().items() if name not in (*own, "own") and value not in (None, [])}
     json_destination(json_file)
     require_writable(out)
     if page:
@@ -90,8 +96,8 @@ def judge_command(
 
 def _prepare(settings: CompareSettings, depth: int, out: Path) -> Pool:
     dataset = None if settings.data is None else load_dataset(settings)
-    for message in () if dataset is None else dataset.skipped:
-        print_note(f"skipped: {message}")
+    for note in () if dataset is None else list_file_notes(dataset):
+        print_note(note)
     with use_workers(settings.workers):
         return prepare_pool(settings, dataset, depth, out, print_note)
 

@@ -21,6 +21,7 @@ from ragindex_eval.recommend.recommend import recommend
 from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.show import render_recommendation
 from ragindex_eval.recommend.values import Recommendation
+from ragindex_eval.run.conclude import list_file_notes
 from ragindex_eval.run.grid import require_all_read
 from ragindex_eval.run.pipeline import default_index
 from ragindex_eval.run.settings import make_settings, read_settings
@@ -64,6 +65,10 @@ def recommend_command(
     format: Annotated[str | None, setting_flag("format", "F")] = None,
     skip_bad: Annotated[bool | None, setting_flag("skip_bad")] = None,
     strict: Annotated[bool | None, setting_flag("strict")] = None,
+    include: Annotated[list[str] | None, setting_flag("include", "GLOB")] = None,
+    exclude: Annotated[list[str] | None, setting_flag("exclude", "GLOB")] = None,
+    encoding: Annotated[str | None, setting_flag("encoding", "E")] = None,
+    max_file_mb: Annotated[float | None, setting_flag("max_file_mb", "MB")] = None,
     language: Annotated[str | None, setting_flag("language", "L")] = None,
     encoder: Annotated[str | None, setting_flag("encoder", "E")] = None,
     llm: Annotated[str | None, setting_flag("llm", "L")] = None,
@@ -96,8 +101,8 @@ def recommend_command(
     flags = make_settings({name: value for name, value in given.items() if name not in _RULES})
     settings = flags if config is None else flags.over(read_settings(config))
     dataset = load_dataset(settings)
-    for message in dataset.skipped:
-        print_note(f"skipped: {message}")
+    for note in list_file_notes(dataset):
+        print_note(note)
     started = time.time()
     with use_workers(settings.workers):
         found = recommend(settings, rules, dataset, print_note)

@@ -13,6 +13,7 @@ from ragindex.durable_files import write_file
 from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
 from ragindex_eval.cli.compare import setting_flag
+from ragindex_eval.run.conclude import list_file_notes
 from ragindex_eval.run.settings import make_settings
 from ragindex_eval.run.study import load_dataset
 from ragindex_eval.run.tune import METHOD, Tuned, tune
@@ -28,6 +29,11 @@ def tune_command(
         "tuned.json"
     ),
     format: Annotated[str | None, setting_flag("format", "F")] = None,
+    skip_bad: Annotated[bool | None, setting_flag("skip_bad")] = None,
+    include: Annotated[list[str] | None, setting_flag("include", "GLOB")] = None,
+    exclude: Annotated[list[str] | None, setting_flag("exclude", "GLOB")] = None,
+    encoding: Annotated[str | None, setting_flag("encoding", "E")] = None,
+    max_file_mb: Annotated[float | None, setting_flag("max_file_mb", "MB")] = None,
     language: Annotated[str | None, setting_flag("language", "L")] = None,
     encoder: Annotated[str | None, setting_flag("encoder", "E")] = None,
     llm: Annotated[str | None, setting_flag("llm", "L")] = None,
@@ -47,12 +53,12 @@ def tune_command(
     Example: ragindex tune my-documents/ --questions questions.csv --bases 'hipporag(mode=facts)' --out tuned.json
     """
     own = ("bases", "out", "json_file")
-    flags = {name: value for name, value in locals().items() if name not in (*own, "own") and value is not None}
+    flags = {name: value for name, value in locals().items() if name not in (*own, "own") and value not in (None, [])}
     settings = make_settings(flags)
     require_writable(out.parent)
     dataset = load_dataset(settings)
-    for message in dataset.skipped:
-        print_note(f"skipped: {message}")
+    for note in list_file_notes(dataset):
+        print_note(note)
     found = tune(settings, dataset, parse_many(bases) if bases else [])
     content = json.dumps(make_weights(found, data, parse_many(bases) if bases else []), indent=2, ensure_ascii=False)
     write_file(out, f"{content}\n".encode())

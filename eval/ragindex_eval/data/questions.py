@@ -51,6 +51,7 @@ class DocumentFinder:
         self.by_content: dict[tuple[str, str], list[str]] = {}
         self.by_title: dict[str, list[str]] = {}
         self.by_file: dict[str, list[str]] = {}
+        self.skipped = corpus.skipped
         for document in corpus.documents:
             self.by_content.setdefault((document.title, document.text), []).append(document.id)
             self.by_title.setdefault(document.title, []).append(document.id)
@@ -101,12 +102,21 @@ class DocumentFinder:
         return found
 
     def _unknown(self, name: str, item: Item, why: str) -> DataError:
+        left_out = next((said for said in self.skipped if _names_file(said, name)), None)
+        if left_out is not None:
+            return item.error("gold that names documents that can be read", f"{format_value(name)}: {left_out}")
         known = islice(chain(self.by_title, self.by_file, self.ids), _NAMES_COMPARED)
         near = [] if why else find_near_names(name, dict.fromkeys(known))
         reason = why or describe_near(near) or "no similar id"
         return item.error(
             "gold that names documents of the corpus", f"{format_value(name)}, which is not in it ({reason})"
         )
+
+
+def _names_file(sentence: str, name: str) -> bool:
+    """Return whether a sentence on a file that was left out is of the file `name`, relative to the folder."""
+    path = sentence.partition(": ")[0].partition(", line ")[0]
+    return bool(name) and (path == name or path.endswith(f"/{name}"))
 
 
 def require_text(item: Item, text: str) -> str:

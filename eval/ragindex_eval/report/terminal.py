@@ -303,7 +303,8 @@ def _warning_lines(comparison: Comparison) -> list[str]:
         f"{escape_markup(_reasons(method))}"
         for method in comparison.failed
     ]
-    lines += [f"[yellow]{escape_markup(note)}[/]" for note in shown] + ([f"… and {more} more"] if more > 0 else [])
+    lines += [f"[yellow]{escape_markup(note)}[/]" for note in shown]
+    lines += [f"… and {more} more, in the report under “Warnings”"] if more > 0 else []
     for method in comparison.methods:
         lines += _describe_unanswered(method, comparison.dataset.questions)
     return lines + [f"[yellow]left out:[/] {escape_markup(reason)}" for reason in comparison.left_out]

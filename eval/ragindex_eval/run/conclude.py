@@ -8,7 +8,7 @@ from ragindex.errors import UsageError
 from ragindex.llm.choose_option import parse_choice
 from ragindex.plugins import registry
 from ragindex.retrieval.trace import UNKNOWN_DOCUMENTS
-from ragindex.workspace.notes import format_part_notes
+from ragindex.workspace.notes import describe_old_fit, format_part_notes
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import datasets, gold_classes
 from ragindex_eval.data.datasets import Dataset
@@ -73,6 +73,7 @@ def conclude(
             *filter(None, [note_of_earlier(earlier)]),
             *_price_notes(index, [*ranked, *failed], methods),
             *_naming_notes(len(naming), sum(bool(one.doc_ids) for one in (dataset.gold or {}).values())),
+            *filter(None, [describe_old_fit(index)]),
             *_data_notes(dataset),
             *_search_notes(ranked),
             *unknown_documents_notes({one.label: one.final for one in (*ranked, *failed)}),
@@ -158,6 +159,11 @@ def unknown_documents_notes(answers: Mapping[str, Sequence[MethodAnswer]]) -> li
     return notes
 
 
+def list_file_notes(dataset: Dataset) -> list[str]:
+    """Return notes on files that stand out, such as one with most of all text, and on what was left out and why."""
+    return [*dataset.corpus.notes, *(f"{SKIPPED}{sentence}" for sentence in dataset.skipped)]
+
+
 def _data_notes(dataset: Dataset) -> tuple[str, ...]:
     """Return the notes of the dataset, and notes on what was not read and why."""
     corpus = dataset.corpus
@@ -166,11 +172,10 @@ def _data_notes(dataset: Dataset) -> tuple[str, ...]:
     twins = gold_classes.note(dataset.gold)
     return (
         *dataset.notes,
-        *(f"{SKIPPED}{sentence}" for sentence in dataset.skipped),
+        *list_file_notes(dataset),
         *(f"read as {encoding}: {', '.join(ids[:3])}{_more(ids)}" for encoding, ids in corpus.encodings.items()),
         *([repeats] if corpus.repeats else []),
         *([twins] if twins else []),
-        *corpus.notes,
         *([f"files of unsupported formats: {ignored}"] if ignored else []),
     )
 

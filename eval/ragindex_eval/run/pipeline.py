@@ -5,6 +5,7 @@ bounds. Answers and latency are saved in the folder `runs` of the index, under a
 `Workspace.result_fingerprint`, which covers everything else that the figures depend on. Nothing else is written here.
 """
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ import regex
 
 from ragindex import canonical
 from ragindex.accounting import ledger
+from ragindex.cli.documents import format_changes
 from ragindex.corpus import Corpus
 from ragindex.errors import (
     BrokenPluginError,
@@ -33,6 +35,7 @@ from ragindex.mlflow_tracing import trace_if_enabled
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.plugin_errors import is_of_plugin
 from ragindex.workspace import imported_files
+from ragindex.workspace.documents import Changed
 from ragindex.workspace.part_keys import broken_plugin
 from ragindex.workspace.settings import require_apart
 from ragindex.workspace.workspace import PartFigures, Workspace
@@ -64,6 +67,8 @@ from ragindex_eval.run.methods import Method, add_reranked, choose_methods
 from ragindex_eval.run.score import Metrics, count_tokens_to_recall, score
 from ragindex_eval.run.settings import CompareSettings
 from ragindex_eval.stats.published import compare_published
+
+_log = logging.getLogger(__name__)
 
 Watch: TypeAlias = Callable[[str, MethodResult | None], None]
 """Is told that a comparison begins, with the name of its data set and None, and then of each method that answered.
@@ -197,7 +202,7 @@ def load_experiment(settings: CompareSettings, data: Dataset | None, plan: Plan,
     if data is None:
         dataset = _indexed_documents(index, settings)
     else:
-        index.replace(data.corpus)
+        _warn_of_changes(index, index.replace(data.corpus))
         dataset = datasets.match_workspace(data, index)
     if not dataset.queries:
         raise UsageError(
@@ -212,6 +217,12 @@ def load_experiment(settings: CompareSettings, data: Dataset | None, plan: Plan,
     name = settings.qa_model if settings.read and settings.qa_model else ""
     spans = open_span_model(name) if name else None
     return Experiment(index, dataset, settings.k, reader, settings.strict, settings.fresh, spans, name)
+
+
+def _warn_of_changes(index: Workspace, changed: Changed) -> None:
+    """Say how the documents of an index that had some have changed: another command may have left files out."""
+    if changed.changed or changed.removed or (changed.added and changed.unchanged):
+        _log.warning("the documents of %s were others until now: %s", index.folder, format_changes(changed))
 
 
 def _indexed_documents(index: Workspace, settings: CompareSettings) -> Dataset:

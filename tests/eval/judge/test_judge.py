@@ -356,7 +356,10 @@ def test_a_pool_that_was_made_otherwise_is_refused() -> None:
         "The pool in judged was made otherwise: depth was 2, and is 3. Give what it was made from, or another --out."
     )
     Path("notes/hill.md").write_text("# Grey Anna\n\nChanged.")
-    assert "documents have changed" in failed(2, *COMMAND)
+    changed = ragindex(*COMMAND)
+    assert changed.code == 2
+    assert "warning: the documents of w were others until now: 1 document changed (hill.md)" in changed.err
+    assert "documents have changed" in changed.err.splitlines()[-1]
 
 
 def test_gold_is_not_read() -> None:

@@ -74,6 +74,50 @@ def test_an_added_document_of_words_that_the_encoder_does_not_know(tmp_path: Pat
     assert said.format("5 words", "moss, sphagnum, bogs, acidify, peatland") in again.out
 
 
+def test_every_command_that_reads_documents_can_leave_files_out() -> None:
+    flags = ("--include", "--exclude", "--encoding", "--max-file-mb", "--skip-bad")
+    for command in ("index", "add", "compare", "recommend", "judge", "gate", "tune", "questions", "estimate"):
+        listed = ragindex(command, "--help").out
+        assert [flag for flag in flags if f"  {flag} " not in listed and f"  {flag}\n" not in listed] == [], command
+
+
+def test_an_index_whose_documents_change_says_so(tmp_path: Path) -> None:
+    write(tmp_path / "notes", {"logs/day.log": "started\nstopped"})
+    asked = ("notes", "--questions", "questions.csv", "--methods", "bm25,dense", "--index", "w")
+    said = "warning: the documents of w were others until now: 1 document added (logs/day.log)"
+    assert said not in ragindex("compare", *asked, "--exclude", "*.log").err
+    assert said not in ragindex("recommend", *asked, "--exclude", "*.log").err
+    assert said in ragindex("recommend", *asked).err
+    assert said not in ragindex("compare", *asked).err
+
+
+def test_figures_of_an_older_fit_say_so(tmp_path: Path) -> None:
+    asked = ("compare", "notes", "--questions", "questions.csv", "--methods", "dense", "--index", "w")
+    said = "the encoder lsa was fitted to 4 passages, and the index has 5: a new index would give other vectors."
+    assert said not in " ".join(ragindex(*asked).out.split())
+    write(tmp_path / "notes", {"kelp.md": "# Kelp\n\nGiant kelp forests shelter otters off Monterey."})
+    assert said in " ".join(ragindex(*asked).out.split())
+    assert ragindex("index", "--refit", "--index", "w", "--methods", "dense").code == 0
+    assert "was fitted to" not in ragindex(*asked).out
+
+
+def test_gold_that_was_left_out_says_why(tmp_path: Path) -> None:
+    (tmp_path / "notes" / "plan.pdf").write_bytes(b"%PDF-1.4 cut off")
+    Path("more.csv").write_text("question,answer,documents\nWhat is planned?,,plan.pdf\n")
+    said = failed(3, "compare", "notes", "--questions", "more.csv", "--methods", "bm25", "--index", "w")
+    assert 'expected gold that names documents that can be read; found "plan.pdf": notes/plan.pdf: expected' in said
+    assert "one whose end is missing; copy it again" in said
+
+
+def test_a_full_vocabulary_is_not_to_be_mended_by_a_new_fit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("ragindex.encoders.lsa._VOCABULARY", 5)
+    ragindex("index", "notes", "--index", "w", "--methods", "dense")
+    write(tmp_path / "notes", {"kelp.md": "# Kelp\n\nGiant kelp forests shelter otters off Monterey."})
+    said = "Its vocabulary is full, so a new fit may leave rare words out again: search for them with bm25 or hybrid."
+    assert said in ragindex("add", "notes/kelp.md", "--index", "w").err
+    assert said in ragindex("search", "kelp otters", "--index", "w", "--method", "dense").err
+
+
 def test_adding_one_file_from_elsewhere_names_this_file_in_the_next_command(tmp_path: Path) -> None:
     ragindex("index", "notes", "--index", "w", "--methods", "bm25")
     (tmp_path / "other").mkdir()

@@ -46,6 +46,12 @@ def _tokens(texts: list[str]) -> list[str]:
 # ---------------------------------------------------------------- held equal to scikit-learn
 
 
+def test_ids_do_not_take_the_places_of_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lsa, "_VOCABULARY", 4)
+    texts = ["0a1f kelp harbour", "7c9e otter harbour", "1b2d 3e4f zebra"]
+    assert lsa._vocabulary(texts, frozenset()) == {"harbour": 0, "kelp": 1, "otter": 2, "zebra": 3}
+
+
 words = st.sampled_from(["ferry", "harbour", "dawn", "rye", "oven", "beech", "oak"])
 
 
