@@ -14,6 +14,7 @@ import numpy as np
 from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, UsageError
 from ragindex.llm.budget import parse_budget
+from ragindex.plugins import registry
 from ragindex.types import Query
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.format import many, percent, short
@@ -139,11 +140,21 @@ def _require_racing(candidates: Sequence[Candidate]) -> None:
 def _build(
     candidates: Sequence[Candidate], experiment: Experiment, rules: RecommendRules, progress: Progress
 ) -> list[Candidate]:
-    """Build the candidates over the whole corpus, cheapest first; one that exceeds the budget leaves the race."""
+    """Build the candidates over the whole corpus, cheapest first; one that exceeds the budget leaves the race.
+
+    So does one that holds all parts of a candidate whose index took more than the constraints allow: it is not built.
+    """
     built = list[Candidate]()
+    broken = list[tuple[Candidate, frozenset[str]]]()
     for one in candidates:
         if one.state != "racing":
             built.append(one)
+            continue
+        parts_of_one = _list_parts(experiment, one)
+        smaller = next((other for other, parts in broken if parts <= parts_of_one), None)
+        if smaller is not None:
+            built.append(one.leave("constraint", f"{smaller.reason} of the parts of {smaller.label} alone"))
+            progress.note(f"{one.label} is left out before it is built: {built[-1].reason}")
             continue
         try:
             with ledger.attribute_calls(method=one.label):
@@ -163,8 +174,14 @@ def _build(
         said = f" and left out: {measured.reason}" if measured.state == "constraint" else ""
         progress.note(f"{one.label} is built in {short(costs.index_seconds or 0)} s{said}")
         built.append(measured)
+        if measured.state == "constraint":
+            broken.append((measured, parts_of_one))
     _require_racing(built)
     return sort_by_price(built)
+
+
+def _list_parts(experiment: Experiment, one: Candidate) -> frozenset[str]:
+    return frozenset(registry.label(part) for part in experiment.index.all_parts(one.scheme))
 
 
 def _cost_answers(

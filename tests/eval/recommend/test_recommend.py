@@ -101,6 +101,8 @@ def test_a_candidate_that_breaks_a_constraint_leaves_with_its_figure() -> None:
     assert states["bm25"] == ("racing", "")
     assert states["dense"][0] == states["links"][0] == "constraint"
     assert states["dense"][1].startswith("--max-mb 0.1: ")
+    assert states["links"][1] == f"{states['dense'][1]} of the parts of dense alone"
+    assert f"links is left out before it is built: {states['links'][1]}" in done.json["steps"]
     assert done.json["chosen"] == "bm25"
     assert any(said.startswith("dense may enter without --max-mb 0.1") for said in done.json["would_change"])
 
