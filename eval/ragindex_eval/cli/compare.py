@@ -27,7 +27,7 @@ from ragindex_eval.mlflow_tracking import describe_tracker, has_run, store_id, t
 from ragindex_eval.report.page import save_report
 from ragindex_eval.report.terminal import render_study
 from ragindex_eval.results.load import load_results
-from ragindex_eval.results.model import Study
+from ragindex_eval.results.model import LATENCY, Comparison, Study
 from ragindex_eval.results.save import save_results
 from ragindex_eval.run import rerun
 from ragindex_eval.run.answers_file import format_time
@@ -37,6 +37,7 @@ from ragindex_eval.run.methods import ALL
 from ragindex_eval.run.pipeline import default_index
 from ragindex_eval.run.settings import CompareSettings, make_settings, read_settings
 from ragindex_eval.run.study import run_study
+from ragindex_eval.stats.conclusions import better, leaders, rank_methods
 from ragindex_eval.stats.seeds import study_to_json
 
 _DEMO, _DEMO_QUESTIONS = "world:1k", 200
@@ -203,8 +204,19 @@ def _print_export(study: Study, settings: CompareSettings, folder: Path) -> None
     comparison = study.comparisons[0]
     index = settings.index or default_index(comparison.dataset.name)
     command = shlex.join(["ragindex", "export", "--index", str(index), "--results", str(folder), "--out", "retriever"])
-    _print(settings, f"  use the best    {escape_markup(f'{command}   # {comparison.methods[0].label}')}")
+    best, quick = comparison.methods[0].label, _find_quickest_leader(comparison)
+    _print(settings, f"  use the best    {escape_markup(f'{command}   # {best}')}")
+    if quick is not None:
+        named = f"{command} --method {shlex.quote(quick)}   # not to be told apart from {best}, and faster"
+        _print(settings, f"  or a faster one {escape_markup(named)}")
     _print(settings, '                  ragindex.load("retriever").search("…")   # in Python')
+
+
+def _find_quickest_leader(comparison: Comparison) -> str | None:
+    """Return the quickest method that cannot be excluded as the best and is faster than the first for certain."""
+    best, *others = leaders(comparison, f"R@{comparison.ks[0]}") or [""]
+    ranked = [label for label in rank_methods(comparison, LATENCY) if label in others]
+    return next((label for label in ranked if better(comparison, label, best, LATENCY)), None)
 
 
 def _compare(

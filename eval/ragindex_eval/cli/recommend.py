@@ -29,10 +29,12 @@ from ragindex_eval.run.study import load_dataset
 
 
 def rule_flag(field: str, metavar: str | None = None) -> Any:
-    """Return the flag of a rule, with the description of the rule as help text."""
-    return typer.Option(
-        f"--{field.replace('_', '-')}", metavar=metavar, help=RecommendRules.model_fields[field].description
-    )
+    """Return the flag of a rule, with the description and the default of the rule as help text."""
+    rule = RecommendRules.model_fields[field]
+    told = rule.description or ""
+    if rule.default is not None and "default" not in told:
+        told = f"{told} Default: {rule.default}."
+    return typer.Option(f"--{field.replace('_', '-')}", metavar=metavar, help=told)
 
 
 _RULES = frozenset(RecommendRules.model_fields)

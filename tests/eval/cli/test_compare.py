@@ -7,6 +7,7 @@ import pytest
 import typer
 from click.testing import Result
 from command_line import QUESTIONS, TEXTS
+from made_comparisons import made
 from snapshots import SENTENCE, assert_matches, masked
 from typer.testing import CliRunner
 from unrecorded import record_nothing
@@ -21,6 +22,7 @@ from ragindex.errors import (
 )
 from ragindex.plugins import registry
 from ragindex_eval.cli import compare
+from ragindex_eval.cli.compare import _find_quickest_leader
 from ragindex_eval.run.settings import make_settings, read_settings
 
 Run = Callable[..., Result]
@@ -290,3 +292,12 @@ def test_the_demo_lists_what_is_not_installed(run: Run, small_demo: None, monkey
     result = run("demo", "--all", "--dir", "elsewhere")
     assert "left out: dense: The method 'dense' needs … Run: pip install 'sentence-transformers>=5'" in result.stdout
     assert "\ndense" not in result.stdout
+
+
+def test_a_quicker_method_is_named_only_if_it_is_one_of_the_best_for_certain() -> None:
+    slow, quick = [4.0, 6.0] * 20, [1.0, 1.5] * 20
+    some = [1.0] * 20 + [0.0] * 20
+    made_of = {"first": some, "second": some, "worse": [0.0] * 40}
+    assert _find_quickest_leader(made(made_of, {"first": slow, "second": quick, "worse": quick})) == "second"
+    assert _find_quickest_leader(made(made_of, {"first": slow, "second": slow, "worse": quick})) is None
+    assert _find_quickest_leader(made({"first": []}, {"first": slow})) is None
