@@ -129,9 +129,19 @@ def find_file_damage(path: Path, hashed: str) -> str | None:
 
 def require_sqlite_log(database: Path) -> None:
     """Raise DatabaseError if an SQLite file is empty but its write-ahead log is not: SQLite would delete the log."""
-    log = Path(f"{database.resolve()}-wal")
-    if database.exists() and not database.stat().st_size and log.exists() and log.stat().st_size:
+    # The log is looked at first: SQLite writes the first page of a new database before its log, so another process that
+    # makes both between two looks is not taken for damage.
+    log = _find_size(Path(f"{database.resolve()}-wal"))
+    if log and _find_size(database) == 0:
         raise sqlite3.DatabaseError("it is empty, and its log is not")
+
+
+def _find_size(path: Path) -> int | None:
+    """Return the size of a file in bytes; None if there is none, which may be so from one look to the next."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
 
 
 def use_sqlite_log(connection: sqlite3.Connection, patience: float) -> None:
