@@ -91,7 +91,7 @@ class Encoders:
             shutil.rmtree(partial, ignore_errors=True)
             taken = sum(file.stat().st_size for file in self._place(id).iterdir())
             fit = Fit(id, size, time.perf_counter() - start, taken, fitted)
-            durable_files.write_file(self._pointer(), durable_files.dump_hashed_json(asdict(fit)))
+            self._point_to(fit)
 
     def ask_refit(self) -> None:
         """Make the next `prepare` fit the encoder again. Raises UsageError if it is not fitted to the corpus."""
@@ -102,9 +102,7 @@ class Encoders:
         current = self._current()
         if current is not None:
             with self._writing():
-                durable_files.write_file(
-                    self._pointer(), durable_files.dump_hashed_json(asdict(replace(current, size=0)))
-                )
+                self._point_to(replace(current, size=0))
 
     def awaits_refit(self) -> bool:
         """Return whether `ask_refit` was called after the last fit."""
@@ -169,6 +167,9 @@ class Encoders:
 
     def _pointer(self) -> Path:
         return self.folder / "encoders" / f"{canonical.digest(self.name)}.json"
+
+    def _point_to(self, fit: Fit) -> None:
+        durable_files.write_file(self._pointer(), durable_files.dump_hashed_json(asdict(fit)))
 
     def _current(self) -> "Fit | None":
         try:

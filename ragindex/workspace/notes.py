@@ -7,6 +7,7 @@ from ragindex.counts import many
 from ragindex.errors import ServiceError
 from ragindex.interfaces import FittedEncoderPlugin, Scheme, VocabularyEncoder
 from ragindex.workspace.documents import Changed
+from ragindex.workspace.part_keys import uses_encoder
 from ragindex.workspace.workspace import Workspace
 
 _MAX_REASONS, _MAX_WORDS, _BATCH = 3, 5, 1024
@@ -56,11 +57,13 @@ def describe_unknown_words(workspace: Workspace, changed: Changed, fit: str | No
     )
 
 
-def describe_old_fit(workspace: Workspace) -> str | None:
-    """Return a sentence if the encoder was fitted to another number of passages than the index has; else None.
+def describe_old_fit(workspace: Workspace, schemes: Sequence[Scheme]) -> str | None:
+    """Return a sentence if schemes use an encoder that was fitted to another number of passages than the index has.
 
     An index that is made anew of the same documents has another fit then, and other figures.
     """
+    if not any(uses_encoder(part) for scheme in schemes for part in workspace.all_parts(scheme)):
+        return None
     fit, passages = workspace.encoders.fit(workspace.encoder_id), workspace.counts().passages
     if fit is None or fit.size in (0, passages):
         return None

@@ -73,7 +73,7 @@ def conclude(
             *filter(None, [note_of_earlier(earlier)]),
             *_price_notes(index, [*ranked, *failed], methods),
             *_naming_notes(len(naming), sum(bool(one.doc_ids) for one in (dataset.gold or {}).values())),
-            *filter(None, [describe_old_fit(index)]),
+            *filter(None, [describe_old_fit(index, [method.scheme for method in asked])]),
             *_data_notes(dataset),
             *_search_notes(ranked),
             *unknown_documents_notes({one.label: one.final for one in (*ranked, *failed)}),

@@ -97,6 +97,8 @@ def test_figures_of_an_older_fit_say_so(tmp_path: Path) -> None:
     assert said not in " ".join(ragindex(*asked).out.split())
     write(tmp_path / "notes", {"kelp.md": "# Kelp\n\nGiant kelp forests shelter otters off Monterey."})
     assert said in " ".join(ragindex(*asked).out.split())
+    lexical = [one.replace("dense", "bm25") for one in asked]
+    assert "was fitted to" not in ragindex(*lexical).out  # it has no vectors
     assert ragindex("index", "--refit", "--index", "w", "--methods", "dense").code == 0
     assert "was fitted to" not in ragindex(*asked).out
 
