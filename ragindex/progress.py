@@ -1,4 +1,7 @@
-"""Progress on standard error: a bar on a terminal, after two seconds; elsewhere a line every ten seconds."""
+"""Progress on standard error: a bar on a terminal, after two seconds; elsewhere a line every ten seconds.
+
+Work within other work is a bar below the outer one; of lines, only those of the innermost work are printed.
+"""
 
 import sys
 import threading
@@ -22,6 +25,10 @@ from rich.text import Text
 _PATIENCE = 2.0  # seconds before a bar appears
 _LINE_SECONDS = 10.0
 
+_lock = threading.Lock()
+_lines_of: list[object] = []  # the work that prints lines, outermost first
+_bars_of: list[Progress] = []  # the display of each open bar: the same one for all, for two would overwrite each other
+
 
 class _RateColumn(ProgressColumn):
     """A progress column with the number of items per second."""
@@ -37,39 +44,62 @@ def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]
 
     On a terminal this is a bar; elsewhere a line every ten seconds, as `hybrid: asking: 120 of 200, 20 s`.
     """
-    if not sys.stderr.isatty():
-        with _progress_lines(what, total) as advance:
-            yield advance
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _RateColumn(), TimeElapsedColumn())
-    progress = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
-    task = progress.add_task(what, total=total)
-    timer = threading.Timer(_PATIENCE, progress.start)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield lambda done: progress.advance(task, done)
-    finally:
-        timer.cancel()
-        timer.join()
-        progress.stop()
+    show = _bar if sys.stderr.isatty() else _lines
+    with show(what, total) as advance:
+        yield advance
 
 
 @contextmanager
-def _progress_lines(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    start, done, ended, lock = time.monotonic(), 0, threading.Event(), threading.Lock()
+def _bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    with _lock:
+        bars = _bars_of[0] if _bars_of else _new_bars()
+        _bars_of.append(bars)
+    task = bars.add_task(what, total=total, visible=False)
+
+    def show() -> None:
+        bars.update(task, visible=True)
+        bars.start()
+
+    timer = threading.Timer(_PATIENCE, show)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield lambda done: bars.advance(task, done)
+    finally:
+        timer.cancel()
+        timer.join()
+        bars.remove_task(task)
+        with _lock:
+            _bars_of.pop()
+            if not _bars_of:
+                bars.stop()
+
+
+def _new_bars() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _RateColumn(), TimeElapsedColumn())
+    return Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+
+
+@contextmanager
+def _lines(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    work, start, done, ended = object(), time.monotonic(), 0, threading.Event()
 
     def advance(by: int) -> None:
         nonlocal done
-        with lock:
+        with _lock:
             done += by
 
     def print_lines() -> None:
         while not ended.wait(_LINE_SECONDS):
+            with _lock:
+                if _lines_of[-1] is not work:
+                    continue
             count = "" if total is None else f"{done:,} of {total:,}, "
             sys.stderr.write(f"{what}: {count}{time.monotonic() - start:.0f} s\n")
             sys.stderr.flush()
 
+    with _lock:
+        _lines_of.append(work)
     thread = threading.Thread(target=print_lines, name="ragindex-progress", daemon=True)
     thread.start()
     try:
@@ -77,3 +107,5 @@ def _progress_lines(what: str, total: int | None) -> Iterator[Callable[[int], No
     finally:
         ended.set()
         thread.join()
+        with _lock:
+            _lines_of.remove(work)

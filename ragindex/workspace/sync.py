@@ -301,7 +301,8 @@ def apply_changes(tasks: Sequence[Building], corpus: pa.Table) -> tuple[dict[str
         forgotten += _forget(task, revisions.to_forget(wanted, task.coverage.held))
         made += _build_passages(task, revisions.to_make(wanted, task.coverage.held))
         made_at = time.perf_counter()
-        records[task.key] = _finish_part(task, fingerprint)
+        with progress_bar(f"{task.name}: finishing", None):
+            records[task.key] = _finish_part(task, fingerprint)
         finish_seconds += time.perf_counter() - made_at
 
     for task in chunks:

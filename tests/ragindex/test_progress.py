@@ -47,3 +47,46 @@ def test_the_lines_end_with_the_work() -> None:
         assert threading.active_count() == before + 1
         raise ValueError("broken")
     assert threading.active_count() == before
+
+
+def test_lines_are_of_the_innermost_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_LINE_SECONDS", 0.05)
+    with redirect_stderr(Stream()) as stream, progress_bar("topics: finishing", None):
+        with progress_bar("topics: encoding", 9) as advance:
+            advance(2)
+            stream.written.clear()
+            assert stream.written.wait(10)
+            before = len(stream.getvalue().splitlines())
+            stream.written.clear()
+            assert stream.written.wait(10)
+            inner = stream.getvalue().splitlines()[before:]
+        stream.written.clear()
+        assert stream.written.wait(10)
+    assert {line.rpartition(",")[0] for line in inner} == {"topics: encoding: 2 of 9"}
+    assert stream.getvalue().splitlines()[-1].startswith("topics: finishing: ")
+
+
+class Terminal(io.StringIO):
+    """Standard error that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_bar_within_a_bar_stands_below_it_in_one_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    with redirect_stderr(Terminal()) as screen:
+        with progress_bar("topics: finishing", None), progress_bar("topics: encoding", 9) as advance:
+            advance(2)
+            (display,) = set(progress._bars_of)
+            waited = threading.Event()
+            while [task.visible for task in display.tasks] != [True, True]:
+                waited.wait(0.01)
+            display.refresh()
+            rows = screen.getvalue().rpartition("topics: finishing")[2].splitlines()
+            assert [task.description for task in display.tasks] == ["topics: finishing", "topics: encoding"]
+        assert "topics: encoding" in rows[1]
+        assert "2/9" in rows[1]
+    assert progress._bars_of == []
+    assert "\x1b[2K" in screen.getvalue().rpartition("0:00:00")[2]  # the rows are erased after they were last drawn
