@@ -4,7 +4,7 @@ Direction, size and significance of a pair all come from one statistic, the valu
 contradicts the figures that are shown beside it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from ragindex_eval.metrics.retrieval import ranking
@@ -14,6 +14,11 @@ from ragindex_eval.stats.resampling import LEVEL
 DRIFT = 2.0  # a smaller factor than this is called neither faster nor slower, however certain it is
 _LOWER_IS_BETTER = (LATENCY, *COSTS)
 FEW = 30  # questions; with fewer, intervals are wide and the bootstrap itself is unreliable
+
+
+def middle_k(ks: Sequence[int]) -> int:
+    """Return the one k at which nDCG and full recall are shown: 10 if it was measured, else the middle one."""
+    return 10 if 10 in ks else ks[len(ks) // 2]
 
 
 def differ(comparison: Comparison, a: str, b: str, metric: str) -> bool:

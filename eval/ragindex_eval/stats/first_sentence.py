@@ -5,9 +5,9 @@ from math import inf
 
 from ragindex.types import Usage
 from ragindex_eval.format import points_form, round_up, short
-from ragindex_eval.metrics.answers import ANSWER_METRICS
+from ragindex_eval.metrics.answers import select_shown
 from ragindex_eval.results.model import LATENCY, Comparison, MethodResult, describe_failed
-from ragindex_eval.stats.conclusions import FEW, agreement, better, leaders, rank_methods
+from ragindex_eval.stats.conclusions import FEW, agreement, better, leaders, middle_k, rank_methods
 from ragindex_eval.stats.enough import FEWEST_DIFFERENCES, POWER, count_more_questions
 
 _MOST_QUESTIONS = 10_000
@@ -70,9 +70,10 @@ def _describe_best(comparison: Comparison, ahead: Sequence[str], metric: str) ->
 def _find_excluded(comparison: Comparison, ahead: Sequence[str], metric: str) -> dict[str, list[str]]:
     """Return the methods of `ahead` that another metric excludes as the best, by the first such metric.
 
-    The other metrics are recall and nDCG at every k, and those of answers.
+    The other metrics are those that the table shows too: nDCG at one k, recall at every k, and those of answers.
     """
-    names = [*(f"{name}@{k}" for name in ("nDCG", "R") for k in comparison.ks), *ANSWER_METRICS]
+    of_answers = select_shown({name for method in comparison.methods for name in method.metrics})
+    names = [f"nDCG@{middle_k(comparison.ks)}", *(f"R@{k}" for k in comparison.ks), *of_answers]
     kept = {name: found for name in names if name != metric and (found := leaders(comparison, name))}
     excluded: dict[str, list[str]] = {}
     for label in ahead:

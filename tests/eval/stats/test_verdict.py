@@ -7,6 +7,7 @@ import pytest
 from made_comparisons import made
 
 from ragindex.types import Usage
+from ragindex_eval.report.sections.table import metrics_shown
 from ragindex_eval.results.model import LATENCY
 from ragindex_eval.stats.conclusions import agreement, differ, leaders, overlap
 from ragindex_eval.stats.enough import count_more_questions
@@ -98,6 +99,21 @@ def test_the_method_that_excludes_another_is_named_with_its_difference() -> None
     gains = {"wide": [1.0] * 22 + [0.25] * 18, "steady": [0.6] * 40, "low": [0.5] * 40}
     said = state_conclusion(made(recalls, also={"nDCG@5": gains}))
     assert "nDCG@5 excludes low (steady is ahead by +10.0, 10.0 to 10.0)." in said
+
+
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [
+        *(("nDCG@5", False), ("nDCG@10", True), ("nDCG@20", False), ("R@10", True), ("R@20", True)),
+        *(("F1", True), ("EM", True), ("ROUGE-Lsum", False)),  # beside F1, ASQA's metrics are only in the files
+    ],
+)
+def test_only_a_metric_of_the_table_excludes_a_method(metric: str, said: bool) -> None:
+    apart, equal = {"a": [1.0] * 40, "b": [0.0] * 40}, {"a": [0.5] * 40, "b": [0.5] * 40}
+    also = {"F1": equal, "EM": equal, metric: apart}
+    comparison = made({"a": FAIR, "b": FAIR}, also=also, ks=(5, 10, 20))
+    assert (metric in metrics_shown(comparison)) is said
+    assert (f"{metric} excludes b" in state_conclusion(comparison)) is said
 
 
 def test_few_questions_are_a_hint() -> None:

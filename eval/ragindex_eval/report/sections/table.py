@@ -9,7 +9,7 @@ from ragindex_eval.format import percent, short
 from ragindex_eval.metrics.answers import ANSWER_METRICS, select_shown
 from ragindex_eval.report.plots import svg
 from ragindex_eval.results.model import LATENCY, Comparison, Interval, Latency, MethodResult
-from ragindex_eval.stats.conclusions import leaders
+from ragindex_eval.stats.conclusions import leaders, middle_k
 
 _MEANINGS = {
     "R": "recall: the share of a question's gold documents among the first k",
@@ -112,7 +112,7 @@ def metrics_shown(comparison: Comparison) -> list[str]:
     of_answers = select_shown({name for found in every for name in found})
     if not comparison.dataset.judged:
         return of_answers
-    one = 10 if 10 in ks else ks[len(ks) // 2]
+    one = middle_k(ks)
     differing = [k for k in ks if any(found.get(f"one_doc_R@{k}") != found.get(f"R@{k}") for found in every)]
     names = [
         *(f"R@{k}" for k in ks),
