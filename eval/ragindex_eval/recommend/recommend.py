@@ -212,6 +212,7 @@ def _race(
 ) -> tuple[SampleArray, list[Candidate], tuple[RaceStep, ...]]:
     """Ask the candidates block by block until the cheapest remaining one is accepted, or the questions end.
 
+    A candidate that nothing races against is asked all questions, or until its recall is known if `min_recall` is set.
     Returns the scores of shape (questions asked, racers), NaN where a method was not asked, the candidates, racers
     first, and the race after each block.
     """
@@ -224,10 +225,8 @@ def _race(
     values = np.full((0, len(racers)), math.nan)
     answers: dict[str, list[MethodAnswer]] = {one.label: [] for one in racers}
     steps = list[RaceStep]()
-    ended = len(racers) == 1 and rules.min_recall is None
+    alone = len(racers) == 1 and rules.min_recall is None
     for start in range(0, len(queries), rules.block):
-        if ended:
-            break
         block = queries[start : start + rules.block]
         rows = np.full((len(block), len(racers)), math.nan)
         for at, one in enumerate(racers):
@@ -241,7 +240,8 @@ def _race(
         racers, ended = _decide(racers, values, race, progress)
         asked_all = {one.label: one.score for one in racers if one.asked == len(values) and one.score is not None}
         steps.append(RaceStep(len(values), asked_all, sum(one.remains for one in racers)))
-        ended = ended and _is_recall_known(racers, values, rules, race.population)
+        if ended and not alone and _is_recall_known(racers, values, rules, race.population):
+            break
     for note in unknown_documents_notes(answers):
         progress.note(note)
     return values, [*racers, *others], tuple(steps)
@@ -308,6 +308,8 @@ def _decide(
         elif dropped and one.state != "dropped":
             updated = updated.leave("dropped", f"more than {percent(race.delta)} points worse than another")
             progress.note(f"{one.label} is dropped after {many(dropped, 'question')}: {percent(updated.score or 0)}")
+        elif len(racers) == 1:
+            updated = updated.leave("accepted", "no other meets the constraints")
         elif accepted and one.state == "racing":
             updated = updated.leave("accepted", f"within {percent(race.delta)} points of the best")
             progress.note(

@@ -34,7 +34,8 @@ def describe_decision(found: Recommendation, rules: RecommendRules) -> str:
     chosen = found.candidate(found.chosen)
     score = f"{rules.metric} {percent(chosen.score)} so far" if chosen.score is not None else "not asked"
     if found.decided and found.rival is None:
-        return f"Use {found.chosen}: it is the only candidate that meets the constraints."
+        reached = f"{rules.metric} {percent(chosen.score or 0.0)} on {many(chosen.asked, 'question')}"
+        return f"Use {found.chosen}: it is the only candidate that meets the constraints. {reached}."
     if found.decided:
         enough = "BM25 is enough" if chosen.scheme.__class__.__name__ == "BM25" else f"Use {found.chosen}"
         return (
