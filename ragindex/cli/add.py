@@ -7,7 +7,7 @@ import typer
 from ragindex.accounting import ledger
 from ragindex.accounting.spending import spending_to_json
 from ragindex.cli.console import print_note, print_spending, quote_argument, stdout, write_result
-from ragindex.cli.documents import format_changes, read_corpus, report_skipped, select_files
+from ragindex.cli.documents import read_corpus, report_skipped, select_files
 from ragindex.cli.options import (
     AsOption,
     BudgetOption,
@@ -26,7 +26,7 @@ from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.settings import LLMSettings
 from ragindex.workspace import manifest, sources
-from ragindex.workspace.notes import describe_unknown_words
+from ragindex.workspace.notes import describe_unknown_words, format_changes
 from ragindex.workspace.workspace import Workspace
 
 
@@ -78,6 +78,6 @@ def add(
         stdout().print(format_changes(changed))
         print_spending(paid)
 
-    skipped = [message for corpus in corpora for message in corpus.skipped]
+    skipped = [str(one) for corpus in corpora for one in corpus.skipped]
     write_result(value | {"skipped": skipped, "spent": spending_to_json(paid)}, json, show)
     report_skipped(corpora, skip_bad)

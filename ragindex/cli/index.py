@@ -15,7 +15,7 @@ from ragindex.cli.console import (
     text_table,
     write_result,
 )
-from ragindex.cli.documents import format_changes, read_corpus, report_skipped, select_files
+from ragindex.cli.documents import read_corpus, report_skipped, select_files
 from ragindex.cli.options import (
     AsOption,
     BudgetOption,
@@ -48,7 +48,7 @@ from ragindex.plugins.specs import parse_many
 from ragindex.workers import use_workers
 from ragindex.workspace import imported_files, manifest, sources
 from ragindex.workspace.documents import Changed
-from ragindex.workspace.notes import describe_unknown_words, format_part_notes, require_records
+from ragindex.workspace.notes import describe_unknown_words, format_changes, format_part_notes, require_records
 from ragindex.workspace.rebuild import move_aside
 from ragindex.workspace.workspace import PartFigures, Workspace
 
@@ -131,7 +131,7 @@ def index(
         "passages": counts.passages,
         "parts": {name: {"seconds": f.seconds, "bytes": f.bytes, "search": f.search} for name, f in parts.items()},
         "notes": notes,
-        "skipped": [] if corpus is None else list(corpus.skipped),
+        "skipped": [] if corpus is None else [str(one) for one in corpus.skipped],
         "spent": spending_to_json(paid),
     }
     if changed is not None:

@@ -10,9 +10,8 @@ from typer import BadParameter
 from ragindex.accounting import ledger
 from ragindex.accounting.spending import spending_to_json
 from ragindex.cli.console import print_note, print_spending, stdout, write_result
-from ragindex.cli.documents import MAX_NAMED
 from ragindex.cli.options import BudgetOption, EncoderOption, IndexOption, JsonOption, StoreOption
-from ragindex.counts import many
+from ragindex.counts import MAX_NAMED, many
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.settings import LLMSettings
 from ragindex.workspace import sources

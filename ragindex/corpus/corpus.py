@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from ragindex.canonical import digest
 from ragindex.corpus.json_reader import Item, Problems, format_value
+from ragindex.corpus.left_out import LeftOut
 from ragindex.corpus.readers.text_encodings import ENCODING
 from ragindex.counts import many
 from ragindex.errors import DataError
@@ -22,7 +23,8 @@ class Corpus:
         corpus = ragindex.read("my-documents")
         print(len(corpus.documents), corpus.skipped, corpus.ignored)
 
-    `repeats` counts duplicates of documents without ids. `skipped` says which items were left out and why. `ignored`
+    `repeats` counts duplicates of documents without ids. `skipped` are the files or items that were left out, with the
+    reasons. `ignored`
     counts files of a folder that no reader supports, by suffix. With `whole`, as in benchmark formats, each document is
     one passage; otherwise documents are chunked. `root` is the source: the absolute path of the folder that ids are
     relative to or of the data set's file, or the name of a generated corpus; "" for documents made by a program. If
@@ -33,7 +35,7 @@ class Corpus:
     format: str
     documents: tuple[Document, ...]
     repeats: int
-    skipped: tuple[str, ...]
+    skipped: tuple[LeftOut, ...]
     whole: bool
     ignored: Mapping[str, int] = field(default_factory=dict)
     root: str = ""
@@ -108,7 +110,7 @@ def gather(given: Iterable[RawDocument], problems: Problems) -> Gathered:
 def require_documents(gathered: Gathered, path: Path, problems: Problems) -> Gathered:
     """Return `gathered`. Raises DataError if it has no documents."""
     if not gathered[0]:
-        found = f"none that can be read; {problems.sentences[0]}" if problems.sentences else "none"
+        found = f"none that can be read; {problems.errors[0]}" if problems.errors else "none"
         raise DataError("at least one document", found.removesuffix("."), path=path)
     return gathered
 

@@ -89,11 +89,11 @@ def read(
     the plugin NAME generates the corpus. `include`, `exclude`, `encoding` and `max_file_mb` select the files of a
     folder (FileSelection).
 
-    Files of a folder that cannot be read are left out with a LeftOutWarning, and `Corpus.skipped` has a sentence about
-    each. An item of a data set that cannot be read raises DataError, with file and line: without it, it is another data
-    set. With `skip_bad=True` items are left out too, without a warning, and with False files raise too. Raises
-    UsageError for an unknown format or encoding, or a selection from what is no folder, and DataError if no document
-    can be read.
+    Files of a folder that cannot be read are left out with a LeftOutWarning, and `Corpus.skipped` names each
+    with the reason. An item of a data set that cannot be read raises DataError, with file and line: without it, it is
+    another data set. With `skip_bad=True` items are left out too, without a warning, and with False files raise too.
+    Raises UsageError for an unknown format or encoding, or a selection from what is no folder, and DataError if no
+    document can be read.
     """
     corpus = read_selected(
         path,
@@ -128,7 +128,7 @@ def read_selected(
         gathered = _READERS[format](path, problems)
     documents, repeats = require_documents(gathered, path, problems)
     root, only = _find_origin(path, format)
-    skipped, whole = tuple(problems.sentences), format not in _CHUNKED
+    skipped, whole = problems.left_out, format not in _CHUNKED
     return Corpus(_get_name(path), format, documents, repeats, skipped, whole, ignored, str(root), only, notes)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ragindex.corpus.left_out import LeftOut, left_out_by
 from ragindex.errors import DataError
 from ragindex.near_names import describe_near, find_near_paths
 
@@ -23,12 +24,12 @@ class Problems:
     errors: list[DataError] = field(default_factory=list)
 
     @property
-    def sentences(self) -> list[str]:
-        """The messages of the recorded errors."""
-        return [str(error) for error in self.errors]
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """The items that were skipped."""
+        return tuple(map(left_out_by, self.errors))
 
     def note(self, error: DataError) -> None:
-        """Raise the error, or, with `skip_bad`, record its message."""
+        """Raise the error, or, with `skip_bad`, record it."""
         if not self.skip_bad:
             raise error
         self.errors.append(error)

@@ -1,16 +1,16 @@
-"""Notes about the parts of schemes, shown to users with figures and answers."""
+"""Notes on changed documents and on the parts of schemes, shown to users with figures and answers."""
 
 import shlex
 from collections.abc import Sequence
 
-from ragindex.counts import many
+from ragindex.counts import first_names, many
 from ragindex.errors import ServiceError
 from ragindex.interfaces import FittedEncoderPlugin, Scheme, VocabularyEncoder
 from ragindex.workspace.documents import Changed
 from ragindex.workspace.part_keys import uses_encoder
 from ragindex.workspace.workspace import Workspace
 
-_MAX_REASONS, _MAX_WORDS, _BATCH = 3, 5, 1024
+_MAX_REASONS, _BATCH = 3, 1024
 _MUCH_UNKNOWN = 0.1
 """The share of a document's words which, unknown to the encoder, make it hard to find by vectors."""
 
@@ -25,6 +25,22 @@ def format_part_notes(workspace: Workspace, schemes: Sequence[Scheme]) -> list[s
             could_not = many(len(failed), "record could not be made and is", "records could not be made and are")
             said[f"{name}: {could_not} tried again the next time: {reasons}"] = None
     return list(said)
+
+
+def format_changes(changed: Changed) -> str:
+    """Return how many documents were added, changed and removed, with the first ids, or that nothing changed."""
+    if not changed.added + changed.changed + changed.removed:
+        return f"nothing changed in {many(changed.unchanged, 'document')}"
+    new = changed.new if changed.changed + changed.unchanged else ()  # of a new index, all documents are new
+    counts = (
+        (changed.added, "added", new),
+        (changed.changed, "changed", changed.replaced),
+        (changed.removed, "removed", changed.gone),
+        (changed.unchanged, "unchanged", ()),
+    )
+    said = [(count, f"{what} ({first_names(ids)})" if ids else what) for count, what, ids in counts if count]
+    (count, first), *others = said
+    return ", ".join([f"{many(count, 'document')} {first}", *(f"{count:,} {what}" for count, what in others)])
 
 
 def describe_unknown_words(workspace: Workspace, changed: Changed, fit: str | None) -> str | None:
@@ -49,10 +65,10 @@ def describe_unknown_words(workspace: Workspace, changed: Changed, fit: str | No
                 unknown |= dict.fromkeys(others)
     if not documents:
         return None
-    named = ", ".join(list(unknown)[:_MAX_WORDS]) + (", …" if len(unknown) > _MAX_WORDS else "")
+    of = f"{many(len(unknown), 'word')} of {many(documents, 'document')} ({first_names(list(unknown))})"
     return (
-        f"The encoder {workspace.encoder_name}, which was fitted before, does not know {many(len(unknown), 'word')} of "
-        f"{many(documents, 'document')} ({named}): methods with vectors find nothing by such words. "
+        f"The encoder {workspace.encoder_name}, which was fitted before, does not know {of}: "
+        "methods with vectors find nothing by such words. "
         f"{suggest_for_unknown_words(workspace)}"
     )
 

@@ -32,7 +32,7 @@ from ragindex_eval.results.save import save_results
 from ragindex_eval.run import rerun
 from ragindex_eval.run.answers_file import format_time
 from ragindex_eval.run.estimate_rest import describe_rest
-from ragindex_eval.run.grid import list_skipped, parse_threshold, require_all_read, require_answers, require_reached
+from ragindex_eval.run.grid import count_skipped, parse_threshold, require_all_read, require_answers, require_reached
 from ragindex_eval.run.methods import ALL
 from ragindex_eval.run.pipeline import default_index
 from ragindex_eval.run.settings import CompareSettings, make_settings, read_settings
@@ -115,7 +115,7 @@ def compare(
     settings = given if config is None else given.over(read_settings(config))
     study = _run(settings, export_best)
     require_answers(study)
-    require_all_read(list_skipped(study), settings.skip_bad)
+    require_all_read(count_skipped(study), settings.skip_bad)
     require_reached(study, [parse_threshold(written, settings.k) for written in settings.fail_below])
 
 

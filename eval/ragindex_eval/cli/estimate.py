@@ -20,7 +20,7 @@ from ragindex.cli.options import (
     MaxFileOption,
     SkipBadOption,
 )
-from ragindex.corpus import read_selected
+from ragindex.corpus import describe_left_out, read_selected
 from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.estimate import Estimate, estimate, estimate_questions
 from ragindex.estimate_encoding import estimate_encoding
@@ -80,8 +80,8 @@ def estimate_command(
     asking: dict[str, Any] = {"questions": questions, "limit": limit, "seed": seed}
     dataset = datasets.read_dataset(data, **reading, **asking) if read_answers or questions else None
     corpus = read_selected(data, **reading) if dataset is None else dataset.corpus
-    for message in corpus.skipped:
-        print_note(f"skipped: {message}")
+    for sentence in describe_left_out(corpus.skipped):
+        print_note(f"skipped: {sentence}")
     schemes = [registry.scheme(spec) for spec in parse_many(methods)]
     if index is not None:
         require_apart(index, data, corpus)

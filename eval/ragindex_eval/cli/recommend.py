@@ -124,7 +124,7 @@ def recommend_command(
             console.print(f"  {'the run':15} {escape_markup(describe_tracker())}", soft_wrap=True)
 
     write_result(value, json_file, show)
-    require_all_read(dataset.skipped, settings.skip_bad)
+    require_all_read(len(dataset.skipped), settings.skip_bad)
 
 
 def _list_next_commands(found: Recommendation, data: str, folder: Path, export: Path | None) -> dict[str, str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ragindex.canonical import metadata_json
-from ragindex.corpus import Corpus, FileSelection, read_selected
+from ragindex.corpus import Corpus, FileSelection, LeftOut, read_selected
 from ragindex.corpus.benchmarks import find_file_pair
 from ragindex.corpus.formats import SINGLE_HOP, SINGLE_HOP_FILLED
 from ragindex.corpus.json_reader import Problems
@@ -50,8 +50,8 @@ class Dataset:
 
     `gold` is by query id, or None if the questions have none. `read_dataset` and `add_questions` merge
     documents of equal text into one gold document (`ragindex_eval.data.gold_classes`). `fingerprint` depends on
-    the content of documents, questions and gold, not on where they are stored. `skipped` says what was left out
-    of the corpus and the questions, and why; `notes` are other remarks. `source` is where the documents came
+    the content of documents, questions and gold, not on where they are stored. `skipped` is what was left out
+    of the corpus and the questions, with reasons; `notes` are other remarks. `source` is where the documents came
     from, "" for documents that a program made. `questions_file` is the name of the file of questions, if there is one.
     """
 
@@ -60,7 +60,7 @@ class Dataset:
     queries: tuple[Query, ...]
     gold: Mapping[str, Gold] | None
     fingerprint: str
-    skipped: tuple[str, ...] = ()
+    skipped: tuple[LeftOut, ...] = ()
     source: str = ""
     notes: tuple[str, ...] = ()
     questions_file: str = ""
@@ -148,7 +148,7 @@ def _build_dataset(
         raise UsageError(f"The 'limit' of questions must be an int in the range [1, inf). Got {limit!r} instead.")
     judged, left_out = _drop_unanswerable(asked)
     if not asked:
-        reason = f"none that can be read; {problems.sentences[0]}".removesuffix(".") if problems.sentences else "none"
+        reason = f"none that can be read; {problems.errors[0]}".removesuffix(".") if problems.errors else "none"
         raise DataError("at least one question", reason, path=file)
     if not judged:
         raise DataError("a question for which a document is graded above 0", f"none ({left_out[0]})", path=file)
@@ -156,7 +156,7 @@ def _build_dataset(
     kept = queries if limit is None else _sample_queries(queries, limit, seed)
     kept_gold = None if gold is None else {query.id: gold[query.id] for query in kept}
     kept_gold = None if kept_gold is None else gold_classes.in_classes(corpus.documents, kept_gold)
-    skipped = tuple(dict.fromkeys([*corpus.skipped, *problems.sentences]))
+    skipped = tuple(dict.fromkeys([*corpus.skipped, *problems.left_out]))
     marked = dataset_fingerprint(corpus, kept, kept_gold)
     unread = _describe_unread(file, len(problems.errors), len(asked))
     return Dataset(corpus.name, corpus, kept, kept_gold, marked, skipped, notes=(*unread, *left_out))

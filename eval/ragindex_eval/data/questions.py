@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 import regex
 
-from ragindex.corpus import Corpus
+from ragindex.corpus import Corpus, LeftOut
 from ragindex.corpus.corpus import parse_id
 from ragindex.corpus.json_reader import (
     Item,
@@ -102,7 +102,7 @@ class DocumentFinder:
         return found
 
     def _unknown(self, name: str, item: Item, why: str) -> DataError:
-        left_out = next((said for said in self.skipped if _names_file(said, name)), None)
+        left_out = next((one for one in self.skipped if _is_file(one, name)), None)
         if left_out is not None:
             return item.error("gold that names documents that can be read", f"{format_value(name)}: {left_out}")
         known = islice(chain(self.by_title, self.by_file, self.ids), _NAMES_COMPARED)
@@ -113,10 +113,9 @@ class DocumentFinder:
         )
 
 
-def _names_file(sentence: str, name: str) -> bool:
-    """Return whether a sentence on a file that was left out is of the file `name`, relative to the folder."""
-    path = sentence.partition(": ")[0].partition(", line ")[0]
-    return bool(name) and (path == name or path.endswith(f"/{name}"))
+def _is_file(one: LeftOut, name: str) -> bool:
+    """Return whether what was left out is of the file `name`, relative to the folder."""
+    return bool(name) and (one.path == name or one.path.endswith(f"/{name}"))
 
 
 def require_text(item: Item, text: str) -> str:

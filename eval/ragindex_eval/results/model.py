@@ -22,8 +22,6 @@ Interval: TypeAlias = tuple[float, float]
 
 RESULT_SCHEMA = 5
 NO_USAGE = Usage()
-SKIPPED = "skipped: "
-"""What notes on files and items that were left out begin with."""
 LATENCY = "latency_ms"
 COSTS = ("input_tokens", "output_tokens", "money")
 NAMED, NOT_NAMED = "title named", "no title named"
@@ -129,7 +127,8 @@ class DatasetFacts:
     """Size and identity of the dataset. `judged` questions have gold documents; means of metrics are over these.
 
     `corpus_digest` is a hash of the documents, `questions_digest` of the questions and gold, and `fingerprint` of both.
-    `questions_file` is the name of the file of questions, "" if they come with the documents.
+    `questions_file` is the name of the file of questions, "" if they come with the documents. `skipped` files and items
+    were left out, for they cannot be read.
     """
 
     name: str
@@ -142,11 +141,14 @@ class DatasetFacts:
     corpus_digest: str = ""
     questions_digest: str = ""
     questions_file: str = ""
+    skipped: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Convert to a JSON object; `judged` is left out if every question is judged, and what is unknown."""
         names = ("name", "format", "documents", "passages", "questions", "fingerprint")
-        known = (name for name in ("corpus_digest", "questions_digest", "questions_file") if getattr(self, name))
+        known = (
+            name for name in ("corpus_digest", "questions_digest", "questions_file", "skipped") if getattr(self, name)
+        )
         facts = {name: getattr(self, name) for name in (*names, *known)}
         return facts if self.judged == self.questions else {**facts, "judged": self.judged}
 

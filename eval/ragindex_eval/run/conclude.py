@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ragindex.canonical import digest
+from ragindex.corpus import describe_left_out
 from ragindex.errors import UsageError
 from ragindex.llm.choose_option import parse_choice
 from ragindex.plugins import registry
@@ -18,7 +19,7 @@ from ragindex_eval.format import many
 from ragindex_eval.metrics import tree_coverage
 from ragindex_eval.metrics.answers import select_shown
 from ragindex_eval.metrics.score import list_judged
-from ragindex_eval.results.model import SKIPPED, Comparison, DatasetFacts, MethodAnswer, MethodResult, sort_methods
+from ragindex_eval.results.model import Comparison, DatasetFacts, MethodAnswer, MethodResult, sort_methods
 from ragindex_eval.results.reader_results import ReaderFacts
 from ragindex_eval.run.answers_file import EarlierAnswers, note_of_earlier
 from ragindex_eval.run.environment import environment
@@ -110,6 +111,7 @@ def describe_dataset(index: Workspace, dataset: Dataset) -> DatasetFacts:
         questions=len(dataset.queries),
         judged=len(list_judged(dataset)),
         fingerprint=dataset.fingerprint,
+        skipped=len(dataset.skipped),
         **datasets.describe_content(dataset),
     )
 
@@ -161,7 +163,7 @@ def unknown_documents_notes(answers: Mapping[str, Sequence[MethodAnswer]]) -> li
 
 def list_file_notes(dataset: Dataset) -> list[str]:
     """Return notes on files that stand out, such as one with most of all text, and on what was left out and why."""
-    return [*dataset.corpus.notes, *(f"{SKIPPED}{sentence}" for sentence in dataset.skipped)]
+    return [*dataset.corpus.notes, *(f"skipped: {sentence}" for sentence in describe_left_out(dataset.skipped))]
 
 
 def _data_notes(dataset: Dataset) -> tuple[str, ...]:

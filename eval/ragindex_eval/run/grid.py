@@ -1,6 +1,6 @@
 """Parsers for --grid (variants of a method) and --fail-below (thresholds that metrics must reach)."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -12,7 +12,7 @@ from ragindex.plugins import registry
 from ragindex.plugins.specs import Spec, parse_spec, render_spec
 from ragindex_eval.metrics import answers
 from ragindex_eval.metrics.retrieval import metric_names
-from ragindex_eval.results.model import SKIPPED, Comparison, Study, describe_failed
+from ragindex_eval.results.model import Comparison, Study, describe_failed
 from ragindex_eval.run.methods import Method
 
 _PARAMETER = regex.compile(r"\s*\w+\s*=")
@@ -125,18 +125,18 @@ def require_answers(study: Study) -> None:
         raise QuestionError(f"{' '.join(said)} The others are complete.")
 
 
-def list_skipped(study: Study) -> set[str]:
-    """Return the notes on what was left out of the documents and questions of a study."""
-    return {note for one in study.comparisons for note in one.notes if note.startswith(SKIPPED)}
+def count_skipped(study: Study) -> int:
+    """Return how many files and items were left out of the documents and questions of a study."""
+    return sum({one.dataset.fingerprint: one.dataset.skipped for one in study.comparisons}.values())
 
 
-def require_all_read(skipped: Collection[str], skip_bad: bool | None) -> None:
-    """Check that nothing was left out, after all results are written.
+def require_all_read(skipped: int, skip_bad: bool | None) -> None:
+    """Check that no file or item was left out, after all results are written.
 
     Raises LeftOutError if something was, unless `skip_bad` asked for it.
     """
     if skipped and skip_bad is None:
-        raise LeftOutError(len(skipped))
+        raise LeftOutError(skipped)
 
 
 def require_reached(study: Study, thresholds: Sequence[Threshold]) -> None:

@@ -18,7 +18,6 @@ import regex
 
 from ragindex import canonical
 from ragindex.accounting import ledger
-from ragindex.cli.documents import format_changes
 from ragindex.corpus import Corpus
 from ragindex.errors import (
     BrokenPluginError,
@@ -36,6 +35,7 @@ from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.plugin_errors import is_of_plugin
 from ragindex.workspace import imported_files
 from ragindex.workspace.documents import Changed
+from ragindex.workspace.notes import format_changes
 from ragindex.workspace.part_keys import broken_plugin
 from ragindex.workspace.settings import require_apart
 from ragindex.workspace.workspace import PartFigures, Workspace

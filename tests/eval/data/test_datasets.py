@@ -324,7 +324,7 @@ def test_a_judged_document_that_is_not_in_the_corpus_is_named_or_left_out(tmp_pa
         read_dataset(own(tmp_path / "docs"), questions=tmp_path / "judged")
     dataset = read_dataset(tmp_path / "docs", questions=tmp_path / "judged", skip_bad=True)
     assert [one.doc_ids for one in (dataset.gold or {}).values()] == [{"a.md"}]
-    assert "gone.md" in "".join(dataset.skipped)
+    assert "gone.md" in "".join(map(str, dataset.skipped))
 
 
 def test_questions_given_replace_those_of_a_benchmark(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_a_bad_question_names_its_number(tmp_path: Path, item: Any, message: str
     assert str(caught.value).endswith(" in item 2.")
     dataset = read_dataset(path, skip_bad=True)
     assert [(query.id, query.text) for query in dataset.queries] == [("q00001", "Good?"), ("q00002", "Last?")]
-    assert dataset.skipped == (str(caught.value),)
+    assert tuple(map(str, dataset.skipped)) == (str(caught.value),)
 
 
 def test_what_is_left_out_of_corpus_and_questions_is_said_once(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_what_is_left_out_of_corpus_and_questions_is_said_once(tmp_path: Path) -
     path.write_text("\n".join(["oops", *questions]))
     dataset = read_dataset(path, skip_bad=True, format="musique")
     assert len(dataset.corpus.skipped) == 1
-    assert dataset.skipped == (
+    assert tuple(map(str, dataset.skipped)) == (
         f'{path}, line 1: expected JSON; found "oops" at character 1 (Expecting value).',
         f"{path}, line 2: expected a question; found an empty one.",
     )
@@ -144,7 +144,7 @@ def test_a_bad_line_of_qrels(tmp_path: Path, line: str, message: str) -> None:
     assert str(caught.value) == f"{folder / 'qrels' / 'test.tsv'}, line 4: expected {message}"
     dataset = read_dataset(folder, skip_bad=True)
     assert [query.text for query in dataset.queries] == ["zero?", "one?"]
-    assert dataset.skipped == (str(caught.value),)
+    assert tuple(map(str, dataset.skipped)) == (str(caught.value),)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_bad_line_of_queries(tmp_path: Path, line: str, message: str) -> None:
     with pytest.raises(DataError) as caught:
         read_dataset(folder)
     assert str(caught.value) == f"{folder / 'queries.jsonl'}, line 2: expected {message}"
-    assert read_dataset(folder, skip_bad=True).skipped == (str(caught.value),)
+    assert tuple(map(str, read_dataset(folder, skip_bad=True).skipped)) == (str(caught.value),)
 
 
 NOTHING_RIGHT: dict[str, Any] = {
@@ -236,7 +236,7 @@ def test_a_bad_row(tmp_path: Path, row: str, message: str) -> None:
     assert str(caught.value) == f"{questions}, line 5: expected {message}"
     dataset = read_dataset(docs, questions=questions, skip_bad=True)
     assert [query.text for query in dataset.queries] == ["Good\n?", "Last?"]
-    assert dataset.skipped == (str(caught.value),)
+    assert tuple(map(str, dataset.skipped)) == (str(caught.value),)
 
 
 @pytest.mark.parametrize(

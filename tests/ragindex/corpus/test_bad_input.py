@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ragindex.corpus import read
 from ragindex.corpus.json_reader import format_value
+from ragindex.corpus.left_out import describe_left_out, left_out_by
 from ragindex.errors import DataError
 
 GOOD = '{"_id": "good", "text": "good"}'
@@ -61,7 +62,7 @@ def test_a_bad_line_names_file_line_expected_and_found(tmp_path: Path, line: str
     assert (caught.value.path, caught.value.line) == (path, 3)
     corpus = read(path, skip_bad=True)
     assert [document.id for document in corpus.documents] == ["good"]
-    assert corpus.skipped[0] == str(caught.value)
+    assert str(corpus.skipped[0]) == str(caught.value)
 
 
 def test_a_line_in_another_encoding(tmp_path: Path) -> None:
@@ -94,7 +95,7 @@ def test_a_bad_item_of_a_corpus_list(tmp_path: Path, item: Any, message: str) ->
     assert str(caught.value).startswith(f"{tmp_path / 'corpus.json'}: expected {message}")
     corpus = read(tmp_path, skip_bad=True)
     assert [document.title for document in corpus.documents] == ["good"]
-    assert corpus.skipped == (str(caught.value),)
+    assert tuple(map(str, corpus.skipped)) == (str(caught.value),)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def test_a_bad_question(tmp_path: Path, format: str, item: Any, message: str, su
     assert str(caught.value) == f"{where[0]}: expected {message}{where[1]}."
     corpus = read(path, format=format, skip_bad=True)
     assert [(document.title, document.text) for document in corpus.documents] == [("t", "x")]
-    assert corpus.skipped == (str(caught.value),)
+    assert tuple(map(str, corpus.skipped)) == (str(caught.value),)
 
 
 @pytest.mark.parametrize(
@@ -227,3 +228,14 @@ def test_values_are_shown_short_and_printable() -> None:
     assert format_value("Südhof") == '"Südhof"'
     assert format_value("\x1b[31m\ud800") == '"\\u001b[31m\\ud800"'
     assert format_value("x" * 1000) == '"' + "x" * 76 + "…"
+
+
+def test_files_left_out_for_one_reason_are_one_sentence() -> None:
+    scanned = [DataError("text", "a scan", path=f"{name}.pdf") for name in "abcde"]
+    others = [DataError("JSON", "oops", path="q.jsonl", line=line) for line in (2, 7)]
+    alone = DataError("a question", "an empty one", path="q.csv", line=3)
+    assert describe_left_out(map(left_out_by, [*scanned, others[0], alone, others[1]])) == [
+        "5 (a.pdf; b.pdf; c.pdf; and 2 more): expected text; found a scan.",
+        "2 (q.jsonl, line 2; q.jsonl, line 7): expected JSON; found oops.",
+        "q.csv, line 3: expected a question; found an empty one.",
+    ]
