@@ -244,6 +244,19 @@ def test_mentions_are_counted_by_document(tmp_path: Path) -> None:
     assert links_of(workspace, [], "b#0", max_mentions=1) == set()
 
 
+@pytest.mark.parametrize(("passages", "linked"), [(4, 4), (5, 0)])
+def test_a_name_in_more_than_four_passages_per_document_links_nothing(
+    tmp_path: Path, passages: int, linked: int
+) -> None:
+    """Its documents are not counted then: the passages that are read may be all of one."""
+    workspace = Workspace.open(tmp_path / "cut", encoder=Letters(), chunking=Chunking(30, 0))
+    letter = Document("a", "Letter", "Tellin is far from everywhere. " * passages)
+    towards = links_of(workspace, [letter, TOWN], *(f"a#{n}" for n in range(passages)), max_mentions=1)
+    assert {link.passage for link in towards} == ({"town#0"} if linked else set())
+    back = links_of(workspace, [], "town#0", max_mentions=1)
+    assert {(link.passage, link.backward) for link in back} == {(f"a#{n}", True) for n in range(linked)}
+
+
 @pytest.mark.parametrize("given", [7, "text", ["text", [1], ["first", "b.md", 3]], [["first", 5]], {"first": "b.md"}])
 def test_any_metadata_under_hyperlinks(workspace: Workspace, given: MetadataValue) -> None:
     documents = [Document("a.md", "Start", "first", {"hyperlinks": given}), Document("b.md", "Other", "nothing")]
