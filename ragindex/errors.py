@@ -47,6 +47,8 @@ class RagindexError(Exception):
     """
 
     exit_code: ClassVar[int] = 1
+    label: ClassVar[str] = "error"
+    """What the command line puts before the message."""
 
     def __init__(self, *said: object) -> None:
         super().__init__(*(hide_secrets(one) if isinstance(one, str) else one for one in said))
@@ -190,12 +192,14 @@ class GateFailedError(RagindexError):
     """A method is worse than its baseline by more than the margin."""
 
     exit_code = 12
+    label = "FAIL"
 
 
 class GateUndecidedError(RagindexError):
     """The questions do not tell whether a method is worse than its baseline by more than the margin."""
 
     exit_code = 13
+    label = "UNDECIDED"
 
 
 MISTAKES = (

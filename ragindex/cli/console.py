@@ -163,7 +163,7 @@ def run_with_exit_codes(start: Callable[[], None]) -> None:
         with show_own_logs(lambda text: print_note(f"warning: {text}")):
             start()
     except RagindexError as error:
-        _print_error(str(error))
+        _print_error(str(error), error.label)
         raise SystemExit(error.exit_code) from error
     except Exception as error:
         told = None if os.environ.get(SHOW_TRACEBACK) else _describe_plugin_failure(error)
@@ -178,8 +178,8 @@ def run_with_exit_codes(start: Callable[[], None]) -> None:
         signal.signal(signal.SIGINT, previous)
 
 
-def _print_error(message: str) -> None:
-    _make_console(stderr=True).print(Text.assemble(("error:", "bold red"), f" {strip_controls(message)}"))
+def _print_error(message: str, label: str = RagindexError.label) -> None:
+    _make_console(stderr=True).print(Text.assemble((f"{label}:", "bold red"), f" {strip_controls(message)}"))
 
 
 def _describe_plugin_failure(error: BaseException) -> str | None:

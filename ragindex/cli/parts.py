@@ -104,7 +104,7 @@ def _list_parts(workspace: Workspace, name: str | None, json: str | None) -> Non
 
 def _build_disk_rows(disk: Disk) -> list[tuple[str, str]]:
     """Return name and megabytes of the files that searches use, of other large contents, and of the whole folder."""
-    rows = [*disk.serving.items(), ("serving", disk.served)]
+    rows = [*disk.serving.items(), ("together, what searches use", disk.served)]
     rows += [(name, size) for name, size in disk.apart.items() if size >= _MIN_BYTES]
     return [(name, f"{size / 1e6:.1f}") for name, size in [*rows, ("the whole folder", disk.whole)]]
 

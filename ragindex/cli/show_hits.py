@@ -27,13 +27,17 @@ def print_hits(question: str, retrieval: Retrieval, language: str, *, full: bool
         place = strip_controls(format_positions(hit.positions, hit.title) or ", ".join(hit.doc_ids))
         stdout().print(Text.assemble((f"{rank}. {name}", "bold"), f"  {hit.score:.4f}  ", (place, "dim")))
         stdout().print(mark_words(hit.text if full else _cut_to_match(hit, words, language), words, language))
-    for step in retrieval.trace if explain else ():
+    several = len({step.iteration for step in retrieval.trace}) > 1
+    for number, step in enumerate(retrieval.trace if explain else (), start=1):
         tokens = step.input_tokens + step.output_tokens
         cost = f", {many(tokens, 'token')}" if tokens else ""
-        summary = f"Step {step.iteration}: {step.index}, {step.ms:.1f} ms{cost}"
+        iteration = f", iteration {step.iteration}" if several else ""
+        summary = f"Step {number}: {step.index}{iteration}, {step.ms:.1f} ms{cost}"
         stdout().print(Text(strip_controls(summary), style="bold dim"))
         for line in _format_details(step):
             stdout().print(Padding.indent(Text(strip_controls(line), style="dim"), 4))
+    if explain and retrieval.trace:
+        stdout().print(Text("The times include opening the index; ragindex compare measures latency.", style="dim"))
 
 
 def mark_words(text: str, words: Sequence[QuestionWord], language: str) -> Text:

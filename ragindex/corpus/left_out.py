@@ -1,8 +1,9 @@
 """What was left out of a corpus or of its questions, and why, in the words that people are told it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ragindex.counts import many
 from ragindex.errors import DataError
 
 _NAMED = 3
@@ -37,6 +38,12 @@ def describe_left_out(given: Iterable[LeftOut]) -> list[str]:
     for one in given:
         by_reason.setdefault(one.reason, []).append(one)
     return [_describe_group(group) for group in by_reason.values()]
+
+
+def describe_ignored(counts: Mapping[str, int]) -> list[str]:
+    """Return the sentence on files of formats that no reader takes, by suffix; [] if there are none."""
+    files = [many(count, f"{suffix} file") for suffix, count in sorted(counts.items())]
+    return [f"ignored: {', '.join(files)}"] if files else []
 
 
 def _describe_group(group: list[LeftOut]) -> str:

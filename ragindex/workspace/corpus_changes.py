@@ -24,7 +24,7 @@ def add_documents(
 ) -> Changed:
     """Add documents, replacing those with the same id. See `Workspace.add`."""
     given = sources.corpora(documents, source)
-    with session.writing("ragindex add") as corpus, _remove_empty_sources(session, corpus):
+    with session.writing("adding documents") as corpus, _remove_empty_sources(session, corpus):
         changed = _upsert_documents(session, corpus, _assign_sources(session, corpus, given, source, "add"))
     _warn_of_language(session, given)
     return changed
@@ -32,7 +32,7 @@ def add_documents(
 
 def remove_documents(session: Session, ids: Sequence[str]) -> Changed:
     """Remove documents by id. See `Workspace.remove`."""
-    with session.writing("ragindex remove") as corpus:
+    with session.writing("removing documents") as corpus:
         found = corpus.sources(ids)
         unknown = [id for id in ids if id not in found]
         if unknown:
@@ -44,7 +44,7 @@ def remove_documents(session: Session, ids: Sequence[str]) -> Changed:
 
 def remove_source(session: Session, name: str) -> Changed:
     """Remove a source and all its documents. Raises UsageError if there is no source with that name."""
-    with session.writing("ragindex remove") as corpus:
+    with session.writing("removing documents") as corpus:
         if name not in session.manifest.sources:
             there = ", ".join(map(repr, session.manifest.sources)) or "none"
             raise UsageError(f"The index {session.folder} has no source {name!r}. Available: {there}.")

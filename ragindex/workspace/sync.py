@@ -114,7 +114,7 @@ def sync(session: Session, plugins: Iterable[Scheme | Part[Any]] = ()) -> Synced
         return Synced()
     payments.require_prices(session, parts)
     cores = limit_blas(available_cores())  # in a container, BLAS sees all cores of the machine
-    with cores, session.writing("ragindex sync") as corpus:
+    with cores, session.writing("indexing") as corpus:
         wanted = corpus.passage_revisions()
         if not len(wanted) and not session.manifest.parts:
             raise WorkspaceError(
@@ -535,7 +535,7 @@ def _clean(session: Session) -> None:
 def _clean_leftover(session: Session) -> None:
     """Remove data that the last sync kept for its readers, unless another process is writing."""
     if session.manifest.leftover and not session.read_only:
-        with suppress(WriterBusyError), session.store.lease("ragindex sync"):
+        with suppress(WriterBusyError), session.store.lease("cleaning up"):
             session.reload()
             _clean(session)
 
@@ -546,7 +546,7 @@ def _finish_again(session: Session) -> None:
     If a sync of a part was interrupted, readers stay pinned to the part's last finished state, because its current
     data mix two states of the corpus. The sync that completes the part also finishes it.
     """
-    with session.writing("ragindex sync"):
+    with session.writing("cleaning up"):
         interrupted = journal.unfinished(session.folder)
         made = {
             key: record.model_copy(

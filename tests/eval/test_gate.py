@@ -58,7 +58,7 @@ def test_the_command_passes_fails_and_does_not_know() -> None:
     assert failure.get("type") == "FAIL"
     unknown = ragindex("gate", "dense", "--against", "bm25", *given, "--margin", "0.01")
     assert unknown.code == 13
-    assert unknown.err.strip().splitlines()[-1].startswith("error: The questions do not tell")
+    assert unknown.err.strip().splitlines()[-1].startswith("UNDECIDED: The questions do not tell")
 
 
 def test_saved_results_are_a_baseline() -> None:

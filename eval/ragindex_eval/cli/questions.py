@@ -24,7 +24,7 @@ from ragindex.cli.options import (
     MaxFileOption,
     SkipBadOption,
 )
-from ragindex.corpus import Corpus, chunk, describe_left_out, read_selected
+from ragindex.corpus import Corpus, chunk, describe_ignored, describe_left_out, read_selected
 from ragindex.corpus.local_files import MAX_FILE_MB, FileSelection
 from ragindex.counts import many
 from ragindex.errors import DataError, StoreError, UsageError
@@ -172,7 +172,7 @@ def _read_notes(corpus: Corpus, language: str | None) -> list[str]:
     return [
         *(f"skipped: {sentence}" for sentence in describe_left_out(corpus.skipped)),
         *corpus.notes,
-        *(f"not read: {many(count, f'{suffix} file')}" for suffix, count in sorted(corpus.ignored.items())),
+        *describe_ignored(corpus.ignored),
         *([f"{other}: real questions are drafted in English only, others with a gap."] if other else []),
         *([f"{many(unreadable, 'document is', 'documents are')} left out: {_BAD_ID}."] if unreadable else []),
         *([f"{have} the text of another: it is drafted from once."] if copies else []),

@@ -15,7 +15,7 @@ from ragindex_eval.report.fitted_table import FittedColumn, FittedTable
 from ragindex_eval.report.sections.kinds import GROUPINGS, group_name
 from ragindex_eval.report.sections.published import PublishedFigures, PublishedRow, render_published
 from ragindex_eval.report.sections.questions import find_missed
-from ragindex_eval.report.sections.table import metrics_shown
+from ragindex_eval.report.sections.table import meaning, metrics_shown
 from ragindex_eval.results.model import LATENCY, Comparison, MethodResult, Study, failed_on
 from ragindex_eval.stats.conclusions import leaders
 from ragindex_eval.stats.first_sentence import state_conclusion
@@ -109,7 +109,8 @@ def _one_doc_lines(comparison: Comparison) -> list[RenderableType]:
         columns.append(
             FittedColumn(f"one-doc R\n@{k}", tuple("" if value is None else f"{value:.1f}" for value in values))
         )
-    return ["", FittedTable("method", tuple(escape_markup(method.label) for method in methods), (tuple(columns),))]
+    table = FittedTable("method", tuple(escape_markup(method.label) for method in methods), (tuple(columns),))
+    return ["", table, f"[dim]one-doc R: {meaning('one_doc_R')}; elsewhere it is equal to R[/]"]
 
 
 def _token_lines(comparison: Comparison) -> list[RenderableType]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ragindex.canonical import digest
-from ragindex.corpus import describe_left_out
+from ragindex.corpus import describe_ignored, describe_left_out
 from ragindex.errors import UsageError
 from ragindex.llm.choose_option import parse_choice
 from ragindex.plugins import registry
@@ -169,7 +169,6 @@ def list_file_notes(dataset: Dataset) -> list[str]:
 def _data_notes(dataset: Dataset) -> tuple[str, ...]:
     """Return the notes of the dataset, and notes on what was not read and why."""
     corpus = dataset.corpus
-    ignored = ", ".join(f"{count} {suffix}" for suffix, count in sorted(corpus.ignored.items()))
     repeats = f"{corpus.repeats} repeated documents are kept once"
     twins = gold_classes.note(dataset.gold)
     return (
@@ -178,7 +177,7 @@ def _data_notes(dataset: Dataset) -> tuple[str, ...]:
         *(f"read as {encoding}: {', '.join(ids[:3])}{_more(ids)}" for encoding, ids in corpus.encodings.items()),
         *([repeats] if corpus.repeats else []),
         *([twins] if twins else []),
-        *([f"files of unsupported formats: {ignored}"] if ignored else []),
+        *describe_ignored(corpus.ignored),
     )
 
 

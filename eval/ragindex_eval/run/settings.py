@@ -26,6 +26,7 @@ from ragindex_eval.format import shown
 from ragindex_eval.run.methods import ALL, QUICK
 
 _ONE_OR_MANY = (("data", "corpora"), ("encoder", "encoders"), ("seed", "seeds"))
+_CUTOFFS = "Input should be one or more whole numbers in the range [1, inf), as 5,10,20"
 _VARIABLE = regex.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -144,13 +145,17 @@ class CompareSettings(Strict):
     @classmethod
     def _split_cutoffs(cls, value: Any) -> Any:
         """Split the text `5,10,20`, and wrap a single number in a list."""
-        return value.split(",") if isinstance(value, str) else [value] if isinstance(value, int) else value
+        if not isinstance(value, str):
+            return [value] if isinstance(value, int) else value
+        if not all(one.strip().isdecimal() for one in value.split(",")):
+            raise ValueError(_CUTOFFS)
+        return value.split(",")
 
     @field_validator("k")
     @classmethod
     def _sort_cutoffs(cls, value: tuple[int, ...]) -> tuple[int, ...]:
         if not value or min(value) < 1:
-            raise ValueError("Input should be one or more whole numbers in the range [1, inf), as 5,10,20")
+            raise ValueError(_CUTOFFS)
         return tuple(sorted(set(value)))
 
     def over(self, other: "CompareSettings") -> "CompareSettings":

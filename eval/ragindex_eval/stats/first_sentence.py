@@ -105,7 +105,8 @@ def _describe_without_gold(comparison: Comparison) -> str:
     agreed = agreement(comparison, comparison.ks[0])
     if agreed:
         (a, b), least = min(agreed.items(), key=lambda item: item[1])
-        said += f" {a} and {b} agree least: {least:.0%} of their first {comparison.ks[0]} documents are the same."
+        pair = f"{a} and {b} agree least: " if len(agreed) > 1 else f"Of {a} and {b}, "
+        said += f" {pair}{least:.0%} of their first {comparison.ks[0]} documents are the same."
     return said
 
 

@@ -132,7 +132,7 @@ def test_what_was_not_read_is_said(run: Run, working_folder: Path) -> None:
     result = run("compare", "notes", "--questions", "questions.csv", "--skip-bad", "--methods", "bm25")
     assert "skipped: " in result.stdout
     assert "nobody.md" in result.stdout
-    assert "files of unsupported formats: 1 .png" in result.stdout
+    assert "ignored: 1 .png file" in result.stdout
 
 
 def test_files_that_cannot_be_read_are_left_out(run: Run, working_folder: Path) -> None:

@@ -56,9 +56,15 @@ def test_seventeen_methods_with_long_names(width: int) -> None:
 
 def test_recall_of_single_documents_is_shown_only_where_it_differs() -> None:
     """raptor found the gold document at rank 14 in a summary of two documents, so R@20 is 1 and one_doc_R@20 is 0."""
+    explained = "one-doc R: recall over the hits that name exactly one document; elsewhere it is equal to R"
     lines = printed(render_comparison(seventeen()), 200).splitlines()
     at = next(number for number, line in enumerate(lines) if "one-doc R" in line)
-    assert [line.split() for line in lines[at : at + 4]] == [["one-doc", "R"], ["method", "@20"], ["raptor", "0.0"], []]
+    assert [line.split() for line in lines[at : at + 4]] == [
+        ["one-doc", "R"],
+        ["method", "@20"],
+        ["raptor", "0.0"],
+        explained.split(),
+    ]
     without = answered({"bm25": [found_at(1, with_others=False)]}, {"q1": Gold(frozenset({"a"}))}, (5,))
     assert "one-doc" not in printed(render_comparison(without), 200)
 

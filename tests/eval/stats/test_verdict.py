@@ -175,6 +175,6 @@ def test_without_gold_no_quality_is_claimed() -> None:
     comparison = made({"a": [], "b": []}, {"a": FAST, "b": SLOW}, found={"a": [["x"]] * 40, "b": [["y"]] * 40})
     assert state_conclusion(comparison) == (
         "No quality was measured: the questions have no gold documents. Of a and b, a is fastest: "
-        "3.9 times faster than b (3.9 to 4.0, geometric mean). a and b agree least: 0% of their "
+        "3.9 times faster than b (3.9 to 4.0, geometric mean). Of a and b, 0% of their "
         "first 5 documents are the same."
     )

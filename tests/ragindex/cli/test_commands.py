@@ -354,7 +354,11 @@ def test_search(built: Path) -> None:
     assert first.endswith("  quill.txt, characters 0-37")
     assert text == TEXTS["quill.txt"]
     assert step.startswith("Step 1: text, ")
-    assert details == ["    asked: Which town is of slate?", "    found: quill.txt#0"]
+    assert details == [
+        "    asked: Which town is of slate?",
+        "    found: quill.txt#0",
+        "The times include opening the index; ragindex compare measures latency.",
+    ]
     value = ragindex("search", "slate", "--index", built, "--json", "-").json
     assert (value["question"], value["notes"]) == ("slate", [])
     assert [hit["doc_ids"] for hit in value["hits"]][:2] == [["quill.txt"], ["rivers/sarn.md"]]
@@ -594,7 +598,8 @@ def test_the_table_is_plain_where_the_output_is_no_terminal() -> None:
             2,
             "'k': Input should be one or more whole numbers in the range [1, inf), as 5,10,20",
         ),
-        (["notes", "--k", "five"], 2, "'k': Input should be a valid integer"),
+        (["notes", "--k", "five"], 2, "'k': Input should be one or more whole numbers in the range [1, inf)"),
+        (["notes", "--k", "5;10"], 2, "'k': Input should be one or more whole numbers in the range [1, inf)"),
         (["notes", "--out", "questions.csv"], 5, "Cannot write to questions.csv: "),
         (["notes", "--out", "questions.csv/deep"], 5, "Cannot write to questions.csv/deep: "),
         (["notes", "--json", "nodir/x.json"], 5, "Cannot write JSON to nodir/x.json: the folder"),

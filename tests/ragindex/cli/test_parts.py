@@ -53,7 +53,7 @@ def test_the_list(folder: Path) -> None:
     assert [row[-3] for row in rows[3:6]] == ["3", "3", "5"]
     assert rows[7] == ["source", "documents", "ids", "begin", "with", "format", "from"]
     assert (rows[8][0], rows[9]) == ("program", ["on", "disk", "MB"])
-    assert [row[0] for row in rows[10:14]] == ["parts", "documents", "fits", "serving"]
+    assert [row[0] for row in rows[10:14]] == ["parts", "documents", "fits", "together,"]
     assert rows[-1][:3] == ["the", "whole", "folder"]
 
 
