@@ -202,13 +202,6 @@ class GateUndecidedError(RagindexError):
     label = "UNDECIDED"
 
 
-MISTAKES = (
-    *(ValueError, ArithmeticError, LookupError, RuntimeError, OSError),
-    *(TypeError, AttributeError, AssertionError, ImportError, NameError),
-)
-"""What the code of a plugin may raise, programming errors included, because plugins are not our code."""
-
-
 # ---------------------------------------------------------------- warnings
 
 

@@ -52,10 +52,10 @@ def read_json(text: str, output: type[ParsedOutput], tolerant: bool = True) -> t
         written = decoded if isinstance(error, _NotFittingError) and isinstance(decoded, str) else None
     if not tolerant:
         raise UnusableError("malformed", reason)
-    if _ends_within(_extract_body(text), "["):
+    if "[" in _find_unclosed(_extract_body(text)):
         raise UnusableError("truncated", "it ends within a list")
     body = _extract_body(text if written is None else written)
-    is_open = _ends_within(body, "[") or _ends_within(body, "{")
+    is_open = bool(_find_unclosed(body))
     for value, stage in _yield_readings(body, written, output):
         try:
             read = _validate(value, output)
@@ -142,16 +142,16 @@ def drop_thoughts(text: str) -> str:
     return "" if _UNFINISHED_THOUGHT.match(text) else _THOUGHTS.sub("", text, count=1)
 
 
-def _ends_within(body: str, bracket: str) -> bool:
-    """Return whether a list (`[`) or an object (`{`) in the JSON of a text is still open at its end.
+def _find_unclosed(body: str) -> set[str]:
+    """Return `[` if a list in the JSON of a text is still open at its end, and `{` if an object is.
 
     If the text ends within a string, its quotes may be broken, and brackets are counted wherever they stand.
     """
     open_brackets, in_string = _find_open(body)
-    if in_string:
-        start = _find_start(body)
-        return body.count(bracket, start) > body.count(_CLOSING[bracket], start)
-    return bracket in open_brackets
+    if not in_string:
+        return set(open_brackets)
+    start = _find_start(body)
+    return {sign for sign, closing in _CLOSING.items() if body.count(sign, start) > body.count(closing, start)}
 
 
 def _find_start(body: str) -> int:

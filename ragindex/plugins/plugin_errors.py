@@ -7,10 +7,16 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError
 
-from ragindex.errors import MISTAKES, RagindexError
+from ragindex.errors import RagindexError
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.base import Plugin
 from ragindex.redaction import hide_secrets
+
+# What the code of a plugin may raise, programming errors included, because plugins are not our code.
+_MISTAKES = (
+    *(ValueError, ArithmeticError, LookupError, RuntimeError, OSError),
+    *(TypeError, AttributeError, AssertionError, ImportError, NameError),
+)
 
 
 def describe_class(plugin: Plugin) -> str:
@@ -94,7 +100,7 @@ def is_of_plugin(error: BaseException, plugin: Plugin | None = None) -> bool:
     """
     if isinstance(error, RagindexError):
         return False
-    return isinstance(error, MISTAKES) or find_place(error, plugin) is not None
+    return isinstance(error, _MISTAKES) or find_place(error, plugin) is not None
 
 
 def find_place(error: BaseException, plugin: Plugin | None = None) -> str | None:

@@ -44,7 +44,7 @@ def _read_page(page: Any) -> str:
     """Return the text of a page of a PDF file, with words that a hyphen breaks at the end of a line in one piece."""
     with closing(page), closing(page.get_textpage()) as text:
         found: str = text.get_text_range()
-    return _spell_ligatures(_clean(found.replace(_BREAKING_HYPHEN, "").replace("\0", "")))
+    return _spell_ligatures(_clean(found.replace(_BREAKING_HYPHEN, "")))
 
 
 def _explain_pdf(raw: bytes, error: Exception) -> str:
