@@ -21,6 +21,11 @@ _SIGNS = "\ufb00\ufb01\ufb02\ufb03\ufb04\ufb05\ufb06\x1b\x1c\x1d\x1e\x1f"
 _LIGATURES = dict(zip(_SIGNS, (*_LETTERS, "st", "st", *_LETTERS), strict=True))
 _LIGATURE = regex.compile(r"[\ufb00-\ufb06]|(?<=\p{L})[\x1b-\x1f]|[\x1b-\x1f](?=\p{L})")
 _IN_MEMORY = regex.compile(r"'?<_io\.BytesIO object at 0x[0-9a-f]+>'? ?")
+_NO_TITLE = regex.compile(
+    r"untitled.*|.*\.(?:dvi|tex|e?ps|pdf|docx?|odt|rtf|pptx?|odp|xlsx?|indd|qxd)|\S+\.(?:fm|md|html?|txt)",
+    regex.IGNORECASE,
+)
+"""What programs write for the title of a PDF file where nobody gave one: the name of the file that it was made from."""
 _PDFIUM = Lock()  # PDFium must not be called by two threads at once
 _BREAKING_HYPHEN = "\ufffe"  # what PDFium writes for a hyphen and the line's end after it
 _OLD_OFFICE = bytes.fromhex("d0cf11e0a1b11ae1")  # the first bytes of .doc, .ppt and of encrypted .docx and .pptx
@@ -32,12 +37,12 @@ def read_pdf(raw: bytes, path: Path, encoding: str | None) -> FileContent:
     pdfium = require_module("pypdfium2", "pypdfium2", f"Reading {path.name}")
     try:
         with _PDFIUM, closing(pdfium.PdfDocument(raw)) as document:
-            title = document.get_metadata_value("Title")
+            title = _clean(document.get_metadata_value("Title")).strip()
             pages = [_read_page(document[number]) for number in range(len(document))]
     except (pdfium.PdfiumError, *_FAULTS) as error:
         raise DataError("a PDF file", _explain_pdf(raw, error), path=path) from error
     text, sections, _ = join_pages([(page, (), ()) for page in pages])
-    return FileContent(_clean(title).strip(), text, sections, {"pages": len(pages)})
+    return FileContent("" if _NO_TITLE.fullmatch(title) else title, text, sections, {"pages": len(pages)})
 
 
 def _read_page(page: Any) -> str:

@@ -91,6 +91,15 @@ def test_blocks_are_prose_without_markup() -> None:
         ("It held “one thing and never closed. A whole sentence stands here.", ["A whole sentence stands here."]),
         ("林道灯塔建于1856年，高33米。灯塔旁有两座雕像。", ["林道灯塔建于1856年，高33米。", "灯塔旁有两座雕像。"]),
         ("The cell shows \u202ereversed\u202c text.", ["The cell shows reversed text."]),
+        ("10 2.12 Why is the mill named so? . . . . . . 11 2.13 What is a wheel? . . . . . . 12.", []),
+        (
+            "17 The wheel has been mended often. 2001 wheels were counted in the valley.",
+            ["2001 wheels were counted in the valley."],
+        ),
+        ("DESCRIPTION The mill daemon grinds corn.", ["The mill daemon grinds corn."]),
+        ("GRINDING AT NIGHT The mill can grind in the dark.", ["The mill can grind in the dark."]),
+        ("NATO Command has a mill near Brussels.", ["NATO Command has a mill near Brussels."]),
+        ("They mea- sure the wheel in feet. The wheel is stored in the array.The array must be long.", []),
     ],
 )
 def test_sentences(block: str, expected: list[str]) -> None:
@@ -201,10 +210,61 @@ def test_the_form_of_a_question(title: str, said: tuple[str, ...], expected: tup
         "Old Mill was built by Ada Mill.",  # the question would hold half its answer
         "There were 12 mills in Lindau.",
         "However, the mill was founded in 1871.",
+        "The file is opened before the mill enters its phase.",  # which file?
+        "The most common task is to write a sack to the ledger.",
+        "The reason is that corn can be ground in the dark.",
+        "Figure 1 is an example of a wheel in the river.",
+        "Additionally some mills are closed for the whole winter.",
+        "Larger sites would have to share the wheel between two mills.",
+        "The template sack conventionally has the mark of the miller.",
     ],
 )
 def test_what_is_not_asked(sentence: str) -> None:
     assert asked("Old Mill", "Old Mill is a mill.", sentence) == []
+
+
+@pytest.mark.parametrize(
+    ("sentence", "unasked"),
+    [
+        ("Old Mill grinds for Mill 3 towns in the valley.", "how many towns"),  # "Mill 3" is a name
+        ("Old Mill supports all four kinds of corn.", "how many kinds"),
+        ("Old Mill passes in the edge’s two nodes.", "how many nodes"),
+        ("Old Mill helps with three towards the valley.", "how many towards"),
+    ],
+)
+def test_not_every_number_is_counted(sentence: str, unasked: str) -> None:
+    made = asked("Old Mill", "Old Mill is a mill.", sentence)
+    assert [one.text for one in made if unasked in one.text] == []
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Old Mill was shown to the guests every 1000 sacks and then closed.",  # no year
+        "Old Mill has been grinding with Grinder 2.6 stones and Wheel 8 boards.",  # versions
+    ],
+)
+def test_a_gap_is_no_count_of_units_and_no_version(sentence: str) -> None:
+    assert [one.answer for one in asked("Old Mill", "Old Mill is a mill.", sentence) if one.kind != "name"] == []
+
+
+def test_a_name_that_answers_in_many_documents_is_not_asked_for() -> None:
+    mills = [
+        passage(f"m{n}", f"Mill {n}", f"The wheel was made for the Lindau company by worker {n}.") for n in range(5)
+    ]
+    rare = [passage("r", "Reed", "The reed was cut for the Orla company by hand.")]
+    assert [one.answer for one in make_drafts(mills[:3] + rare, 9, seed=0)].count("The wheel") == 3
+    answers = {one.answer for one in make_drafts(mills + rare, 9, seed=0)}
+    assert answers & {"The reed", "Orla"}
+    assert not answers & {"The wheel", "Lindau"}
+
+
+def test_a_question_does_not_break_off_within_parentheses() -> None:
+    said = "The data are a block (long enough for 8 sacks, that is) of corn."
+    clause = parse_clause(said, find_topic("Old Mill", [said]), "")
+    assert clause is not None
+    asked_of = [one.text for one in draft_questions(clause)]
+    assert [text for text in asked_of if text.count("(") != text.count(")")] == []
 
 
 def test_a_gap_in_any_language() -> None:

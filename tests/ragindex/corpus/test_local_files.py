@@ -180,6 +180,23 @@ def test_pdf(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("title", "expected"),
+    [
+        ("full.dvi", "guide"),
+        ("Microsoft Word - final report.docx", "guide"),
+        ("Untitled-1", "guide"),
+        ("index.html", "guide"),
+        (" ", "guide"),
+        ("Changes in robots.txt", "Changes in robots.txt"),
+        ("The Guide to Node.js", "The Guide to Node.js"),
+    ],
+)
+def test_the_title_of_a_pdf_is_no_file_name(tmp_path: Path, title: str, expected: str) -> None:
+    (found,) = read(write(tmp_path / "guide.pdf", pdf("A page", title=title))).documents
+    assert found.title == expected
+
+
 def test_ligatures_of_a_pdf_are_letters(tmp_path: Path) -> None:
     (found,) = read(write(tmp_path / "tex.pdf", pdf("con\\034dence, e\\036cient, sti\\033, 7 \\034 8"))).documents
     assert found.text == "confidence, efficient, stiff, 7 \x1c 8"

@@ -21,6 +21,7 @@ __all__ = ["FORMULA", "Draft", "make_drafts"]
 _MOST_PASSAGES = 5_000  # passages parsed at most: these, or twenty per question if that is more
 FORMULA = frozenset("=+-@＝＋－＠\t\r")
 """First characters of cells that a spreadsheet takes for a formula."""
+_FEW_DOCUMENTS, _FEW_SHARE = 3, 0.05  # a name is asked for if it answers drafts of so many documents at most
 _MAX_PER_DOCUMENT = 12  # questions drafted from one document at most
 
 
@@ -47,7 +48,8 @@ def make_drafts(
         linked = _drop_titled(linked, named)
     used: Counter[str] = Counter()
     two = _choose_drafts(_drop_formulas(linked), count // 2, used)
-    single = _choose_drafts(_drop_formulas(alone), count - len(two), used)
+    documents = len({passage.doc_id for passage in passages})
+    single = _choose_drafts(_drop_formulas(_drop_common_answers(alone, documents)), count - len(two), used)
     return single + two
 
 
@@ -58,6 +60,16 @@ def _drop_titled(candidates: Iterable[DraftCandidate], titles: Mapping[str, str]
         for one in candidates
         if one[0] != LOOSE and not names_title(one[2].question, (titles.get(id, "") for id in one[2].documents))
     ]
+
+
+def _drop_common_answers(candidates: Sequence[DraftCandidate], documents: int) -> list[DraftCandidate]:
+    """Return the candidates without names that answer drafts of many documents, as a product's in its manual."""
+    answered: dict[str, set[str]] = {}
+    for _, kind, draft in candidates:
+        if kind == "name":
+            answered.setdefault(draft.answer, set()).update(draft.documents)
+    most = max(_FEW_DOCUMENTS, _FEW_SHARE * documents)
+    return [one for one in candidates if one[1] != "name" or len(answered[one[2].answer]) <= most]
 
 
 def _drop_formulas(candidates: Iterable[DraftCandidate]) -> list[DraftCandidate]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import regex
 
 from ragindex_eval.data.drafting.subjects import Clause, PassageTopic, clause_end, runs_on
-from ragindex_eval.data.drafting.text import Mention, MentionKind, list_mentions
+from ragindex_eval.data.drafting.text import Mention, MentionKind, is_balanced, list_mentions
 
 SLOT = "\x1f"
 """Placeholder of the subject in a question."""
@@ -72,10 +72,19 @@ _ROLE = (
 )
 _ROLE_BEFORE = regex.compile(rf"(?:^|\s)(?:the |an? )?(?:[A-Z][a-z]+ )?({_ROLE})(?: of)? $")
 _PLURAL = regex.compile(
-    r" ((?:[a-z-]{2,} ){0,2}?(?!(?:was|is|has|as|this|its|his|hers|us|thus|plus|times|minus|yes)\b)[a-z]{3,}(?<!s)s"
+    r" ((?:[a-z-]{2,} ){0,2}?(?!(?:was|is|has|as|this|its|his|hers|us|thus|plus|times|minus|yes"
+    r"|towards|upwards|downwards|besides|across|always|sometimes|perhaps)\b)[a-z]{3,}(?<!s)s"
     r"|people|men|women|children|feet|percent|per cent|km|kilometers)\b"
 )
-_NO_COUNT = regex.compile(r"(?:^|\s)(?:and|to|or|between|of the|the|top|number|than|k|by|first|last|next) $")
+_NO_COUNT = regex.compile(
+    r"(?:^|\s)(?:and|to|or|between|of the|the|top|number|than|k|by|first|last|next|all|only|any|these|those|its|their"
+    r"|his|her|our|your|my|\S+[’']s|\p{Lu}\S*) $"  # and after a name: a version
+)
+_VERSION = regex.compile(r"(?:^|\s)\p{Lu}\S* $")
+_BEFORE_YEAR = regex.compile(
+    r"(?:^|\s)(?:in|on|since|until|till|by|of|from|to|for|before|after|and|between|during|around|about|circa|year|the"
+    r"|early|late|\p{Lu}\p{Ll}+,?) $"
+)
 _LESS_THAN = regex.compile(r"(?: (?:over|about|around|approximately|nearly|almost|some|roughly|at least|at most))? $")
 _BASES = (
     "died=die began=begin became=become won=win moved=move joined=join opened=open released=release served=serve "
@@ -114,7 +123,19 @@ _UNIQUE = regex.compile(
     r"\bthe (?:first|second|third|last|only|capital|largest|smallest|highest|longest|oldest|youngest|most|head|main"
     r"|seat|founder|author|director|name|title|home|birthplace|chief|leader|creator|owner|parent|debut|lead|longest-\w+)\b"
 )
-_PREDICATE = regex.compile(r"(?:is|are|was|were|has|have|takes?|holds?|reaches|costs?|needs?|covers?|keeps?|means?) ")
+_PREDICATE = regex.compile(
+    r"(?:(?:is|are|was|were)(?! (?:to|that|as|because|when|if|whether|how|not)\b)|has|have|takes?|holds?|reaches|costs?"
+    r"|needs?|covers?|keeps?|means?) "
+)
+_EMPTY_NOUNS = (
+    "aim|argument|case|command|default|difference|directory|effect|example|exception|file|function|goal|idea|input"
+    "|mailbox|method|name|option|output|parameter|point|problem|purpose|reason|rest|result|value|way"
+)
+_EMPTY_SUBJECT = regex.compile(
+    rf"(?:The|An?) (?:{_EMPTY_NOUNS})s?"  # which one, the passage tells
+    r"|(?:Figure|Table|Section|Chapter|Appendix|Listing|Example|Step|Note)s?\b.*"
+    r"|\p{Lu}\p{Ll}+ly .*|.* \p{Ll}+ly"  # an adverb before or after the subject
+)
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
 MOST_WORDS, _LONGEST_ANSWER = 36, 80
 
@@ -140,10 +161,12 @@ def _ask_mention(clause: Clause, mention: Mention, before: str, after: str) -> C
 
 
 def fair(question: ClauseQuestion, clause: Clause) -> bool:
-    """Return whether the question neither contains its answer nor runs on.
+    """Return whether the question neither contains its answer nor runs on, nor breaks off within parentheses.
 
     Each longer word of a name counts as its answer too.
     """
+    if not is_balanced(question.text):
+        return False
     asked, answer = split_words(question.about(clause.subject)), split_words(question.answer)
     held = [answer, *([word] for word in answer if question.kind == "name" and len(word) > 3)]
     told = any(f" {' '.join(one)} " in f" {' '.join(asked)} " for one in held)
@@ -237,7 +260,9 @@ def _ask_definition(clause: Clause) -> Iterator[ClauseQuestion]:
 def _ask_what(clause: Clause) -> Iterator[ClauseQuestion]:
     """Turn `A fit is written first` into `What is written first, according to “Encoders”?`, for an unknown subject."""
     subject, rest = clause.subject, _cut_clause(clause.rest)
-    if clause.known or len(subject.split()) > 6 or not 4 <= len(rest.split()) <= 20 or not _PREDICATE.match(rest):
+    if clause.known or len(subject.split()) > 6 or not 4 <= len(rest.split()) <= 20:
+        return
+    if _EMPTY_SUBJECT.fullmatch(subject) or not _PREDICATE.match(rest):
         return
     made = ClauseQuestion(f"What {rest}{_cite_title(clause.topic)}?", subject, "name", LOOSE, "", clause.sentence)
     if fair(made, clause) and not tells(rest, subject):
@@ -267,7 +292,9 @@ def _ask_gap(clause: Clause, mention: Mention, before: str, after: str) -> tuple
     """Return the sentence with a gap."""
     if mention.kind == "name" and not _is_whole_name(mention, before, after):
         return None
-    if mention.kind == "number" and not regex.match(r" \p{L}{3}", after):
+    if mention.kind == "number" and (not regex.match(r" \p{L}{3}", after) or _VERSION.search(before)):
+        return None
+    if mention.kind == "year" and not _BEFORE_YEAR.search(before):
         return None
     where = "" if clause.known else _cite_title(clause.topic)
     return f"Which {mention.kind} is missing in “{SLOT} {before}…{after}”{where}?", GAP

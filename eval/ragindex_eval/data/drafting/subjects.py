@@ -165,7 +165,8 @@ def _match_stand_in(text: str, about: PassageTopic, previous: str) -> int:
 
 
 _NON_NOUN = regex.compile(
-    r"[,:;=\"]|\b(?:that|which|who|whose|you|must|can|may|will|not|to)\b|\S (?:every|each|the|an?) "
+    r"[,:;=\"]|\b(?:that|which|who|whose|you|must|can|could|may|might|shall|should|will|would|do|does|did|not|to)\b"
+    r"|\S (?:every|each|the|an?) "
 )
 _FIRST_VERB = regex.compile(
     r" (?=(?:is|are|was|were|has|have|had|takes?|holds?|reaches|costs?|needs?|covers?|keeps?)\b)"

@@ -96,7 +96,16 @@ _ABBREVIATION = regex.compile(
     r"|Lt|Sgt|Capt|Gov|Sen|Rep|Hon|Mt|Ft|Inc|Ltd|Co|Corp|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec|Fig|No)"
     r"|\b(?:e\.g|i\.e|a\.k\.a|U\.S|U\.K|Ph\.D|etc))\.$"
 )
-_NOT_A_SENTENCE = regex.compile(r"\p{Ll}{3}\. \p{Ll}|https?://|www\.|\||[{}<>\\^]|==|\.\.\.|…|\[|\]|::|->|→")
+_NOT_A_SENTENCE = regex.compile(
+    r"\p{Ll}{3}\. \p{Ll}|https?://|www\.|\||[{}<>\\^]|==|\.\.\.|…|\[|\]|::|->|→"
+    r"|[.?] \."  # the leaders of a table of contents
+    r"|\p{Ll}\.\p{Lu}\p{Ll}"  # two sentences with no space between, or an identifier
+    r"|\p{L}- \p{Ll}"  # a word that was broken at the end of a line
+    r"|\A\d+(?:\.\d+)* \p{Lu}"  # a page or section number, and a heading or sentence after it
+)
+_HEADINGS = "NAME|SYNOPSIS|DESCRIPTION|OPTIONS|EXAMPLES?|NOTES?|BUGS|SECURITY|DIAGNOSTICS|HISTORY|FILES|ENVIRONMENT"
+_HEADING = regex.compile(rf"\A(?:(?:{_HEADINGS}) |(?:[\p{{Lu}}\p{{N}}/&,-]{{2,}} ){{2,}})(?=\p{{Lu}}\p{{Ll}})")
+"""A heading in capitals that stands before a sentence, as in manual pages."""
 _BALANCED = (("(", ")"), ("“", "”"), ("«", "»"), ("《", "》"), ("「", "」"))
 
 
@@ -117,14 +126,18 @@ def select_sentences(block: str) -> list[str]:
 
 
 def _clean_sentence(piece: str) -> str | None:
-    """Return the sentence without parentheses; None if it is not usable."""
-    bare = _PARENTHESES.sub("", piece).strip()
+    """Return the sentence without parentheses and a heading before it; None if it is not usable."""
+    bare = _HEADING.sub("", _PARENTHESES.sub("", piece).strip())
     readable = len(bare) in (_DENSE_LENGTHS if bare.endswith(("。", "！")) else _SENTENCE_LENGTHS)
     whole = readable and bare.endswith((".", "!", "。", "！", '."', ".”"))
     if not whole or _NOT_A_SENTENCE.search(bare) or not regex.match(r"[\p{L}\p{N}“\"《「]", bare):
         return None
-    unbalanced = any(bare.count(opening) != bare.count(closing) for opening, closing in _BALANCED)
-    return None if unbalanced or bare.count('"') % 2 else bare
+    return bare if is_balanced(bare) else None
+
+
+def is_balanced(text: str) -> bool:
+    """Return whether every parenthesis and quotation mark of a text has its counterpart."""
+    return all(text.count(opening) == text.count(closing) for opening, closing in _BALANCED) and not text.count('"') % 2
 
 
 # ---------------------------------------------------------------- mentions
