@@ -8,11 +8,10 @@ that fails is not used again while the comparison runs, and `track` warns of it 
 
 import os
 import socket
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +30,7 @@ from ragindex_eval.mlflow_tracking import (
     tracking_uri,
 )
 from ragindex_eval.results.model import MethodResult
-from ragindex_eval.run.rerun import settings_digest
+from ragindex_eval.run.rerun import RESULTS, settings_digest
 from ragindex_eval.run.settings import CompareSettings
 
 if TYPE_CHECKING:
@@ -41,15 +40,18 @@ if TYPE_CHECKING:
 class LiveRuns:
     """The tree of runs of a study that is running; `parent` is the id of its run, None if it is not recorded live."""
 
-    def __init__(self, key: str, name: str | None) -> None:
-        """Record under the key of the command; `name` is the study's, None for that of its first data set."""
+    def __init__(self, key: str, name: str | None, folder: Path) -> None:
+        """Record under the key of the command; `name` is the study's, None for that of its first data set.
+
+        `folder` holds a lock while the study runs.
+        """
         self.parent: str | None = None
         self._name = name
         self._key = key
         self._started = time.time()
         self._client: MlflowClient | None = None
         self._usable = find_spec("mlflow") is not None
-        self._lock = FileLock(Path(tempfile.gettempdir(), f"ragindex-{key}.lock"))
+        self._lock = FileLock(folder / f".{key}.lock")
 
     def watch(self, number: int, dataset: str, method: MethodResult | None) -> None:
         """Record that the comparison at place `number` begins, or that a method of it has answered."""
@@ -60,11 +62,15 @@ class LiveRuns:
         client, parent = self._client, self.parent
         if client is not None and parent is not None:
             self._attempt(lambda: mlflow_runs.end_tree(client, parent, status))
-        self._lock.release()
+        if self._lock.is_locked:
+            with suppress(OSError):  # Windows removes no open file
+                Path(self._lock.lock_file).unlink()
+            self._lock.release()
 
     def _record(self, number: int, dataset: str, method: MethodResult | None) -> None:
         client, parent = self._client, self.parent
         if client is None or parent is None:
+            Path(self._lock.lock_file).parent.mkdir(parents=True, exist_ok=True)
             self._lock.acquire(timeout=0)  # the unfinished runs of this key are those of processes that ended
             check_connection(tracking_uri())
             client, experiment = open_tracker(tracking_uri())
@@ -97,7 +103,7 @@ def record_live(settings: CompareSettings) -> Iterator[LiveRuns]:
     A second process that runs the same command in the same folder at the same time is recorded at its end only.
     """
     key = digest([socket.gethostname(), os.getcwd(), settings_digest(settings)])
-    live, status = LiveRuns(key, settings.name), "FAILED"
+    live, status = LiveRuns(key, settings.name, settings.out or RESULTS), "FAILED"
     try:
         yield live
     except BaseException as error:

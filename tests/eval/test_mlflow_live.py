@@ -209,6 +209,12 @@ def test_a_run_of_a_living_process_is_left_alone(uri: str, monkeypatch: pytest.M
     assert sorted(found.values()) == ["FINISHED"] * 4 + ["RUNNING"]
 
 
+def test_the_lock_is_in_the_results_and_does_not_stay(uri: str) -> None:
+    assert ragindex(*COMMAND).code == 0
+    assert parent_of(uri).info.status == "FINISHED"
+    assert list(Path("ragindex-results").glob("**/.*")) == []
+
+
 @pytest.mark.filterwarnings("always::ragindex_eval.mlflow_tracking.TrackingWarning")
 def test_a_tracker_that_fails_is_told_once_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:////proc/nothing/runs.db")

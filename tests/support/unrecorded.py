@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,7 @@ class _NoRuns(LiveRuns):
 
 @contextmanager
 def _record_nothing(settings: CompareSettings) -> Iterator[LiveRuns]:
-    yield _NoRuns("", None)
+    yield _NoRuns("", None, Path())
 
 
 def record_nothing(monkeypatch: pytest.MonkeyPatch, run: str | None = None) -> None:

@@ -245,7 +245,7 @@ def _command(arguments: Sequence[str]) -> str:
 def _check(settings: CompareSettings) -> None:
     """Raise errors about outputs and index before the work starts, not after it."""
     json_destination(settings.json_file)
-    require_writable(settings.out or Path("ragindex-results"))
+    require_writable(settings.out or rerun.RESULTS)
     if settings.all_corpora() == [None] and settings.index is not None:
         require_manifest(settings.index)
 

@@ -40,6 +40,8 @@ from ragindex_eval.run.pipeline import default_index, folder_name
 from ragindex_eval.run.settings import CompareSettings
 
 REPORT_FILE = "report.html"
+RESULTS = Path("ragindex-results")
+"""The folder of results if `--out` names no other one."""
 _NO_RESULT = {"out", "json_file", "fresh", "trace", "workers", "fail_below", "budget"}
 """Settings that change no figure."""
 _PLUGINS = {"methods", "grid", "encoder", "encoders", "llm", "reranker", "store"}
@@ -81,13 +83,13 @@ class Inputs:
 
 def results_folder(settings: CompareSettings, name: str) -> Path:
     """Return the folder of the results of a study."""
-    return settings.out or Path("ragindex-results", folder_name(name))
+    return settings.out or RESULTS / folder_name(name)
 
 
 def find_record(settings: CompareSettings) -> tuple[Path, FinishedStudy] | None:
     """Return the results folder and the record of a finished study with equal settings; None if there is none."""
     name = _record_name(settings)
-    places = [settings.out / name] if settings.out else sorted(Path("ragindex-results").glob(f"*/{name}"))
+    places = [settings.out / name] if settings.out else sorted(RESULTS.glob(f"*/{name}"))
     found = ((path.parent, record) for path in places if (record := _read_record(path)) is not None)
     return next(found, None)
 
