@@ -1,7 +1,9 @@
 """Metrics of a ranking against gold documents: pure functions, with the names of ir_measures where it has them.
 
-R@k, Success@k, RR@k and nDCG@k equal those of trec_eval (nDCG: gain = grade, discount = log2(rank + 1)). full_R@k is 1
-if every gold document is among the first k. one_doc_R@k is R@k of the hits that name exactly one document.
+A metric at k is of the first k documents that the first k hits name. So it is that of a search for k hits, whatever
+other cutoffs there are, and several hits on one document leave fewer documents. Of these, R@k, Success@k, RR@k and
+nDCG@k equal those of trec_eval (nDCG: gain = grade, discount = log2(rank + 1)). full_R@k is 1 if every gold document is
+among them. one_doc_R@k is R@k of the ranking without the hits that name several documents, or none.
 
 Documents of equal text count as one gold document (`ragindex_eval.data.gold_classes`): the first one in the ranking
 scores, and the others keep their ranks and gain nothing.
@@ -19,13 +21,9 @@ def metric_names(ks: Sequence[int]) -> list[str]:
     return [f"{name}@{k}" for name in RETRIEVAL_METRICS for k in ks]
 
 
-def ranking(hits: Iterable[Sequence[str]], *, one_document: bool = False) -> list[str]:
-    """Return the document ids of `hits`, which are given as the ids of each hit, in order of first appearance.
-
-    With `one_document`, hits that name several documents, or none, are skipped.
-    """
-    kept = (doc_ids for doc_ids in hits if not one_document or len(set(doc_ids)) == 1)
-    return list(dict.fromkeys(doc_id for doc_ids in kept for doc_id in doc_ids))
+def ranking(hits: Iterable[Sequence[str]]) -> list[str]:
+    """Return the document ids of `hits`, which are given as the ids of each hit, in order of first appearance."""
+    return list(dict.fromkeys(doc_id for doc_ids in hits for doc_id in doc_ids))
 
 
 def standing(ranked: Iterable[str], twins: Mapping[str, str]) -> list[str]:
@@ -57,17 +55,17 @@ def score_hits(
     """
     if not gold:
         raise ValueError("a question without gold documents has no metrics")
-    ranked = standing(ranking(hits), twins)
-    alone = standing(ranking(hits, one_document=True), twins)
+    alone = [doc_ids for doc_ids in hits if len(set(doc_ids)) == 1]
     found: dict[str, float] = {}
     for k in ks:
-        recall = _recall(ranked[:k], gold)
+        ranked = standing(ranking(hits[:k]), twins)[:k]
+        recall = _recall(ranked, gold)
         found[f"R@{k}"] = recall
         found[f"full_R@{k}"] = float(recall == 1.0)
         found[f"Success@{k}"] = float(recall > 0.0)
-        found[f"RR@{k}"] = _reciprocal_rank(ranked[:k], gold)
-        found[f"nDCG@{k}"] = _discounted_gain(gold.get(id, 0) for id in ranked[:k]) / _ideal_gain(gold, k)
-        found[f"one_doc_R@{k}"] = _recall(alone[:k], gold)
+        found[f"RR@{k}"] = _reciprocal_rank(ranked, gold)
+        found[f"nDCG@{k}"] = _discounted_gain(gold.get(id, 0) for id in ranked) / _ideal_gain(gold, k)
+        found[f"one_doc_R@{k}"] = _recall(standing(ranking(alone[:k]), twins), gold)
     return {name: found[name] for name in metric_names(ks)}
 
 

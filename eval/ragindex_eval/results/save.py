@@ -93,7 +93,8 @@ def _trec_run(comparison: Comparison, method: MethodResult) -> Iterable[str]:
     """Yield the document rankings at the largest k as a TREC run; scores fall with the rank, so that there are no ties.
 
     The first of several documents of equal text is written as the gold document. So a tool that reads run and qrels,
-    without the texts, computes the same metrics as this package.
+    without the texts, computes the same metrics as this package at the largest k, and at every k where each document is
+    one passage. Elsewhere its metrics at a smaller k are of k documents, which may take more than k hits.
     """
     for answer in method.final:
         ranked = standing(_document_ranking(answer), twins(comparison.gold, answer.query_id))

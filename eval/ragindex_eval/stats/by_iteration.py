@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS
+from ragindex.retrieval.trace import IF_STOPPED
 from ragindex.types import Step
 from ragindex_eval.metrics import retrieval
 from ragindex_eval.metrics.score import judgements, twins
@@ -90,38 +90,33 @@ def document(passage_id: str, documents: Container[str]) -> str:
     return whole if was_cut else passage_id
 
 
-def recalls(course: Course, comparison: Comparison, ks: Sequence[int]) -> tuple[SampleArray, dict[int, int]]:
-    """Compute the recall of every judged question after each iteration.
+def recalls(course: Course, comparison: Comparison, ks: Sequence[int]) -> SampleArray:
+    """Return the recall of every judged question after each iteration, of shape (questions, iterations, ks).
 
-    Returns recall of shape (questions, iterations, ks), and by k the number of questions whose traces keep too few ids
-    for R@k. A question that was not answered scores 0, as everywhere; a question without rankings has no row.
+    No k may exceed the KEPT_IDS of a trace. A question that was not answered scores 0, as everywhere; one without
+    rankings has no row.
     """
     known = {id for answer in course.answers.values() for hit in answer.hits for id in hit.doc_ids}
     failed = {answer.query_id for answer in course.method.final if answer.error is not None}
-    rows, short = list[SampleArray](), dict.fromkeys(ks, 0)
+    rows = list[SampleArray]()
     for query in comparison.queries:
         gold = judgements(comparison.gold, query.id)
         if gold and query.id in failed:
             rows.append(np.zeros((course.iterations, len(ks))))
         elif gold and query.id in course.rankings:
             equal = twins(comparison.gold, query.id)
-            found = [_recall(ids, gold, equal, known, ks) for ids in course.rankings[query.id]]
-            values = [row for row, _ in found]
+            values = [_recall(ids, gold, equal, known, ks) for ids in course.rankings[query.id]]
             rows.append(np.array(values + values[-1:] * (course.iterations - len(values))))
-            for k in ks:
-                short[k] += any(k in missing for _, missing in found)
-    return np.array(rows).reshape(len(rows), course.iterations, len(ks)), short
+    return np.array(rows).reshape(len(rows), course.iterations, len(ks))
 
 
 def _recall(
     ids: Sequence[str], gold: Mapping[str, int], equal: Mapping[str, str], known: set[str], ks: Sequence[int]
-) -> tuple[list[float], list[int]]:
-    """Return recall at each k, and the ks at which ids that the trace did not keep might have found more."""
+) -> list[float]:
+    """Return recall at each k."""
     documents = [document(id, known | gold.keys() | equal.keys()) for id in ids]
     found = retrieval.score_hits([(id,) for id in documents], gold, ks, equal)
-    values = [found[f"R@{k}"] for k in ks]
-    held, cut = len(set(documents)), len(ids) >= KEPT_IDS
-    return values, [k for k, value in zip(ks, values, strict=True) if cut and held < k and value < 1.0]
+    return [found[f"R@{k}"] for k in ks]
 
 
 # ---------------------------------------------------------------- costs

@@ -80,10 +80,10 @@ def rank_methods(comparison: Comparison, metric: str) -> list[str]:
 
 
 def overlap(one: MethodAnswer, other: MethodAnswer, k: int) -> float | None:
-    """Return the Jaccard overlap of the first k documents of two answers; None if one of them failed."""
+    """Return the Jaccard overlap of the documents of the first k hits of two answers; None if one of them failed."""
     if one.error is not None or other.error is not None:
         return None
-    a, b = (set(ranking(hit.doc_ids for hit in answer.hits)[:k]) for answer in (one, other))
+    a, b = (set(ranking(hit.doc_ids for hit in answer.hits[:k])) for answer in (one, other))
     return len(a & b) / len(a | b) if a | b else 1.0
 
 

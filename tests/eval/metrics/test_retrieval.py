@@ -17,7 +17,7 @@ GRADES = st.dictionaries(st.sampled_from(DOCUMENTS), st.integers(1, 4), min_size
 @settings(max_examples=300, deadline=None)
 @given(hits=HITS, gold=GRADES, k=st.integers(1, 15))
 def test_equal_to_ir_measures(hits: list[list[str]], gold: dict[str, int], k: int) -> None:
-    ranked = ranking(hits)
+    ranked = ranking(hits[:k])
     run = [ir_measures.ScoredDoc("q", doc_id, float(len(ranked) - rank)) for rank, doc_id in enumerate(ranked)]
     qrels = [ir_measures.Qrel("q", doc_id, grade) for doc_id, grade in gold.items()]
     expected = ir_measures.calc_aggregate([R @ k, Success @ k, RR @ k, nDCG @ k], qrels, run)
@@ -38,22 +38,33 @@ def test_by_hand() -> None:
     assert [found[f"RR@{k}"] for k in (2, 4, 6)] == [0.5, 0.5, 0.5]
     ideal = 3 + 2 / math.log2(3) + 1 / 2
     assert found["nDCG@4"] == pytest.approx((2 / math.log2(3) + 1 / math.log2(5)) / ideal)
-    # of the hits with one document, x b z c are left
+    # without the hits of several documents, x b z c are left
     assert [found[f"one_doc_R@{k}"] for k in (2, 4, 6)] == [1 / 3, 2 / 3, 2 / 3]
 
 
-def test_a_document_counts_at_its_first_appearance_and_the_cut_is_in_documents() -> None:
+def test_a_document_counts_at_its_first_appearance_and_the_cut_is_in_hits_and_documents() -> None:
     hits = [["a", "b"], ["b", "a"], ["a"], ["c"]]
     assert ranking(hits) == ["a", "b", "c"]
-    assert ranking(hits, one_document=True) == ["a", "c"]
-    assert score_hits(hits, {"c": 1}, (2, 3)) == {
-        **{"R@2": 0, "R@3": 1, "full_R@2": 0, "full_R@3": 1, "Success@2": 0, "Success@3": 1},
-        **{"RR@2": 0, "RR@3": 1 / 3, "nDCG@2": 0, "nDCG@3": 0.5, "one_doc_R@2": 1, "one_doc_R@3": 1},
+    assert score_hits(hits, {"c": 1}, (3, 4)) == {
+        **{"R@3": 0, "R@4": 1, "full_R@3": 0, "full_R@4": 1, "Success@3": 0, "Success@4": 1},
+        **{"RR@3": 0, "RR@4": 1 / 3, "nDCG@3": 0, "nDCG@4": 0.5, "one_doc_R@3": 1, "one_doc_R@4": 1},
     }
+    assert score_hits([["a", "b", "c"]], {"c": 1}, (2, 3))["R@2"] == 0  # a summary takes as many places as it names
+
+
+@settings(max_examples=200, deadline=None)
+@given(hits=HITS, gold=GRADES, k=st.integers(1, 10), others=st.lists(st.integers(1, 20), max_size=3))
+def test_a_metric_at_k_is_that_of_a_search_for_k_hits(
+    hits: list[list[str]], gold: dict[str, int], k: int, others: list[int]
+) -> None:
+    alone = score_hits(hits[:k], gold, (k,))
+    together = score_hits(hits, gold, (k, *others))
+    names = [name for name in alone if not name.startswith("one_doc_R")]
+    assert {name: together[name] for name in names} == {name: alone[name] for name in names}
 
 
 def test_a_hit_that_names_one_document_twice_is_a_hit_of_one_document() -> None:
-    assert ranking([["a", "a"], [], ["b"]], one_document=True) == ["a", "b"]
+    assert score_hits([["a", "a"], [], ["b"]], {"a": 1, "b": 1}, (1, 2))["one_doc_R@2"] == 1
 
 
 def test_nothing_found_scores_zero_everywhere() -> None:

@@ -52,13 +52,11 @@ class _Measurements:
     """Figures of one method by iteration.
 
     `recall` is by k, `spent` are means of the costs of `by_iteration.spent` except milliseconds, and `ms` are median
-    milliseconds. `too_short` counts by k the questions whose traces keep too few ids. `total` are the input and output
-    tokens of all questions.
+    milliseconds. `total` are the input and output tokens of all questions.
     """
 
     course: Course
     recall: Mapping[int, tuple[Figure, ...]]
-    too_short: Mapping[int, int]
     spent: tuple[tuple[Figure, ...], ...]
     ms: tuple[float, ...]
     total: tuple[float, float]
@@ -91,13 +89,13 @@ def render_iterations(comparison: Comparison) -> Iterations | None:
 
 
 def _measure(course: Course, comparison: Comparison, ks: Sequence[int]) -> _Measurements:
-    values, too_short = by_iteration.recalls(course, comparison, ks)
-    recall, paid = _mean_figures(values, comparison.seed), by_iteration.spent(course)
+    recall = _mean_figures(by_iteration.recalls(course, comparison, ks), comparison.seed)
+    paid = by_iteration.spent(course)
     by_k = {k: tuple(row[at] for row in recall) for at, k in enumerate(ks)} if recall else {}
     costs = _mean_figures(paid[:, :, :MS], comparison.seed)
     read, written = paid[:, -1, TOKENS_READ].sum(), paid[:, -1, TOKENS_WRITTEN].sum()
     ms = np.median(paid[:, :, MS], axis=0).tolist()
-    return _Measurements(course, by_k, too_short, tuple(costs), tuple(ms), (float(read), float(written)))
+    return _Measurements(course, by_k, tuple(costs), tuple(ms), (float(read), float(written)))
 
 
 def _mean_figures(values: SampleArray, seed: int) -> list[tuple[Figure, ...]]:
@@ -157,8 +155,7 @@ def _recall_column(k: int) -> _ColumnKind:
     def after(one: _Measurements, n: int) -> MetricCell:
         if k not in one.recall:
             return MetricCell("–")
-        figure, lower = one.recall[k][n - 1], one.too_short[k] > 0
-        return MetricCell(f"≥ {percent(figure.value or 0.0)}") if lower else _cell(figure, percent)
+        return _cell(one.recall[k][n - 1], percent)
 
     def without(method: MethodResult) -> MetricCell:
         return _cell(Figure(method.metrics.get(name), method.ci95.get(name)), percent)
@@ -229,10 +226,6 @@ def _describe_ks(comparison: Comparison, ks: Sequence[int]) -> list[str]:
 
 def _notes(one: _Measurements) -> Iterator[str]:
     label = shown(one.course.method.label, 120)
-    for k, count in one.too_short.items():
-        if count:
-            fewer = f"the {KEPT_IDS} passages that are kept are of fewer than {k} documents"
-            yield f"{label}: R@{k} may be higher than shown: of {many(count, 'question')}, {fewer}."
     if one.course.left_out:
         missing = f"{many(one.course.left_out, 'question')}, whose traces do not hold every iteration"
         yield f"{label}: without {missing}."
@@ -248,8 +241,8 @@ def _notes(one: _Measurements) -> Iterator[str]:
 def _recall_plot(
     found: Sequence[_Measurements], others: Sequence[tuple[int, MethodResult]], ks: Sequence[int]
 ) -> Plot | None:
-    """Plot recall at the largest k for which no trace is too short; None without such a k or with one iteration."""
-    whole = [k for k in ks if all(k in one.recall and not one.too_short[k] for one in found)]
+    """Plot recall at the largest k of all methods; None without such a k or with one iteration."""
+    whole = [k for k in ks if all(k in one.recall for one in found)]
     if not whole or _most_iterations(found) < 2:
         return None
     metric, title = f"R@{whole[-1]}", f"R@{whole[-1]} by iteration"
