@@ -17,6 +17,8 @@ Metadata: TypeAlias = Mapping[str, MetadataValue]
 Span: TypeAlias = tuple[int, int]
 """The first character of a part of a text, and the one after its last."""
 
+HYPERLINKS = "hyperlinks"
+"""Metadata key of the hyperlinks of an HTML page to other files: pairs of visible text and address, in its order."""
 NO_METADATA: Metadata = MappingProxyType({})
 
 

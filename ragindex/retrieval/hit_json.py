@@ -5,11 +5,11 @@ from typing import Any
 
 from ragindex.retrieval.positions import position_to_json
 from ragindex.retrieval.steps import step_to_json
-from ragindex.types import Hit, Retrieval
+from ragindex.types import HYPERLINKS, Hit, Retrieval
 
 
 def hit_to_json(hit: Hit) -> dict[str, Any]:
-    """Return the fields of a hit as JSON values."""
+    """Return the fields of a hit as JSON values, without the hyperlinks of its documents, which may be many."""
     metadata: Mapping[str, Mapping[str, Any]] = hit.metadata
     return {
         "id": hit.id,
@@ -20,7 +20,9 @@ def hit_to_json(hit: Hit) -> dict[str, Any]:
         "doc_ids": list(hit.doc_ids),
         "passage_ids": list(hit.passage_ids),
         "positions": [position_to_json(position) for position in hit.positions],
-        "metadata": {id: dict(value) for id, value in metadata.items()},
+        "metadata": {
+            id: {key: one for key, one in value.items() if key != HYPERLINKS} for id, value in metadata.items()
+        },
         "source": hit.source,
     }
 

@@ -205,7 +205,10 @@ def _print_export(study: Study, settings: CompareSettings, folder: Path) -> None
     index = settings.index or default_index(comparison.dataset.name)
     command = shlex.join(["ragindex", "export", "--index", str(index), "--results", str(folder), "--out", "retriever"])
     best, quick = comparison.methods[0].label, _find_quickest_leader(comparison)
-    _print(settings, f"  use the best    {escape_markup(f'{command}   # {best}')}")
+    if comparison.dataset.judged:
+        _print(settings, f"  use the best    {escape_markup(f'{command}   # {best}')}")
+    else:
+        _print(settings, f"  use one         {escape_markup(f'{command} --method METHOD')}")
     if quick is not None:
         named = f"{command} --method {shlex.quote(quick)}   # not to be told apart from {best}, and faster"
         _print(settings, f"  or a faster one {escape_markup(named)}")

@@ -131,6 +131,8 @@ def _show(found: PoolEstimates, data: str, out: Path) -> None:
     console = standard_output()
     console.print(render_judged(found))
     console.print()
-    command = f"ragindex compare {quote_argument(data)} --questions {quote_argument(out)}"
+    # of other methods, what nobody judged would count as wrong
+    methods = quote_argument(",".join(one.label for one in found.methods))
+    command = f"ragindex compare {quote_argument(data)} --questions {quote_argument(out)} --methods {methods}"
     console.print(f"  the judgements  {escape_markup(str(out))}", soft_wrap=True)
     console.print(f"  compare by them {escape_markup(command)}", soft_wrap=True)

@@ -24,7 +24,7 @@ from ragindex_eval.recommend.values import Recommendation
 from ragindex_eval.run.conclude import list_file_notes
 from ragindex_eval.run.grid import require_all_read
 from ragindex_eval.run.pipeline import default_index
-from ragindex_eval.run.settings import make_settings, read_settings
+from ragindex_eval.run.settings import CompareSettings, make_settings, read_settings
 from ragindex_eval.run.study import load_dataset
 
 
@@ -118,7 +118,7 @@ def recommend_command(
         console = standard_output()
         console.print(render_recommendation(found, rules))
         console.print()
-        for name, command in _list_next_commands(found, data, folder, export).items():
+        for name, command in _list_next_commands(found, settings, folder, export).items():
             console.print(f"  {name:15} {escape_markup(command)}", soft_wrap=True)
         if run is not None:
             console.print(f"  {'the run':15} {escape_markup(describe_tracker())}", soft_wrap=True)
@@ -127,7 +127,9 @@ def recommend_command(
     require_all_read(len(dataset.skipped), settings.skip_bad)
 
 
-def _list_next_commands(found: Recommendation, data: str, folder: Path, export: Path | None) -> dict[str, str]:
+def _list_next_commands(
+    found: Recommendation, settings: CompareSettings, folder: Path, export: Path | None
+) -> dict[str, str]:
     """Return the lines that put the chosen method to use, by what they are for."""
     chosen, place = quote_argument(found.chosen), quote_argument(folder)
     lines = {"to use it": f"ragindex search QUESTION --index {place} --method {chosen}"}
@@ -138,7 +140,9 @@ def _list_next_commands(found: Recommendation, data: str, folder: Path, export: 
         lines["in Python"] = f'ragindex.load("{export}").search("…")'
     if found.rival is not None:
         both = quote_argument(f"{found.chosen},{found.rival}")
-        lines["all figures"] = f"ragindex compare {quote_argument(data)} --methods {both} --index {place}"
+        asked = "" if settings.questions is None else f" --questions {quote_argument(settings.questions)}"
+        command = f"ragindex compare {quote_argument(settings.data)}{asked} --methods {both} --index {place}"
+        lines["all figures"] = command
     return lines
 
 

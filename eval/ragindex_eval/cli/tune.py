@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ragindex.cli.console import escape_markup, print_note, require_writable, text_table, write_result
+from ragindex.cli.console import escape_markup, print_note, quote_argument, require_writable, text_table, write_result
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import JsonOption
 from ragindex.durable_files import write_file
@@ -14,6 +14,7 @@ from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
 from ragindex_eval.cli.compare import setting_flag
 from ragindex_eval.run.conclude import list_file_notes
+from ragindex_eval.run.pipeline import default_index
 from ragindex_eval.run.settings import make_settings
 from ragindex_eval.run.study import load_dataset
 from ragindex_eval.run.tune import METHOD, Tuned, tune
@@ -63,7 +64,7 @@ def tune_command(
     content = json.dumps(make_weights(found, data, parse_many(bases) if bases else []), indent=2, ensure_ascii=False)
     write_file(out, f"{content}\n".encode())
     value = {**make_report(found), "file": str(out)}
-    write_result(value, json_file, lambda: _show(found, out, data))
+    write_result(value, json_file, lambda: _show(found, out, data, settings.index or default_index(dataset.name)))
 
 
 def make_weights(found: Tuned, data: str, bases: Any) -> dict[str, Any]:
@@ -92,7 +93,7 @@ def make_report(found: Tuned) -> dict[str, Any]:
     }
 
 
-def _show(found: Tuned, out: Path, data: str) -> None:
+def _show(found: Tuned, out: Path, data: str, index: Path) -> None:
     console = standard_output()
     rows = [
         (f"{METHOD}, out of fold", *_percents(found.out_of_fold)),
@@ -112,8 +113,9 @@ def _show(found: Tuned, out: Path, data: str) -> None:
     for base, worth in found.dropped.items():
         console.print(f"dropped  {escape_markup(base)}, worth {100 * worth:+.1f}", soft_wrap=True)
     console.print(f"\n  the weights     {escape_markup(str(out))}", soft_wrap=True)
-    method = escape_markup(f"{METHOD}(weights={out})")
-    console.print(f"  to use them     ragindex index {escape_markup(data)} --methods '{method}'", soft_wrap=True)
+    place = f"ragindex index {quote_argument(data)} --index {quote_argument(index)}"
+    command = f"{place} --methods {quote_argument(f'{METHOD}(weights={out})')}"
+    console.print(f"  to use them     {escape_markup(command)}", soft_wrap=True)
 
 
 def _percents(values: Any) -> list[str]:

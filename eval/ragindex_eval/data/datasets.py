@@ -16,6 +16,7 @@ from ragindex.corpus.benchmarks import find_file_pair
 from ragindex.corpus.formats import SINGLE_HOP, SINGLE_HOP_FILLED
 from ragindex.corpus.json_reader import Problems
 from ragindex.corpus.more_benchmarks import is_asqa
+from ragindex.corpus.readers.text_encodings import decode_text
 from ragindex.errors import DataError, UsageError
 from ragindex.types import Query
 from ragindex.workspace import sources
@@ -105,6 +106,13 @@ def add_questions(
     return replace(_build_dataset(corpus, asked, problems, file, limit, seed), questions_file=file.name)
 
 
+def _describe_encoding(file: Path) -> list[str]:
+    """Return a note on the encoding of a file of questions, if it is not UTF-8 and may have been guessed."""
+    is_text = file.is_file() and file.suffix.lower() in (".csv", ".txt")
+    found = decode_text(file.read_bytes(), file)[1] if is_text else ""
+    return [f"{file.name} was read as {found}"] if found else []
+
+
 def match_workspace(dataset: Dataset, workspace: Workspace) -> Dataset:
     """Return the dataset with the workspace's document ids, and with the documents of its other sources, if any."""
     lead = sources.lead(workspace.manifest.sources, dataset.corpus)
@@ -158,8 +166,8 @@ def _build_dataset(
     kept_gold = None if kept_gold is None else gold_classes.in_classes(corpus.documents, kept_gold)
     skipped = tuple(dict.fromkeys([*corpus.skipped, *problems.left_out]))
     marked = dataset_fingerprint(corpus, kept, kept_gold)
-    unread = _describe_unread(file, len(problems.errors), len(asked))
-    return Dataset(corpus.name, corpus, kept, kept_gold, marked, skipped, notes=(*unread, *left_out))
+    notes = (*_describe_encoding(file), *_describe_unread(file, len(problems.errors), len(asked)), *left_out)
+    return Dataset(corpus.name, corpus, kept, kept_gold, marked, skipped, notes=notes)
 
 
 def _describe_unread(file: Path, unread: int, asked: int) -> list[str]:

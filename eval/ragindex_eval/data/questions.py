@@ -13,12 +13,12 @@ from ragindex.corpus.corpus import parse_id
 from ragindex.corpus.json_reader import (
     Item,
     Problems,
-    decode_utf8,
     format_value,
     read_bytes,
     read_json_lines,
 )
 from ragindex.corpus.readers.plain_text import read_csv_rows
+from ragindex.corpus.readers.text_encodings import decode_text
 from ragindex.errors import DataError
 from ragindex.near_names import describe_near, find_near_names
 from ragindex_eval.data.equal_texts import content
@@ -204,7 +204,7 @@ def _judgement(item: Item, line: str) -> tuple[str, str, int]:
 
 def text_lines(path: Path) -> list[tuple[Item, str]]:
     """Return the non-blank lines of a text file, each with an item that says where it is."""
-    lines = decode_utf8(read_bytes(path), path).replace("\r\n", "\n").split("\n")
+    lines = decode_text(read_bytes(path), path)[0].replace("\r\n", "\n").split("\n")
     return [(Item({}, path, number), line) for number, line in enumerate(lines, 1) if line.strip()]
 
 
@@ -220,7 +220,7 @@ def read_csv_questions(path: Path, finder: DocumentFinder, problems: Problems) -
     Several accepted answers, and several places of evidence, are separated by ` || `. Raises DataError if a required
     column is missing.
     """
-    rows = read_csv_rows(decode_utf8(read_bytes(path), path), path)
+    rows = read_csv_rows(decode_text(read_bytes(path), path)[0], path)
     _, header = next(rows, (Item({}, path), []))
     names = [name.strip().lower() for name in header]
     if not {"question", "documents"} <= set(names) or len(set(names)) < len(names):

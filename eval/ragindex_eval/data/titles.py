@@ -12,6 +12,7 @@ _SHORTEST = 2  # letters and digits of a title; shorter ones stand in any questi
 _SPACE = regex.compile(r"\s+")
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 _IN_WORD = regex.compile(rf"[\p{{L}}\p{{M}}\p{{N}}--[{_UNSPACED}]]", regex.VERSION1)
+_BRACKETED = regex.compile(r"\s*[(（\[].*$")
 _LETTER = regex.compile(r"[\p{L}\p{N}]")
 
 
@@ -30,10 +31,17 @@ def find_naming(queries: Sequence[Query], gold: Mapping[str, Gold] | None, title
 def names_title(text: str, titles: Iterable[str]) -> bool:
     """Return whether a text contains one of the titles as whole words, whatever their case.
 
-    Words are not told apart in scripts without spaces, nor in Korean, whose particles follow without one.
+    What stands in brackets at the end of a title may be missing, as in `qshape(1)`. Words are not told apart in scripts
+    without spaces, nor in Korean, whose particles follow without one.
     """
     folded = _fold(text)
-    return any(len(_LETTER.findall(title)) >= _SHORTEST and _contains(folded, _fold(title)) for title in titles)
+    names = {name for title in titles for name in (title, drop_brackets(title))}
+    return any(len(_LETTER.findall(name)) >= _SHORTEST and _contains(folded, _fold(name)) for name in names)
+
+
+def drop_brackets(title: str) -> str:
+    """Return a title without what stands in brackets at its end."""
+    return _BRACKETED.sub("", title)
 
 
 def _fold(text: str) -> str:

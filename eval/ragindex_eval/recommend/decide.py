@@ -15,7 +15,7 @@ from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.stats.race import capital_growth
 from ragindex_eval.stats.resampling import SampleArray
 
-_MOST_QUESTIONS = 20_000  # more are never proposed
+MOST_QUESTIONS = 20_000  # more are never proposed
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def more_questions(
 
 def _questions_to(goal: float, differences: SampleArray, bound: float) -> int | None:
     total = squares = capital = 0.0
-    for seen in range(_MOST_QUESTIONS):
+    for seen in range(MOST_QUESTIONS):
         now = float(differences[seen % len(differences)])
         sums = (np.array([now]), np.array([total]), np.array([squares]))
         capital += float(capital_growth(*sums, seen=seen, bound=bound, population=None)[0])

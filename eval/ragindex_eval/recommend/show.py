@@ -5,6 +5,7 @@ from rich.text import Text
 
 from ragindex.cli.console import text_table
 from ragindex_eval.format import many, percent, points, round_up, short
+from ragindex_eval.recommend.decide import MOST_QUESTIONS
 from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.values import Candidate, Recommendation
 from ragindex_eval.results.model import Interval
@@ -42,8 +43,10 @@ def describe_decision(found: Recommendation, rules: RecommendRules) -> str:
             f"{enough}: on {about} it is within {margin} points of the best candidate in {rules.metric} (risk {risk}). "
             f"{score}; {_describe_difference(found)}. {_describe_cheaper(found, margin)}"
         )
+    remaining = [one.label for one in found.candidates if one.remains]
+    left = f"{', '.join(remaining[:-1])} and {remaining[-1]}"
     return (
-        f"Undecided between {found.chosen} and {found.rival} on {about}, with a margin of {margin} points: "
+        f"Undecided between {left} (the cheapest first) on {about}, with a margin of {margin} points: "
         f"{_describe_more(found, margin)}. Best so far: {found.chosen}, {score}; {_describe_difference(found)}."
     )
 
@@ -58,7 +61,7 @@ def _describe_more(found: Recommendation, margin: str) -> str:
     if found.more_questions:
         more = many(round_up(found.more_questions), "question")
         return f"add about {more} to tell whether {margin} points lie between them"
-    return "no number of questions would settle it soon, because the methods differ by about that margin"
+    return f"not even {MOST_QUESTIONS:,} more like them would tell whether {margin} points lie between them"
 
 
 def _describe_difference(found: Recommendation) -> str:

@@ -39,8 +39,9 @@ class QuestionPlan:
     def describe(self) -> str:
         """Return in a sentence what these questions can show, and what more of them could."""
         (_, least), *others = self.smallest
-        more = ", ".join(f"{count:,} of {percent(smaller)}" for count, smaller in others)
-        return (
-            f"{self.questions:,} questions show differences of {percent(least)} points of {self.metric} or more "
-            f"({100 * self.power:.0f} % power){f'; {more}' if more else ''}"
-        )
+        more = ", ".join(f"{count:,} of {percent(smaller)}" for count, smaller in others if smaller <= 1)
+        shown = f"show differences of {percent(least)} points of {self.metric} or more"
+        if least > 1:
+            shown = f"are too few to show any difference of {self.metric}"
+        power = f"({100 * self.power:.0f} % power)"
+        return f"{self.questions:,} questions {shown} {power}{f'; {more}' if more else ''}"

@@ -59,7 +59,8 @@ def _describe_best(comparison: Comparison, ahead: Sequence[str], metric: str) ->
         lowest = _format_percent(comparison.method(last), metric)
         if len({method.metrics[metric] for method in comparison.methods}) == 1:
             return f"{said}all {len(ahead)} score {percent}"
-        return f"{said}{last} scores {lowest}, {best} {percent} ({_difference(comparison, best, last, metric)})"
+        alone = ", of this pair alone" if len(ranked) > 2 else ""
+        return f"{said}{last} scores {lowest}, {best} {percent} ({_difference(comparison, best, last, metric)}{alone})"
     over = f"{_difference(comparison, best, ranked[1], metric)}, over {ranked[1]}"
     if len(ahead) == 1:
         return f"{best} is best at {metric} ({percent}; {over})"
@@ -181,7 +182,8 @@ def _describe_more_questions(comparison: Comparison, ahead: Sequence[str], metri
         yield "More questions would not settle it: the means are equal."
         return
     said = f"{_format_count(fewest).capitalize()} more question{'' if fewest == 1 else 's'} would exclude {first}"
-    also = f", and {_format_count(most)} {last}" if len(more) > 1 else ""
+    equal = most == inf  # the means of the two are, so no number of questions would
+    also = "" if len(more) == 1 or equal else f", and {_format_count(most)} {last}"
     yield f"{said}{also}, if the difference stays ({100 * POWER:.0f} % power)."
 
 

@@ -7,9 +7,8 @@ from ragindex.corpus.readers.content import FileContent, find_heading_paths
 from ragindex.corpus.readers.html_page import read_page
 from ragindex.corpus.readers.text_encodings import decode_page, name_encoding
 from ragindex.errors import DataError
+from ragindex.types import HYPERLINKS
 
-HYPERLINKS = "hyperlinks"
-"""Metadata key of the hyperlinks of an HTML page to other files: pairs of visible text and address, in its order."""
 _MOST_HYPERLINKS = 200
 
 

@@ -10,12 +10,11 @@ import regex
 from ragindex.corpus.json_reader import decode_utf8
 from ragindex.corpus.readers.content import FileContent, clean_text, find_heading_paths
 from ragindex.corpus.readers.front_matter import split_front_matter
-from ragindex.corpus.readers.html_file import HYPERLINKS
 from ragindex.corpus.readers.markdown_blocks import find_fences, find_markdown_blocks
 from ragindex.corpus.readers.rst_blocks import find_rst_blocks
 from ragindex.corpus.readers.text_encodings import ENCODING, decode_text, name_encoding
 from ragindex.errors import DataError
-from ragindex.types import Section
+from ragindex.types import HYPERLINKS, Section
 
 _HEADING = regex.compile(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*")
 _UNDERLINE = regex.compile(r" {0,3}(?:(=+)|-+)[ \t]*")

@@ -92,6 +92,8 @@ def test_questions_without_gold(run: Run, working_folder: Path) -> None:
     (working_folder / "questions.txt").write_text("Which hill is highest?\nWhat is Nether Quill?\n")
     result = run("compare", "notes", "--questions", "questions.txt", "--methods", "bm25", "--out", "elsewhere")
     assert "No quality was measured" in result.stdout
+    assert "use the best" not in result.stdout
+    assert "--out retriever --method METHOD" in result.stdout
     assert json.loads((working_folder / "elsewhere" / "comparison.json").read_text())["methods"][0]["metrics"] == {}
 
 

@@ -204,6 +204,17 @@ def test_a_csv_names_documents_by_id_title_or_file(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["q.csv", "q.txt"])
+def test_questions_in_the_encoding_of_a_spreadsheet(tmp_path: Path, name: str) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("# Café\n\nThe café opened in May.")
+    rows = "question;documents\nWhen did the “café” open – and where?;a.md\nWas it a naïve résumé of the façade?;a.md\n"
+    (tmp_path / name).write_bytes(rows.encode("cp1252"))
+    dataset = read_dataset(tmp_path / "docs", questions=tmp_path / name)
+    assert "When did the “café” open – and where?" in dataset.queries[-2].text
+    assert f"{name} was read as cp1252" in dataset.notes
+
+
 def test_json_lines_are_questions_as_in_a_csv(tmp_path: Path) -> None:
     rows: list[dict[str, object]] = [
         {"_id": "x1", "question": "Red?", "answer": "Yes || Sure", "documents": "Apples;b.txt=2", "kind": "yes"},

@@ -257,10 +257,10 @@ def test_a_bad_row(tmp_path: Path, row: str, message: str) -> None:
         ("q.csv", b'question,documents\n"open', "q.csv, line 2: expected comma-separated values; found unexpected end"),
         (
             "q.csv",
-            b"question,documents\nna\xefve?,apples",
+            b"question,documents\nna\xefve?\x00,apples",
             "q.csv, line 2: expected text in UTF-8; found the byte 0xef.",
         ),
-        ("q.txt", b"one?\nna\xefve?", "q.txt, line 2: expected text in UTF-8; found the byte 0xef."),
+        ("q.txt", b"one?\nna\xefve?\x00", "q.txt, line 2: expected text in UTF-8; found the byte 0xef."),
         ("q.txt", b" \n\n", "q.txt: expected at least one question; found none."),
         (
             "q.xlsx",

@@ -305,9 +305,8 @@ def test_drafts() -> None:
 
 
 def test_without_titles_no_draft_names_that_of_its_document() -> None:
-    hill, pair = make_drafts(WORLD, 6, seed=0, titles=False)  # the others name Old Mill or Pale Jam
+    (hill,) = make_drafts(WORLD, 6, seed=0, titles=False)  # the others name Brother, Old Mill or Pale Jam
     assert hill.question == "What is the highest hill of the Orla Range?"
-    assert pair == PAIR
     tea = [passage("tea", "Green tea", "The leaves are steamed for about a minute, and rolled by hand in three steps.")]
     (named,), (unnamed,) = (make_drafts(tea, 1, seed=0, titles=titles) for titles in (True, False))
     assert named.question == "What are steamed for about a minute, according to “Green tea”?"

@@ -19,6 +19,8 @@ from ragindex_eval.data.titles import find_naming, names_title
         ("李白是谁?", "李白"),
         ("서울은 어디에 있습니까?", "서울"),
         ("Cafe\u0301 Adler opened when?", "Café Adler"),
+        ("What is reported, according to “Postfix manual - qshape”?", "Postfix manual - qshape(1)"),
+        ("What is reported, according to “Postfix manual - qshape(1)”?", "Postfix manual - qshape(1)"),
     ],
 )
 def test_a_question_that_names_a_title(text: str, title: str) -> None:

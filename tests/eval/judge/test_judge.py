@@ -2,6 +2,7 @@
 
 import io
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -299,6 +300,9 @@ def test_the_command_pools_and_resumes() -> None:
     session = JudgingSession(pool, Path("judged"), 2)
     while (item := session.current()) is not None:
         session.answer(2 if item.document.id == "hill.md" else 0)
+    shown = ragindex(*COMMAND)
+    (line,) = [one for one in shown.out.splitlines() if "compare by them" in one]
+    assert shlex.split(line.split("compare by them")[1])[-2:] == ["--methods", "bm25,dense"]
     done = ragindex(*COMMAND, "--json", "-")
     assert (done.json["by_person"], done.json["out"]) == (2, "judged")
     assert load_pool(Path("judged")) == pool

@@ -1,6 +1,7 @@
 """Recommendations from the command to the decision, on a made-up world."""
 
 import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,14 @@ def test_the_choice_is_exported_with_the_lines_that_use_it() -> None:
     ).json
     assert [hit["id"] for hit in hits["hits"]] == [hit["id"] for hit in same["hits"]]
     assert len(hits["hits"]) == 3
+
+
+def test_the_next_commands_name_the_questions(tmp_path: Path) -> None:
+    done = ragindex("recommend", "notes", "--questions", "questions.csv", "--methods", "bm25,dense", "--index", "w")
+    (line,) = [one for one in done.out.splitlines() if "all figures" in one]
+    arguments = shlex.split(line.split("all figures")[1])
+    assert arguments[:5] == ["ragindex", "compare", "notes", "--questions", "questions.csv"]
+    assert ragindex(*arguments[1:]).code == 0
 
 
 def test_compare_reuses_the_answers() -> None:
@@ -209,8 +218,11 @@ def test_the_choice_follows_price_and_acceptance() -> None:
 
 def test_an_undecided_race_says_how_many_questions_would_tell_what() -> None:
     said = ragindex("recommend", "world:100", "--methods", "bm25,links", "--limit", "15", "--index", "w").out
-    pattern = r"Undecided between links and bm25 on .*, with a margin of 2\.0 points: add about [\d,]*00 questions"
-    assert re.search(pattern + r" to tell whether 2\.0 points lie between them\. Best", " ".join(said.split()))
+    pattern = r"Undecided between bm25 and links \(the cheapest first\) on .*, with a margin of 2\.0 points: "
+    assert re.search(
+        pattern + r"add about [\d,]*00 questions to tell whether 2\.0 points lie between them\. Best",
+        " ".join(said.split()),
+    )
 
 
 def test_more_questions_are_few_for_a_large_difference_and_none_for_the_margin_itself() -> None:

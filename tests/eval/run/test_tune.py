@@ -1,5 +1,6 @@
 """Nested cross-validation by hand: which bases stay, what is claimed in sample and found out of fold."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -94,8 +95,14 @@ def test_what_tune_prints_says_how_to_use_the_weights() -> None:
     assert "evidence, out of fold" in done.out
     assert "evidence, on the questions it was fitted to" in done.out
     assert "Gain out of fold over " in done.out
-    assert "ragindex index world:60 --methods 'evidence(weights=mine.json)'" in done.out
-    assert ragindex("index", "world:60", "--methods", "evidence(weights=mine.json)", "--index", "index").code == 0
+    (line,) = [one for one in done.out.splitlines() if "to use them" in one]
+    command = shlex.split(line.split("to use them")[1])
+    assert command == [
+        *("ragindex", "index", "world:60", "--index", "index"),
+        "--methods",
+        "evidence(weights=mine.json)",
+    ]
+    assert ragindex(*command[1:]).code == 0
     found = ragindex("search", "Who wrote a novel?", "--index", "index", "--method", "evidence(weights=mine.json)")
     assert found.code == 0, found.err
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import regex
 
 from ragindex_eval.data.drafting.text import FUNCTION_WORDS, NAME, one_line, shouted
+from ragindex_eval.data.titles import drop_brackets
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,6 @@ class Clause:
 # ---------------------------------------------------------------- what a passage is about
 
 _LONGEST_TITLE = 200
-_BRACKETED = regex.compile(r"\s*[(（\[].*$")
 _IS_A = regex.compile(r"\b(?:is|was|are|were) (?:an?|the|one of the) ([^,;.]{3,120})")
 _NOUN_ENDS = regex.compile(
     r"\b(?:of|in|by|from|at|on|that|which|who|for|located|based|with|to|[a-z]+ed|written|known)\b"
@@ -49,7 +49,7 @@ _NOUN_ENDS = regex.compile(
 
 def find_topic(title: str, sentences: Sequence[str]) -> PassageTopic:
     """Return the topic of a passage with this title and these sentences."""
-    name = _BRACKETED.sub("", one_line(title[:_LONGEST_TITLE])).strip(" .")
+    name = drop_brackets(one_line(title[:_LONGEST_TITLE])).strip(" .")
     short = name.split(",")[0]
     first = next(
         (one for one in sentences[:5] if short and one.removeprefix("The ").lstrip('"“').startswith(short)), ""

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from ragindex.corpus.chunking import split_passage_id
-from ragindex.corpus.readers.html_file import HYPERLINKS
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema
 from ragindex.parts.support.records import TEXTS
 from ragindex.text_analysis import analyse
+from ragindex.types import HYPERLINKS
 from ragindex_retrievers.links import names
 
 KEYS, UNTITLED_KEYS, TITLE = "keys", "untitled_keys", "title"

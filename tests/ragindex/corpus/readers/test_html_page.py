@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from ragindex.corpus import read
 from ragindex.corpus.readers.html_page import read_page
 from ragindex.errors import DataError
+from ragindex.retrieval.hit_json import hit_to_json
+from ragindex.types import Hit
 
 APART = frozenset(  # a word ends before and after these
     (
@@ -102,6 +104,9 @@ def test_hyperlinks_to_other_files_are_metadata(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text(page)
     (document,) = read(tmp_path).documents
     assert document.metadata["hyperlinks"] == [["B", "b.html"]]
+    given = {"a.html": document.metadata}
+    hit = Hit("a.html#0", "passage", ("a.html#0",), ("a.html",), "a", "See B.", 1.0, "bm25", given)
+    assert hit_to_json(hit)["metadata"] == {"a.html": {"source": "a.html", "modified": document.metadata["modified"]}}
 
 
 @pytest.mark.parametrize(
