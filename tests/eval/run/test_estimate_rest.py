@@ -37,11 +37,11 @@ def test_the_line_says_how_many_how_long_and_how_much_memory(monkeypatch: pytest
     monkeypatch.setattr(registry, "plugin_names", lambda group: [*QUICK, "gear", "raptor"])
     local = measured(400, 50, 36.0, "sentence-transformers:all-MiniLM-L6-v2")
     assert describe_rest([local], asks=False) == (
-        "2 more methods: --methods all, about 12 min and 2.3 GB of memory here"  # 1 + 0.6 + 400 * 0.0017
+        "2 more methods: --methods all, about 12 min and 2.4 GB of memory here"  # 1 + 1.2 + 400 * 0.0005
     )
     large = measured(20_000, 50, 36.0)
     assert describe_rest([large], asks=False) == (
-        "2 more methods: --methods all, about 24 min and more than 1.6 GB of memory here"  # 1 + 0.3 + 683 * 0.0004
+        "2 more methods: --methods all, about 24 min and 11.2 GB of memory here"  # 1 + 0.2 + 20,000 * 0.0005
     )
     assert describe_rest([local], asks=True) == (
         "2 more methods: --methods all; what they ask the language model: ragindex estimate"
