@@ -24,11 +24,11 @@ class Corpus:
         print(len(corpus.documents), corpus.skipped, corpus.ignored)
 
     `repeats` counts duplicates of documents without ids. `skipped` are the files or items that were left out, with the
-    reasons. `ignored`
-    counts files of a folder that no reader supports, by suffix. With `whole`, as in benchmark formats, each document is
-    one passage; otherwise documents are chunked. `root` is the source: the absolute path of the folder that ids are
-    relative to or of the data set's file, or the name of a generated corpus; "" for documents made by a program. If
-    `only` is set, only that file of the folder was read. `notes` are other remarks on what was read.
+    reasons. `ignored` counts files of a folder that no reader supports, by suffix. With `whole`, as in benchmark
+    formats, each document is one passage; otherwise documents are chunked. `root` is the source: the absolute path of
+    the folder that ids are relative to or of the data set's file, or the name of a generated corpus; "" for documents
+    made by a program. If `only` is set, only that file of the folder was read. `notes` are other remarks on what was
+    read.
     """
 
     name: str

@@ -20,7 +20,7 @@ from ragindex_eval.results.reader_results import costs as reading_costs
 Interval: TypeAlias = tuple[float, float]
 """The low and the high end of a 95 % interval."""
 
-RESULT_SCHEMA = 5
+RESULT_SCHEMA = 6
 NO_USAGE = Usage()
 LATENCY = "latency_ms"
 COSTS = ("input_tokens", "output_tokens", "money")
