@@ -136,9 +136,9 @@ def _estimate(
 ) -> MetricEstimate:
     score = _recall if name == RECALL else _precision
     ours = pool.questions[: len(relevant)]
-    human = _array([score(one.rankings[label][:k], found, k) for one, found in zip(ours, relevant, strict=True)])
+    human = _array([score(one.first_documents(label, k), found, k) for one, found in zip(ours, relevant, strict=True)])
     every = [] if by_model is None else zip(pool.questions, by_model, strict=True)
-    predicted = _array([score(one.rankings[label][:k], found, k) for one, found in every])
+    predicted = _array([score(one.first_documents(label, k), found, k) for one, found in every])
     count = len(human)
     powered = None
     if count >= FEWEST_JUDGED:
@@ -179,9 +179,9 @@ def _recall_bounds(
     The least: the unjudged documents of this method are irrelevant, those that only others found relevant. The
     greatest: the reverse.
     """
-    ranked = question.rankings[label][:k]
+    ranked = question.first_documents(label, k)
     own = _unjudged(question, ranked, grades)
-    every = {one for found in question.rankings.values() for one in _unjudged(question, found[:k], grades)}
+    every = {one for each in question.hits for one in _unjudged(question, question.first_documents(each, k), grades)}
     found, known = len(relevant & set(ranked)), len(relevant)
     low, high = known + len(every - own), known + len(own)
     return found / low if low else 0.0, (found + len(own)) / high if high else 0.0
@@ -190,13 +190,13 @@ def _recall_bounds(
 def _precision_bounds(
     question: PooledQuestion, label: str, k: int, relevant: frozenset[str], grades: Grades
 ) -> tuple[float, float]:
-    ranked = question.rankings[label][:k]
+    ranked = question.first_documents(label, k)
     found = len(relevant & set(ranked))
     return found / k, (found + len(_unjudged(question, ranked, grades))) / k
 
 
 def _judged_share(question: PooledQuestion, label: str, k: int, grades: Grades) -> float:
-    ranked = question.rankings[label][:k]
+    ranked = question.first_documents(label, k)
     return 1 - len(_unjudged(question, ranked, grades)) / len(ranked) if ranked else 1.0
 
 

@@ -39,12 +39,23 @@ class PooledDocument:
 
 @dataclass(frozen=True, slots=True)
 class PooledQuestion:
-    """A question, its pooled documents in the order in which they are shown, and each method's documents by label."""
+    """A question, its pooled documents in the order in which they are shown, and by label each method's hits.
+
+    A hit is given as its documents, of equal texts the first.
+    """
 
     id: str
     text: str
     documents: tuple[PooledDocument, ...]
-    rankings: Mapping[str, tuple[str, ...]]
+    hits: Mapping[str, tuple[tuple[str, ...], ...]]
+
+    def first_documents(self, label: str, k: int) -> list[str]:
+        """Return the documents of the first k hits of a method, at most k of them."""
+        return _first_documents(self.hits[label], k)
+
+
+def _first_documents(hits: Sequence[Sequence[str]], k: int) -> list[str]:
+    return ranking(hits[:k])[:k]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +84,10 @@ class Pool:
 
 
 def make_pool(source: PoolSource, questions: Sequence[str], documents: Iterable[Document], found: Rankings) -> Pool:
-    """Pool the first `source.depth` documents of each method; a question that is asked twice is pooled once."""
+    """Pool the documents of the first `source.depth` hits of each method, at most so many.
+
+    A question that is asked twice is pooled once.
+    """
     held = {document.id: document for document in documents}
     stands = _stand_ins(held.values())
     places = {question_id(text): place for place, text in reversed(list(enumerate(questions)))}
@@ -102,17 +116,17 @@ def _pool_question(
     stands: Mapping[str, str],
     found: Mapping[str, Sequence[SavedHit]],
 ) -> PooledQuestion:
-    rankings = {
-        label: tuple(dict.fromkeys(stands.get(one, one) for one in ranking(hit.doc_ids for hit in hits)))
+    longest = max(*source.ks, source.depth)
+    named = {
+        label: tuple(tuple(stands.get(one, one) for one in hit.doc_ids) for hit in hits[:longest])
         for label, hits in found.items()
     }
-    pooled = sorted({one for ranked in rankings.values() for one in ranked[: source.depth]})
+    pooled = sorted({one for hits in named.values() for one in _first_documents(hits, source.depth)})
     random.Random(f"{source.seed} {id}").shuffle(pooled)  # noqa: S311  # an order, no secret
     documents = (
         PooledDocument(one, held[one].title, _passages(held[one], found.values(), held, stands)) for one in pooled
     )
-    longest = max(*source.ks, source.depth)
-    return PooledQuestion(id, text, tuple(documents), {label: each[:longest] for label, each in rankings.items()})
+    return PooledQuestion(id, text, tuple(documents), named)
 
 
 def _passages(
@@ -182,5 +196,5 @@ def _read_source(value: Mapping[str, Any]) -> PoolSource:
 
 def _read_question(value: Mapping[str, Any]) -> PooledQuestion:
     documents = (PooledDocument(one["id"], one["title"], tuple(one["passages"])) for one in value["documents"])
-    rankings = {label: tuple(ranked) for label, ranked in value["rankings"].items()}
-    return PooledQuestion(value["id"], value["text"], tuple(documents), rankings)
+    hits = {label: tuple(map(tuple, each)) for label, each in value["hits"].items()}
+    return PooledQuestion(value["id"], value["text"], tuple(documents), hits)

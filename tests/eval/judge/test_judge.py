@@ -43,9 +43,9 @@ def hit(doc_id: str, *span: int) -> SavedHit:
 def made_pool(questions: int = 3) -> Pool:
     """Method a finds x and y first, b finds y and z; the third of a is w, that of b is x."""
     documents = tuple(PooledDocument(id, id.upper(), (f"text of {id}",)) for id in "xyz")
-    rankings = {"a": ("x", "y", "w"), "b": ("y", "z", "x")}
+    hits = {"a": (("x",), ("y",), ("w",)), "b": (("y",), ("z",), ("x",))}
     texts = [f"question {number}?" for number in range(questions)]
-    return Pool(SOURCE, tuple(PooledQuestion(question_id(text), text, documents, rankings) for text in texts))
+    return Pool(SOURCE, tuple(PooledQuestion(question_id(text), text, documents, hits) for text in texts))
 
 
 def grades(pool: Pool, *by_question: str) -> Grades:
@@ -71,7 +71,15 @@ def test_a_pool_is_the_first_documents_of_all_methods_with_their_passages() -> N
     (question,) = pool.questions
     passages = {one.id: one.passages for one in question.documents}
     assert passages == {"x": (text[:15], text[16:32]), "y": (text[:15],), "z": (f"{text} z",)}
-    assert question.rankings == {"a": ("x", "y", "w"), "b": ("x", "z", "y")}
+    assert {label: question.first_documents(label, 3) for label in "ab"} == {"a": ["x", "y", "w"], "b": ["x", "z", "y"]}
+
+
+def test_a_pool_counts_hits_as_a_comparison_does() -> None:
+    documents = [Document(id, id.upper(), f"text of {id}") for id in "wxyz"]
+    found = {"a": [[hit("x", 0, 4), hit("x", 5, 7), hit("y"), hit("z")]]}
+    (question,) = make_pool(SOURCE, ["one?"], documents, found).questions  # to a depth of two
+    assert [one.id for one in question.documents] == ["x"]
+    assert [question.first_documents("a", k) for k in (1, 2, 3)] == [["x"], ["x"], ["x", "y"]]
 
 
 def test_the_passages_that_are_shown_are_the_best_ranked_of_a_document_and_its_twins() -> None:
@@ -86,9 +94,10 @@ def test_the_passages_that_are_shown_are_the_best_ranked_of_a_document_and_its_t
 
 def test_documents_of_equal_text_are_pooled_once() -> None:
     documents = [Document("x", "T", "same"), Document("y", "T", "same  "), Document("z", "T", "other")]
-    pool = make_pool(SOURCE, ["one?"], documents, {"a": [[hit("y", 0, 4), hit("x", 0, 4), hit("z", 0, 5)]], "b": [[]]})
+    found = {"a": [[hit("y", 0, 4), hit("x", 0, 4), hit("z", 0, 5)]], "b": [[]]}
+    pool = make_pool(replace(SOURCE, depth=3), ["one?"], documents, found)
     assert {one.id for one in pool.questions[0].documents} == {"x", "z"}
-    assert pool.questions[0].rankings == {"a": ("x", "z"), "b": ()}
+    assert {label: pool.questions[0].first_documents(label, 3) for label in "ab"} == {"a": ["x", "z"], "b": []}
 
 
 def test_the_seed_alone_draws_the_order_whichever_method_found_what() -> None:
