@@ -93,9 +93,19 @@ class DataError(RagindexError):
     exit_code = 3
 
     def __init__(self, expected: str, found: str, *, path: Path | str | None = None, line: int | None = None) -> None:
-        where = "" if path is None else f"{path}, line {line}: " if line is not None else f"{path}: "
-        super().__init__(f"{where}expected {expected}; found {found}.")
         self.path, self.line, self.expected, self.found = path, line, expected, found
+        super().__init__(f"{self.place}: {self.reason}" if self.place else self.reason)
+
+    @property
+    def place(self) -> str:
+        """The file, with the line if it is known; "" if there is none."""
+        file = "" if self.path is None else hide_secrets(str(self.path))
+        return f"{file}, line {self.line}" if file and self.line is not None else file
+
+    @property
+    def reason(self) -> str:
+        """What was expected and what was found, in a sentence."""
+        return hide_secrets(f"expected {self.expected}; found {self.found}.")
 
 
 class WorkspaceError(RagindexError):

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from rich.console import Console
 from rich.progress import (
@@ -38,15 +38,12 @@ class _RateColumn(ProgressColumn):
         return Text("" if speed is None else f"{speed:,.0f}/s", style="progress.data.speed")
 
 
-@contextmanager
-def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+def progress_bar(what: str, total: int | None) -> AbstractContextManager[Callable[[int], None]]:
     """Show progress, and yield a function that advances it by a number of items; `total` is None if it is unknown.
 
     On a terminal this is a bar; elsewhere a line every ten seconds, as `hybrid: asking: 120 of 200, 20 s`.
     """
-    show = _bar if sys.stderr.isatty() else _lines
-    with show(what, total) as advance:
-        yield advance
+    return (_bar if sys.stderr.isatty() else _lines)(what, total)
 
 
 @contextmanager

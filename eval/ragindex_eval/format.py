@@ -1,5 +1,6 @@
 """Formatting of text and figures for a report: length limits, and removal of characters that XML does not allow."""
 
+from collections.abc import Sequence
 from math import ceil
 
 import regex
@@ -45,6 +46,11 @@ def without_folders(text: str) -> str:
     """
     start = text if len(text) <= _LONGEST_READ else f"{text[:_LONGEST_READ]}…"
     return str(_ABSOLUTE.sub("…/", start))
+
+
+def join_names(names: Sequence[str]) -> str:
+    """Join names as in a sentence: `a`, `a and b`, `a, b and c`."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def percent(value: float) -> str:

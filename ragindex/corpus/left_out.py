@@ -11,25 +11,19 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A file that was left out, or the item that starts at `line`; `reason` says what was expected and found."""
+    """A file or an item of it that was left out: `place` and `reason` are those of the DataError."""
 
     path: str
-    line: int | None
+    place: str
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.reason}" if self.path else self.reason
-
-    @property
-    def place(self) -> str:
-        """The path, with the line if it is known."""
-        return self.path if self.line is None else f"{self.path}, line {self.line}"
+        return f"{self.place}: {self.reason}" if self.place else self.reason
 
 
 def left_out_by(error: DataError) -> LeftOut:
     """Return what `error` makes one leave out."""
-    path = "" if error.path is None else str(error.path)
-    return LeftOut(path, error.line, f"expected {error.expected}; found {error.found}.")
+    return LeftOut("" if error.path is None else str(error.path), error.place, error.reason)
 
 
 def describe_left_out(given: Iterable[LeftOut]) -> list[str]:

@@ -23,6 +23,7 @@ from openai_server import Answer, Fault, OpenAIServer, Received, status
 from rerank_server import reranking
 from unrecorded import record_nothing
 
+from ragindex.corpus import describe_left_out, read
 from ragindex.errors import DataError, RagindexError, UsageError
 from ragindex.llm import endpoint_features
 from ragindex.mlflow_tracing import TracingWarning, autolog
@@ -392,6 +393,19 @@ def test_every_error_of_ours_hides_what_it_quotes(monkeypatch: pytest.MonkeyPatc
     for made in (RagindexError, UsageError, lambda text: DataError(text, text, path=text)):
         error = made(f"{PLANTED} and {ADDRESSES['a user and a password']}")  # type: ignore[operator]
         assert not [needle for needle in NEEDLES if needle in f"{error} {error!r} {error.args}"]
+
+
+def test_what_is_said_of_items_that_are_left_out_hides_what_it_quotes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANYBODYS_API_KEY", PLANTED)
+    bad = json.dumps({"_id": "1", "text": ["a", PLANTED, ADDRESSES["a user and a password"]]})
+    (tmp_path / "corpus.jsonl").write_text(f'{bad}\n{bad}\n{{"_id": "2", "text": "good"}}\n')
+    skipped = read(tmp_path / "corpus.jsonl", skip_bad=True).skipped
+    assert [one.place.rpartition(", ")[2] for one in skipped] == ["line 1", "line 2"]
+    said = f"{skipped} {list(map(str, skipped))} {describe_left_out(skipped)}"
+    assert "found" in said
+    assert not [needle for needle in NEEDLES if needle in said]
 
 
 USERS = st.text("abcXYZ019._~!$'()*,;=%-", max_size=8)

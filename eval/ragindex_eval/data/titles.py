@@ -12,7 +12,7 @@ _SHORTEST = 2  # letters and digits of a title; shorter ones stand in any questi
 _SPACE = regex.compile(r"\s+")
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 _IN_WORD = regex.compile(rf"[\p{{L}}\p{{M}}\p{{N}}--[{_UNSPACED}]]", regex.VERSION1)
-_BRACKETED = regex.compile(r"\s*[(（\[].*$")
+_BRACKET = regex.compile(r"[(（\[]")
 _LETTER = regex.compile(r"[\p{L}\p{N}]")
 
 
@@ -40,8 +40,8 @@ def names_title(text: str, titles: Iterable[str]) -> bool:
 
 
 def drop_brackets(title: str) -> str:
-    """Return a title without what stands in brackets at its end."""
-    return _BRACKETED.sub("", title)
+    """Return a title without its first bracket and what follows."""
+    return str(_BRACKET.split(title, maxsplit=1)[0]).rstrip()
 
 
 def _fold(text: str) -> str:

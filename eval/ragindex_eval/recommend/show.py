@@ -4,7 +4,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ragindex.cli.console import text_table
-from ragindex_eval.format import many, percent, points, round_up, short
+from ragindex_eval.format import join_names, many, percent, points, round_up, short
 from ragindex_eval.recommend.decide import MOST_QUESTIONS
 from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.values import Candidate, Recommendation
@@ -43,8 +43,7 @@ def describe_decision(found: Recommendation, rules: RecommendRules) -> str:
             f"{enough}: on {about} it is within {margin} points of the best candidate in {rules.metric} (risk {risk}). "
             f"{score}; {_describe_difference(found)}. {_describe_cheaper(found, margin)}"
         )
-    remaining = [one.label for one in found.candidates if one.remains]
-    left = f"{', '.join(remaining[:-1])} and {remaining[-1]}"
+    left = join_names([one.label for one in found.candidates if one.remains])
     return (
         f"Undecided between {left} (the cheapest first) on {about}, with a margin of {margin} points: "
         f"{_describe_more(found, margin)}. Best so far: {found.chosen}, {score}; {_describe_difference(found)}."

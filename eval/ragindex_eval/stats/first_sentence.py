@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from math import inf
 
 from ragindex.types import Usage
-from ragindex_eval.format import points_form, round_up, short
+from ragindex_eval.format import join_names, points_form, round_up, short
 from ragindex_eval.metrics.answers import select_shown
 from ragindex_eval.results.model import LATENCY, Comparison, MethodResult, describe_failed
 from ragindex_eval.stats.conclusions import FEW, agreement, better, leaders, middle_k, rank_methods
@@ -64,7 +64,7 @@ def _describe_best(comparison: Comparison, ahead: Sequence[str], metric: str) ->
     over = f"{_difference(comparison, best, ranked[1], metric)}, over {ranked[1]}"
     if len(ahead) == 1:
         return f"{best} is best at {metric} ({percent}; {over})"
-    others = f"{_join(ahead[1:])} cannot be excluded as the best ({judged})"
+    others = f"{join_names(ahead[1:])} cannot be excluded as the best ({judged})"
     return f"{best} leads at {metric} ({percent}; {over}), and {others}"
 
 
@@ -91,7 +91,7 @@ def _describe_excluded(comparison: Comparison, metric: str, labels: Sequence[str
     """
     ranked = rank_methods(comparison, metric)
     if len(labels) > 1:
-        return f"{metric} excludes {_join(labels)} ({ranked[0]} leads)"
+        return f"{metric} excludes {join_names(labels)} ({ranked[0]} leads)"
     ahead = ranked[: ranked.index(labels[0])]
     surest = min(ahead, key=lambda label: comparison.pair(label, labels[0], metric).p)
     return f"{metric} excludes {labels[0]} ({surest} is ahead by {_difference(comparison, surest, labels[0], metric)})"
@@ -144,7 +144,7 @@ def _describe_fastest(comparison: Comparison, of: Sequence[str]) -> str:
     slowest = max(of, key=lambda label: comparison.method(label).latency.total.p50 or 0.0)
     pair = comparison.pair(slowest, fastest, LATENCY)
     low, high = (_format_ratio(bound) for bound in pair.ci95 or (pair.value, pair.value))
-    among = _join(of) if len(of) < len(comparison.methods) or len(of) == 2 else f"all {len(of)}"
+    among = join_names(of) if len(of) < len(comparison.methods) or len(of) == 2 else f"all {len(of)}"
     times = f"{_format_ratio(pair.value)} times faster than {slowest} ({low} to {high}, geometric mean)"
     return f"Of {among}, {fastest} is fastest: {times}."
 
@@ -154,7 +154,11 @@ def _format_costs(method: MethodResult) -> str:
     p50 = method.latency.total.p50
     asked = [*([] if p50 is None else [f"{short(p50)} ms"]), *_format_usage(method.query_usage)]
     built = [f"{short(method.index_bytes / 1e6)} MB", *_format_usage(method.index_usage)]
-    return f"{_join(asked)} a question, and {_join(built)} for its index" if asked else f"{_join(built)} for its index"
+    return (
+        f"{join_names(asked)} a question, and {join_names(built)} for its index"
+        if asked
+        else f"{join_names(built)} for its index"
+    )
 
 
 def _format_usage(usage: Usage) -> Iterator[str]:
@@ -215,7 +219,3 @@ def _format_percent(method: MethodResult, metric: str) -> str:
 
 def _format_ratio(ratio: float) -> str:
     return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.1f}"
-
-
-def _join(labels: Sequence[str]) -> str:
-    return labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} and {labels[-1]}"
