@@ -53,6 +53,7 @@ def test_the_command_passes_fails_and_does_not_know() -> None:
     failed = ragindex("gate", "bm25", "--against", "links", *given, "--margin", "0.001", "--junit", "gate.xml")
     assert failed.code == 12
     assert failed.out.startswith("FAIL: ")
+    assert failed.err.strip().splitlines()[-1].startswith("FAIL: bm25 is worse than links")
     failure = ElementTree.parse("gate.xml").getroot().find("testcase/failure")
     assert failure is not None
     assert failure.get("type") == "FAIL"

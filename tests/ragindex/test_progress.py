@@ -3,11 +3,16 @@
 import io
 import threading
 from contextlib import redirect_stderr
+from pathlib import Path
 
 import pytest
 
 from ragindex import progress
+from ragindex.plugins import registry
 from ragindex.progress import progress_bar
+from ragindex.types import Document
+from ragindex.workspace import sync
+from ragindex.workspace.workspace import Workspace
 
 
 class Stream(io.StringIO):
@@ -57,9 +62,9 @@ def test_lines_are_of_the_innermost_work(monkeypatch: pytest.MonkeyPatch) -> Non
             stream.written.clear()
             assert stream.written.wait(10)
             before = len(stream.getvalue().splitlines())
-            stream.written.clear()
-            assert stream.written.wait(10)
-            inner = stream.getvalue().splitlines()[before:]
+            while len(inner := stream.getvalue().splitlines()[before:]) < 8:
+                stream.written.clear()
+                assert stream.written.wait(10)
         stream.written.clear()
         assert stream.written.wait(10)
     assert {line.rpartition(",")[0] for line in inner} == {"topics: encoding: 2 of 9"}
@@ -90,3 +95,12 @@ def test_a_bar_within_a_bar_stands_below_it_in_one_display(monkeypatch: pytest.M
         assert "2/9" in rows[1]
     assert progress._bars_of == []
     assert "\x1b[2K" in screen.getvalue().rpartition("0:00:00")[2]  # the rows are erased after they were last drawn
+
+
+def test_finishing_a_part_shows_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(sync, "progress_bar", lambda what, total: (shown.append(what), progress_bar(what, total))[1])
+    with Workspace.open(tmp_path / "index") as index:
+        index.add([Document("a", "A", "A text.")])
+        index.sync([registry.scheme("bm25")])
+    assert shown[-2:] == ["passages: indexing", "passages: finishing"]

@@ -80,6 +80,10 @@ def test_a_pool_counts_hits_as_a_comparison_does() -> None:
     (question,) = make_pool(SOURCE, ["one?"], documents, found).questions  # to a depth of two
     assert [one.id for one in question.documents] == ["x"]
     assert [question.first_documents("a", k) for k in (1, 2, 3)] == [["x"], ["x"], ["x", "y"]]
+    summary = replace(hit("w"), doc_ids=("w", "z", "y"))  # takes as many places as it names documents
+    (question,) = make_pool(SOURCE, ["one?"], documents, {"a": [[summary]]}).questions
+    assert question.first_documents("a", 2) == ["w", "z"]
+    assert {one.id for one in question.documents} == {"w", "z"}
 
 
 def test_the_passages_that_are_shown_are_the_best_ranked_of_a_document_and_its_twins() -> None:

@@ -27,6 +27,22 @@ def test_the_plan_of_a_comparison_by_hand() -> None:
     )
 
 
+def test_questions_that_are_too_few_for_any_difference_say_so() -> None:
+    """Differences of 1 and 0 spread by 0.5 and more: five questions would show 69 points or more, two none."""
+    plan = QuestionPlan.from_json(
+        {**plan_of_five().to_json(), "questions": 2, "smallest": [(2, 1.09), (5, 0.69), (10, 0.49)]}
+    )
+    assert plan.describe() == (
+        "2 questions are too few to show any difference of R@5 (80 % power); 5 of 69.0, 10 of 49.0"
+    )
+
+
+def plan_of_five() -> QuestionPlan:
+    plan = plan_questions(made({"a": [1, 0, 1, 0, 1], "b": [1, 1, 1, 1, 1]}))
+    assert plan is not None
+    return plan
+
+
 def test_equal_methods_are_never_told_apart_and_one_method_has_no_plan() -> None:
     plan = plan_questions(made({"a": FAIR, "b": FAIR, "c": GOOD}))
     assert plan is not None

@@ -54,6 +54,12 @@ def test_how_many_more_questions_by_hand() -> None:
     assert count_more_questions(three, "b", "c", "R@5") == math.inf
 
 
+def test_questions_that_would_exclude_are_counted_for_unequal_means_only() -> None:
+    said = state_conclusion(made({"a": FAIR, "b": GOOD, "c": GOOD}))
+    assert "more questions would exclude a, if the difference stays" in said
+    assert "10,000" not in said  # no number of questions excludes b or c
+
+
 def test_all_equal() -> None:
     said = state_conclusion(made({"a": FAIR, "b": FAIR}, {"a": SLOW, "b": FAST}))
     assert said == (
