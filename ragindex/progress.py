@@ -65,6 +65,7 @@ def _bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
     finally:
         timer.cancel()
         timer.join()
+        bars.refresh()  # a bar that is shown ends with how far the work came
         bars.remove_task(task)
         with _lock:
             _bars_of.pop()

@@ -97,6 +97,16 @@ def test_a_bar_within_a_bar_stands_below_it_in_one_display(monkeypatch: pytest.M
     assert "\x1b[2K" in screen.getvalue().rpartition("0:00:00")[2]  # the rows are erased after they were last drawn
 
 
+def test_a_bar_ends_with_how_far_the_work_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    with redirect_stderr(Terminal()) as screen, progress_bar("topics: encoding", 9) as advance:
+        while "0/9" not in screen.getvalue():
+            threading.Event().wait(0.001)
+        advance(9)
+    assert "9/9" in screen.getvalue()
+
+
 def test_finishing_a_part_shows_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
     monkeypatch.setattr(sync, "progress_bar", lambda what, total: (shown.append(what), progress_bar(what, total))[1])
