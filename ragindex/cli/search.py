@@ -33,6 +33,7 @@ from ragindex.interfaces import Scheme
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
+from ragindex.plugins.registry import label
 from ragindex.retrieval.hit_json import retrieval_to_json
 from ragindex.retrieval.token_budget import fit_hits
 from ragindex.stores.metered import MeteredCollection
@@ -91,7 +92,7 @@ def search(
             (retrieval,) = loaded.retrieve([Query("question", question, where)], k)
             retrieval = _fit(retrieval, max_tokens, "")
             language = loaded.loaded.language if loaded.loaded else ""
-        shown = partial(print_hits, question, retrieval, language, full=full, explain=explain)
+        shown = partial(print_hits, question, retrieval, loaded.method, language, full=full, explain=explain)
         _write(question, retrieval, paid, json, shown)
         return
     if folder is None:
@@ -120,7 +121,7 @@ def search(
         retrieval = _fit(retrieval, max_tokens, workspace.tokens_counted_by)
         language = workspace.language
 
-    shown = partial(print_hits, question, retrieval, language, full=full, explain=explain)
+    shown = partial(print_hits, question, retrieval, label(scheme), language, full=full, explain=explain)
     _write(question, retrieval, paid, json, shown)
 
 

@@ -10,23 +10,25 @@ from ragindex.counts import many
 from ragindex.retrieval.matching import QuestionWord, find_matches, find_question_words, find_window
 from ragindex.retrieval.positions import format_positions
 from ragindex.retrieval.steps import format_path
-from ragindex.types import Hit, Retrieval, Step
+from ragindex.types import Retrieval, Step
 
 _SHOWN_TRIPLES = 10
 _WINDOW = 400
 """Characters of a passage that are shown."""
 
 
-def print_hits(question: str, retrieval: Retrieval, language: str, *, full: bool, explain: bool) -> None:
-    """Print the part of each hit that matches, or with `full` all of it; with `explain`, also print each step."""
+def print_hits(question: str, retrieval: Retrieval, method: str, language: str, *, full: bool, explain: bool) -> None:
+    """Print the method and the part of each hit that matches, with `full` all of it, with `explain` also each step."""
     words = find_question_words(question, language)
-    if not retrieval.hits:
-        stdout().print("No results.")
+    found = f"{many(len(retrieval.hits), 'hit')} by {method}" if retrieval.hits else f"No results with {method}."
+    stdout().print(Text(strip_controls(found), "dim" if retrieval.hits else ""))
     for rank, hit in enumerate(retrieval.hits, start=1):
         name = strip_controls(hit.title or hit.id)
         place = strip_controls(format_positions(hit.positions, hit.title) or ", ".join(hit.doc_ids))
         stdout().print(Text.assemble((f"{rank}. {name}", "bold"), f"  {hit.score:.4f}  ", (place, "dim")))
-        stdout().print(mark_words(hit.text if full else _cut_to_match(hit, words, language), words, language))
+        stdout().print(
+            mark_words(hit.text if full else cut_to_match(hit.text, words, language, _WINDOW), words, language)
+        )
     several = len({step.iteration for step in retrieval.trace}) > 1
     for number, step in enumerate(retrieval.trace if explain else (), start=1):
         tokens = step.input_tokens + step.output_tokens
@@ -48,10 +50,11 @@ def mark_words(text: str, words: Sequence[QuestionWord], language: str) -> Text:
     return marked
 
 
-def _cut_to_match(hit: Hit, words: Sequence[QuestionWord], language: str) -> str:
-    start, end = find_window(hit.text, words, language, _WINDOW)
-    before, after = hit.text[:start].strip(), hit.text[end:].strip()
-    return f"{'… ' * bool(before)}{hit.text[start:end]}{' …' * bool(after)}"
+def cut_to_match(text: str, words: Sequence[QuestionWord], language: str, longest: int) -> str:
+    """Return the part of a text with most of the question's words, with "…" where something is left out."""
+    start, end = find_window(text, words, language, longest)
+    before, after = text[:start].strip(), text[end:].strip()
+    return f"{'… ' * bool(before)}{text[start:end]}{' …' * bool(after)}"
 
 
 def _format_details(step: Step) -> list[str]:

@@ -23,7 +23,12 @@ SUFFIXES = tuple(READERS)
 """The suffixes of files that can be read."""
 MAX_FILE_MB = 50.0
 """Default of the largest file that is read, in megabytes (10^6 bytes)."""
-_TEXT_NAMES = frozenset(("README", "CHANGES", "CHANGELOG", "CONTRIBUTING", "HISTORY", "INSTALL", "NEWS"))
+_TEXT_NAMES = frozenset(
+    (
+        *("AUTHORS", "CHANGELOG", "CHANGES", "CONTRIBUTING", "COPYING", "Dockerfile", "HISTORY", "INSTALL", "LICENCE"),
+        *("LICENSE", "Makefile", "NEWS", "NOTICE", "README"),
+    )
+)
 _GENERATED_FOLDERS = frozenset(("__pycache__", "node_modules", "site-packages"))
 _MOST_NAMED = 5
 _DOCUMENT_SUFFIXES = list(READERS).index(".pptx") + 1  # those before source code

@@ -13,14 +13,15 @@ from pathlib import Path
 from filelock import FileLock
 
 from ragindex import distribution, durable_files
-from ragindex.errors import StoreError, UsageError
-from ragindex.export.archive import ARCHIVE_SUFFIX, write_archive
+from ragindex.errors import RagindexError, StoreError, UsageError
+from ragindex.export.archive import ARCHIVE_SUFFIX, read_archive, write_archive
 from ragindex.export.retriever_file import (
     RETRIEVER_FILE,
     ExportedPlugin,
     ExportedRetriever,
     MethodEvidence,
     StoredFile,
+    read_retriever_file,
     write_retriever_file,
 )
 from ragindex.export.state import describe_index, describe_parts, describe_plugin, needs_encoder
@@ -34,11 +35,12 @@ from ragindex.workspace.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """An export that was written: its path, its description, and its bytes on disk."""
+    """An export that was written: its path, description and size, and the method whose export it replaced ("")."""
 
     path: Path
     retriever: ExportedRetriever
     bytes: int
+    replaced: str
 
 
 def export_retriever(
@@ -59,6 +61,7 @@ def export_retriever(
     if pack and target.suffix != ARCHIVE_SUFFIX:
         target = target.with_name(f"{target.name}{ARCHIVE_SUFFIX}")
     _require_free(target, pack=pack)
+    replaced = _read_method(target, pack=pack)
     lease = workspace.pin()
     with _writing(target), _room_beside(target) as room:
         files = _copy_own_files(scheme, room / OWN_FOLDER)
@@ -71,7 +74,7 @@ def export_retriever(
         require_safe(exported.files, RetrieverLimits(), target)
         size = _write_packed(exported, room, target) if pack else _write_folder(exported, room, target)
     del lease  # the state that was copied could not be removed until here
-    return Export(target, exported, size)
+    return Export(target, exported, size, replaced)
 
 
 def _describe(
@@ -145,6 +148,17 @@ def _require_free(target: Path, *, pack: bool) -> None:
         raise UsageError(f"{target} is a file. Choose a folder, or add --pack to write one file.")
     if not pack and not (target / RETRIEVER_FILE).is_file() and any(not _is_ours(path) for path in target.iterdir()):
         raise UsageError(f"{target} holds other files. Choose a folder that is empty or does not exist.")
+
+
+def _read_method(target: Path, *, pack: bool) -> str:
+    """Return the method of the export that is at `target`, or "" if there is none that can be read."""
+    try:
+        if not pack:
+            return read_retriever_file(target).method.label
+        with target.open("rb") as source:
+            return read_archive(source, target, RetrieverLimits()).method.label
+    except (RagindexError, OSError):
+        return ""
 
 
 def _is_ours(path: Path) -> bool:

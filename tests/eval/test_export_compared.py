@@ -63,6 +63,9 @@ def test_saved_results_are_evidence_for_the_same_state_only() -> None:
     assert run("search", QUESTION, "--retriever", "retriever", "-k", "1").code == 0
     refused = "if it changes   load refuses it: export again, or load(…, follow=True); --pack keeps a copy"
     assert refused in run("export", "w", "--method", "bm25", "--out", "another").out
+    assert run("export", "w", "--method", "bm25", "--out", "another").err == "", "the same method again"
+    replaced = run("export", "w", "--method", "dense", "--out", "another").err
+    assert replaced == "This replaced the export of bm25 in another. To keep both: --out ANOTHER.\n"
     assert refused not in run("export", "w", "--method", "bm25", "--out", "packed", "--pack").out
     assert "export needs the folder of one index" in failed(2, "export", "--method", "bm25")
     assert "Name the method: --method" in failed(2, "export", "w")

@@ -14,6 +14,7 @@ from ragindex.text_analysis import analyse
 from ragindex.types import Document, Passage
 from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.links.parameters import LinksParameters
+from ragindex_retrievers.links.scheme import Links
 
 Run: TypeAlias = tuple[int, int, str]  # the numbers of its first word and of the word after its last, and its words
 WORD = re.compile(r"\w+")
@@ -225,9 +226,7 @@ class Asked:
         return score * weight * (self.parameters.link_weight + self.parameters.novelty_weight * new)
 
 
-def ranked(
-    corpus: Corpus, question: str, k: int, allowed: Collection[str], parameters: LinksParameters
-) -> dict[str, float]:
+def ranked(corpus: Corpus, question: str, k: int, allowed: Collection[str], parameters: Links) -> dict[str, float]:
     """All passages that were scored, best first; only `allowed` ones can be found."""
     asked, named = Asked(corpus, question, k, allowed, parameters), n_grams(question)
     base = {
@@ -238,11 +237,20 @@ def ranked(
     for _ in range(parameters.hops):
         scores = {id: base[id] + gains.get(id, 0.0) for id in base}
         seeds = best({id: score for id, score in scores.items() if id not in followed}, parameters.seeds)
+        lifted: dict[str, float] = {}
         for seed in seeds:
             for id, weight in corpus.links(seed, parameters.max_mentions, parameters.backward):
                 if id in allowed and id not in followed:
                     base.setdefault(id, asked.base(id))
-                    gains[id] = max(asked.gain(seed, id, weight, scores[seed]), gains.get(id, 0.0))
+                    lifted[id] = max(asked.gain(seed, id, weight, scores[seed]), lifted.get(id, gains.get(id, 0.0)))
+        by_document: dict[str, dict[str, float]] = {}
+        for id, gain in lifted.items():
+            by_document.setdefault(corpus.documents[id], {})[id] = base[id] + gain
+        for totals in by_document.values():
+            (id,) = best(totals, 1)
+            gains[id] = lifted[id]
         followed |= set(seeds)
     scores = {id: base[id] + gains.get(id, 0.0) for id in base}
-    return {id: scores[id] for id in best(scores, len(scores))}
+    order = best(base, parameters.kept)
+    order += [id for id in best(scores, len(scores)) if id not in order]
+    return {id: max(scores[below] for below in order[place:]) for place, id in enumerate(order)}

@@ -85,16 +85,16 @@ def judge_command(
         given = {**given, "index": Path(data), "data": None}
     settings = make_settings({"k": _CUTOFFS, **given})
     with ledger.record_calls() as paid:
-        pool = _prepare(settings, depth, out)
+        pool, language = _prepare(settings, depth, out)
     count = len(pool.questions) if by_hand is None else by_hand
     if json_file != "-":
         print_spending(paid)
-        _judge(JudgingSession(pool, out, count), page=page)
+        _judge(JudgingSession(pool, out, count, language), page=page)
     found = _estimate(pool, out)
     write_result({**found.to_json(), "out": str(out)}, json_file, lambda: _show(found, data, out))
 
 
-def _prepare(settings: CompareSettings, depth: int, out: Path) -> Pool:
+def _prepare(settings: CompareSettings, depth: int, out: Path) -> tuple[Pool, str]:
     dataset = None if settings.data is None else load_dataset(settings)
     for note in () if dataset is None else list_file_notes(dataset):
         print_note(note)

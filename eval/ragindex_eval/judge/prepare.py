@@ -37,8 +37,10 @@ class ModelRun:
 
 def prepare_pool(
     settings: CompareSettings, data: Dataset | None, depth: int, out: Path, tell: Callable[[str], None]
-) -> Pool:
-    """Return the pool in `out`, or make it: build the methods, ask them the questions, pool their first documents.
+) -> tuple[Pool, str]:
+    """Return the pool in `out`, with the language of its texts.
+
+    If there is none, make it: build the methods, ask them the questions, pool their first documents.
 
     With `settings.llm`, that model judges the pool. The gold of the data is not read. `tell` gets remarks. Raises
     UsageError if the pool in `out` was made from something else, and the errors of
@@ -56,7 +58,7 @@ def prepare_pool(
             save_pool(pool, out)
         if settings.llm is not None:
             _judge_by_model(pool, index, out / MODEL_FOLDER, tell)
-    return pool
+        return pool, index.language
 
 
 def _describe_source(experiment: Experiment, plan: Plan, depth: int) -> PoolSource:

@@ -29,8 +29,9 @@ class JudgingItem:
 class JudgingSession:
     """Goes through the documents of the first `questions` questions of a pool, question by question."""
 
-    def __init__(self, pool: Pool, folder: Path, questions: int) -> None:
+    def __init__(self, pool: Pool, folder: Path, questions: int, language: str = "english") -> None:
         self.folder = folder
+        self.language = language
         self.questions = min(questions, len(pool.questions))
         self.grades = read_pair_grades(folder)
         self._items = [

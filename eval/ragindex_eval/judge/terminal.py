@@ -9,19 +9,31 @@ from rich.rule import Rule
 from rich.text import Text
 
 from ragindex.cli.console import strip_controls
+from ragindex.cli.show_hits import cut_to_match, mark_words
 from ragindex.judgements import GRADES
+from ragindex.retrieval.matching import find_question_words
 from ragindex_eval.judge.session import GRADE_KEYS, JudgingItem, JudgingSession
 
 HELP = "y yes   p partly   n no   u undo   q stop"
+MORE = "   m more"
+_WINDOW = 700
+"""Characters of a passage that are shown until `m` is pressed."""
 
 
 def judge_in_terminal(session: JudgingSession, console: Console, read_key: Callable[[], str] = typer.getchar) -> None:
-    """Show document after document, and save the answer to each, until all are judged or `q` is pressed."""
+    """Show document after document, and save the answer to each, until all are judged or `q` is pressed.
+
+    Of long passages the part that matches the question is shown first, and `m` shows all of them.
+    """
+    whole = False
     while (item := session.current()) is not None:
-        console.print(render_item(item, session))
+        console.print(render_item(item, session, whole=whole))
         key = _read_known(read_key)
+        whole = key == "m"
         if key == "q":
             return
+        if whole:
+            continue
         if key == "u":
             session.undo()
         else:
@@ -32,22 +44,26 @@ def judge_in_terminal(session: JudgingSession, console: Console, read_key: Calla
 def _read_known(read_key: Callable[[], str]) -> str:
     """Return the next key that has a meaning. Ctrl-C and Ctrl-D, which come as exceptions, mean `q`."""
     try:
-        while (key := read_key().lower()) not in (*GRADE_KEYS, "u", "q"):
+        while (key := read_key().lower()) not in (*GRADE_KEYS, "u", "q", "m"):
             pass
         return key
     except (KeyboardInterrupt, EOFError):
         return "q"
 
 
-def render_item(item: JudgingItem, session: JudgingSession) -> RenderableType:
-    """Return the question, the passages of the document, and the keys."""
+def render_item(item: JudgingItem, session: JudgingSession, *, whole: bool) -> RenderableType:
+    """Return the question, the passages of the document or the parts of them that match, and the keys."""
     place = f"question {item.question_place} of {session.questions}, document {item.document_place} of "
     place += f"{len(item.question.documents)}; {session.judged} of {session.total} judged"
-    passages = Text("\n\n[…]\n\n").join(Text(strip_controls(one)) for one in item.document.passages)
+    words = find_question_words(item.question.text, session.language)
+    texts = item.document.passages
+    shown = texts if whole else [cut_to_match(one, words, session.language, _WINDOW) for one in texts]
+    passages = Text("\n\n[…]\n\n").join(mark_words(one, words, session.language) for one in shown)
+    more = MORE * (list(shown) != list(texts))
     said = "" if item.grade is None else f"   (now: {GRADES[item.grade]})"
     return Group(
         Rule(Text(place), align="left"),
         Text(strip_controls(item.question.text), style="bold"),
         Panel(passages, title=Text(strip_controls(item.document.title)), title_align="left"),
-        Text(f"Does it help to answer the question?  {HELP}{said}"),
+        Text(f"Does it help to answer?  {HELP}{more}{said}"),
     )

@@ -10,8 +10,29 @@ from ragindex.corpus.readers.office import read_pdf, read_slides, read_word
 from ragindex.corpus.readers.plain_text import read_json_rows, read_source_code, read_table, read_text
 
 _CODE = (
-    *("bash", "c", "cc", "cpp", "cs", "cxx", "dart", "ex", "exs", "go", "h", "hpp", "hs", "java", "jl", "js", "jsx"),
-    *("kt", "kts", "lua", "m", "mjs", "ml", "php", "pl", "pm", "proto", "ps1", "py", "pyi", "r", "rb", "rs", "scala"),
+    *("bash", "c", "cc", "cfg", "conf", "cpp", "cs", "cxx", "dart", "ex", "exs", "go", "h", "hpp", "hs", "ini", "java"),
+    *(
+        "jl",
+        "js",
+        "jsx",
+        "kt",
+        "kts",
+        "lua",
+        "m",
+        "mjs",
+        "ml",
+        "php",
+        "pl",
+        "pm",
+        "proto",
+        "ps1",
+        "py",
+        "pyi",
+        "r",
+        "rb",
+        "rs",
+        "scala",
+    ),
     *("sh", "sql", "swift", "tex", "tf", "toml", "ts", "tsx", "vue", "yaml", "yml", "zig"),
 )
 READERS: Mapping[str, Callable[[bytes, Path, str | None], FileContent]] = {

@@ -33,7 +33,7 @@ class Evidence(LinksParameters):
     it brings its bases along. The score of a hit is the probability of the model.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     order_depends_on_filter: ClassVar[bool] = True
     weights: str = Field(default="links", description="links, graphs, or a file that `ragindex tune` wrote.")
     bases: tuple[SchemeField, ...] = Field(

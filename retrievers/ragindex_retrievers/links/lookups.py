@@ -26,11 +26,12 @@ _FEWEST_TITLES, _MOST_TITLES = 30, 1_000
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link between a seed and a passage: the seed mentions `name`, a name of the passage, or (`backward`) the other
-    way round. `weight` is in (0, 1]."""
+    """A link between a seed and a passage of `documents`: the seed mentions `name`, a name of the passage, or
+    (`backward`) the other way round. `weight` is in (0, 1]."""
 
     seed: str
     passage: str
+    documents: tuple[str, ...]
     weight: float
     name: str
     backward: bool = False
@@ -96,7 +97,7 @@ class LinkLookups:
         }
         counts, longer = self._count_mentions(wanted, around)
         found = [
-            Link(one.id, id, self._weigh(counts[key].documents, holders[key].passages), key)
+            Link(one.id, id, tuple(row["doc_ids"]), self._weigh(counts[key].documents, holders[key].passages), key)
             for one in read
             for key in mentioned[one.id]
             if key in counts and counts[key].linking
@@ -104,11 +105,11 @@ class LinkLookups:
             if one.documents.isdisjoint(row["doc_ids"])
         ]
         found += [
-            Link(one.id, id, self._weigh(mentioning[key].documents, own[key].passages), key, backward=True)
+            Link(one.id, id, documents, self._weigh(mentioning[key].documents, own[key].passages), key, backward=True)
             for one in read
             for key in one.keys
             for id, places in around.get(key, {}).items()
-            if one.documents.isdisjoint(mentioning[key].rows[id]["doc_ids"])
+            if one.documents.isdisjoint(documents := tuple(mentioning[key].rows[id]["doc_ids"]))
             and any(longer.isdisjoint(place) for place in places)
         ]
         return _keep_heaviest(link for link in found if link.weight > 0)

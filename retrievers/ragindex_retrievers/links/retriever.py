@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from ragindex.filters import Ids
 from ragindex.interfaces import Collection, Encoder, FilterQuery
@@ -16,6 +17,7 @@ class LinksRetriever:
 
     parts: WalkedParts
     encoder: Encoder
+    kept: int
     source: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
@@ -29,8 +31,7 @@ class LinksRetriever:
         walk.find_candidates(k)
         for _ in range(self.parts.settings.hops):
             walk.follow_links()
-        best = walk.scores.best()[:k]
-        scores = dict(zip(best, walk.scores.total[walk.scores.places(best)].tolist(), strict=True))
+        scores = dict(islice(walk.scores.rank(self.kept).items(), k))
         return Retrieval(read_ranking(self.parts.passages, scores, self.source), tuple(walk.steps))
 
 

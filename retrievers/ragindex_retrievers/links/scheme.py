@@ -2,6 +2,8 @@
 
 from typing import Any, ClassVar
 
+from pydantic import Field
+
 from ragindex.interfaces import OpenIndex, Part, Retriever
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import Vectors
@@ -21,11 +23,13 @@ class Links(LinksParameters):
     the passage. The links of the `seeds` best are followed, `hops` times, in both directions (`backward`); links from
     rarely mentioned names weigh more, and names in more than `max_mentions` passages link nothing. A linked passage
     gains its seed's score times the link's weight times `link_weight` + `novelty_weight` * what it adds to the
-    question's words. No model is asked, and nothing is encoded beyond what `dense` needs.
+    question's words; of a document's linked passages only the best one does. The `kept` best by base score stay first.
+    No model is asked, and nothing is encoded beyond what `dense` needs.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     order_depends_on_filter: ClassVar[bool] = True
+    kept: int = Field(default=2, ge=0, description="Best passages by their own scores that stay before all others.")
 
     def depends_on_k(self, k: int) -> bool:
         """Return True for k above `depth`, where more passages are candidates."""
@@ -37,7 +41,7 @@ class Links(LinksParameters):
 
     def open(self, index: OpenIndex) -> Retriever:
         """Open a retriever over the three parts."""
-        return LinksRetriever(open_parts(index, self), index.encoder, label(self))
+        return LinksRetriever(open_parts(index, self), index.encoder, self.kept, label(self))
 
 
 def link_parts() -> tuple[Part[Any], ...]:

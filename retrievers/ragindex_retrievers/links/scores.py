@@ -41,6 +41,18 @@ class CandidateScores:
         totals = self.total.tolist()
         return sorted(self.rows, key=lambda id: (-totals[self.rows[id]], id))
 
+    def rank(self, kept: int) -> dict[str, float]:
+        """Return all scores by id, best first, where the `kept` best by base score stay before all others.
+
+        So that no score is greater than the one before, theirs are at least those of what follows.
+        """
+        base, total = self.base.tolist(), self.total.tolist()
+        first = sorted(self.rows, key=lambda id: (-base[self.rows[id]], id))[:kept]
+        order = [*first, *(id for id in self.best() if id not in first)]
+        scores = [total[self.rows[id]] for id in order]
+        raised = np.maximum.accumulate(scores[::-1])[::-1]
+        return dict(zip(order, raised.tolist(), strict=True))
+
     def places(self, ids: Sequence[str]) -> Integers:
         """Return the rows of passages."""
         return np.array([self.rows[id] for id in ids], np.int64)
@@ -77,6 +89,21 @@ class CandidateScores:
         """Return the sums of `find_new`, as shares of the best candidate's BM25 score, (links,)."""
         high = self.text_range[1]
         return self.find_new(seeds, passages).sum(axis=1) / high if high > 0 else np.zeros(len(seeds))
+
+    def find_best_of_documents(
+        self, passages: Integers, gains: Doubles, documents: Sequence[Sequence[str]]
+    ) -> npt.NDArray[np.bool_]:
+        """Return which of the gains are of a passage that is the best one, with them, of one of its documents.
+
+        Of equal passages the first by id is the best one. All are of shape (links,).
+        """
+        ids, totals = list(self.rows), (self.base[passages] + np.maximum(self.gain[passages], gains)).tolist()
+        rows = passages.tolist()
+        best: dict[str, int] = {}
+        for place in sorted(range(len(rows)), key=lambda place: (-totals[place], ids[rows[place]])):
+            for document in documents[place]:
+                best.setdefault(document, rows[place])
+        return np.isin(passages, np.array(list(best.values()), np.int64))
 
     def raise_gains(self, passages: Integers, gains: Doubles) -> Integers:
         """Raise the gains of passages to the largest of `gains`; return the places in `gains` that were taken."""

@@ -125,6 +125,7 @@ class LinkWalk:
         settings = self.settings
         weights = np.array([link.weight * (settings.backward if link.backward else 1.0) for link in hop.links])
         gains = hop.seed_scores * weights * (settings.link_weight + settings.novelty_weight * hop.new)
+        gains[~self.scores.find_best_of_documents(hop.passages, gains, [link.documents for link in hop.links])] = 0
         for place in self.scores.raise_gains(hop.passages, gains).tolist():
             self.via[hop.links[place].passage] = hop.links[place]
 

@@ -154,6 +154,18 @@ def test_a_session_saves_each_answer_at_once_and_goes_on_where_it_stopped(tmp_pa
     assert (item.question.id, item.document.id, again.judged) == (first.id, "z", 2)
 
 
+def test_of_a_long_passage_the_part_that_matches_is_shown_until_m_is_pressed(tmp_path: Path) -> None:
+    filler = "It rained all day long and nobody came. " * 30
+    document = PooledDocument("x", "X", (f"{filler}The mill was built by Ada. {filler}", "A short passage."))
+    pool = Pool(SOURCE, (PooledQuestion("q", "Who built the mill?", (document,), {"a": ("x",), "b": ()}),))
+    console, keys = Console(record=True, width=80, file=io.StringIO()), iter("Mq")
+    judge_in_terminal(JudgingSession(pool, tmp_path, 1), console, lambda: next(keys))
+    screens = " ".join(console.export_text().replace("│", " ").split()).split("q stop m more")
+    part, whole = screens
+    assert all("The mill was built by Ada." in screen and "A short passage." in screen for screen in screens)
+    assert (part.count("nobody came"), whole.count("nobody came")) == (16, 60)
+
+
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, EOFError])
 def test_ctrl_c_and_ctrl_d_stop_a_session(tmp_path: Path, stop: type[BaseException]) -> None:
     keys = iter("y")

@@ -41,7 +41,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_question_without_a_word_that_the_encoder_knows_is_told_so() -> None:
     ragindex("index", "notes", "--index", "w", "--methods", "dense,bm25")
     done = ragindex("search", "Zyx qwv?", "--index", "w", "--method", "dense")
-    assert (done.code, done.out) == (0, "No results.\n")
+    assert (done.code, done.out) == (0, "No results with dense.\n")
     assert "No word of the question is known to the encoder lsa, so nothing is found by vectors." in done.err
     for arguments in (("Zyx qwv?", "--method", "bm25"), ("slate", "--method", "dense")):
         assert "No word of the question" not in ragindex("search", *arguments, "--index", "w").err
@@ -54,7 +54,7 @@ def test_an_added_document_of_words_that_the_encoder_does_not_know(tmp_path: Pat
     added = ragindex("add", "notes/kelp.md", "--index", "w")
     said = "The encoder lsa, which was fitted before, does not know {} of 1 document ({}): methods with vectors"
     assert said.format("6 words", "kelp, giant, forests, shelter, otters, …") in added.err
-    assert ragindex("search", "kelp", "--index", "w", "--method", "dense").out == "No results.\n"
+    assert ragindex("search", "kelp", "--index", "w", "--method", "dense").out == "No results with dense.\n"
     command = "ragindex index --refit --index w"
     assert added.err.endswith(f"run: {command}\n")
     assert ragindex(*command.split()[1:], "--methods", "dense").code == 0
@@ -349,7 +349,8 @@ def test_a_workspace_among_its_documents_is_refused() -> None:
 
 def test_search(built: Path) -> None:
     done = ragindex("search", "Which town is of slate?", "--index", built, "--method", "bm25", "-k", 1, "--explain")
-    first, text, step, *details = done.out.splitlines()
+    head, first, text, step, *details = done.out.splitlines()
+    assert head == "1 hit by bm25"
     assert first.startswith("1. quill  ")
     assert first.endswith("  quill.txt, characters 0-37")
     assert text == TEXTS["quill.txt"]
@@ -378,7 +379,7 @@ def test_filters(built: Path) -> None:
     assert ids("source=quill.txt", "source=rivers/orla.md") == ["quill.txt#0", "rivers/orla.md#0"]
     assert ids("source=quill.txt", "modified=1900-01-01") == []
     unknown = ragindex("search", "slate", "--index", built, "--method", "bm25", "--filter", "sauce=quill.txt")
-    assert (unknown.code, unknown.out) == (0, "No results.\n")
+    assert (unknown.code, unknown.out) == (0, "No results with bm25.\n")
     assert unknown.err == "No document has the metadata key 'sauce'. Available: modified, source.\n"
     assert failed(2, "search", "x", "--index", built, "--filter", "a") == (
         "--filter must be KEY=VALUE. Got 'a' instead."

@@ -82,9 +82,9 @@ def test_every_script_and_half_characters() -> None:
 
 def test_questions_that_are_empty_long_or_meet_nothing(built: Path) -> None:
     assert failed(2, "search", " \n", "--index", built) == "The question is empty."
-    assert ragindex("search", "zzzz", "--index", built).out == "No results.\n"
+    assert ragindex("search", "zzzz", "--index", built).out == "No results with hybrid.\n"
     done = ragindex("search", "slate " * 16_667, "--index", built, "--method", "bm25", "-k", 10**6, "--explain")
-    assert [line.split()[1] for line in done.out.splitlines() if line[:1].isdigit()] == ["quill", "Sarn"]
+    assert [line.split()[1] for line in done.out.splitlines() if re.match(r"\d+\. ", line)] == ["quill", "Sarn"]
     assert len(done.out) < 1000
     hits = ragindex("search", "slate " * 16_667, "--index", built, "--json", "-").json["hits"]
     assert {"quill.txt#0", "rivers/sarn.md#0"} <= {hit["id"] for hit in hits}

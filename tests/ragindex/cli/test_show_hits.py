@@ -17,5 +17,5 @@ def test_steps_are_numbered_and_name_their_iteration_if_there_are_several(
     iterations: tuple[int, int], expected: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     steps = tuple(Step(number, "text", "slate", ms=2.0) for number in iterations)
-    print_hits("slate", Retrieval((), steps), "english", full=False, explain=True)
+    print_hits("slate", Retrieval((), steps), "bm25", "english", full=False, explain=True)
     assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("Step ")] == expected

@@ -69,10 +69,10 @@ def test_a_folder_is_read_in_order_with_relative_ids(tmp_path: Path) -> None:
     write(tmp_path / "docs" / ".hidden.md", "hidden")
     write(tmp_path / "docs" / "photo.png", b"\x89PNG")
     write(tmp_path / "docs" / "a" / "photo.PNG", b"\x89PNG")
-    write(tmp_path / "docs" / "Makefile", "all:")
+    write(tmp_path / "docs" / "gradlew", "all:")
     corpus = read(tmp_path / "docs")
     assert (corpus.name, corpus.format, corpus.whole, corpus.repeats) == ("docs", "folder", False, 0)
-    assert corpus.ignored == {".png": 2, "Makefile": 1}
+    assert corpus.ignored == {".png": 2, "gradlew": 1}
     day = {"modified": "2001-09-09"}
     assert corpus.documents == (
         Document("b.txt", "b", "Plain\ntext\nhere", {"source": "b.txt", **day}),
@@ -409,17 +409,21 @@ def test_what_is_passed_over_is_told(tmp_path: Path) -> None:
     write(docs / "site" / "_static" / "own.js", "let b = 2;")
     write(docs / "package" / "__init__.py", "")
     write(docs / "README", "no suffix")
+    write(docs / "LICENSE", "do as you like")
+    write(docs / "package" / "setup.cfg", "[metadata]")
     write(docs / "q.csv", "Question; Documents; answer\nWho?;a.md;Ann\n")
     write(docs / "prices.csv", "item,price\nboat,4\n")
     write(tmp_path / "other" / "b.md", "elsewhere")
     (docs / "linked").symlink_to(tmp_path / "other")
     corpus = read(docs)
     assert [(one.id, one.text) for one in corpus.documents] == [
+        ("LICENSE", "do as you like"),
         ("README", "no suffix"),
         ("a.md", "text"),
         ("prices.csv", "item: boat\nprice: 4"),
         ("_sources/own.txt", "no folder of Sphinx"),
         ("built/search.html", "Search\n\nHere."),
+        ("package/setup.cfg", "[metadata]"),
         ("site/_static/own.js", "let b = 2;"),
     ]
     assert corpus.skipped == ()

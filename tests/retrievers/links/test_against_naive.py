@@ -58,6 +58,7 @@ CHANGED: Sequence[Mapping[str, Any]] = (
     {"link_weight": 0},
     {"seeds": 0},
     {"seeds": 2},
+    {"kept": 5},
     {"hops": 2},
     {"hops": 3},
     {"max_mentions": 2},
@@ -67,6 +68,7 @@ CHANGED: Sequence[Mapping[str, Any]] = (
     {"hops": 3, "seeds": 2, "max_mentions": 12},
 )
 READINGS = (TITLED, SHALLOW, *({**SHALLOW, **changed} for changed in CHANGED))
+WITHOUT_KEPT = {**SHALLOW, "kept": 0}
 BY_CONFIRMED: Sequence[Mapping[str, Any]] = ({}, UNTITLED, {**SHALLOW, **UNTITLED})
 
 
@@ -149,7 +151,7 @@ def compared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return Compared(tmp_path_factory.mktemp("naive") / "w", request.param)
 
 
-@pytest.mark.parametrize("readings", [*READINGS, *BY_CONFIRMED], ids=str)
+@pytest.mark.parametrize("readings", [*READINGS, WITHOUT_KEPT, *BY_CONFIRMED], ids=str)
 def test_the_same_passages_with_the_same_scores(readings: Mapping[str, Any], compared: Compared) -> None:
     for k, kinds in ASKED:
         for text, found in zip(compared.questions, compared.found(k, kinds, readings), strict=True):
@@ -164,6 +166,7 @@ def test_every_reading_makes_a_difference(readings: Mapping[str, Any], compared:
     """Else the comparison says nothing of it."""
     usual = SHALLOW if len(readings) > len(SHALLOW) or "depth" not in readings else TITLED
     first, second = (
-        [compared.expected(text, 1, None, one) for text in compared.questions] for one in (readings, usual)
+        [list(compared.expected(text, 1, None, one).items()) for text in compared.questions]
+        for one in (readings, usual)
     )
     assert first != second

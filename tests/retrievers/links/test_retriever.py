@@ -47,8 +47,8 @@ def ask(workspace: Workspace, method: object, text: str, k: int = 5, year: int |
 def test_links_in_both_directions(workspace: Workspace) -> None:
     documents = [FILM, DIRECTOR, TOWN, OTTER]
     assert links_of(workspace, documents, "ada") == {
-        Link("ada", "town", 1.0, "tellin"),  # log(4 / 1) / log 4: one passage mentions it, one has the name
-        Link("ada", "film", 1.0, "ada lund", backward=True),
+        Link("ada", "town", ("town",), 1.0, "tellin"),  # log(4 / 1) / log 4: one passage mentions it, one has the name
+        Link("ada", "film", ("film",), 1.0, "ada lund", backward=True),
     }
 
 
@@ -60,7 +60,7 @@ def test_common_names_weigh_less_and_shared_ones_too(workspace: Workspace) -> No
     ]
     weight = log(5 / 3) / log(5) / sqrt(2)
     found = links_of(workspace, documents, "m0")
-    assert found == {Link("m0", "ada", weight, "ada lund"), Link("m0", "film", weight, "ada lund")}
+    assert found == {Link("m0", id, (id,), weight, "ada lund") for id in ("ada", "film")}
     assert links_of(workspace, [], "m0", max_mentions=2) == set()
 
 
@@ -111,15 +111,33 @@ def test_backward_links_weigh_less(workspace: Workspace) -> None:
 
 def test_what_a_linked_passage_adds_to_the_question_counts(workspace: Workspace) -> None:
     workspace.add([FILM, DIRECTOR, TOWN, OTTER])
-    method = "links(weight=0,seeds=1,title_bonus=0,link_weight=0,novelty_weight=1)"
+    method = "links(weight=0,seeds=1,title_bonus=0,link_weight=0,novelty_weight=1,kept={kept})"
     question = "film born"
     words = {word: {hit.id: hit.score for hit in ask(workspace, "bm25", word).hits} for word in question.split()}
     whole = words["film"]["film"]  # more than "born" of ada, whose text is longer
     base = words["born"]["ada"] / whole
-    found = ask(workspace, method, question)
+    found = ask(workspace, method.format(kept=0), question)
     assert [hit.id for hit in found.hits] == ["ada", "film", "otter", "town"]
-    assert found.hits[0].score == pytest.approx(base + 1.0 * base)
+    gained = pytest.approx(base + 1.0 * base)
+    assert [hit.score for hit in found.hits] == [gained, 1.0, 0.0, 0.0]
     assert found.trace[-1].note == "ada is mentioned by film (ada lund); adds born"
+    kept = ask(workspace, method.format(kept=1), question)
+    assert [(hit.id, hit.score) for hit in kept.hits] == [("film", gained), ("ada", gained), ("otter", 0), ("town", 0)]
+
+
+def test_of_a_linked_document_only_the_best_passage_gains(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path / "cut", encoder=Letters(), chunking=Chunking(30, 0))
+    long = Document("long", "Red Quay", "The quay lies in the far north. The walls of it were stone.")
+    other = Document("other", "Red Quay", "Another one stands elsewhere.")
+    workspace.add([long, other, Document("a", "Diary", "A film was shot at Red Quay.")])
+    method = "links(weight=0,seeds=1,title_bonus=0,link_weight=0.25,novelty_weight=1,confirmed_titles=0,kept=0)"
+    found = ask(workspace, method, "film that was shot where walls were")
+    assert {hit.id: hit.score for hit in found.hits} == {
+        "long#1": pytest.approx(1 + 1.25 / sqrt(3)),  # three passages have the name; all of BM25 is new
+        "a#0": 1.0,
+        "other#0": pytest.approx(0.25 / sqrt(3)),  # nothing is new
+        "long#0": 0.0,  # would have the same gain, were it alone
+    }
 
 
 def test_filters_hold_along_every_link(workspace: Workspace) -> None:
@@ -170,7 +188,7 @@ def test_a_passage_does_not_mention_its_own_name(workspace: Workspace) -> None:
         Document("two", "Ada Lund (film)", "Ada Lund is a film."),
         TOWN,
     ]
-    assert links_of(workspace, documents, "one", "two") == {Link("one", "town", 1.0, "tellin")}
+    assert links_of(workspace, documents, "one", "two") == {Link("one", "town", ("town",), 1.0, "tellin")}
 
 
 def test_headings_of_all_formats_are_names(workspace: Workspace, tmp_path: Path) -> None:
@@ -203,7 +221,10 @@ def test_passages_of_one_document_are_not_linked(tmp_path: Path) -> None:
     documents = [Document("a", "Walks", text, sections=sections), Document("b", "Notes", "On Red Quay.")]
     name, weight = "red quay", log(3 / 2) / log(3)
     found = links_of(workspace, documents, "a#0", "a#1", "b#0")
-    assert found == {Link("a#1", "b#0", weight, name, backward=True), Link("b#0", "a#1", weight, name)}
+    assert found == {
+        Link("a#1", "b#0", ("b",), weight, name, backward=True),
+        Link("b#0", "a#1", ("a",), weight, name),
+    }
 
 
 def letters(confirmed: int, unconfirmed: int) -> list[Document]:
@@ -240,7 +261,7 @@ def test_mentions_are_counted_by_document(tmp_path: Path) -> None:
     letter = "Tellin is far from everywhere. " * 3  # three passages
     documents = [Document("a", "Letter", letter), Document("b", "Diary", "We saw Tellin."), TOWN]
     found = links_of(workspace, documents, "b#0", max_mentions=2)
-    assert found == {Link("b#0", "town#0", log(5 / 2) / log(5), "tellin")}
+    assert found == {Link("b#0", "town#0", ("town",), log(5 / 2) / log(5), "tellin")}
     assert links_of(workspace, [], "b#0", max_mentions=1) == set()
 
 
