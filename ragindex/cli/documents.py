@@ -4,8 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ragindex.cli.console import print_note
-from ragindex.corpus import Corpus, FileSelection, describe_ignored, describe_left_out, read_selected
-from ragindex.counts import first_names, many
+from ragindex.corpus import (
+    Corpus,
+    FileSelection,
+    describe_encodings,
+    describe_ignored,
+    describe_left_out,
+    read_selected,
+)
+from ragindex.counts import many
 from ragindex.errors import LeftOutError
 from ragindex.workspace.settings import require_apart
 
@@ -24,9 +31,7 @@ def read_corpus(data: str, folder: Path, format: str | None, skip_bad: bool | No
     """
     corpus = read_selected(data, format=format, skip_bad=skip_bad, selection=selection)
     require_apart(folder, data, corpus)
-    for encoding, ids in corpus.encodings.items():
-        print_note(f"read as {encoding}: {len(ids)} ({first_names(ids)})")
-    for note in (*describe_ignored(corpus.ignored), *corpus.notes):
+    for note in (*describe_encodings(corpus.encodings), *describe_ignored(corpus.ignored), *corpus.notes):
         print_note(note)
     if corpus.repeats:
         print_note(f"ignored: {many(corpus.repeats, 'duplicate document')}")

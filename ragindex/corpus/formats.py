@@ -24,7 +24,7 @@ from ragindex.corpus.more_benchmarks import (
 )
 from ragindex.corpus.near_duplicates import find_near_duplicates
 from ragindex.corpus.readers import DATA_SUFFIXES
-from ragindex.counts import many
+from ragindex.counts import first_names, many
 from ragindex.errors import DataError, LeftOutWarning, UnknownNameError, UsageError
 from ragindex.near_names import describe_near, find_near_names, find_near_paths, suggest_names
 from ragindex.plugins import registry
@@ -66,7 +66,6 @@ _CHUNKED = frozenset({"folder", "multihop-rag", "quality"})
 """Formats of long documents, which are chunked; each document of the others is one passage."""
 FORMATS = ("folder", *_READERS)
 _LONG_TEXT, _LARGE_SHARE = 500_000, 0.25  # characters, and share of all text, from which a document is mentioned
-_MOST_PAIRS = 5
 
 
 def read(
@@ -149,10 +148,9 @@ def _describe_texts(documents: Sequence[Document]) -> Iterator[str]:
             yield f"{id} has {length / total:.0%} of all text. To leave it out: --exclude {shlex.quote(id)}"
     pairs = find_near_duplicates(documents)
     if pairs:
-        named = ", ".join(f"{second} ~ {first}" for first, second in pairs[:_MOST_PAIRS])
-        more = ", …" if len(pairs) > _MOST_PAIRS else ""
+        named = first_names([f"{second} ~ {first}" for first, second in pairs])
         were = "1 document is" if len(pairs) == 1 else f"{len(pairs)} documents are"
-        yield f"{were} almost equal to another: {named}{more}"
+        yield f"{were} almost equal to another: {named}"
 
 
 def list_source_files(path: Path) -> list[Path]:

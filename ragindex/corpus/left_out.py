@@ -1,9 +1,9 @@
 """What was left out of a corpus or of its questions, and why, in the words that people are told it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ragindex.counts import many
+from ragindex.counts import first_names, many
 from ragindex.errors import DataError
 
 _NAMED = 3
@@ -38,6 +38,11 @@ def describe_ignored(counts: Mapping[str, int]) -> list[str]:
     """Return the sentence on files of formats that no reader takes, by suffix; [] if there are none."""
     files = [many(count, f"{suffix} file") for suffix, count in sorted(counts.items())]
     return [f"ignored: {', '.join(files)}"] if files else []
+
+
+def describe_encodings(ids: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return a sentence for each encoding other than UTF-8, with the documents that were read in it."""
+    return [f"read as {encoding}: {len(names):,} ({first_names(names)})" for encoding, names in ids.items()]
 
 
 def _describe_group(group: list[LeftOut]) -> str:

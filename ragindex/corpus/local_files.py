@@ -15,6 +15,7 @@ from ragindex.corpus.corpus import Gathered, RawDocument, gather
 from ragindex.corpus.json_reader import Item, Problems, read_bytes, unreadable_error
 from ragindex.corpus.readers import READERS
 from ragindex.corpus.readers.text_encodings import check_encoding
+from ragindex.counts import first_names
 from ragindex.errors import DataError, MissingExtraError, UsageError
 from ragindex.progress import progress_bar
 from ragindex.workers import map_in_processes
@@ -30,7 +31,6 @@ _TEXT_NAMES = frozenset(
     )
 )
 _GENERATED_FOLDERS = frozenset(("__pycache__", "node_modules", "site-packages"))
-_MOST_NAMED = 5
 _DOCUMENT_SUFFIXES = list(READERS).index(".pptx") + 1  # those before source code
 _HEADER_BYTES = 4096
 
@@ -84,7 +84,7 @@ class _Listing:
             ("empty files of source code", self.empty),
             ("files of questions", self.questions),
         )
-        found = [f"passed over: {what}: {_join_names(names)}" for what, names in kinds if names]
+        found = [f"passed over: {what}: {first_names(names)}" for what, names in kinds if names]
         return (*([f"excluded: {_count_files(self.excluded)}"] if self.excluded else []), *found)
 
 
@@ -234,7 +234,3 @@ def _get_modification_date(file: Path) -> str:
 
 def _count_files(count: int) -> str:
     return "1 file" if count == 1 else f"{count} files"
-
-
-def _join_names(names: Sequence[str]) -> str:
-    return ", ".join([*names[:_MOST_NAMED], *(["…"] if len(names) > _MOST_NAMED else [])])

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ragindex.canonical import digest
-from ragindex.corpus import describe_ignored, describe_left_out
+from ragindex.corpus import describe_encodings, describe_ignored, describe_left_out
+from ragindex.counts import first_names
 from ragindex.errors import UsageError
 from ragindex.llm.choose_option import parse_choice
 from ragindex.plugins import registry
@@ -155,9 +156,9 @@ def unknown_documents_notes(answers: Mapping[str, Sequence[MethodAnswer]]) -> li
         unknown = [step.ids for answer in of_method for step in answer.trace if step.index == UNKNOWN_DOCUMENTS]
         if unknown:
             ids = list(dict.fromkeys(id for ids in unknown for id in ids))
-            named = ", ".join(repr(id[:80]) for id in ids[:3])
+            named = first_names([repr(id[:80]) for id in ids])
             found = f"{many(sum(map(len, unknown)), 'hit')} on {len(unknown):,} of {many(len(of_method), 'question')}"
-            notes.append(f"{label}: {found} name no document of the corpus, and count as misses: {named}{_more(ids)}")
+            notes.append(f"{label}: {found} name no document of the corpus, and count as misses: {named}")
     return notes
 
 
@@ -174,7 +175,7 @@ def _data_notes(dataset: Dataset) -> tuple[str, ...]:
     return (
         *dataset.notes,
         *list_file_notes(dataset),
-        *(f"read as {encoding}: {', '.join(ids[:3])}{_more(ids)}" for encoding, ids in corpus.encodings.items()),
+        *describe_encodings(corpus.encodings),
         *([repeats] if corpus.repeats else []),
         *([twins] if twins else []),
         *describe_ignored(corpus.ignored),
@@ -190,10 +191,6 @@ def _naming_notes(naming: int, judged: int) -> list[str]:
     if naming == judged:
         return [f"{said}: questions without it may rank the methods otherwise"]
     return [f"{said}: compare the figures of both groups of questions, because their mean hides the difference"]
-
-
-def _more(ids: Sequence[str]) -> str:
-    return f" and {len(ids) - 3} more" if len(ids) > 3 else ""
 
 
 def _qa_model(experiment: Experiment) -> list[str]:
