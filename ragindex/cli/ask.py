@@ -1,5 +1,6 @@
 """The command `ask`: answer a question from the passages that a method finds."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -8,6 +9,7 @@ from rich.text import Text
 from ragindex.accounting import ledger
 from ragindex.accounting.spending import spending_to_json
 from ragindex.cli.console import (
+    print_note,
     print_spending,
     require_question,
     stdout,
@@ -25,6 +27,7 @@ from ragindex.cli.options import (
     SeedOption,
     StoreOption,
 )
+from ragindex.cli.question_words import describe_unknown_words, find_words_in_passages
 from ragindex.cli.show_hits import mark_words
 from ragindex.counts import many
 from ragindex.llm.answer_question import (
@@ -49,7 +52,7 @@ from ragindex.workspace.workspace import Workspace
 _NO_ANSWER = "The retrieved passages do not contain the answer."
 _NO_PASSAGES = "No passages were retrieved."
 _NOT_COMPOSED = "No answer was composed: no model is set. Set one with --llm openai:MODEL, and OPENAI_API_KEY."
-_SCATTERED = "no passage contains enough of the question's words"
+_SCATTERED = "no hit contains enough of the question's words"
 
 
 def ask(
@@ -97,6 +100,10 @@ def ask(
         name, language = workspace.llm_name, workspace.language
         evidence = find_matching_evidence(question, context, language) if is_offline(name) else None
         answer = _answer(workspace, question, context) if evidence is None else cite_evidence(evidence, context)
+        elsewhere = find_words_in_passages(
+            workspace, scheme, [] if answer.found or evidence is None else evidence.missing
+        )
+        unknown = describe_unknown_words(workspace, scheme, question)
     value = _to_json(question, answer, context, retrieval, evidence)
     value |= {"llm": name, "rules": is_offline(name), "spent": spending_to_json(paid)}
 
@@ -106,7 +113,9 @@ def ask(
         elif evidence is None:
             _show(answer, context, retrieval, name)
         else:
-            _show_evidence(evidence, context, retrieval, language)
+            _show_evidence(evidence, context, retrieval, language, elsewhere)
+        if unknown:
+            print_note(unknown)
         print_spending(paid)
 
     write_result(value, json, show)
@@ -157,11 +166,19 @@ def _show(answer: CitedAnswer, context: AnswerContext, retrieval: Retrieval, ans
     _print_end(f"Answered by {answered_by}; {_describe_context(context, retrieval)}.")
 
 
-def _show_evidence(evidence: MatchedWords, context: AnswerContext, retrieval: Retrieval, language: str) -> None:
-    """Print the matching sentences below their passages; if nothing was found, the titles of all passages."""
+def _show_evidence(
+    evidence: MatchedWords, context: AnswerContext, retrieval: Retrieval, language: str, elsewhere: Sequence[str]
+) -> None:
+    """Print the matching sentences below their passages; if nothing was found, the titles of all passages.
+
+    `elsewhere` are the missing words that other passages of the index contain.
+    """
     if not evidence.sentences:
-        lacking = f"no passage contains {', '.join(evidence.missing)}" if evidence.missing else _SCATTERED
-        stdout().print(Text(strip_controls(f"Nothing was found: {lacking}. The nearest passages:")))
+        lacking = f"no hit contains {', '.join(evidence.missing)}" if evidence.missing else _SCATTERED
+        others = f" Other passages contain {', '.join(elsewhere)}: try --method bm25, or a larger --k." * bool(
+            elsewhere
+        )
+        stdout().print(Text(strip_controls(f"Nothing was found: {lacking}.{others} The nearest passages:")))
     for passage in context.passages:
         sentences = [text for number, text in evidence.sentences if number == passage.number]
         if sentences or not evidence.sentences:

@@ -48,7 +48,13 @@ from ragindex.plugins.specs import parse_many
 from ragindex.workers import use_workers
 from ragindex.workspace import imported_files, manifest, sources
 from ragindex.workspace.documents import Changed
-from ragindex.workspace.notes import describe_unknown_words, format_changes, format_part_notes, require_records
+from ragindex.workspace.notes import (
+    describe_full_vocabulary,
+    describe_unknown_words,
+    format_changes,
+    format_part_notes,
+    require_records,
+)
 from ragindex.workspace.rebuild import move_aside
 from ragindex.workspace.workspace import PartFigures, Workspace
 
@@ -193,7 +199,8 @@ def _collect_notes(
     workspace: Workspace, schemes: Sequence[Scheme], changed: Changed | None, fit: str | None
 ) -> list[str]:
     unknown = describe_unknown_words(workspace, changed or Changed(), fit)
-    return [*format_part_notes(workspace, schemes), *([unknown] if unknown else [])]
+    full = describe_full_vocabulary(workspace, schemes, fit)
+    return [*format_part_notes(workspace, schemes), *filter(None, (unknown, full))]
 
 
 def _read_data(

@@ -27,6 +27,7 @@ from ragindex.cli.options import (
     SeedOption,
     StoreOption,
 )
+from ragindex.cli.question_words import describe_unknown_words
 from ragindex.cli.show_hits import print_hits
 from ragindex.errors import UsageError
 from ragindex.interfaces import Scheme
@@ -38,7 +39,6 @@ from ragindex.retrieval.hit_json import retrieval_to_json
 from ragindex.retrieval.token_budget import fit_hits
 from ragindex.stores.metered import MeteredCollection
 from ragindex.types import Query, Retrieval
-from ragindex.workspace.notes import suggest_for_unknown_words
 from ragindex.workspace.workspace import Workspace
 
 
@@ -117,7 +117,9 @@ def search(
         (retrieval,) = workspace.positions(scheme).locate(retriever.retrieve([Query("question", question, where)], k))
         if not retrieval.hits:
             _note_unknown_keys(workspace, scheme, wanted)
-            _note_unknown_words(workspace, scheme, question)
+        note = describe_unknown_words(workspace, scheme, question)
+        if note:
+            print_note(note)
         retrieval = _fit(retrieval, max_tokens, workspace.tokens_counted_by)
         language = workspace.language
 
@@ -148,18 +150,6 @@ def _refuse_settings(**given: object) -> None:
     for name, value in given.items():
         if value is not None:
             raise UsageError(f"An exported retriever has its own {name}. Leave out --{name}, or --retriever.")
-
-
-def _note_unknown_words(workspace: Workspace, scheme: Scheme, question: str) -> None:
-    """Print a note if the encoder of a searched part knows no word of the question, so that no vector is near."""
-    if not any("encoder" in part.uses for part in workspace.all_parts(scheme)):
-        return
-    if not workspace.encoder.encode_queries([question]).any():
-        print_note(
-            f"No word of the question is known to the encoder {workspace.encoder_name}, so nothing is found by "
-            "vectors. Ask in words of the documents, or with a method that searches by words: --method bm25. "
-            f"If documents with these words were added: {suggest_for_unknown_words(workspace)}"
-        )
 
 
 def _note_unknown_keys(workspace: Workspace, scheme: Scheme, keys: Iterable[str]) -> None:

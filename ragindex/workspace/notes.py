@@ -73,6 +73,19 @@ def describe_unknown_words(workspace: Workspace, changed: Changed, fit: str | No
     )
 
 
+def describe_full_vocabulary(workspace: Workspace, schemes: Sequence[Scheme], fit: str | None) -> str | None:
+    """Return a sentence if schemes use an encoder that was fitted since `fit`, and has no room for more words."""
+    if not any(uses_encoder(part) for scheme in schemes for part in workspace.all_parts(scheme)):
+        return None
+    encoder = workspace.encoder
+    if workspace.encoder_id == fit or not isinstance(encoder, VocabularyEncoder) or not encoder.is_full:
+        return None
+    return (
+        f"The vocabulary of {workspace.encoder_name} is full: it has no words of the fewest passages, so methods with "
+        "vectors find nothing by them, and bm25 does. Logs and lists of ids fill it: leave them out with --exclude."
+    )
+
+
 def describe_old_fit(workspace: Workspace, schemes: Sequence[Scheme]) -> str | None:
     """Return a sentence if schemes use an encoder that was fitted to another number of passages than the index has.
 
@@ -94,7 +107,8 @@ def suggest_for_unknown_words(workspace: Workspace) -> str:
     encoder = workspace.encoder
     if isinstance(encoder, VocabularyEncoder) and encoder.is_full:
         return (
-            "Its vocabulary is full, so a new fit may leave rare words out again: search for them with bm25 or hybrid."
+            "Its vocabulary is full, so a new fit leaves the words of the fewest passages out again, first those with "
+            f"digits: {_refit_command(workspace)}, or search with bm25."
         )
     return f"To fit it to all documents, run: {_refit_command(workspace)}"
 

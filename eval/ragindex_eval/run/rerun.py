@@ -39,6 +39,7 @@ from ragindex_eval.run.grid import parse_threshold, require_methods
 from ragindex_eval.run.pipeline import default_index, folder_name
 from ragindex_eval.run.settings import CompareSettings
 
+_QUESTIONS = "questions"
 REPORT_FILE = "report.html"
 RESULTS = Path("ragindex-results")
 """The folder of results if `--out` names no other one."""
@@ -82,8 +83,13 @@ class Inputs:
 
 
 def results_folder(settings: CompareSettings, name: str) -> Path:
-    """Return the folder of the results of a study."""
-    return settings.out or RESULTS / folder_name(name)
+    """Return the folder of the results of a study.
+
+    By default it is named after the documents, and after the questions unless these are called questions: results of
+    other questions do not replace them.
+    """
+    asked = _QUESTIONS if settings.questions is None else settings.questions.stem
+    return settings.out or RESULTS / folder_name(name if asked == _QUESTIONS else f"{name}-{asked}")
 
 
 def find_record(settings: CompareSettings) -> tuple[Path, FinishedStudy] | None:

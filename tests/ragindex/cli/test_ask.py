@@ -97,13 +97,22 @@ def test_as_json(workspace: Path, tmp_path: Path) -> None:
 def test_passages_with_too_few_words_of_the_question(workspace: Path) -> None:
     asked = ("What is the highest point of Mongolia?", "--index", workspace, "--method", "bm25")
     assert lines(run(*asked)) == [
-        "Nothing was found: no passage contains Mongolia. The nearest passages:",
+        "Nothing was found: no hit contains Mongolia. The nearest passages:",
         "[1] Grey Anna  anna.md, characters 0-43",
         f"{NOT_COMPOSED} 1 of 1 hit read, 15 tokens.",
     ]
     value = json.loads(run(*asked, "--json", "-").stdout)
     found = {name: value[name] for name in ("answer", "found", "rests_on", "sentences", "missing")}
     assert found == {"answer": "", "found": False, "rests_on": [], "sentences": [], "missing": ["Mongolia"]}
+
+
+def test_words_that_only_other_passages_contain_are_said_to_be_there(workspace: Path) -> None:
+    asked = ("Barges, gorges, Mongolia?", "--index", workspace, "--method", "bm25", "-k", 1)
+    (first, *_) = lines(run(*asked))
+    assert first == (
+        "Nothing was found: no hit contains Barges, Mongolia. Other passages contain Barges: try --method bm25, or a "
+        "larger --k. The nearest passages:"
+    )
 
 
 def test_nothing_is_found(workspace: Path, server: OpenAIServer) -> None:

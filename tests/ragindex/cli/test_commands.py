@@ -13,6 +13,7 @@ from command_line import TEXTS, build, failed, make_desk, ragindex, write
 from ragindex import distribution
 from ragindex.cli import main
 from ragindex.cli.plugin_help import parameters
+from ragindex.encoders import lsa
 from ragindex.plugins import registry
 from ragindex_eval.run import pipeline
 
@@ -47,6 +48,15 @@ def test_a_question_without_a_word_that_the_encoder_knows_is_told_so() -> None:
         assert "No word of the question" not in ragindex("search", *arguments, "--index", "w").err
 
 
+def test_a_fit_without_room_for_more_words_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "The vocabulary of lsa is full: it has no words of the fewest passages"
+    assert said not in ragindex("index", "notes", "--index", "roomy", "--methods", "dense").out
+    monkeypatch.setattr(lsa, "_VOCABULARY", 5)
+    assert said in ragindex("index", "notes", "--index", "w", "--methods", "dense").out
+    assert said not in ragindex("index", "notes", "--index", "w", "--methods", "dense").out, "it was fitted before"
+    assert said not in ragindex("index", "notes", "--index", "words", "--methods", "bm25").out
+
+
 def test_an_added_document_of_words_that_the_encoder_does_not_know(tmp_path: Path) -> None:
     """It is said, with a command that mends it for all that is built, and not said where nothing is to be mended."""
     ragindex("index", "notes", "--index", "w", "--methods", "dense,hipporag(mode=facts),bm25")
@@ -54,7 +64,15 @@ def test_an_added_document_of_words_that_the_encoder_does_not_know(tmp_path: Pat
     added = ragindex("add", "notes/kelp.md", "--index", "w")
     said = "The encoder lsa, which was fitted before, does not know {} of 1 document ({}): methods with vectors"
     assert said.format("6 words", "kelp, giant, forests, shelter, otters, …") in added.err
-    assert ragindex("search", "kelp", "--index", "w", "--method", "dense").out == "No results with dense.\n"
+    done = ragindex("search", "kelp", "--index", "w", "--method", "dense")
+    assert done.out == "No results with dense.\n"
+    unknown = "The encoder lsa does not know {}, which passages contain: vectors rank by the other words"
+    assert unknown.format("kelp") in done.err
+    partly = ragindex("search", "kelp otters of slate, zyx", "--index", "w", "--method", "dense")
+    assert (len(partly.out.splitlines()) > 1, unknown.format("kelp, otters") in partly.err) == (True, True)
+    assert ragindex("search", "kelp otters of slate", "--index", "w", "--method", "bm25").err == ""
+    asked = ragindex("ask", "Where do kelp otters live?", "--index", "w", "--method", "dense")
+    assert unknown.format("kelp, otters") in asked.err
     command = "ragindex index --refit --index w"
     assert added.err.endswith(f"run: {command}\n")
     assert ragindex(*command.split()[1:], "--methods", "dense").code == 0
@@ -115,7 +133,8 @@ def test_a_full_vocabulary_is_not_to_be_mended_by_a_new_fit(monkeypatch: pytest.
     monkeypatch.setattr("ragindex.encoders.lsa._VOCABULARY", 5)
     ragindex("index", "notes", "--index", "w", "--methods", "dense")
     write(tmp_path / "notes", {"kelp.md": "# Kelp\n\nGiant kelp forests shelter otters off Monterey."})
-    said = "Its vocabulary is full, so a new fit may leave rare words out again: search for them with bm25 or hybrid."
+    said = "Its vocabulary is full, so a new fit leaves the words of the fewest passages out again, first those with "
+    said += "digits: ragindex index --refit --index w, or search with bm25."
     assert said in ragindex("add", "notes/kelp.md", "--index", "w").err
     assert said in ragindex("search", "kelp otters", "--index", "w", "--method", "dense").err
 
@@ -131,14 +150,19 @@ def test_adding_one_file_from_elsewhere_names_this_file_in_the_next_command(tmp_
     assert ragindex(*command.split()[1:]).out.startswith("1 document added")
 
 
-def test_results_of_other_questions_are_not_replaced_unsaid() -> None:
+def test_results_of_other_questions_are_not_replaced_or_it_is_said() -> None:
     first = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--index", "w")
     said = "held results of 2 other questions and 1 method, which these replace; --out DIR keeps both"
     assert said not in ragindex(*first).err
     assert said not in ragindex(*first, "--fresh").err
+    results = Path("ragindex-results/notes/comparison.json").read_bytes()
     Path("more.csv").write_text("question,answer,documents\nWhich river is short?,,rivers/orla.md\n")
     other = ragindex("compare", "notes", "--questions", "more.csv", "--methods", "bm25", "--index", "w")
-    assert said in " ".join(other.err.split())
+    assert said not in " ".join(other.err.split())
+    assert "ragindex-results/notes-more/report.html" in other.out
+    assert Path("ragindex-results/notes/comparison.json").read_bytes() == results
+    Path("questions.csv").write_bytes(Path("more.csv").read_bytes())
+    assert said in " ".join(ragindex(*first).err.split())
 
 
 def test_every_command_has_an_example_and_fits_a_terminal() -> None:
