@@ -120,19 +120,23 @@ class Service:
             if key is None:
                 raise _unauthorized("The API key is not valid.")
             return key
-        if self.settings.exposed or self.settings.keys.guards("read"):
+        if not self._is_open("read"):
             raise _unauthorized("An API key is required: send 'Authorization: Bearer KEY'.")
         return LOCAL
 
     def require_right(self, key: AccessKey, right: Right) -> None:
-        """Raise RefusalError unless the key has a right."""
-        if right in key.rights:
+        """Raise RefusalError unless the key has a right, or anyone has it."""
+        if right in key.rights or self._is_open(right):
             return
         if key is LOCAL:
             raise _unauthorized(
                 f"This needs a key that may {right}. Start the server with RAGINDEX_{right.upper()}_KEY."
             )
         raise RefusalError(403, f"The key {key.name!r} may not {right}.", "right")
+
+    def _is_open(self, right: Right) -> bool:
+        """Return whether a client without a key has this right."""
+        return right in LOCAL.rights and not (self.settings.exposed or self.settings.keys.guards(right))
 
     def refresh(self, name: str) -> bool:
         """Move a collection on to its newest finished state; return whether there was one. Raises RagindexError."""

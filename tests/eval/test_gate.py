@@ -43,6 +43,16 @@ def test_other_questions_or_other_gold_are_refused() -> None:
         judge_gate(scored("new", [1.0] * 3), other, "R@5", 0.05, 0)
 
 
+def test_files_that_cannot_be_read_are_told_and_do_not_pass_unsaid(desk: Path) -> None:
+    (desk / "notes" / "broken.pdf").write_bytes(b"no PDF")
+    given = ("gate", "bm25", "--against", "bm25", "--data", "notes", "--questions", "questions.csv", "--index", "w")
+    done = ragindex(*given)
+    assert (done.code, done.out[:5]) == (11, "PASS:")
+    assert "skipped: notes/broken.pdf: expected " in done.err
+    accepted = ragindex(*given, "--skip-bad")
+    assert (accepted.code, "skipped: notes/broken.pdf: expected " in accepted.err) == (0, True)
+
+
 def test_the_command_passes_fails_and_does_not_know() -> None:
     given = ("--data", "world:200", "--limit", "60", "--index", "w")
     passed = ragindex("gate", "links", "--against", "bm25", *given, "--junit", "gate.xml", "--json", "gate.json")

@@ -204,15 +204,24 @@ def _print_export(study: Study, settings: CompareSettings, folder: Path) -> None
     comparison = study.comparisons[0]
     index = settings.index or default_index(comparison.dataset.name)
     command = shlex.join(["ragindex", "export", "--index", str(index), "--results", str(folder), "--out", "retriever"])
-    best, quick = comparison.methods[0].label, _find_quickest_leader(comparison)
-    if comparison.dataset.judged:
-        _print(settings, f"  use the best    {escape_markup(f'{command}   # {best}')}")
-    else:
-        _print(settings, f"  use one         {escape_markup(f'{command} --method METHOD')}")
-    if quick is not None:
-        named = f"{command} --method {shlex.quote(quick)}   # not to be told apart from {best}, and faster"
-        _print(settings, f"  or a faster one {escape_markup(named)}")
+    for what, line in _suggest_exports(comparison, command):
+        _print(settings, f"  {what:15} {escape_markup(line)}")
     _print(settings, '                  ragindex.load("retriever").search("…")   # in Python')
+
+
+def _suggest_exports(comparison: Comparison, command: str) -> list[tuple[str, str]]:
+    """Return what to export and the command for it; where several methods may be the best, a faster one comes first."""
+    if not comparison.dataset.judged:
+        return [("use one", f"{command} --method METHOD")]
+    best, metric = comparison.methods[0].label, f"R@{comparison.ks[0]}"
+    if len(leaders(comparison, metric)) < 2:
+        return [("use the best", f"{command}   # {best}")]
+    first = f"{command}   # {best}, not significantly ahead at {metric}"
+    quick = _find_quickest_leader(comparison)
+    if quick is None:
+        return [("use the first", first)]
+    fastest = f"{command} --method {shlex.quote(quick)}   # the fastest of those that may be best at {metric}"
+    return [("use the fastest", fastest), ("or the first", first)]
 
 
 def _find_quickest_leader(comparison: Comparison) -> str | None:

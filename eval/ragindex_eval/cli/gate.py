@@ -6,12 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from ragindex.cli.console import escape_markup, json_destination, require_writable, write_result
+from ragindex.cli.console import escape_markup, json_destination, print_note, require_writable, write_result
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import JsonOption
+from ragindex.corpus import describe_left_out
 from ragindex.errors import GateFailedError, GateUndecidedError, StoreError, UsageError
 from ragindex_eval.cli.compare import setting_flag
 from ragindex_eval.gate import Gate, QuestionScores, judge_gate, saved_scores, scores_of, write_junit
+from ragindex_eval.run.grid import require_all_read
 from ragindex_eval.run.pipeline import evaluate
 from ragindex_eval.run.settings import make_settings
 from ragindex_eval.run.study import load_dataset
@@ -44,8 +46,9 @@ def gate_command(
 ) -> None:
     """Say whether a method is worse than its baseline by more than a margin: PASS, FAIL or UNDECIDED.
 
-    Exit code 0 is PASS, 12 FAIL, 13 UNDECIDED. PASS means that the 95 % interval of the difference lies above -margin,
-    FAIL that it lies below. Methods are asked anew; saved results stand as they are.
+    Exit code 0 is PASS, 12 FAIL, 13 UNDECIDED, 11 PASS without files that cannot be read. PASS means that the 95 %
+    interval of the difference lies above -margin, FAIL that it lies below. Methods are asked anew; saved results
+    stand as they are.
 
     Example: ragindex gate hybrid --against baseline-results:bm25 --data my-documents/ --questions questions.csv
     """
@@ -55,7 +58,7 @@ def gate_command(
     if junit is not None:
         require_writable(junit.parent)
     saved = {written: saved_scores(written, metric) for written in (new, against)}
-    measured = _measure([written for written, scores in saved.items() if scores is None], given, metric)
+    measured, skipped = _measure([written for written, scores in saved.items() if scores is None], given, metric)
     scores = {**measured, **{written: one for written, one in saved.items() if one is not None}}
     gate = judge_gate(scores[new], scores[against], metric, margin, seed or 0)
     if junit is not None:
@@ -64,19 +67,27 @@ def gate_command(
         gate.to_json(), json_file, lambda: standard_output().print(escape_markup(gate.describe()), soft_wrap=True)
     )
     _require_pass(gate)
+    require_all_read(skipped, skip_bad)
 
 
-def _measure(methods: list[str], given: Mapping[str, Any], metric: str) -> dict[str, QuestionScores]:
-    """Compare the methods, asking every question anew, and return their scores as they are written."""
+def _measure(methods: list[str], given: Mapping[str, Any], metric: str) -> tuple[dict[str, QuestionScores], int]:
+    """Compare the methods, asking every question anew.
+
+    Return their scores as they are written, and how many files and items were left out, of which notes are printed.
+    """
     if not methods:
-        return {}
+        return {}, 0
     if "data" not in given and "index" not in given:
         raise UsageError(f"gate measures {' and '.join(methods)} on documents. Name them: --data my-documents/")
     settings = make_settings({**given, "methods": methods, "fresh": True})
-    comparison = evaluate(settings, load_dataset(settings) if settings.data is not None else None)
+    dataset = load_dataset(settings) if settings.data is not None else None
+    left_out = () if dataset is None else dataset.skipped
+    for sentence in describe_left_out(left_out):
+        print_note(f"skipped: {sentence}")
+    comparison = evaluate(settings, dataset)
     by_label = {method.label: method for method in (*comparison.methods, *comparison.failed)}
     labels = dict(zip(methods, comparison.asked, strict=True))
-    return {written: scores_of(comparison, by_label[labels[written]], metric) for written in methods}
+    return {written: scores_of(comparison, by_label[labels[written]], metric) for written in methods}, len(left_out)
 
 
 def _write(gate: Gate, path: Path) -> None:

@@ -106,7 +106,8 @@ def _show(found: Tuned, out: Path, data: str, index: Path) -> None:
         for k, gain, (low, high) in zip(found.ks, found.gain, found.interval, strict=True)
     ]
     console.print(f"\nGain out of fold over {escape_markup(found.best_single)}: {', '.join(gains)}.", soft_wrap=True)
-    if not any(low > 0 for low, _ in found.interval):
+    certain = any(low > 0 for low, _ in found.interval)
+    if not certain:
         console.print("No gain is significant. Use the best single method, or judge more questions.")
     for base in found.bases:
         console.print(f"kept     {escape_markup(base)}, {found.base_seconds[base]:.0f} s to index", soft_wrap=True)
@@ -115,7 +116,7 @@ def _show(found: Tuned, out: Path, data: str, index: Path) -> None:
     console.print(f"\n  the weights     {escape_markup(str(out))}", soft_wrap=True)
     place = f"ragindex index {quote_argument(data)} --index {quote_argument(index)}"
     command = f"{place} --methods {quote_argument(f'{METHOD}(weights={out})')}"
-    console.print(f"  to use them     {escape_markup(command)}", soft_wrap=True)
+    console.print(f"  {'to use them    ' if certain else 'use them anyway'} {escape_markup(command)}", soft_wrap=True)
 
 
 def _percents(values: Any) -> list[str]:

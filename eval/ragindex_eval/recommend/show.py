@@ -46,7 +46,8 @@ def describe_decision(found: Recommendation, rules: RecommendRules) -> str:
     left = join_names([one.label for one in found.candidates if one.remains])
     return (
         f"Undecided between {left} (the cheapest first) on {about}, with a margin of {margin} points: "
-        f"{_describe_more(found, margin)}. Best so far: {found.chosen}, {score}; {_describe_difference(found)}."
+        f"{_describe_more(found, margin)}. Best so far: {found.chosen}, {score}; {_describe_difference(found)}. These "
+        "bounds hold whenever one stops, so they are wider than the intervals of compare."
     )
 
 

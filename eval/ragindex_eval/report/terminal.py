@@ -56,6 +56,7 @@ def render_comparison(comparison: Comparison) -> RenderableType:
     bounds = [f"[dim]{bound.label}[/]" for bound in comparison.bounds]
     groups = tuple(tuple(_fit(column, comparison) for column in group) for group in _column_groups(comparison))
     made = FittedTable("method", (*names, *bounds), groups)
+    bold = any(cell.startswith("[bold]") for group in groups for column in group for cell in column.cells)
     said = f"[bold]{escape_markup(state_conclusion(comparison))}[/]"
     facts = map(escape_markup, _fact_lines(comparison))
     published = render_published(comparison)
@@ -65,6 +66,7 @@ def render_comparison(comparison: Comparison) -> RenderableType:
         *_one_doc_lines(comparison),
         *_token_lines(comparison),
         *_kind_lines(comparison),
+        *(["[dim]bold: cannot be excluded as the best of its column[/]"] if bold else []),
         "",
         said,
         *(escape_markup(sentence) for sentence in (comparison.holdout.describe() if comparison.holdout else ())),

@@ -54,6 +54,8 @@ def conclude(
     identity = digest([dataset.fingerprint, list(ks), *sorted(one.fingerprint for one in (*results, *failed))])
     titles = _titles(dataset)
     naming = find_naming(dataset.queries, dataset.gold, titles)
+    if len(naming) == 1:  # a single question is no group
+        naming = frozenset()
     rows = with_intervals(sort_methods(results, ks), dataset.gold, index.seed, naming)
     ranked, pairs = compare_methods(rows, index.seed)
     bounds = with_intervals(bounds, dataset.gold, index.seed)

@@ -41,6 +41,7 @@ def _main_sentences(comparison: Comparison) -> Iterator[str]:
     for name, labels in excluded.items():
         yield f"{_describe_excluded(comparison, name, labels)}."
     left = [label for label in ahead if not any(label in labels for labels in excluded.values())]
+    yield from _describe_higher_means(comparison, ahead[0], left)
     yield from _describe_costs(comparison, ahead, left)
     yield from _describe_more_questions(comparison, ahead, metric)
     yield from _describe_few_questions(comparison)
@@ -71,17 +72,33 @@ def _describe_best(comparison: Comparison, ahead: Sequence[str], metric: str) ->
 def _find_excluded(comparison: Comparison, ahead: Sequence[str], metric: str) -> dict[str, list[str]]:
     """Return the methods of `ahead` that another metric excludes as the best, by the first such metric.
 
-    The other metrics are those that the table shows too: nDCG at one k, recall at every k, and those of answers.
+    The other metrics are those that the table shows too.
     """
-    of_answers = select_shown({name for method in comparison.methods for name in method.metrics})
-    names = [f"nDCG@{middle_k(comparison.ks)}", *(f"R@{k}" for k in comparison.ks), *of_answers]
-    kept = {name: found for name in names if name != metric and (found := leaders(comparison, name))}
+    kept = {name: found for name in _list_other_metrics(comparison) if (found := leaders(comparison, name))}
     excluded: dict[str, list[str]] = {}
     for label in ahead:
         first = next((name for name, found in kept.items() if label not in found), None)
         if first is not None:
             excluded.setdefault(first, []).append(label)
     return excluded
+
+
+def _list_other_metrics(comparison: Comparison) -> list[str]:
+    """Return the metrics of the table but recall at the smallest k: nDCG at one k, recall, and those of answers."""
+    of_answers = select_shown({name for method in comparison.methods for name in method.metrics})
+    return [f"nDCG@{middle_k(comparison.ks)}", *(f"R@{k}" for k in comparison.ks[1:]), *of_answers]
+
+
+def _describe_higher_means(comparison: Comparison, best: str, rivals: Sequence[str]) -> Iterator[str]:
+    """Yield which of the rivals has the highest mean by other metrics of the table, where the leader has not."""
+    higher: dict[str, list[str]] = {}
+    for name in _list_other_metrics(comparison):
+        means = {label: comparison.method(label).metrics[name] for label in rank_methods(comparison, name)}
+        first = max(means, key=lambda label: means[label], default=best)
+        if first != best and first in rivals and means[first] > means.get(best, inf):
+            higher.setdefault(first, []).append(name)
+    if higher:
+        yield f"{'; '.join(f'{label} has the highest {join_names(names)}' for label, names in higher.items())}."
 
 
 def _describe_excluded(comparison: Comparison, metric: str, labels: Sequence[str]) -> str:

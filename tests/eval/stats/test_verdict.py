@@ -122,6 +122,21 @@ def test_only_a_metric_of_the_table_excludes_a_method(metric: str, said: bool) -
     assert (f"{metric} excludes b" in state_conclusion(comparison)) is said
 
 
+@pytest.mark.parametrize(
+    ("higher", "said"),
+    [(("R@10",), " b has the highest R@10. "), (("R@10", "R@20"), " b has the highest R@10 and R@20. "), ((), "")],
+)
+def test_what_leads_by_other_metrics_is_said_where_the_first_may_not_be_the_best(
+    higher: tuple[str, ...], said: str
+) -> None:
+    """b finds what a does not, and in the metrics of `higher` one more, so that nothing is certain."""
+    a, b, more = [1.0, 0.0] * 20, [0.0, 1.0] * 20, [0.0, 1.0] * 19 + [1.0, 1.0]
+    also = {metric: {"a": a, "b": more if metric in higher else b} for metric in ("R@10", "R@20")}
+    sentences = state_conclusion(made({"a": FAIR, "b": FAIR}, also=also, ks=(5, 10, 20)))
+    assert said in sentences
+    assert ("has the highest" in sentences) is bool(higher)
+
+
 def test_few_questions_are_a_hint() -> None:
     assert state_conclusion(made({"a": [1], "b": [0]})) == (
         "No method can be excluded as the best at R@5 (n = 1): b scores 0.0, a 100.0 (+100.0). "

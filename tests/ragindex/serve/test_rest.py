@@ -102,6 +102,7 @@ def test_health_readiness_metrics_and_openapi(server: RunningServer) -> None:
         assert client.get("/health").json() == {"status": "ok", "collections": {}}
         ready = client.get("/ready").json()
         assert (ready["status"], ready["collections"]["docs"]["searches"]) == ("ready", True)
+        assert client.post("/search", json={"query": "lighthouse"}).status_code == 200
         assert 'ragindex_searches_total{collection="docs",method="bm25"}' in client.get("/metrics").text
         assert "/search" in client.get("/openapi.json").json()["paths"]
         assert client.get("/docs").status_code == 404
@@ -128,6 +129,8 @@ def test_documents_are_accepted_indexed_changed_and_deleted(tmp_path: Path, monk
         assert accepted.json()["documents"][0]["status"] in ("accepted", "indexed")
         wait_until(lambda: status("notes/old%20zoo") == "indexed")
         assert titles("zebra") == ["Zoo"]
+        found = writer.post("/search", json={"query": "zebra"})  # as anyone may, without a key
+        assert [hit["title"] for hit in found.json()["hits"]] == ["Zoo"]
         assert writer.get("/documents/notes/old%20zoo").json()["text"] is None  # it may write, not read
         changed = {**document, "text": "The zoo keeps a giraffe."}
         writer.post("/documents", json={"documents": [changed]})
