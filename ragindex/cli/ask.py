@@ -175,9 +175,9 @@ def _show_evidence(
     """
     if not evidence.sentences:
         lacking = f"no hit contains {', '.join(evidence.missing)}" if evidence.missing else _SCATTERED
-        others = f" Other passages contain {', '.join(elsewhere)}: try --method bm25, or a larger --k." * bool(
-            elsewhere
-        )
+        others = ""
+        if elsewhere:
+            others = f" Other passages contain {', '.join(elsewhere)}: try --method bm25, or a larger --k."
         stdout().print(Text(strip_controls(f"Nothing was found: {lacking}.{others} The nearest passages:")))
     for passage in context.passages:
         sentences = [text for number, text in evidence.sentences if number == passage.number]

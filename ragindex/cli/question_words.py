@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ragindex.counts import first_names
-from ragindex.interfaces import Encoder, Scheme, TextQuery, VocabularyEncoder
+from ragindex.interfaces import Scheme, TextQuery, VocabularyEncoder
 from ragindex.parts.text.passages import Passages
 from ragindex.workspace.notes import suggest_for_unknown_words
 from ragindex.workspace.part_keys import uses_encoder
@@ -20,14 +20,16 @@ def find_words_in_passages(workspace: Workspace, scheme: Scheme, words: Sequence
 
 
 def describe_unknown_words(workspace: Workspace, scheme: Scheme, question: str) -> str | None:
-    """Return a sentence if the encoder of the scheme does not know words of a question that passages contain, or none.
+    """Return a sentence if the scheme's encoder does not know words of a question that passages contain, or any word.
 
     Methods with vectors rank by the other words then, so that the passages with these may come late.
     """
     if not any(uses_encoder(part) for part in workspace.all_parts(scheme)):
         return None
     encoder, name = workspace.encoder, workspace.encoder_name
-    unknown = [word for word, is_known in _check_words(encoder, question).items() if not is_known]
+    if not isinstance(encoder, VocabularyEncoder):  # others know parts of every word
+        return None
+    unknown = [word for word, is_known in encoder.check_words(question).items() if not is_known]
     held = find_words_in_passages(workspace, scheme, unknown)
     if held:
         return (
@@ -42,7 +44,3 @@ def describe_unknown_words(workspace: Workspace, scheme: Scheme, question: str) 
             f"If documents with these words were added: {suggest_for_unknown_words(workspace)}"
         )
     return None
-
-
-def _check_words(encoder: Encoder, question: str) -> dict[str, bool]:
-    return encoder.check_words(question) if isinstance(encoder, VocabularyEncoder) else {}

@@ -1,7 +1,7 @@
 """The command `ask`, over a small workspace: answers by rule and by a model."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from ragindex import Document
 from ragindex.cli.ask import ask
+from ragindex.cli.search import search
 from ragindex.errors import LLMError, MissingPartError, UsageError, WorkspaceError
 from ragindex.llm import endpoint_features
 from ragindex.workspace.workspace import Workspace
@@ -113,6 +114,21 @@ def test_words_that_only_other_passages_contain_are_said_to_be_there(workspace: 
         "Nothing was found: no hit contains Barges, Mongolia. Other passages contain Barges: try --method bm25, or a "
         "larger --k. The nearest passages:"
     )
+
+
+@pytest.mark.parametrize("command", [ask, search])
+def test_a_paid_encoder_is_asked_once_for_a_question(
+    command: Callable[..., None], tmp_path: Path, server: OpenAIServer
+) -> None:
+    with Workspace.open(tmp_path / "w", encoder="openai:small") as opened:
+        opened.add([Document("a", "Sarn", TEXTS["Sarn"])])
+        built_retriever(opened, "dense")
+    before = len(server.requests)
+    app = typer.Typer()
+    app.command()(command)
+    asked = [QUESTION, "--index", str(tmp_path / "w"), "--method", "dense"]
+    assert CliRunner().invoke(app, asked, catch_exceptions=False).exit_code == 0
+    assert [one.body["input"] for one in server.requests[before:]] == [[QUESTION]]
 
 
 def test_nothing_is_found(workspace: Path, server: OpenAIServer) -> None:
