@@ -22,9 +22,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.link_corpora import recall_of
+from ragindex.judgements import question_id
 from ragindex.plugins import registry
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import datasets
+from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.run.tune import Judged, collect_judged, fit_nested
 from ragindex_eval.stats import resampling
 from ragindex_eval.stats.logistic import fit_weights, recall_at
@@ -45,6 +47,11 @@ def judged_of(data: str, bases: tuple[str, ...]) -> Judged:
         index.replace(dataset.corpus)
         index.sync([registry.scheme({"name": "evidence", "params": {"bases": list(bases)}})])
         return collect_judged(index, datasets.match_workspace(dataset, index), bases, KS[-1])
+
+
+def list_question_ids(data: str) -> list[str]:
+    """Return the ids of the questions that weights are fitted to."""
+    return [question_id(query.text) for query in list_judged(datasets.read_dataset(data, limit=QUESTIONS, seed=0))]
 
 
 def fixed_of(data: str) -> tuple[list[str], dict[str, np.ndarray]]:
@@ -92,6 +99,7 @@ def weights(out: Path, sources: list[str], bases: tuple[str, ...]) -> None:
     fitted, intercept = fit_weights(every, increasing)
     content = {
         "made_from": f"{len(every)} questions of {', '.join(judged)}; {ENCODER.rpartition('/')[2]}",
+        "questions": [id for data in sources for id in list_question_ids(data)],
         "bases": list(bases),
         "intercept": round(intercept, 6),
         "weights": {name: round(value, 6) for name, value in zip(names, fitted.tolist(), strict=True) if value != 0},

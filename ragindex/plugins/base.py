@@ -60,6 +60,13 @@ class Plugin(Strict):
         """Return the parameters whose values name a small file, as PATH or PATH#HASH, that belongs to the method."""
         return ()
 
+    def fitted_to(self) -> frozenset[str]:
+        """Return the ids of the questions that its parameters were fitted to (ragindex.judgements). Default: none.
+
+        On these its figures are too high, and `ragindex compare` says so.
+        """
+        return frozenset()
+
     def inner_plugins(self) -> "Iterator[Plugin]":
         """Yield the plugins among the parameters, alone or in lists, but not the plugins nested in them."""
         for name in type(self).model_fields:

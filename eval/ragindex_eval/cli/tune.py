@@ -1,6 +1,7 @@
 """The command `tune`, which fits `evidence` to judged questions and says what that is worth."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,9 +11,12 @@ from ragindex.cli.console import escape_markup, print_note, quote_argument, requ
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import JsonOption
 from ragindex.durable_files import write_file
+from ragindex.judgements import question_id
 from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
+from ragindex.types import Query
 from ragindex_eval.cli.compare import setting_flag
+from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.run.conclude import list_file_notes
 from ragindex_eval.run.pipeline import default_index
 from ragindex_eval.run.settings import make_settings
@@ -61,17 +65,20 @@ def tune_command(
     for note in list_file_notes(dataset):
         print_note(note)
     found = tune(settings, dataset, parse_many(bases) if bases else [])
-    content = json.dumps(make_weights(found, data, parse_many(bases) if bases else []), indent=2, ensure_ascii=False)
+    weights = make_weights(found, data, parse_many(bases) if bases else [], list_judged(dataset))
+    content = json.dumps(weights, indent=2, ensure_ascii=False)
     write_file(out, f"{content}\n".encode())
     value = {**make_report(found), "file": str(out)}
     write_result(value, json_file, lambda: _show(found, out, data, settings.index or default_index(dataset.name)))
 
 
-def make_weights(found: Tuned, data: str, bases: Any) -> dict[str, Any]:
-    """Return the file that `evidence(weights=FILE)` reads."""
+def make_weights(found: Tuned, data: str, bases: Any, questions: Sequence[Query]) -> dict[str, Any]:
+    """Return the file that `evidence(weights=FILE)` reads; it names `questions`, which the weights were fitted to."""
     kept = [registry.describe(one) for one in map(registry.scheme, bases) if registry.label(one) in found.bases]
     made_from = f"{found.questions} judged questions of {Path(data).name}"
-    return {"made_from": made_from, "bases": kept, "intercept": found.intercept, "weights": dict(found.weights)}
+    ids = [question_id(query.text) for query in questions]
+    weights = {"bases": kept, "intercept": found.intercept, "weights": dict(found.weights)}
+    return {"made_from": made_from, "questions": ids, **weights}
 
 
 def make_report(found: Tuned) -> dict[str, Any]:

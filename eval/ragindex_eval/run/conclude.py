@@ -7,8 +7,10 @@ from ragindex.canonical import digest
 from ragindex.corpus import describe_encodings, describe_ignored, describe_left_out
 from ragindex.counts import first_names
 from ragindex.errors import UsageError
+from ragindex.judgements import question_id
 from ragindex.llm.choose_option import parse_choice
 from ragindex.plugins import registry
+from ragindex.plugins.base import walk_plugins
 from ragindex.retrieval.trace import UNKNOWN_DOCUMENTS
 from ragindex.workspace.notes import describe_old_fit, format_part_notes
 from ragindex.workspace.workspace import Workspace
@@ -77,6 +79,7 @@ def conclude(
             *filter(None, [note_of_earlier(earlier)]),
             *_price_notes(index, [*ranked, *failed], methods),
             *_naming_notes(len(naming), sum(bool(one.doc_ids) for one in (dataset.gold or {}).values())),
+            *_fitted_notes(dataset, asked),
             *filter(None, [describe_old_fit(index, [method.scheme for method in asked])]),
             *_data_notes(dataset),
             *_search_notes(ranked),
@@ -182,6 +185,18 @@ def _data_notes(dataset: Dataset) -> tuple[str, ...]:
         *([twins] if twins else []),
         *describe_ignored(corpus.ignored),
     )
+
+
+def _fitted_notes(dataset: Dataset, methods: Sequence[Method]) -> Iterator[str]:
+    """Yield a note for each method of which a parameter was fitted to questions of the dataset."""
+    ids = {question_id(query.text) for query in dataset.queries}
+    for method in methods:
+        known = ids.intersection(id for plugin in walk_plugins(method.scheme) for id in plugin.fitted_to())
+        if known:
+            yield (
+                f"{method.label} was fitted to {len(known):,} of these {many(len(ids), 'question')}, where its figures "
+                "are too high: see those out of fold, of ragindex tune"
+            )
 
 
 def _naming_notes(naming: int, judged: int) -> list[str]:

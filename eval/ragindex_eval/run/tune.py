@@ -18,6 +18,7 @@ from ragindex.plugins.registry import Written
 from ragindex.progress import progress_bar
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset
+from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.results.model import Interval
 from ragindex_eval.run.pipeline import Plan, load_experiment, open_workspace, part_figures
 from ragindex_eval.run.settings import CompareSettings
@@ -95,7 +96,7 @@ def collect_judged(index: Workspace, dataset: Dataset, bases: Sequence[Written],
     if not isinstance(retriever, FeatureRetriever):
         raise UsageError(f"{METHOD} gives no features; its package ragindex_retrievers is of another version.")
     gold = dataset.gold or {}
-    asked = [query for query in dataset.queries if query.id in gold and gold[query.id].doc_ids]
+    asked = list_judged(dataset)
     found, names, increasing = list[JudgedCandidates](), tuple[str, ...](), tuple[bool, ...]()
     with progress_bar("features", len(asked)) as advance:
         for start in range(0, len(asked), _BATCH):

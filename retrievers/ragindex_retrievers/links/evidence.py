@@ -58,6 +58,10 @@ class Evidence(LinksParameters):
         """Return the file of weights, unless they come with the package."""
         return (self.weights,) if "#" in self.weights else ()
 
+    def fitted_to(self) -> frozenset[str]:
+        """Return the ids of the questions that the weights were fitted to."""
+        return frozenset(read_weights(self.weights).questions)
+
     def depends_on_k(self, k: int) -> bool:
         """Return True for k above what is searched, or if a base depends on k."""
         return k > min(self.depth, self.candidates, self.base_depth) or super().depends_on_k(k)

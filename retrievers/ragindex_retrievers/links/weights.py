@@ -21,10 +21,11 @@ class FeatureWeights(Strict):
     1 / (1 + exp(-(intercept + sum of weight × feature))).
 
     `bases` are the specifications of the methods whose ranks are features, `rank:LABEL` each; `made_from` says on what
-    questions the weights were fitted.
+    questions the weights were fitted, and `questions` has their ids (ragindex.judgements.question_id).
     """
 
     made_from: str
+    questions: tuple[str, ...] = ()
     bases: tuple[Any, ...] = ()
     intercept: float = Field(allow_inf_nan=False)
     weights: Mapping[str, Annotated[float, Field(allow_inf_nan=False)]]
@@ -39,7 +40,7 @@ def resolve_weights(written: str) -> str:
     name, _, known = written.partition("#")
     if name in list_shipped():
         return name
-    found = digest(read_weights(name).model_dump(mode="json"))[:_HASH_LENGTH]
+    found = digest(read_weights(name).model_dump(mode="json", exclude={"questions"}))[:_HASH_LENGTH]
     if known and known != found:
         raise UsageError(
             f"The weights in {name} have changed: expected {known}, found {found}. "

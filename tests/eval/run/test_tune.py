@@ -86,6 +86,13 @@ def test_the_weights_rank_as_tune_says() -> None:
     compared = ragindex("compare", *WORLD, "--limit", "40", "--methods", "evidence(weights=tuned.json)", "--json", "-")
     (method,) = compared.json["methods"]
     assert [method["metrics"][f"R@{k}"] for k in (2, 5)] == pytest.approx(tuned["in_sample"])
+    said = f"{method['label']} was fitted to 40 of these 40 questions, where its figures are too high"
+    assert [note.partition(":")[0] for note in compared.json["notes"] if "was fitted to" in note] == [said]
+    within = "parent(base=evidence(weights=tuned.json))"
+    more = ragindex("compare", *WORLD, "--methods", f"bm25,{within}", "--json", "-").json
+    (note,) = [note for note in more["notes"] if "was fitted to" in note]
+    assert f" was fitted to 40 of these {more['dataset']['questions']} questions, " in note
+    assert note.startswith("parent(")
 
 
 @pytest.mark.usefixtures("desk")

@@ -93,6 +93,10 @@ def test_weights_are_named_by_their_content(tmp_path: Path) -> None:
     name, _, content = scheme.weights.partition("#")
     assert (name, len(content)) == (str(file), 12)
     assert evidence(weights=scheme.weights) == scheme
+    named = {**json.loads(file.read_text()), "questions": ["0123456789abcdef"]}
+    file.write_text(json.dumps(named), encoding="utf-8")
+    assert evidence(weights=str(file)) == scheme, "the questions change no answer"
+    assert evidence(weights=str(file)).fitted_to() == {"0123456789abcdef"}
     write_weights(file, {"links": 2.0})
     assert evidence(weights=str(file)) != scheme
     with pytest.raises(
