@@ -1,6 +1,7 @@
 """Progress on standard error: a bar on a terminal, after two seconds; elsewhere a line every ten seconds.
 
-Work within other work is a bar below the outer one; of lines, only those of the innermost work are printed.
+Work within other work is a bar below the outer one; of lines, only those of the innermost work are printed. Several
+short works in a row print lines as one long work does.
 """
 
 import sys
@@ -8,6 +9,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from math import inf
 
 from rich.console import Console
 from rich.progress import (
@@ -25,6 +28,19 @@ from rich.text import Text
 _PATIENCE = 2.0  # seconds before a bar appears
 _LINE_SECONDS = 10.0
 
+
+@dataclass(slots=True)
+class _Silence:
+    """Since when no line was printed: the last line, or the begin of work after a longer pause; when work ended last.
+
+    Both are times of the monotonic clock.
+    """
+
+    since: float = 0.0
+    ended: float = -inf
+
+
+_silence = _Silence()
 _lock = threading.Lock()
 _lines_of: list[object] = []  # the work that prints lines, outermost first
 _bars_of: list[Progress] = []  # the display of each open bar: the same one for all, for two would overwrite each other
@@ -88,15 +104,19 @@ def _lines(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
             done += by
 
     def print_lines() -> None:
-        while not ended.wait(_LINE_SECONDS):
+        while not ended.wait(_LINE_SECONDS / 20):
             with _lock:
-                if _lines_of[-1] is not work:
+                now = time.monotonic()
+                if _lines_of[-1] is not work or now - _silence.since < _LINE_SECONDS:
                     continue
+                _silence.since = now
             count = "" if total is None else f"{done:,} of {total:,}, "
             sys.stderr.write(f"{what}: {count}{time.monotonic() - start:.0f} s\n")
             sys.stderr.flush()
 
     with _lock:
+        if not _lines_of and start - _silence.ended > _LINE_SECONDS:
+            _silence.since = start
         _lines_of.append(work)
     thread = threading.Thread(target=print_lines, name="ragindex-progress", daemon=True)
     thread.start()
@@ -107,3 +127,4 @@ def _lines(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
         thread.join()
         with _lock:
             _lines_of.remove(work)
+            _silence.ended = time.monotonic()

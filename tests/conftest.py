@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from elasticsearch_node.node import store as elasticsearch_store
 
+from ragindex import progress
 from ragindex.plugins import registry
 
 os.environ.setdefault("RAGINDEX_CACHE", str(Path(sys.prefix) / "ragindex-cache"))  # exported models, of all processes
@@ -30,6 +31,12 @@ def _interrupts() -> Iterator[None]:
     yield
     if signal.getsignal(signal.SIGINT) is not before:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_lines_of_progress() -> None:
+    """Print no progress on a slow machine, where tests read all of standard error; those of progress set it again."""
+    progress._LINE_SECONDS = 1e9
 
 
 @pytest.fixture

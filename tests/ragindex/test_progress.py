@@ -2,6 +2,7 @@
 
 import io
 import threading
+import time
 from contextlib import redirect_stderr
 from pathlib import Path
 
@@ -40,7 +41,21 @@ def test_a_line_says_how_far_the_work_is(total: int | None, line: str, monkeypat
     assert "\r" not in stream.getvalue()
 
 
-def test_short_work_prints_nothing() -> None:
+def test_short_works_in_a_row_print_lines_as_one_long_work_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_LINE_SECONDS", 0.2)
+    monkeypatch.setattr(progress, "_silence", progress._Silence())
+    until = time.monotonic() + 10
+    with redirect_stderr(Stream()) as stream:
+        while not stream.written.is_set() and time.monotonic() < until:
+            with progress_bar("asking", 2) as advance:
+                advance(1)
+                time.sleep(0.03)
+    assert stream.getvalue() == "asking: 1 of 2, 0 s\n"
+
+
+def test_short_work_prints_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_LINE_SECONDS", 10.0)
+    monkeypatch.setattr(progress, "_silence", progress._Silence())
     with redirect_stderr(io.StringIO()) as stream, progress_bar("reading files", 3) as advance:
         advance(3)
     assert stream.getvalue() == ""
