@@ -57,7 +57,7 @@ def export(
         except MissingPartError as error:
             label = quote_argument(registry.label(scheme))
             command = f"ragindex index --index {quote_argument(place)} --methods {label}"
-            raise MissingPartError(f"The index {place} is not built for {label} ({error}) Run: {command}") from error
+            raise MissingPartError(f"The index {place} is not built for {label}. Run: {command}") from error
     if written.replaced not in ("", written.retriever.method.label):
         print_note(f"This replaced the export of {written.replaced} in {written.path}. To keep both: --out ANOTHER.")
     write_result(_to_json(written), json, lambda: _print(written))

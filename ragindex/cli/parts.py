@@ -19,7 +19,6 @@ from ragindex.workspace.workspace import Workspace
 
 _DEFAULT_LIMIT = 50
 _MIN_BYTES = 50_000  # smaller entries of the disk's table round to 0.0 MB
-_NO_PARTS = "No part is built. Run: ragindex index --index DIR --methods METHOD"
 
 
 def parts(
@@ -78,6 +77,7 @@ def _list_parts(workspace: Workspace, name: str | None, json: str | None) -> Non
     )
     sources = [] if name is not None else workspace.sources()
     disk = workspace.disk()
+    none = f"No part is built. Run: ragindex index --index {quote_argument(workspace.folder)} --methods hybrid"
 
     def show() -> None:
         cells = [
@@ -91,7 +91,7 @@ def _list_parts(workspace: Workspace, name: str | None, json: str | None) -> Non
             for row in rows
         ]
         columns = ("part", "encoder", "records", "MB", "seconds")
-        stdout().print(text_table(columns, cells) if rows else _NO_PARTS)
+        stdout().print(text_table(columns, cells) if rows else none)
         if sources:
             fields = ("name", "documents", "prefix", "format", "root")
             source_cells = [tuple(str(source[field]) for field in fields) for source in sources]

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ragindex.encoders.model_hub import model_hub, without_hub
-from ragindex.errors import MissingPartError, OtherLibrariesWarning, UsageError, WorkspaceError
+from ragindex.errors import DataError, MissingPartError, OtherLibrariesWarning, UsageError, WorkspaceError
 from ragindex.export import consent
-from ragindex.export.archive import unpack_archive
+from ragindex.export.archive import ARCHIVE_SUFFIX, unpack_archive
 from ragindex.export.packed_index import open_packed_index
 from ragindex.export.retriever_file import RETRIEVER_FILE, ExportedRetriever, read_retriever_file
 from ragindex.export.state import (
@@ -96,6 +96,9 @@ def _find(path: Path, into: Path | None, limits: RetrieverLimits) -> tuple[Path,
         return unpack_archive(path, into, limits)
     if into is not None:
         raise UsageError(f"{path} is not packed, so that there is nothing to unpack. Leave out into.")
+    packed = Path(f"{path}{ARCHIVE_SUFFIX}")
+    if packed.is_file() and not path.exists():
+        raise DataError("a folder or a packed file", f"no such path (did you mean {packed.name}?)", path=path)
     folder = path.parent if path.name == RETRIEVER_FILE else path
     exported = read_retriever_file(folder)
     require_safe(exported.files, limits, folder / RETRIEVER_FILE)

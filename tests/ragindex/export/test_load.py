@@ -150,6 +150,8 @@ def test_wrong_uses_say_what_is_right(desk: Path) -> None:
         first("retriever", into="x")
     with pytest.raises(DataError, match=r"retriever.toml.*no such folder"):
         first("nowhere")
+    with pytest.raises(DataError, match=r"packed: .*no such path \(did you mean packed.ragindex\?\)"):
+        first("packed")
     with pytest.raises(UsageError, match=r"write \['api.openai.com'\]"):
         first("retriever", allow_hosts="api.openai.com")
     with ragindex.open("index") as index:
