@@ -27,7 +27,7 @@ from ragindex.cli.options import (
     SeedOption,
     StoreOption,
 )
-from ragindex.cli.question_words import describe_unknown_words, find_words_in_passages
+from ragindex.cli.question_words import describe_question_words, find_words_in_passages
 from ragindex.cli.show_hits import mark_words
 from ragindex.counts import many
 from ragindex.llm.answer_question import (
@@ -103,7 +103,7 @@ def ask(
         elsewhere = find_words_in_passages(
             workspace, scheme, [] if answer.found or evidence is None else evidence.missing
         )
-        unknown = describe_unknown_words(workspace, scheme, question)
+        unknown = describe_question_words(workspace, scheme, question)
     value = _to_json(question, answer, context, retrieval, evidence)
     value |= {"llm": name, "rules": is_offline(name), "spent": spending_to_json(paid)}
 

@@ -19,7 +19,7 @@ def find_words_in_passages(workspace: Workspace, scheme: Scheme, words: Sequence
     return [word for word, one in zip(words, found, strict=True) if one.ids]
 
 
-def describe_unknown_words(workspace: Workspace, scheme: Scheme, question: str) -> str | None:
+def describe_question_words(workspace: Workspace, scheme: Scheme, question: str) -> str | None:
     """Return a sentence if the scheme's encoder does not know words of a question that passages contain, or any word.
 
     Methods with vectors rank by the other words then, so that the passages with these may come late.

@@ -27,7 +27,7 @@ from ragindex.cli.options import (
     SeedOption,
     StoreOption,
 )
-from ragindex.cli.question_words import describe_unknown_words
+from ragindex.cli.question_words import describe_question_words
 from ragindex.cli.show_hits import print_hits
 from ragindex.errors import UsageError
 from ragindex.interfaces import Scheme
@@ -117,7 +117,7 @@ def search(
         (retrieval,) = workspace.positions(scheme).locate(retriever.retrieve([Query("question", question, where)], k))
         if not retrieval.hits:
             _note_unknown_keys(workspace, scheme, wanted)
-        note = describe_unknown_words(workspace, scheme, question)
+        note = describe_question_words(workspace, scheme, question)
         if note:
             print_note(note)
         retrieval = _fit(retrieval, max_tokens, workspace.tokens_counted_by)

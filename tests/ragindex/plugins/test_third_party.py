@@ -91,7 +91,7 @@ def test_edited_code_is_asked_again_and_what_is_read_is_said(installed: Installe
     second = compared(tmp_path / "w", ["turned", "bm25"])
     measured = [{method.label: method.metrics for method in one.methods} for one in (first, second)]
     assert measured[1] == measured[0]
-    assert [note.split()[:4] for note in first.notes] == [["1", "of", "5", "questions"]]  # that name a title
+    assert first.notes == ()
     assert "turned, bm25: 5 answers each read from" in second.notes[0]
     installed.write("another_turned/order.py", REVERSED)  # a module that is imported when a question comes
     installed.reload("another_turned")
