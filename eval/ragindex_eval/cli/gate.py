@@ -9,10 +9,10 @@ import typer
 from ragindex.cli.console import escape_markup, json_destination, print_note, require_writable, write_result
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import JsonOption
-from ragindex.corpus import describe_left_out
 from ragindex.errors import GateFailedError, GateUndecidedError, StoreError, UsageError
 from ragindex_eval.cli.compare import setting_flag
 from ragindex_eval.gate import Gate, QuestionScores, judge_gate, saved_scores, scores_of, write_junit
+from ragindex_eval.run.conclude import list_file_notes
 from ragindex_eval.run.grid import require_all_read
 from ragindex_eval.run.pipeline import evaluate
 from ragindex_eval.run.settings import make_settings
@@ -81,13 +81,13 @@ def _measure(methods: list[str], given: Mapping[str, Any], metric: str) -> tuple
         raise UsageError(f"gate measures {' and '.join(methods)} on documents. Name them: --data my-documents/")
     settings = make_settings({**given, "methods": methods, "fresh": True})
     dataset = load_dataset(settings) if settings.data is not None else None
-    left_out = () if dataset is None else dataset.skipped
-    for sentence in describe_left_out(left_out):
-        print_note(f"skipped: {sentence}")
+    for note in () if dataset is None else list_file_notes(dataset):
+        print_note(note)
     comparison = evaluate(settings, dataset)
     by_label = {method.label: method for method in (*comparison.methods, *comparison.failed)}
     labels = dict(zip(methods, comparison.asked, strict=True))
-    return {written: scores_of(comparison, by_label[labels[written]], metric) for written in methods}, len(left_out)
+    scores = {written: scores_of(comparison, by_label[labels[written]], metric) for written in methods}
+    return scores, comparison.dataset.skipped
 
 
 def _write(gate: Gate, path: Path) -> None:

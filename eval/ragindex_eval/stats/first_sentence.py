@@ -93,10 +93,11 @@ def _describe_higher_means(comparison: Comparison, best: str, rivals: Sequence[s
     """Yield which of the rivals has the highest mean by other metrics of the table, where the leader has not."""
     higher: dict[str, list[str]] = {}
     for name in _list_other_metrics(comparison):
-        means = {label: comparison.method(label).metrics[name] for label in rank_methods(comparison, name)}
-        first = max(means, key=lambda label: means[label], default=best)
-        if first != best and first in rivals and means[first] > means.get(best, inf):
-            higher.setdefault(first, []).append(name)
+        ranked = rank_methods(comparison, name)
+        if best not in ranked or ranked[0] not in rivals:
+            continue
+        if comparison.method(ranked[0]).metrics[name] > comparison.method(best).metrics[name]:
+            higher.setdefault(ranked[0], []).append(name)
     if higher:
         yield f"{'; '.join(f'{label} has the highest {join_names(names)}' for label, names in higher.items())}."
 

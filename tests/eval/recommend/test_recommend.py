@@ -138,6 +138,7 @@ def test_recall_below_the_least_allowed_leaves_and_the_chosen_one_is_said_to_hav
 def test_whether_recall_is_enough_is_said_with_its_interval(least: str, met: str) -> None:
     done = ragindex("recommend", *WORLD[:-2], "--min-recall", least)
     assert f"--min-recall {least} {met}: R@5 of links is 50.1 to 72.3 (risk 5 %)." in done.out
+    assert "These bounds hold whenever one stops, so they are wider than the intervals of compare." in done.out
 
 
 def test_recall_too_low_everywhere_is_an_error_with_each_figure() -> None:

@@ -15,6 +15,7 @@ from ragindex.cli import main
 from ragindex.cli.plugin_help import parameters
 from ragindex.encoders import lsa
 from ragindex.plugins import registry
+from ragindex.workspace.workspace import Workspace
 from ragindex_eval.run import pipeline
 
 OURS = distribution.find_distribution().name
@@ -46,6 +47,12 @@ def test_a_question_without_a_word_that_the_encoder_knows_is_told_so() -> None:
     assert "No word of the question is known to the encoder lsa, so nothing is found by vectors." in done.err
     for arguments in (("Zyx qwv?", "--method", "bm25"), ("slate", "--method", "dense")):
         assert "No word of the question" not in ragindex("search", *arguments, "--index", "w").err
+
+
+def test_an_index_without_methods_names_the_command_that_builds_one() -> None:
+    Workspace.open(Path("bare")).close()
+    said = "No part is built. Run: ragindex index --index bare --methods hybrid"
+    assert said in ragindex("parts", "--index", "bare").out
 
 
 def test_a_fit_without_room_for_more_words_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
