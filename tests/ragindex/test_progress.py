@@ -53,6 +53,18 @@ def test_short_works_in_a_row_print_lines_as_one_long_work_does(monkeypatch: pyt
     assert stream.getvalue() == "asking: 1 of 2, 0 s\n"
 
 
+def test_silence_begins_with_the_first_work_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a short work long after another one would print a line at once."""
+    monkeypatch.setattr(progress, "_LINE_SECONDS", 1000.0)
+    monkeypatch.setattr(progress, "_silence", progress._Silence())
+    before = time.monotonic()
+    with redirect_stderr(io.StringIO()):
+        with progress_bar("reading files", 3):
+            since = progress._silence.since
+        with progress_bar("asking", 3):
+            assert progress._silence.since == since >= before
+
+
 def test_short_work_prints_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_LINE_SECONDS", 10.0)
     monkeypatch.setattr(progress, "_silence", progress._Silence())
