@@ -164,6 +164,7 @@ def test_pairs_are_worded_by_the_corrected_test() -> None:
     assert rows(latency)[0][3].startswith(f"slower × {times.value:.2f} × ")
     summaries = [words(summary) for summary in page(study(comparison)).select("#c1-pairs summary")]
     assert summaries[0] == "R@5, percentage points 2 of 3 pairs significantly different"
+    assert summaries[1].endswith(" pairs faster or slower")
 
 
 def test_plots_are_svg_with_names_and_descriptions() -> None:

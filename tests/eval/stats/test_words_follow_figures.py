@@ -49,6 +49,14 @@ def test_two_percentiles_that_say_different_things_make_nobody_faster() -> None:
     assert "faster" not in state_conclusion(comparison)
 
 
+def test_a_certain_difference_of_latency_under_two_is_neither_called_faster_nor_insignificant() -> None:
+    comparison = made(EQUAL, {"a": [10.0, 12.0] * 100, "b": [15.0, 18.0] * 100})
+    assert not differ(comparison, "a", "b", LATENCY)
+    assert words(comparison, LATENCY) == ["", "less than twofold", "less than twofold", ""]
+    by_chance = made(EQUAL, {"a": [10.0, 12.0] * 100, "b": [12.0, 10.0] * 99 + [18.0] * 2})
+    assert words(by_chance, LATENCY) == ["", "no significant difference", "no significant difference", ""]
+
+
 def test_what_is_said_is_the_value_that_was_tested() -> None:
     comparison = made(EQUAL, {"a": [2.0, 8.0] * 100, "b": [10.0, 40.0] * 100})
     pair = comparison.pair("b", "a", LATENCY)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from ragindex_eval.format import points, probability, short, signed
 from ragindex_eval.report.sections.table import metrics_shown
 from ragindex_eval.results.model import COSTS, LATENCY, RATIO, Comparison, MethodPair
-from ragindex_eval.stats.conclusions import better, differ
+from ragindex_eval.stats.conclusions import DRIFT, better, differ
+from ragindex_eval.stats.resampling import LEVEL
 
 _COSTS = {
     LATENCY: "Latency: how many times as long as, the geometric mean over the questions",
@@ -32,13 +33,14 @@ class PairCell:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """All pairs by one metric; `told` counts the pairs that differ significantly."""
+    """All pairs by one metric; `told` counts the pairs that differ significantly, and `called` says what they are."""
 
     title: str
     metric: str
     labels: tuple[str, ...]
     rows: tuple[tuple[PairCell, ...], ...]
     told: int
+    called: str
     pairs: int
     opened: bool
 
@@ -59,7 +61,8 @@ def _matrix(comparison: Comparison, metric: str, opened: bool) -> Matrix:
     quality = f"{metric.replace('_', ' ')}, percentage points"
     title = _COSTS.get(metric, quality)
     told = sum(differ(comparison, pair.a, pair.b, metric) for pair in of_metric)
-    return Matrix(title, metric, labels, rows, told, len(of_metric), opened)
+    called = "faster or slower" if metric == LATENCY else "significantly different"
+    return Matrix(title, metric, labels, rows, told, called, len(of_metric), opened)
 
 
 def _cell(comparison: Comparison, pair: MethodPair | None, *, same: bool) -> PairCell:
@@ -72,12 +75,30 @@ def _cell(comparison: Comparison, pair: MethodPair | None, *, same: bool) -> Pai
 
 
 def _choose_words(comparison: Comparison, pair: MethodPair) -> tuple[str, str]:
-    """Return tone and word; a difference is stated only if one of the two methods is significantly better."""
+    """Return tone and word; a difference is stated only if one of the two methods is significantly better.
+
+    A latency that differs significantly, but by less than a factor of two, says so.
+    """
     less = ("faster", "slower") if pair.metric == LATENCY else ("less", "more")
     good, bad = less if pair.metric in _COSTS else ("better", "worse")
     if better(comparison, pair.a, pair.b, pair.metric):
         return "good", good
-    return ("bad", bad) if better(comparison, pair.b, pair.a, pair.metric) else ("even", "no significant difference")
+    if better(comparison, pair.b, pair.a, pair.metric):
+        return "bad", bad
+    return "even", "less than twofold" if _is_small_ratio(comparison, pair) else "no significant difference"
+
+
+def _is_small_ratio(comparison: Comparison, pair: MethodPair) -> bool:
+    """Return whether latencies differ significantly by a factor under two, and p50 says the same.
+
+    The interval of the pair includes the noise of the machine and must leave out equality.
+    """
+    if pair.metric != LATENCY or pair.ci95 is None or pair.p_adjusted >= LEVEL:
+        return False
+    one, other = (comparison.method(label).latency.total.p50 for label in (pair.a, pair.b))
+    factors = (pair.value, one / other if one and other else 1.0)
+    below, above = (max(*factors, pair.ci95[1]) < 1, min(*factors, pair.ci95[0]) > 1)
+    return (below or above) and all(1 / DRIFT < factor < DRIFT for factor in factors)
 
 
 def _format_ratio(ratio: float) -> str:
