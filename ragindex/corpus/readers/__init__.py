@@ -6,7 +6,8 @@ from pathlib import Path
 from ragindex.corpus.readers.content import FileContent
 from ragindex.corpus.readers.html_file import read_html
 from ragindex.corpus.readers.markdown import read_markdown, read_notebook, read_restructured_text
-from ragindex.corpus.readers.office import read_pdf, read_slides, read_word
+from ragindex.corpus.readers.office import read_slides, read_word
+from ragindex.corpus.readers.pdf import read_pdf
 from ragindex.corpus.readers.plain_text import read_json_rows, read_source_code, read_table, read_text
 
 _CODE = (

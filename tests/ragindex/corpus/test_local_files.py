@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragindex.corpus import chunk, read
-from ragindex.corpus.readers.office import _spell_ligatures, read_pdf
+from ragindex.corpus.readers.pdf import _spell_ligatures, read_pdf
 from ragindex.errors import DataError, LeftOutWarning, UsageError
 from ragindex.types import Chunking, Document, Section
 
@@ -218,6 +218,17 @@ def test_gaps_between_the_words_of_a_pdf_are_spaces_and_broken_words_are_whole()
     """As TeX writes lines: no spaces, but a gap, and a hyphen where a line breaks a word."""
     drawn = "A) Tj [( stanza) -300 (con) 10 (tains) -260 (docu-)] TJ 0 -14 Td (mentation) Tj 0 -14 Td (of Debian"
     assert read_pdf(pdf(drawn), Path("a.pdf"), None).text == "A stanza contains documentation\nof Debian"
+
+
+def test_the_table_of_contents_of_a_pdf_is_left_out_and_pages_keep_their_numbers() -> None:
+    names = ["Tides", "Currents", "Lamps", "Lenses"]
+    entries = [f"{name} . . . . . {page}" for page, name in enumerate(names, start=2)]
+    content = read_pdf(pdf(") Tj 0 -14 Td (".join(["Contents", *entries]), *names), Path("a.pdf"), None)
+    assert content.text == "Contents\n\nTides\n\nCurrents\n\nLamps\n\nLenses"
+    assert [(one.page, content.text[one.start :].split("\n")[0]) for one in content.sections] == [
+        (1, "Contents"),
+        *enumerate(names, start=2),
+    ]
 
 
 def test_pdf_files_are_read_by_many_threads_as_by_one() -> None:
