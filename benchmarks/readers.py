@@ -50,6 +50,11 @@ READING: dict[str, Callable[[Path], str]] = {
 }
 
 
+def without_marks(text: str) -> str:
+    """Return a text without the marks of Markdown, which some libraries write, and with single spaces."""
+    return " ".join(re.sub(r"[*_`\[\]\\]", "", text).split())
+
+
 def main(folder: Path, others: list[str]) -> None:
     """Print the figures of this project's readers and of `others`."""
     files = json.loads(Path(__file__).with_name("reader_snippets.json").read_text(encoding="utf-8"))
@@ -59,11 +64,11 @@ def main(folder: Path, others: list[str]) -> None:
             kept, left, wanted, unwanted, start = 0, 0, 0, 0, time.perf_counter()
             missed = []
             for file, _, there, gone in chosen:
-                text = " ".join(re.sub(r"[*_`\[\]\\]", "", READING[name](folder / file)).split())
-                missed += [f"{file}: lost {one!r}" for one in there if one.replace("_", "") not in text]
-                missed += [f"{file}: kept {one!r}" for one in gone if one.replace("_", "") in text]
-                kept += sum(one.replace("_", "") in text for one in there)
-                left += sum(one.replace("_", "") in text for one in gone)
+                text = without_marks(READING[name](folder / file))
+                missed += [f"{file}: lost {one!r}" for one in there if without_marks(one) not in text]
+                missed += [f"{file}: kept {one!r}" for one in gone if without_marks(one) in text]
+                kept += sum(without_marks(one) in text for one in there)
+                left += sum(without_marks(one) in text for one in gone)
                 wanted, unwanted = wanted + len(there), unwanted + len(gone)
             seconds = time.perf_counter() - start
             print(f"{name}, {len(chosen)} {what}: text {kept}/{wanted}, navigation {left}/{unwanted}, {seconds:.2f} s")
