@@ -91,20 +91,17 @@ _NAVIGATION_ROLES = frozenset(("navigation", "search", "contentinfo"))
 _NAVIGATION_NAMES = frozenset(  # classes and ids of common generators of pages, in lower case
     (
         *("nav", "navbar", "navigation", "navheader", "navfooter", "nav-panel", "nav-path", "navrow", "node-nav"),
-        *(
-            "breadcrumb",
-            "breadcrumbs",
-            "pagination",
-            "toc",
-            "table-of-contents",
-            "table_of_contents",
-            "_table_of_contents",
-            "sphinxsidebar",
-            "headerlink",
-        ),
-        *("skip-link", "skiplink", "site-footer", "site-nav", "anchorjs-link", "copiable-link", "permalink"),
+        *("breadcrumb", "breadcrumbs", "breadcrumb-section", "pagination", "pagination-nav"),
+        *("toc", "table-of-contents", "table_of_contents", "_table_of_contents", "dw__toc"),
+        *("headerlink", "anchorjs-link", "copiable-link", "permalink", "mw-editsection"),
+        *("skip-link", "skiplink", "mw-jump-link", "md-skip", "a11y-skip"),
+        *("site-footer", "site-nav", "sphinxsidebar", "related", "md-header", "md-sidebar", "md-tabs", "md-footer"),
+        *("mw-navigation", "mw-head", "mw-panel", "mw-indicators", "catlinks", "printfooter", "navbox"),  # MediaWiki
+        *("dokuwiki__aside", "dokuwiki__sitetools", "dokuwiki__usertools", "dokuwiki__pagetools"),
+        *("theme-doc-sidebar-container", "nav-chapters", "menu-bar"),  # Docusaurus, mdBook
     )
 )
+_FOOTER_NAMES = frozenset(("footer",))  # as good as the element `footer`
 _LEAST_MAIN = 0.5  # share of the text
 _CONTENT_SECTIONS = ("article", "blockquote", "main", "section")  # a footer inside of them is content
 _MARK = "\0"  # NUL, which does not occur in text
@@ -372,7 +369,9 @@ class _Reader:
     def _is_hidden(self, name: str, attributes: str) -> bool:
         """Return whether an element is hidden, or navigation."""
         inside = any(self.shown.opened[section] for section in _CONTENT_SECTIONS)
-        return name == "nav" or (name == "footer" and not inside) or _is_navigation(attributes)
+        if not inside and (name == "footer" or _is_called(attributes, _FOOTER_NAMES)):
+            return True
+        return name == "nav" or _is_navigation(attributes)
 
     def _end_hiding(self, name: str) -> None:
         if name == self.hidden_by and not self.foreign and not self.templates:
@@ -485,12 +484,18 @@ def _is_navigation(attributes: str) -> bool:
             return True
         if key == "style" and regex.search(r"(?:^|;)\s*display\s*:\s*none", value):
             return True
-        names = value.split()
-        if (key == "role" and not _NAVIGATION_ROLES.isdisjoint(names)) or (
-            key in ("class", "id") and not _NAVIGATION_NAMES.isdisjoint(names)
-        ):
+        if key == "role" and not _NAVIGATION_ROLES.isdisjoint(value.split()):
             return True
-    return False
+    return _is_called(attributes, _NAVIGATION_NAMES)
+
+
+def _is_called(attributes: str, names: frozenset[str]) -> bool:
+    """Return whether the attributes of a start tag have one of `names` among classes and ids."""
+    return any(
+        found[1].lower() in ("class", "id")
+        and not names.isdisjoint((found[2] or found[3] or found[4] or "").lower().split())
+        for found in _ATTRIBUTE.finditer(attributes)
+    )
 
 
 def _find_address(attributes: str) -> str:
