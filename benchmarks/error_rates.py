@@ -1,10 +1,11 @@
-"""Rates of false conclusions and of differences found, simulated: the tests of pairs, and of methods as the best.
+"""Rates of false conclusions and of differences found, simulated: of pairs, of methods as the best, and of gates.
 
     .venv/bin/python -m benchmarks.error_rates [SIMULATIONS]
 
 Recall of a question is that of an easy or a hard question, which all methods share in part; it is a multiple of 1/2.
 Latency is lognormal with a part that the methods share; some questions take many times as long. No method is called
-better rightly among equal ones: the rate of comparisons with any such error should be at most 0.05.
+better rightly among equal ones: the rate of comparisons with any such error should be at most 0.05. A gate's method
+that is worse by exactly the margin should pass with a rate of 0.025 at most.
 """
 
 import sys
@@ -15,8 +16,9 @@ from multiprocessing import Pool
 
 import numpy as np
 
+from ragindex_eval.gate import QuestionScores, judge_gate
 from ragindex_eval.stats.conclusions import DRIFT
-from ragindex_eval.stats.resampling import LEVEL, SampleArray
+from ragindex_eval.stats.resampling import LEVEL, SampleArray, interval, resampled_means
 from ragindex_eval.stats.sign_flips import run_sign_flips
 
 RESAMPLES = 1_000
@@ -107,6 +109,43 @@ def rates(case: str, questions: int, simulations: int) -> np.ndarray:
     return np.array([simulate(case, questions, seed) for seed in range(simulations)], dtype=float).mean(axis=0)
 
 
+# Shares of questions that are lost, lost by half, won by half and won.
+GATES: dict[str, tuple[tuple[float, float, float, float], float]] = {
+    "2 % lost, margin 2": ((0.02, 0.0, 0.0, 0.0), 0.02),
+    "5 % lost, 3 % won, margin 2": ((0.05, 0.0, 0.0, 0.03), 0.02),
+    "12 % lost, 10 % won, margin 2": ((0.12, 0.0, 0.0, 0.10), 0.02),
+    "2 % lost, 6 % by half, 4 % won by half, 1 % won, margin 2": ((0.02, 0.06, 0.04, 0.01), 0.02),
+    "12 % lost, 7 % won, margin 5": ((0.12, 0.0, 0.0, 0.07), 0.05),
+    "level everywhere, margin 2": ((0.0, 0.0, 0.0, 0.0), 0.02),
+    "2 % lost, 2 % won, margin 5": ((0.02, 0.0, 0.0, 0.02), 0.05),
+    "10 % lost, 10 % won, margin 5": ((0.10, 0.0, 0.0, 0.10), 0.05),
+}
+GATE_SIZES = (8, 20, 50, 100, 200, 500)
+
+
+def pass_rate(case: str, questions: int, simulations: int) -> tuple[float, float]:
+    """Return how often a gate passes, and how often it would without the four added differences."""
+    shares, margin = GATES[case]
+    passed = drawn = 0
+    for seed in range(simulations):
+        draws = np.random.default_rng(seed)
+        values = draws.choice([-1.0, -0.5, 0.5, 1.0, 0.0], questions, p=[*shares, 1 - sum(shares)])
+        ids = [(f"q{number}", ("d",)) for number in range(questions)]
+        new = QuestionScores("new", dict(zip(ids, values.tolist(), strict=True)), {})
+        level = QuestionScores("baseline", dict.fromkeys(ids, 0.0), {})
+        passed += judge_gate(new, level, "R@5", margin, seed).verdict == "PASS"
+        drawn += interval(resampled_means(values[:, None], seed)[:, 0])[0] > -margin
+    return passed / simulations, drawn / simulations
+
+
+def print_gates(simulations: int) -> None:
+    print(f"\nGates that pass, {simulations:,} simulations each (by drawing the questions alone)\n")
+    with Pool() as pool:
+        for case in GATES:
+            found = pool.starmap(pass_rate, [(case, questions, simulations) for questions in GATE_SIZES])
+            print(f"| {case} | {' | '.join(f'{one:.1%} ({other:.1%})' for one, other in found)} |", flush=True)
+
+
 def main() -> None:
     simulations = int(sys.argv[1]) if len(sys.argv) > 1 else 2_000
     start = time.perf_counter()
@@ -120,6 +159,7 @@ def main() -> None:
             cells = [f"{pairs:.3f} / {worded:.3f}" for pairs, worded, _, _ in found]
             power = [f"{told:.0%} ({holm:.0%})" for _, _, told, holm in found] if len(set(gains)) > 1 else []
             print(f"| {case} | {' | '.join(cells)} | {', '.join(power)} |", flush=True)
+    print_gates(simulations // 5)
     print(f"\n{time.perf_counter() - start:.0f} s")
 
 

@@ -18,6 +18,7 @@ from ragindex.distribution import require_module
 from ragindex.errors import MissingPartError, UsageError
 from ragindex.export.export_retriever import Export, export_retriever
 from ragindex.filters import Filter, from_mapping
+from ragindex.home_folder import expand_home
 from ragindex.interfaces import Retriever
 from ragindex.llm.budget import Budget, parse_budget
 from ragindex.llm.settings import LLMSettings
@@ -68,7 +69,7 @@ def open_index(
     if create and read_only:
         raise UsageError("An index cannot be made with read_only=True. Leave out create=True or read_only=True.")
     workspace = Workspace.open(
-        folder,
+        expand_home(folder),
         encoder=encoder,
         llm=llm,
         store=store,

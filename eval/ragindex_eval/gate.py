@@ -1,13 +1,16 @@
 """The gate of a release: is a method worse than its baseline by more than a margin? PASS, FAIL or UNDECIDED.
 
 The 95 % interval of the paired difference in means decides: PASS if its lower end is above -margin, FAIL if its upper
-end is below -margin. So a worse method passes with a probability of 2.5 % at most.
+end is below -margin. So a worse method passes with a probability of about 2.5 %. The questions are drawn again with two
+more that are lost and two that are won ("plus four", Agresti and Coull 1998, The American Statistician 52), since
+few questions may all be level by chance, and drawing again from these alone would never show a difference. A method
+that finds the same hits for every question as in the baseline passes: nothing has changed.
 """
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 from xml.etree import ElementTree
 
 import numpy as np
@@ -21,11 +24,20 @@ from ragindex_eval.results.model import Comparison, Interval, MethodResult
 from ragindex_eval.stats.resampling import interval, resampled_means
 
 GateVerdict = Literal["PASS", "FAIL", "UNDECIDED"]
+_ADDED = np.array([-1.0, -1.0, 1.0, 1.0])
+_LEVEL_SUM = -4.0  # the 2.5 % quantile of the sum of differences that are drawn again, where all questions are level
+
+
+QuestionKey: TypeAlias = tuple[str, tuple[str, ...]]
+"""The text of a question, and its gold documents."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """GateVerdict on `new` beside `baseline`: their means of the metric over the same questions, and the difference."""
+    """GateVerdict on `new` beside `baseline`: their means of the metric over the same questions, and the difference.
+
+    `same_hits` says that a method finds what it found in the baseline for every question.
+    """
 
     verdict: GateVerdict
     new: str
@@ -36,6 +48,7 @@ class Gate:
     new_score: float
     baseline_score: float
     difference: Interval
+    same_hits: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Convert to the JSON of `--json`."""
@@ -44,6 +57,11 @@ class Gate:
     def describe(self) -> str:
         """Return the verdict in one sentence."""
         low, high = self.difference
+        if self.same_hits:
+            return (
+                f"{self.verdict}: {self.metric} of {self.new} is {percent(self.new_score)}, and it has the same hits "
+                f"as in the baseline for each of {many(self.questions, 'question')}."
+            )
         return (
             f"{self.verdict}: {self.metric} of {self.new} is {percent(self.new_score)}, of {self.baseline} "
             f"{percent(self.baseline_score)}; difference {points(low)} to {points(high)} points (95 %, "
@@ -53,24 +71,24 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class QuestionScores:
-    """Values of the metric by question and gold, so that only equal questions are compared."""
+    """Values of the metric and ids of the hits, by question and gold, so that only equal questions are compared."""
 
     label: str
-    values: Mapping[tuple[str, tuple[str, ...]], float]
+    values: Mapping[QuestionKey, float]
+    hits: Mapping[QuestionKey, tuple[str, ...]]
 
 
 def scores_of(comparison: Comparison, method: MethodResult, metric: str) -> QuestionScores:
     """Return the values of one method by question. Raises UsageError if the metric was not measured."""
-    texts = {query.id: query.text for query in comparison.queries}
-    values = {
-        (texts[id], tuple(sorted(judgements(comparison.gold, id)))): one[metric]
-        for id, one in method.per_query.items()
-        if metric in one
+    keys = {
+        query.id: (query.text, tuple(sorted(judgements(comparison.gold, query.id)))) for query in comparison.queries
     }
+    values = {keys[id]: one[metric] for id, one in method.per_query.items() if metric in one}
+    hits = {keys[answer.query_id]: tuple(hit.id for hit in answer.hits) for answer in method.final}
     if not values:
         known = ", ".join(method.metrics)
         raise UsageError(f"--metric must be one of those measured: {known or 'none'}. Got {metric!r}.")
-    return QuestionScores(method.label, values)
+    return QuestionScores(method.label, values, hits)
 
 
 def saved_scores(written: str, metric: str) -> QuestionScores | None:
@@ -101,10 +119,19 @@ def judge_gate(new: QuestionScores, baseline: QuestionScores, metric: str, margi
         )
     order = sorted(new.values)
     scores = np.array([[new.values[key], baseline.values[key]] for key in order])
-    low, high = interval(resampled_means((scores[:, 0] - scores[:, 1])[:, None], seed)[:, 0])
+    differences = np.concatenate([scores[:, 0] - scores[:, 1], _ADDED])
+    low, high = interval(resampled_means(differences[:, None], seed)[:, 0])
     means = scores.mean(axis=0).tolist()
-    verdict: GateVerdict = "PASS" if low > -margin else "FAIL" if high < -margin else "UNDECIDED"
-    return Gate(verdict, new.label, baseline.label, metric, margin, len(order), means[0], means[1], (low, high))
+    same_hits = new.label == baseline.label and new.hits == baseline.hits
+    verdict: GateVerdict = "PASS" if same_hits or low > -margin else "FAIL" if high < -margin else "UNDECIDED"
+    return Gate(
+        verdict, new.label, baseline.label, metric, margin, len(order), means[0], means[1], (low, high), same_hits
+    )
+
+
+def count_needed_questions(margin: float) -> int:
+    """Return how many questions a gate with a margin above 0 needs to pass a method that is level on each."""
+    return max(1, int(np.floor(-_LEVEL_SUM / margin)) - len(_ADDED) + 1)
 
 
 def write_junit(gate: Gate, path: Path) -> None:

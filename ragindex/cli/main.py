@@ -10,6 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 from ragindex import distribution
 from ragindex.cli.console import handle_interrupts, print_note, run_with_exit_codes
 from ragindex.errors import RagindexError
+from ragindex.home_folder import expand_home
 from ragindex.plugins.docstrings import read_docstring
 
 _GROUP = "ragindex.commands"
@@ -46,7 +47,7 @@ class _Commands(TyperGroup):
         super().format_help(ctx, formatter)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        name, _, rest = super().resolve_command(ctx, args)
+        name, _, rest = super().resolve_command(ctx, [_expand_home(arg) for arg in args])
         command = None if name is None else _load_command(self._points[name])
         handle_interrupts()
         return name, command, rest
@@ -77,6 +78,12 @@ def _main(
     ] = False,
 ) -> None:
     pass
+
+
+def _expand_home(arg: str) -> str:
+    """Return an argument like `--index=~/x` with the user's home folder, which Bash expands only in `--index ~/x`."""
+    option, _, value = arg.partition("=")
+    return f"{option}={expand_home(value)}" if option.startswith("--") and value.startswith("~") else arg
 
 
 def _load_command(point: EntryPoint) -> Any:

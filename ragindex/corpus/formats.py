@@ -26,6 +26,7 @@ from ragindex.corpus.near_duplicates import find_near_duplicates
 from ragindex.corpus.readers import DATA_SUFFIXES
 from ragindex.counts import first_names, many
 from ragindex.errors import DataError, LeftOutWarning, UnknownNameError, UsageError
+from ragindex.home_folder import expand_home
 from ragindex.near_names import describe_near, find_near_names, find_near_paths, suggest_names
 from ragindex.plugins import registry
 from ragindex.types import Document
@@ -95,7 +96,7 @@ def read(
     document can be read.
     """
     corpus = read_selected(
-        path,
+        expand_home(path),
         format=format,
         skip_bad=skip_bad,
         selection=FileSelection(tuple(include), tuple(exclude), encoding, max_file_mb),

@@ -26,6 +26,7 @@ from ragindex.export.retriever_file import (
 )
 from ragindex.export.state import describe_index, describe_parts, describe_plugin, needs_encoder
 from ragindex.export.stored_files import INDEX_FOLDER, OWN_FOLDER, RetrieverLimits, describe_file, require_safe
+from ragindex.home_folder import expand_home
 from ragindex.interfaces import Scheme
 from ragindex.plugins.base import walk_plugins
 from ragindex.workspace.manifest import libraries
@@ -57,7 +58,7 @@ def export_retriever(
     export is written beside `out` and renamed, so a crash leaves the earlier one. Raises MissingPartError if the method
     is not built, UsageError if `out` holds something else or the method cannot be packed, and StoreError.
     """
-    target = Path(out)
+    target = expand_home(out)
     if pack and target.suffix != ARCHIVE_SUFFIX:
         target = target.with_name(f"{target.name}{ARCHIVE_SUFFIX}")
     _require_free(target, pack=pack)

@@ -22,6 +22,7 @@ from ragindex.export.state import (
     replace_parameters,
 )
 from ragindex.export.stored_files import MOST_BYTES, MOST_FILES, OWN_FOLDER, RetrieverLimits, require_safe, verify_files
+from ragindex.home_folder import expand_home
 from ragindex.index import IndexRetriever
 from ragindex.interfaces import Scheme
 from ragindex.llm.budget import Budget, parse_budget
@@ -69,15 +70,15 @@ def load_retriever(
     Raises DataError if the file is malformed, DamagedError if its files are not as they were exported, WorkspaceError
     if the index would answer differently or is not there, and UsageError if something is not allowed or installed.
     """
-    given = Path(path)
+    given = expand_home(path)
     limits = RetrieverLimits(max_files, max_bytes)
-    folder, exported = _find(given, None if into is None else Path(into), limits)
+    folder, exported = _find(given, None if into is None else expand_home(into), limits)
     if exported.packed and (follow or index is not None):
         raise UsageError(f"{given} is packed: it has its index with it. Leave out follow and index.")
     allowed = _Allowed(consent.check_hosts(allow_hosts), (*allow_folders, *_folders_of(encoder)), str(given))
     plan = _make_plan(exported, folder, encoder, allowed)
     setting = LLMSettings(budget=parse_budget(budget))
-    workspace = _open_workspace(plan, None if index is None else Path(index), setting, read_only=read_only)
+    workspace = _open_workspace(plan, None if index is None else expand_home(index), setting, read_only=read_only)
     with _closed_on_errors(workspace), allowed.hub():
         if not follow:
             _require_same(plan, workspace)

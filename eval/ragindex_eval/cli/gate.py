@@ -11,7 +11,16 @@ from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import JsonOption
 from ragindex.errors import GateFailedError, GateUndecidedError, StoreError, UsageError
 from ragindex_eval.cli.compare import setting_flag
-from ragindex_eval.gate import Gate, QuestionScores, judge_gate, saved_scores, scores_of, write_junit
+from ragindex_eval.format import join_names
+from ragindex_eval.gate import (
+    Gate,
+    QuestionScores,
+    count_needed_questions,
+    judge_gate,
+    saved_scores,
+    scores_of,
+    write_junit,
+)
 from ragindex_eval.run.conclude import list_file_notes
 from ragindex_eval.run.grid import require_all_read
 from ragindex_eval.run.pipeline import evaluate
@@ -76,6 +85,8 @@ def _measure(methods: list[str], given: Mapping[str, Any], metric: str) -> tuple
     Return their scores as they are written, and how many files and items were left out, of which notes are printed.
     """
     if not methods:
+        if unused := [f"--{name.replace('_', '-')}" for name in given if name != "seed"]:
+            raise UsageError(f"Saved results stand as they are, so leave out {join_names(unused)}.")
         return {}, 0
     if "data" not in given and "index" not in given:
         raise UsageError(f"gate measures {' and '.join(methods)} on documents. Name them: --data my-documents/")
@@ -101,6 +112,9 @@ def _require_pass(gate: Gate) -> None:
     if gate.verdict == "FAIL":
         raise GateFailedError(f"{gate.new} is worse than {gate.baseline} by more than the margin.")
     if gate.verdict == "UNDECIDED":
+        needed = count_needed_questions(gate.margin) if gate.margin else 0
+        least = f" (this margin needs at least {needed:,})" if gate.questions < needed else ""
         raise GateUndecidedError(
-            "The questions do not tell: add questions, or choose a larger --margin before looking at the next result."
+            f"The questions do not tell: add questions{least}, or choose a larger --margin before looking at the next "
+            "result."
         )

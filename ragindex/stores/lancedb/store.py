@@ -104,7 +104,7 @@ class LanceStore:
         if self._connection is None:
             import lancedb
 
-            self._connection = lancedb.connect(self.folder)
+            self._connection = lancedb.connect(self.folder.absolute())  # it would expand a relative `~`
         return self._connection
 
     @property
@@ -113,7 +113,7 @@ class LanceStore:
         if self._reading is None:
             from ragindex.stores.lancedb import index
 
-            self._reading = index.connect_async(self.folder)
+            self._reading = index.connect_async(self.folder.absolute())
         return self._reading
 
     def create(self, name: str, schema: Schema) -> "LanceCollection":
