@@ -1,7 +1,7 @@
 """What building each candidate will cost, from a build on a sample, and which ones cannot meet the constraints."""
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -11,6 +11,7 @@ from ragindex.corpus import Corpus
 from ragindex.estimate import estimate
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
+from ragindex.types import Document
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.format import short
 from ragindex_eval.recommend.rules import RecommendRules
@@ -26,19 +27,23 @@ _SLACK = 2.0
 """An estimate must exceed a limit by this factor before a candidate is dropped unbuilt: small samples mislead."""
 
 
-def price_candidates(candidates: Sequence[Candidate], corpus: Corpus, settings: CompareSettings) -> list[Candidate]:
-    """Return the candidates with estimated costs of building them over the whole corpus.
+def price_candidates(
+    candidates: Sequence[Candidate], corpus: Corpus, settings: CompareSettings
+) -> tuple[list[Candidate], float]:
+    """Return the candidates with estimated costs of building them over the whole corpus, and the seconds of all.
+
+    Parts that several candidates share count once among the seconds of all.
 
     All are built on the same sample of documents, without a language model, and seconds and bytes are scaled by the
-    number of documents. Dollars are those of `ragindex estimate`, which asks nothing. A small corpus is not sampled:
-    its costs are those of building it. Raises as `Workspace.sync` does.
+    length of the documents. Dollars are those of `ragindex estimate`, which asks nothing. A small corpus is not
+    sampled: its costs are those of building it. Raises as `Workspace.sync` does.
     """
     if len(corpus.documents) <= _SMALL and settings.llm in (None, "offline"):
-        return list(candidates)
+        return list(candidates), 0.0
     seed = settings.seed or 0
     documents = Random(seed).sample(corpus.documents, min(PRICED_DOCUMENTS, len(corpus.documents)))  # noqa: S311  # no secret
-    factor = len(corpus.documents) / max(len(documents), 1)
-    priced = list[Candidate]()
+    factor = _count_characters(corpus.documents) / max(_count_characters(documents), 1)
+    priced, seconds = list[Candidate](), dict[str, float]()
     with (
         tempfile.TemporaryDirectory() as folder,
         Workspace.open(
@@ -49,15 +54,20 @@ def price_candidates(candidates: Sequence[Candidate], corpus: Corpus, settings: 
         index.add(documents)
         for one in candidates:
             index.sync([one.scheme])
-            parts = part_figures(index, one.scheme).values()
+            parts = part_figures(index, one.scheme)
+            seconds |= {label: factor * part.seconds for label, part in parts.items()}
             costs = Costs(
-                index_seconds=factor * sum(part.seconds for part in parts),
-                index_bytes=factor * sum(part.bytes for part in parts),
+                index_seconds=factor * sum(part.seconds for part in parts.values()),
+                index_bytes=factor * sum(part.bytes for part in parts.values()),
                 index_dollars=_estimate_dollars(one, corpus, settings),
                 estimated=True,
             )
             priced.append(replace(one, costs=costs))
-    return priced
+    return priced, sum(seconds.values())
+
+
+def _count_characters(documents: Iterable[Document]) -> int:
+    return sum(len(document.text) for document in documents)
 
 
 def _estimate_dollars(one: Candidate, corpus: Corpus, settings: CompareSettings) -> float | None:

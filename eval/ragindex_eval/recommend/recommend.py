@@ -29,6 +29,7 @@ from ragindex_eval.recommend.values import Candidate, Confirmation, Costs, RaceS
 from ragindex_eval.results.model import Interval, MethodAnswer
 from ragindex_eval.run.ask_scored import ask_scored
 from ragindex_eval.run.conclude import describe_dataset, unknown_documents_notes
+from ragindex_eval.run.estimate_rest import format_duration
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.holdout import LEDGER, load_holdout, require_usable, use_holdout
 from ragindex_eval.run.latency import LazyRetriever
@@ -36,10 +37,11 @@ from ragindex_eval.run.methods import Method
 from ragindex_eval.run.pipeline import Plan, default_index, load_experiment, open_workspace, part_figures
 from ragindex_eval.run.settings import CompareSettings
 from ragindex_eval.stats.betting_interval import betting_interval, is_below
-from ragindex_eval.stats.race import RaceRules, run_races
+from ragindex_eval.stats.race import RaceRules, count_level_questions, run_races
 from ragindex_eval.stats.resampling import SampleArray
 
 Tell = Callable[[str], None]
+_LONG_SECONDS = 60.0  # to build all candidates; what takes less is not worth a word
 _CONFIRM = 100  # questions kept apart at least, and as many must remain for the race
 
 
@@ -71,6 +73,7 @@ def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, t
     ledger_file = (settings.index or default_index(data.name)) / LEDGER
     labels = [one.label for one in chosen_from]
     require_usable(data, settings.holdout, ledger_file, labels, reuse=settings.reuse_holdout)
+    _tell_of_questions(len(list_judged(data)), rules, progress)
     candidates = _price(chosen_from, data, settings, rules, progress)
     plan = Plan(tuple(Method(one.label, one.scheme, True) for one in candidates), ())
     budget = parse_budget(settings.budget)
@@ -117,13 +120,30 @@ def split_questions(experiment: Experiment, seed: int, *, has_holdout: bool = Fa
 def _price(
     candidates: Sequence[Candidate], data: Dataset, settings: CompareSettings, rules: RecommendRules, progress: Progress
 ) -> list[Candidate]:
-    priced = price_candidates(candidates, data.corpus, settings)
+    priced, seconds = price_candidates(candidates, data.corpus, settings)
     found = [_drop_broken(one, rules) for one in sort_by_price(priced)]
+    if seconds >= _LONG_SECONDS:
+        dearest = max(found, key=lambda one: one.costs.index_seconds or 0.0)
+        progress.note(
+            f"{len(found)} candidates take about {format_duration(seconds)} to build, {dearest.label} with "
+            f"{format_duration(dearest.costs.index_seconds or 0.0)} longest, less what the index has already. Name "
+            "fewer with --methods, or set --max-index-minutes"
+        )
     for one in found:
         if one.state == "constraint":
             progress.note(f"{one.label} is left out before it is built: {one.reason}")
     _require_racing(found)
     return found
+
+
+def _tell_of_questions(questions: int, rules: RecommendRules, progress: Progress) -> None:
+    """Say before anything is built if the questions are too few to show that a method is good enough."""
+    needed = count_level_questions(rules.delta, rules.alpha)
+    if rules.estimand == "population" and questions < needed:
+        progress.note(
+            f"{many(questions, 'question')} show large differences only: to show that a method is within "
+            f"{percent(rules.delta)} points of another takes {needed} at least"
+        )
 
 
 def _drop_broken(one: Candidate, rules: RecommendRules) -> Candidate:

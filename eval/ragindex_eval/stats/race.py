@@ -205,6 +205,18 @@ def capital_growth(
     return growth
 
 
+def count_level_questions(delta: float, alpha: float) -> int:
+    """Return after how many questions that are all level a bet shows a mean difference above -delta.
+
+    No race that is over all questions like those asked can show it with fewer.
+    """
+    nothing, capital, questions = np.zeros(1), 0.0, 0
+    while capital < np.log(1 / alpha):
+        capital += float(capital_growth(nothing, nothing, nothing, questions, -delta, None)[0])
+        questions += 1
+    return questions
+
+
 def _mean_left(bound: SampleArray | float, earlier: SampleArray, seen: int, population: int) -> SampleArray:
     """Return the mean that the questions not seen yet have if the mean of all is `bound`."""
     mean: SampleArray = (population * np.asarray(bound) - earlier) / (population - seen)

@@ -10,14 +10,18 @@ import numpy as np
 import pytest
 from command_line import failed, make_desk, ragindex
 
+import ragindex as ragindex_api
 from ragindex.plugins import registry
 from ragindex_eval.recommend import recommend
 from ragindex_eval.recommend.candidates import sort_by_price
 from ragindex_eval.recommend.decide import Choice, choose, find_pareto, more_questions
-from ragindex_eval.recommend.prices import broken_constraint
+from ragindex_eval.recommend.prices import broken_constraint, price_candidates
 from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.timing import lower_end_of_p95
 from ragindex_eval.recommend.values import Candidate, Costs, State
+from ragindex_eval.run.settings import CompareSettings
+from ragindex_eval.stats.betting_interval import betting_interval
+from ragindex_eval.stats.race import count_level_questions
 
 WORLD = ("world:100", "--methods", "bm25,dense,links", "--limit", "80", "--index", "w", "--json", "-")
 
@@ -207,6 +211,43 @@ def test_dear_methods_are_tried_on_a_growing_part_first(monkeypatch: pytest.Monk
     built = any(step.startswith("raptor is built") for step in done.json["steps"])
     assert built == (state["state"] != "sub-corpus")
     assert ragindex("search", "Where?", "--index", "w", "--method", "bm25", "--json", "-").code == 0
+
+
+def test_what_the_questions_can_show_and_what_building_takes_are_said_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recommend, "_LONG_SECONDS", 0.01)
+    given = ("world:400", "--methods", "bm25,hybrid", "--limit", "60", "--index", "w", "--json", "-")
+    steps = ragindex("recommend", *given).json["steps"]
+    assert steps[0] == (
+        "60 questions show large differences only: to show that a method is within 2.0 points of another takes 170 at "
+        "least"
+    )
+    expected = (
+        r"2 candidates take about \d+ s to build, hybrid with \d+ s longest, less what the index has already\. Name "
+        r"fewer with --methods, or set --max-index-minutes"
+    )
+    assert re.fullmatch(expected, steps[1])
+    enough = ragindex("recommend", *given, "--delta", "0.1").json["steps"]
+    exactly_these = ragindex("recommend", *given, "--estimand", "questions").json["steps"]
+    assert not any("large differences only" in step for step in (*enough, *exactly_these))
+
+
+def test_as_many_level_questions_as_are_said_are_needed() -> None:
+    for delta in (0.02, 0.05, 0.1):
+        needed = count_level_questions(delta, 0.05)
+        lows = [betting_interval(np.zeros(number), 2 * 0.05)[0] for number in (needed - 1, needed)]
+        assert round(lows[0], 6) <= round(-delta - 0.001, 6)  # the interval is rounded outwards to 0.001
+        assert round(lows[1], 6) >= -delta
+
+
+def test_parts_that_candidates_share_count_once_among_the_seconds_of_all() -> None:
+    corpus = ragindex_api.read("world:400")
+    candidates = [candidate("bm25"), replace(candidate("dense"), scheme=registry.scheme("dense"))]
+    candidates += [replace(candidate("hybrid"), scheme=registry.scheme("hybrid"))]
+    priced, seconds = price_candidates(candidates, corpus, CompareSettings())
+    bm25, dense, hybrid = (one.costs.index_seconds or 0.0 for one in priced)
+    assert seconds == pytest.approx(hybrid)
+    assert 0 < bm25 < hybrid
+    assert 0 < dense <= hybrid
 
 
 def test_the_choice_follows_price_and_acceptance() -> None:
