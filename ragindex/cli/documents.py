@@ -42,6 +42,6 @@ def report_skipped(corpora: Sequence[Corpus], skip_bad: bool | None) -> None:
     """Print why documents were skipped, after the work. Raises LeftOutError unless `skip_bad` asked for it."""
     skipped = [one for corpus in corpora for one in corpus.skipped]
     for sentence in describe_left_out(skipped):
-        print_note(f"skipped: {sentence}")
+        print_note(sentence)
     if skipped and skip_bad is None:
         raise LeftOutError(len(skipped))

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from ragindex.cli.console import quote_argument
-from ragindex.errors import MissingPartError
+from ragindex.counts import first_names
+from ragindex.errors import MissingPartError, RagindexError
 from ragindex.interfaces import Retriever, Scheme
 from ragindex.plugins import registry
 from ragindex.workspace.part_keys import require_working
@@ -24,4 +25,21 @@ def open_retriever(workspace: Workspace, scheme: Scheme, flags: Mapping[str, obj
         command = f"ragindex index --index {quote_argument(folder)} --methods {quote_argument(method)}{more}"
         encoder = flags.get("--encoder")
         which = f" with {encoder}" if encoder else ""
-        raise MissingPartError(f"The index {folder} is not built for {method}{which}. Run: {command}") from error
+        built = list_built_methods(workspace)
+        there = f" Built are: {first_names(built)}." if built else ""
+        said = f"The index {folder} is not built for {method}{which}.{there} Run: {command}"
+        raise MissingPartError(said) from error
+
+
+def list_built_methods(workspace: Workspace) -> list[str]:
+    """Return the installed methods of which an index has all parts, with their default parameters."""
+    found = list[str]()
+    for name in registry.plugin_names("schemes"):
+        try:
+            parts = workspace.all_parts(require_working(registry.scheme(name)))
+        except RagindexError:  # broken, or without a default
+            continue
+        keys = {workspace.key(part, workspace.pinned_encoder(part)) for part in parts}
+        if keys and keys <= workspace.manifest.parts.keys():
+            found.append(name)
+    return found

@@ -34,11 +34,12 @@ from ragindex.workspace.llm import CALLS
 from ragindex.workspace.part_keys import tasks_of
 from ragindex.workspace.settings import require_apart
 from ragindex_eval.data import datasets
+from ragindex_eval.run.methods import ALL, choose_methods
 
 
 def estimate_command(
     data: Annotated[str, typer.Argument(metavar="DATA", help="Documents: a folder, a file or world:1k.")],
-    methods: Annotated[str, typer.Option(metavar="a,b", help="The methods to be built.")],
+    methods: Annotated[str, typer.Option(metavar="a,b", help=f"The methods to be built, or {ALL}.")],
     llm: Annotated[str, typer.Option(metavar="openai:MODEL", help="The language model to be asked.")],
     encoder: EncoderOption = None,
     sample: Annotated[int, typer.Option(metavar="N", min=0, help="Pay for N documents, to know the answers.")] = 0,
@@ -81,8 +82,8 @@ def estimate_command(
     dataset = datasets.read_dataset(data, **reading, **asking) if read_answers or questions else None
     corpus = read_selected(data, **reading) if dataset is None else dataset.corpus
     for sentence in describe_left_out(corpus.skipped):
-        print_note(f"skipped: {sentence}")
-    schemes = [registry.scheme(spec) for spec in parse_many(methods)]
+        print_note(sentence)
+    labelled = {method.label: method.scheme for method in choose_methods(parse_many(methods))[0]}
     if index is not None:
         require_apart(index, data, corpus)
         index.mkdir(parents=True, exist_ok=True)
@@ -90,8 +91,7 @@ def estimate_command(
     setting = LLMSettings(cache=cache, budget=parse_budget(budget), seed=seed)
     model = registry.llm(llm)
     with ledger.record_calls() as paid:
-        found = estimate(corpus, schemes, model, setting, sample=sample, seed=seed, language=language)
-        labelled = {registry.label(scheme): scheme for scheme in schemes}
+        found = estimate(corpus, list(labelled.values()), model, setting, sample=sample, seed=seed, language=language)
         queries = () if dataset is None else dataset.queries
         if queries:
             given = {"reader_tokens": reader_tokens, "sample": sample, "seed": seed, "language": language}

@@ -23,6 +23,7 @@ from ragindex.distribution import require_all_installed
 from ragindex.workers import use_workers
 from ragindex.workspace.manifest import MANIFEST_FILE
 from ragindex_eval.cli.compare import setting_flag
+from ragindex_eval.cli.reading_flags import quote_flags_of
 from ragindex_eval.judge.estimate import PoolEstimates, estimate_methods
 from ragindex_eval.judge.model_judge import MODEL_FOLDER, read_model_grades
 from ragindex_eval.judge.pool import Pool
@@ -91,7 +92,9 @@ def judge_command(
         print_spending(paid)
         _judge(JudgingSession(pool, out, count, language), page=page)
     found = _estimate(pool, out)
-    write_result({**found.to_json(), "out": str(out)}, json_file, lambda: _show(found, data, out))
+    write_result(
+        {**found.to_json(), "out": str(out)}, json_file, lambda: _show(found, data, quote_flags_of(settings), out)
+    )
 
 
 def _prepare(settings: CompareSettings, depth: int, out: Path) -> tuple[Pool, str]:
@@ -127,12 +130,12 @@ def _estimate(pool: Pool, out: Path) -> PoolEstimates:
     return estimate_methods(pool, person, read_model_grades(out), run.model)
 
 
-def _show(found: PoolEstimates, data: str, out: Path) -> None:
+def _show(found: PoolEstimates, data: str, flags: str, out: Path) -> None:
     console = standard_output()
     console.print(render_judged(found))
     console.print()
     # of other methods, what nobody judged would count as wrong
     methods = quote_argument(",".join(one.label for one in found.methods))
-    command = f"ragindex compare {quote_argument(data)} --questions {quote_argument(out)} --methods {methods}"
+    command = f"ragindex compare {quote_argument(data)} --questions {quote_argument(out)}{flags} --methods {methods}"
     console.print(f"  the judgements  {escape_markup(str(out))}", soft_wrap=True)
     console.print(f"  compare by them {escape_markup(command)}", soft_wrap=True)

@@ -3,7 +3,6 @@
 import csv
 import io
 import os
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,7 @@ from typing import Annotated
 import regex
 import typer
 
-from ragindex.cli.console import escape_markup, print_note, require_writable, write_result
+from ragindex.cli.console import escape_markup, print_note, quote_argument, require_writable, write_result
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.documents import select_files
 from ragindex.cli.options import (
@@ -25,12 +24,13 @@ from ragindex.cli.options import (
     SkipBadOption,
 )
 from ragindex.corpus import Corpus, chunk, describe_ignored, describe_left_out, read_selected
-from ragindex.corpus.local_files import MAX_FILE_MB, FileSelection
+from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.counts import many
 from ragindex.errors import DataError, StoreError, UsageError
 from ragindex.text_analysis import analyse, language_warning
 from ragindex.types import Document
 from ragindex.workspace.settings import require_seed
+from ragindex_eval.cli.reading_flags import quote_reading_flags
 from ragindex_eval.data.drafting import FORMULA, Draft, make_drafts
 from ragindex_eval.data.equal_texts import content
 
@@ -76,7 +76,8 @@ def questions(
         raise _no_drafts_error(data, len(corpus.documents))
     _write(out, as_csv(drafted, {document.id: document.text for document in usable}), overwrite)
     said = f"{_format_counts(drafted)} in {escape_markup(str(out))}"
-    command = _compare_command(data, out, format, language, selection)
+    flags = quote_reading_flags(format, language, selection)
+    command = f"ragindex compare {quote_argument(data)} --questions {quote_argument(out)}{flags}"
     value = {
         "file": str(out),
         "asked_for": n,
@@ -170,7 +171,7 @@ def _read_notes(corpus: Corpus, language: str | None) -> list[str]:
     copies = len(corpus.documents) - len(_drop_copies(corpus.documents))
     have = many(copies, "document has", "documents have")
     return [
-        *(f"skipped: {sentence}" for sentence in describe_left_out(corpus.skipped)),
+        *describe_left_out(corpus.skipped),
         *corpus.notes,
         *describe_ignored(corpus.ignored),
         *([f"{other}: real questions are drafted in English only, others with a gap."] if other else []),
@@ -202,22 +203,9 @@ def _no_drafts_error(data: Path, documents: int) -> DataError:
     expected = "sentences that a question can be drafted from, with names, dates or numbers"
     found = (
         f"none in {many(documents, 'document')}; write questions yourself, one a line in a .txt, and run: "
-        f"ragindex compare {shlex.quote(str(data))} --questions questions.txt"
+        f"ragindex compare {quote_argument(data)} --questions questions.txt"
     )
     return DataError(expected, found, path=data)
-
-
-def _compare_command(data: Path, out: Path, format: str | None, language: str | None, selection: FileSelection) -> str:
-    given = (
-        ("--format", format),
-        *(("--include", pattern) for pattern in selection.include),
-        *(("--exclude", pattern) for pattern in selection.exclude),
-        ("--encoding", selection.encoding),
-        ("--max-file-mb", f"{selection.max_file_mb:g}" if selection.max_file_mb != MAX_FILE_MB else ""),
-        ("--language", language),
-    )
-    flags = "".join(f" {flag} {shlex.quote(value)}" for flag, value in given if value)
-    return f"ragindex compare {shlex.quote(str(data))} --questions {shlex.quote(str(out))}{flags}"
 
 
 def _as_json(draft: Draft) -> dict[str, str | list[str]]:

@@ -14,6 +14,7 @@ from ragindex.export.export_retriever import export_retriever
 from ragindex.workers import use_workers
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.cli.compare import setting_flag
+from ragindex_eval.cli.reading_flags import quote_flags_of
 from ragindex_eval.mlflow_tracking import describe_tracker
 from ragindex_eval.recommend.candidates import DEFAULT
 from ragindex_eval.recommend.mlflow_run import track_recommendation
@@ -141,7 +142,8 @@ def _list_next_commands(
     if found.rival is not None:
         both = quote_argument(f"{found.chosen},{found.rival}")
         asked = "" if settings.questions is None else f" --questions {quote_argument(settings.questions)}"
-        command = f"ragindex compare {quote_argument(settings.data)}{asked} --methods {both} --index {place}"
+        flags = quote_flags_of(settings)
+        command = f"ragindex compare {quote_argument(settings.data)}{asked}{flags} --methods {both} --index {place}"
         lines["all figures"] = command
     return lines
 

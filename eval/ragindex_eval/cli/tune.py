@@ -16,10 +16,11 @@ from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
 from ragindex.types import Query
 from ragindex_eval.cli.compare import setting_flag
+from ragindex_eval.cli.reading_flags import quote_flags_of
 from ragindex_eval.metrics.score import list_judged
-from ragindex_eval.run.conclude import list_file_notes
+from ragindex_eval.run.conclude import describe_naming, list_file_notes
 from ragindex_eval.run.pipeline import default_index
-from ragindex_eval.run.settings import make_settings
+from ragindex_eval.run.settings import CompareSettings, make_settings
 from ragindex_eval.run.study import load_dataset
 from ragindex_eval.run.tune import METHOD, Tuned, tune
 
@@ -65,11 +66,13 @@ def tune_command(
     for note in list_file_notes(dataset):
         print_note(note)
     found = tune(settings, dataset, parse_many(bases) if bases else [])
+    if named := describe_naming(dataset):
+        print_note(f"{named}: questions without it may give other weights and gains")
     weights = make_weights(found, data, parse_many(bases) if bases else [], list_judged(dataset))
     content = json.dumps(weights, indent=2, ensure_ascii=False)
     write_file(out, f"{content}\n".encode())
     value = {**make_report(found), "file": str(out)}
-    write_result(value, json_file, lambda: _show(found, out, data, settings.index or default_index(dataset.name)))
+    write_result(value, json_file, lambda: _show(found, out, settings, settings.index or default_index(dataset.name)))
 
 
 def make_weights(found: Tuned, data: str, bases: Any, questions: Sequence[Query]) -> dict[str, Any]:
@@ -100,7 +103,7 @@ def make_report(found: Tuned) -> dict[str, Any]:
     }
 
 
-def _show(found: Tuned, out: Path, data: str, index: Path) -> None:
+def _show(found: Tuned, out: Path, settings: CompareSettings, index: Path) -> None:
     console = standard_output()
     rows = [
         (f"{METHOD}, out of fold", *_percents(found.out_of_fold)),
@@ -121,8 +124,9 @@ def _show(found: Tuned, out: Path, data: str, index: Path) -> None:
     for base, worth in found.dropped.items():
         console.print(f"dropped  {escape_markup(base)}, worth {100 * worth:+.1f}", soft_wrap=True)
     console.print(f"\n  the weights     {escape_markup(str(out))}", soft_wrap=True)
-    place = f"ragindex index {quote_argument(data)} --index {quote_argument(index)}"
-    command = f"{place} --methods {quote_argument(f'{METHOD}(weights={out})')}"
+    data = "" if settings.data is None else f" {quote_argument(settings.data)}{quote_flags_of(settings)}"
+    method = quote_argument(f"{METHOD}(weights={out})")
+    command = f"ragindex index{data} --index {quote_argument(index)} --methods {method}"
     console.print(f"  {'to use them    ' if certain else 'use them anyway'} {escape_markup(command)}", soft_wrap=True)
 
 

@@ -265,7 +265,8 @@ def _build_gold(
     Grades are kept only if one is above 1.
     """
     if not judged:
-        raise item.error("gold documents under 'documents'", "none")
+        expected = "gold documents under 'documents', or one with grade 0 (a.md=0) for a question that none answers"
+        raise item.error(expected, "none")
     grades = dict[str, int]()
     for id, grade in judged:
         if grades.setdefault(id, grade) != grade:

@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from ragindex.cli.console import escape_markup
+from ragindex.corpus import SKIPPED
 from ragindex.llm.offline import display_name
 from ragindex.types import Usage
 from ragindex_eval.format import many, shown
@@ -300,7 +301,9 @@ def _describe_noise(comparison: Comparison) -> str:
 
 
 def _warning_lines(comparison: Comparison) -> list[str]:
-    shown, more = comparison.notes[:_SHOWN_NOTES], len(comparison.notes) - _SHOWN_NOTES
+    skipped = [note for note in comparison.notes if note.startswith(SKIPPED)]
+    others = [note for note in comparison.notes if not note.startswith(SKIPPED)]
+    shown, more = [*others[:_SHOWN_NOTES], *skipped], len(others) - _SHOWN_NOTES
     lines = [
         f"[bold red]{escape_markup(method.label)} {failed_on(method)} and is not compared:[/] "
         f"{escape_markup(_reasons(method))}"

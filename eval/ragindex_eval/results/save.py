@@ -32,11 +32,13 @@ from ragindex_eval.results.model import RESULT_SCHEMA, Comparison, MethodAnswer,
 def save_results(study: Study, folder: Path) -> Mapping[str, str]:
     """Write all files of a study, and return their hashes by relative path. Raises StoreError if one cannot be written.
 
-    A hash is that of what was written, so a file that another process replaced meanwhile does not match it.
+    Runs of an earlier comparison in the folder whose methods are not in the study are removed. A hash is that of what
+    was written, so a file that another process replaced meanwhile does not match it.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         places = _comparison_folders(study, folder)
+        earlier = {run for place in places for run in _list_runs(place)}
         files = {
             place / name: lines
             for place, comparison in zip(places, study.comparisons, strict=True)
@@ -46,7 +48,10 @@ def save_results(study: Study, folder: Path) -> Mapping[str, str]:
         value = {"schema": RESULT_SCHEMA, "name": study.name, "command": study.command, "comparisons": names}
         value |= {"started": study.started, "seconds": study.seconds}
         files[folder / "study.json"] = [json.dumps(value, indent=2, ensure_ascii=False)]
-        return {path.relative_to(folder).as_posix(): _write(path, lines) for path, lines in files.items()}
+        hashes = {path.relative_to(folder).as_posix(): _write(path, lines) for path, lines in files.items()}
+        for run in earlier - files.keys():
+            run.unlink(missing_ok=True)
+        return hashes
     except OSError as error:
         raise StoreError(f"The results could not be written to {folder}: {error.strerror or error}.") from error
 
@@ -61,6 +66,19 @@ def _comparison_folders(study: Study, folder: Path) -> list[Path]:
     ]
 
 
+def _list_runs(folder: Path) -> list[Path]:
+    """Return the runs of the comparison whose files are in a folder; none if they cannot be read."""
+    try:
+        held = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
+        return [folder / _run_name(method["label"]) for method in held["methods"]]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def _run_name(label: str) -> str:
+    return f"runs/{method_file_name(label)}.trec"
+
+
 def _comparison_files(comparison: Comparison) -> dict[str, Iterable[str]]:
     """Return the lines of each file of a comparison, by its path in the folder of the comparison."""
     files: dict[str, Iterable[str]] = {
@@ -72,7 +90,7 @@ def _comparison_files(comparison: Comparison) -> dict[str, Iterable[str]]:
         files["bounds.jsonl"] = _answer_lines(comparison, comparison.bounds)
     if comparison.failed:
         files["failed.jsonl"] = _answer_lines(comparison, comparison.failed)
-    runs = {f"runs/{method_file_name(one.label)}.trec": _trec_run(comparison, one) for one in comparison.methods}
+    runs = {_run_name(one.label): _trec_run(comparison, one) for one in comparison.methods}
     return {**files, **_qrels_file(comparison), **runs}
 
 

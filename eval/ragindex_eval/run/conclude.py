@@ -54,8 +54,7 @@ def conclude(
     asked = [method for method in methods if method.label in order]
     asks = reader is not None or any(index.asks(method.scheme) for method in asked)
     identity = digest([dataset.fingerprint, list(ks), *sorted(one.fingerprint for one in (*results, *failed))])
-    titles = _titles(dataset)
-    naming = find_naming(dataset.queries, dataset.gold, titles)
+    naming = find_naming_queries(dataset)
     if len(naming) == 1:  # a single question is no group
         naming = frozenset()
     rows = with_intervals(sort_methods(results, ks), dataset.gold, index.seed, naming)
@@ -72,13 +71,13 @@ def conclude(
         ks=ks,
         queries=dataset.queries,
         gold=dataset.gold,
-        titles=titles,
+        titles=_titles(dataset),
         methods=ranked,
         pairs=pairs,
         notes=(
             *filter(None, [note_of_earlier(earlier)]),
             *_price_notes(index, [*ranked, *failed], methods),
-            *_naming_notes(len(naming), sum(bool(one.doc_ids) for one in (dataset.gold or {}).values())),
+            *_naming_notes(len(naming), _count_judged(dataset)),
             *_fitted_notes(dataset, asked),
             *filter(None, [describe_old_fit(index, [method.scheme for method in asked])]),
             *_data_notes(dataset),
@@ -120,6 +119,26 @@ def describe_dataset(index: Workspace, dataset: Dataset) -> DatasetFacts:
         skipped=len(dataset.skipped),
         **datasets.describe_content(dataset),
     )
+
+
+def find_naming_queries(dataset: Dataset) -> frozenset[str]:
+    """Return the ids of the questions that name the title of a document that answers them."""
+    return find_naming(dataset.queries, dataset.gold, _titles(dataset))
+
+
+def describe_naming(dataset: Dataset) -> str:
+    """Return a sentence on how many questions name the title of a document that answers them; "" if none does."""
+    return _count_naming(len(find_naming_queries(dataset)), _count_judged(dataset))
+
+
+def _count_judged(dataset: Dataset) -> int:
+    return sum(bool(one.doc_ids) for one in (dataset.gold or {}).values())
+
+
+def _count_naming(naming: int, judged: int) -> str:
+    name, them = ("names", "it") if naming == 1 else ("name", "them")
+    said = f"{naming:,} of {many(judged, 'question')} {name} the title of a document that answers {them}"
+    return said if naming else ""
 
 
 def _titles(dataset: Dataset) -> Mapping[str, str]:
@@ -169,7 +188,7 @@ def unknown_documents_notes(answers: Mapping[str, Sequence[MethodAnswer]]) -> li
 
 def list_file_notes(dataset: Dataset) -> list[str]:
     """Return notes on files that stand out, such as one with most of all text, and on what was left out and why."""
-    return [*dataset.corpus.notes, *(f"skipped: {sentence}" for sentence in describe_left_out(dataset.skipped))]
+    return [*dataset.corpus.notes, *describe_left_out(dataset.skipped)]
 
 
 def _data_notes(dataset: Dataset) -> tuple[str, ...]:
@@ -201,10 +220,9 @@ def _fitted_notes(dataset: Dataset, methods: Sequence[Method]) -> Iterator[str]:
 
 def _naming_notes(naming: int, judged: int) -> list[str]:
     """Return a note that questions name titles of their gold documents; [] if none does."""
-    if not naming:
+    said = _count_naming(naming, judged)
+    if not said:
         return []
-    name, them = ("names", "it") if naming == 1 else ("name", "them")
-    said = f"{naming:,} of {many(judged, 'question')} {name} the title of a document that answers {them}"
     if naming == judged:
         return [f"{said}: questions without it may rank the methods otherwise"]
     return [f"{said}: compare the figures of both groups of questions, because their mean hides the difference"]

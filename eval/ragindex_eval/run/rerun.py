@@ -25,7 +25,7 @@ from pydantic import BaseModel, ValidationError
 from ragindex import durable_files
 from ragindex.canonical import digest, encodable
 from ragindex.corpus.formats import list_source_files
-from ragindex.counts import many
+from ragindex.counts import first_names, many
 from ragindex.errors import DataError, StoreError
 from ragindex.llm.prices import PRICES_VARIABLE
 from ragindex.plugins import code_fingerprint, registry
@@ -146,7 +146,7 @@ def require_thresholds(settings: CompareSettings, study: Study) -> None:
 
 
 def describe_replaced(folder: Path, study: Study) -> str | None:
-    """Return the questions and methods of the results in a folder if a study of other questions replaces them."""
+    """Return the questions and methods of the results in a folder if a study replaces some that it does not have."""
     try:
         held = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
         facts, labels = held["dataset"], [method["label"] for method in held["methods"]]
@@ -154,7 +154,9 @@ def describe_replaced(folder: Path, study: Study) -> str | None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # none, or of another version
         return None
     if digest in {one.dataset.questions_digest for one in study.comparisons}:
-        return None
+        compared = {method.label for one in study.comparisons for method in (*one.methods, *one.failed)}
+        gone = [label for label in labels if label not in compared]
+        return f"these questions with {first_names(gone)}" if gone else None
     return f"{many(questions, 'other question')} and {many(len(labels), 'method')}"
 
 

@@ -90,16 +90,22 @@ def _list_other_metrics(comparison: Comparison) -> list[str]:
 
 
 def _describe_higher_means(comparison: Comparison, best: str, rivals: Sequence[str]) -> Iterator[str]:
-    """Yield which of the rivals has the highest mean by other metrics of the table, where the leader has not."""
-    higher: dict[str, list[str]] = {}
+    """Yield which of the rivals have the highest mean by other metrics of the table, where the leader has not."""
+    higher: dict[tuple[str, ...], list[str]] = {}
     for name in _list_other_metrics(comparison):
         ranked = rank_methods(comparison, name)
         if best not in ranked or ranked[0] not in rivals:
             continue
-        if comparison.method(ranked[0]).metrics[name] > comparison.method(best).metrics[name]:
-            higher.setdefault(ranked[0], []).append(name)
+        most = comparison.method(ranked[0]).metrics[name]
+        if most > comparison.method(best).metrics[name]:
+            highest = tuple(label for label in ranked if comparison.method(label).metrics[name] == most)
+            higher.setdefault(highest, []).append(name)
     if higher:
-        yield f"{'; '.join(f'{label} has the highest {join_names(names)}' for label, names in higher.items())}."
+        said = (
+            f"{join_names(labels)} {'have' if len(labels) > 1 else 'has'} the highest {join_names(names)}"
+            for labels, names in higher.items()
+        )
+        yield f"{'; '.join(said)}."
 
 
 def _describe_excluded(comparison: Comparison, metric: str, labels: Sequence[str]) -> str:

@@ -561,5 +561,5 @@ def _wrap_engine_errors(doing: str) -> Iterator[None]:
 
 
 def _build_engine_error(doing: str, error: BaseException) -> EngineError:
-    reason = " ".join(str(error).split())[:500] or type(error).__name__
-    return EngineError(f"The store could not {doing}: {reason}")
+    reason = " ".join(str(error).split())[:500].rstrip(".") or type(error).__name__
+    return EngineError(f"The store could not {doing}: {reason}.")

@@ -237,7 +237,10 @@ def test_json_lines_are_questions_as_in_a_csv(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ({"question": "Red?", "documents": []}, "line 2: expected gold documents under 'documents'; found none"),
+        (
+            {"question": "Red?", "documents": []},
+            "line 2: expected gold documents under 'documents', or one with grade 0",
+        ),
         ({"question": "Red?", "documents": {"a.md": 1.5}}, "line 2: expected grades under 'documents'"),
         ({"question": "Red?", "documents": ["a.md", 3]}, "line 2: expected strings in the array 'documents'"),
         ({"question": " ", "documents": "a.md"}, "line 2: expected a question; found an empty one"),

@@ -98,6 +98,16 @@ def test_the_next_commands_name_the_questions(tmp_path: Path) -> None:
     assert ragindex(*arguments[1:]).code == 0
 
 
+def test_the_next_commands_read_the_same_files(tmp_path: Path) -> None:
+    (tmp_path / "notes" / "big.log").write_text("slate " * 1000)
+    given = ("--questions", "questions.csv", "--methods", "bm25,dense", "--index", "w", "--exclude", "big *.md")
+    done = ragindex("recommend", "notes", *given, "--exclude", "*.log", "--max-file-mb", "3")
+    (line,) = [one for one in done.out.splitlines() if "all figures" in one]
+    arguments = shlex.split(line.split("all figures")[1])
+    assert arguments[5:11] == ["--exclude", "big *.md", "--exclude", "*.log", "--max-file-mb", "3"]
+    assert "big.log" not in ragindex(*arguments[1:]).err
+
+
 def test_compare_reuses_the_answers() -> None:
     ragindex("recommend", *WORLD)
     asked = answer_lines(Path("w"))

@@ -76,6 +76,16 @@ def test_questions_that_no_method_answers_are_told() -> None:
     assert "no method finds" not in printed(render_comparison(made({"one": [1.0, 0.0], "two": [0.0, 1.0]})), 400)
 
 
+def test_what_was_left_out_is_shown_however_many_notes_there_are() -> None:
+    skipped = [f"skipped: {name}: expected a file with text in it; found none." for name in ("a.md", "b.md")]
+    notes = (*(f"note {number}" for number in range(12)), skipped[0], "note 12", skipped[1])
+    lines = printed(render_comparison(replace(seventeen(), notes=notes)), 120).splitlines()
+    at = lines.index("note 0")
+    shown = [line for line in lines[at:] if line.startswith("note ")]
+    rest = f"… and {13 - len(shown)} more, in the report under “Warnings”"
+    assert lines[at : at + len(shown) + 3] == [*(f"note {number}" for number in range(len(shown))), *skipped, rest]
+
+
 def columns(*widths: int) -> tuple[FittedColumn, ...]:
     return tuple(FittedColumn(f"{width}", ("x" * width,)) for width in widths)
 

@@ -1,5 +1,6 @@
 """Nested cross-validation by hand: which bases stay, what is claimed in sample and found out of fold."""
 
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -102,6 +103,8 @@ def test_what_tune_prints_says_how_to_use_the_weights() -> None:
     assert "evidence, out of fold" in done.out
     assert "evidence, on the questions it was fitted to" in done.out
     assert "Gain out of fold over " in done.out
+    naming = r"\d+ of 30 questions name the title of a document that answers them: questions without it may give other"
+    assert re.search(f"{naming} weights and gains", " ".join(done.err.split()))
     (line,) = [one for one in done.out.splitlines() if "use them" in one]
     assert ("use them anyway" in line) == ("No gain is significant" in done.out)
     command = shlex.split(line[line.index("ragindex index") :])

@@ -137,6 +137,13 @@ def test_what_leads_by_other_metrics_is_said_where_the_first_may_not_be_the_best
     assert ("has the highest" in sentences) is bool(higher)
 
 
+def test_methods_with_equal_highest_means_are_all_named() -> None:
+    a, b, more = [1.0, 0.0] * 20, [0.0, 1.0] * 20, [0.0, 1.0] * 19 + [1.0, 1.0]
+    also = {"R@10": {"a": a, "b": more, "c": more}, "R@20": {"a": a, "b": more, "c": b}}
+    sentences = state_conclusion(made({"a": FAIR, "b": FAIR, "c": FAIR}, also=also, ks=(5, 10, 20)))
+    assert " b and c have the highest R@10; b has the highest R@20. " in sentences
+
+
 def test_few_questions_are_a_hint() -> None:
     assert state_conclusion(made({"a": [1], "b": [0]})) == (
         "No method can be excluded as the best at R@5 (n = 1): b scores 0.0, a 100.0 (+100.0). "

@@ -172,6 +172,18 @@ def test_results_of_other_questions_are_not_replaced_or_it_is_said() -> None:
     assert said in " ".join(ragindex(*first).err.split())
 
 
+def test_results_of_methods_that_are_not_compared_again_go_and_it_is_said() -> None:
+    given = ("compare", "notes", "--questions", "questions.csv", "--index", "w", "--methods")
+    runs, mine = Path("ragindex-results/notes/runs"), "bm25.of-mine.trec"
+    assert "which these replace" not in ragindex(*given, "bm25,dense").err
+    (runs / mine).write_text("")
+    assert "which these replace" not in ragindex(*given, "bm25,dense,hybrid").err  # all of the earlier ones are there
+    replaced = " ".join(ragindex(*given, "bm25").err.split())
+    said = "held results of these questions with dense, hybrid, which these replace; --out DIR keeps both"
+    assert said in replaced.replace("hybrid, dense", "dense, hybrid")
+    assert sorted(path.name for path in runs.iterdir()) == [mine, "bm25.trec"]
+
+
 def test_every_command_has_an_example_and_fits_a_terminal() -> None:
     assert set(typer.main.get_command(main.app).commands) == set(COMMANDS)  # type: ignore[attr-defined]
     for command in COMMANDS:
@@ -527,6 +539,19 @@ def test_documents_that_nothing_is_built_over() -> None:
     assert failed(4, "search", "x", "--index", "my work", "--method", "bm25", "--seed", "3") == (
         "The index my work is not built for bm25. Run: ragindex index --index 'my work' --methods bm25 --seed 3"
     )
+
+
+def test_all_methods_are_estimated_as_all_are_compared() -> None:
+    done = ragindex("estimate", "notes", "--methods", "all", "--llm", "openai:gpt-4o-mini", "--json", "-")
+    assert {one["task"] for one in done.json["tasks"]} >= {"extract", "community_report", "entities", "propositions"}
+
+
+def test_a_method_that_is_not_built_is_told_with_those_that_are() -> None:
+    ragindex("index", "notes", "--index", "w", "--methods", "bm25,dense")
+    said = failed(4, "search", "slate", "--index", "w", "--method", "links")
+    built = r"Built are: bm25, composed, dense(, [^.]+)?\."
+    assert re.fullmatch(rf"The index w is not built for links\. {built} Run: ragindex index .*", said)
+    assert "gear" not in said
 
 
 def test_the_seed_of_the_workspace_is_kept() -> None:

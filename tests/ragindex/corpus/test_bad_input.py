@@ -235,7 +235,7 @@ def test_files_left_out_for_one_reason_are_one_sentence() -> None:
     others = [DataError("JSON", "oops", path="q.jsonl", line=line) for line in (2, 7)]
     alone = DataError("a question", "an empty one", path="q.csv", line=3)
     assert describe_left_out(map(left_out_by, [*scanned, others[0], alone, others[1]])) == [
-        "5 (a.pdf; b.pdf; c.pdf; and 2 more): expected text; found a scan.",
-        "2 (q.jsonl, line 2; q.jsonl, line 7): expected JSON; found oops.",
-        "q.csv, line 3: expected a question; found an empty one.",
+        "skipped: 5 (a.pdf; b.pdf; c.pdf; and 2 more): expected text; found a scan.",
+        "skipped: 2 (q.jsonl, line 2; q.jsonl, line 7): expected JSON; found oops.",
+        "skipped: q.csv, line 3: expected a question; found an empty one.",
     ]
