@@ -93,8 +93,8 @@ def make_report(found: Tuned) -> dict[str, Any]:
         "in_sample": list(found.in_sample),
         "best_single": {"name": found.best_single, "recall": list(found.single)},
         "gain": [
-            {"k": k, "mean": gain, "ci95": list(interval)}
-            for k, gain, interval in zip(found.ks, found.gain, found.interval, strict=True)
+            {"k": k, "mean": gain, "ci95": list(interval), "p": p}
+            for k, gain, interval, p in zip(found.ks, found.gain, found.interval, found.p, strict=True)
         ],
         "bases": list(found.bases),
         "dropped": dict(found.dropped),
@@ -116,8 +116,7 @@ def _show(found: Tuned, out: Path, settings: CompareSettings, index: Path) -> No
         for k, gain, (low, high) in zip(found.ks, found.gain, found.interval, strict=True)
     ]
     console.print(f"\nGain out of fold over {escape_markup(found.best_single)}: {', '.join(gains)}.", soft_wrap=True)
-    certain = any(low > 0 for low, _ in found.interval)
-    if not certain:
+    if not found.gains:
         console.print("No gain is significant. Use the best single method, or judge more questions.")
     for base in found.bases:
         console.print(f"kept     {escape_markup(base)}, {found.base_seconds[base]:.0f} s to index", soft_wrap=True)
@@ -127,7 +126,9 @@ def _show(found: Tuned, out: Path, settings: CompareSettings, index: Path) -> No
     data = "" if settings.data is None else f" {quote_argument(settings.data)}{quote_flags_of(settings)}"
     method = quote_argument(f"{METHOD}(weights={out})")
     command = f"ragindex index{data} --index {quote_argument(index)} --methods {method}"
-    console.print(f"  {'to use them    ' if certain else 'use them anyway'} {escape_markup(command)}", soft_wrap=True)
+    console.print(
+        f"  {'to use them    ' if found.gains else 'use them anyway'} {escape_markup(command)}", soft_wrap=True
+    )
 
 
 def _percents(values: Any) -> list[str]:

@@ -24,6 +24,7 @@ from ragindex_eval.run.pipeline import Plan, load_experiment, open_workspace, pa
 from ragindex_eval.run.settings import CompareSettings
 from ragindex_eval.stats import resampling
 from ragindex_eval.stats.logistic import JudgedCandidates, fit_weights, recall_at
+from ragindex_eval.stats.sign_flips import run_sign_flips
 
 METHOD = "evidence"
 FEWEST_QUESTIONS = 30
@@ -48,7 +49,8 @@ class Tuned:
     """Fitted weights, and their recall at each k: out of fold, in sample, and of the best single ranking.
 
     `bases` are the labels of the bases that were kept, and `dropped` what each of the others would add to the mean
-    recall. `gain` is the recall out of fold less that of the best single ranking, with its 95 % interval, for each k.
+    recall. `gain` is the recall out of fold less that of the best single ranking, for each k, with its 95 % interval
+    and the `p` of the paired permutation test, corrected for the number of k (Bonferroni).
     `base_seconds` says how long the parts of each base took to build.
     """
 
@@ -60,11 +62,17 @@ class Tuned:
     in_sample: tuple[float, ...]
     gain: tuple[float, ...]
     interval: tuple[Interval, ...]
+    p: tuple[float, ...]
     bases: tuple[str, ...]
     dropped: Mapping[str, float]
     base_seconds: Mapping[str, float]
     weights: Mapping[str, float]
     intercept: float
+
+    @property
+    def gains(self) -> bool:
+        """Whether the recall out of fold is significantly above that of the best single ranking at any k."""
+        return any(gain > 0 and p < resampling.LEVEL for gain, p in zip(self.gain, self.p, strict=True))
 
 
 def tune(settings: CompareSettings, data: Dataset | None, bases: Sequence[Written]) -> Tuned:
@@ -130,6 +138,7 @@ def fit_nested(judged: Judged, ks: Sequence[int], seed: int) -> Tuned:
     best, single = _find_best_single(judged, ks)
     gains = unseen - single
     resampled = resampling.resampled_means(gains, seed)
+    tested = run_sign_flips(np.stack([unseen, single], axis=1), [(0, 1)], seed).p[0]
     return Tuned(
         questions=len(questions),
         ks=tuple(ks),
@@ -139,6 +148,7 @@ def fit_nested(judged: Judged, ks: Sequence[int], seed: int) -> Tuned:
         in_sample=tuple(seen_recall.mean(axis=0).tolist()),
         gain=tuple(gains.mean(axis=0).tolist()),
         interval=tuple(resampling.interval(column) for column in resampled.T),
+        p=tuple(np.minimum(1.0, len(ks) * tested).tolist()),
         bases=tuple(judged.names[column].removeprefix(_RANK) for column in columns if _is_base(judged.names[column])),
         dropped=dropped,
         base_seconds={},
