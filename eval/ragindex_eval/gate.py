@@ -59,8 +59,8 @@ class Gate:
         low, high = self.difference
         if self.same_hits:
             return (
-                f"{self.verdict}: {self.metric} of {self.new} is {percent(self.new_score)}, and it has the same hits "
-                f"as in the baseline for each of {many(self.questions, 'question')}."
+                f"{self.verdict}: {self.metric} of {self.new} is {percent(self.new_score)}, from the same hits as in "
+                f"the baseline for each of {many(self.questions, 'question')}."
             )
         return (
             f"{self.verdict}: {self.metric} of {self.new} is {percent(self.new_score)}, of {self.baseline} "
@@ -71,7 +71,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class QuestionScores:
-    """Values of the metric and ids of the hits, by question and gold, so that only equal questions are compared."""
+    """Values of the metric and ids of the hits that it counts, by question and gold: only equal ones are compared."""
 
     label: str
     values: Mapping[QuestionKey, float]
@@ -84,7 +84,8 @@ def scores_of(comparison: Comparison, method: MethodResult, metric: str) -> Ques
         query.id: (query.text, tuple(sorted(judgements(comparison.gold, query.id)))) for query in comparison.queries
     }
     values = {keys[id]: one[metric] for id, one in method.per_query.items() if metric in one}
-    hits = {keys[answer.query_id]: tuple(hit.id for hit in answer.hits) for answer in method.final}
+    counted = int(metric.rpartition("@")[2]) if "@" in metric else None
+    hits = {keys[answer.query_id]: tuple(hit.id for hit in answer.hits[:counted]) for answer in method.final}
     if not values:
         known = ", ".join(method.metrics)
         raise UsageError(f"--metric must be one of those measured: {known or 'none'}. Got {metric!r}.")
@@ -122,7 +123,7 @@ def judge_gate(new: QuestionScores, baseline: QuestionScores, metric: str, margi
     differences = np.concatenate([scores[:, 0] - scores[:, 1], _ADDED])
     low, high = interval(resampled_means(differences[:, None], seed)[:, 0])
     means = scores.mean(axis=0).tolist()
-    same_hits = new.label == baseline.label and new.hits == baseline.hits
+    same_hits = (new.label, new.hits, new.values) == (baseline.label, baseline.hits, baseline.values)
     verdict: GateVerdict = "PASS" if same_hits or low > -margin else "FAIL" if high < -margin else "UNDECIDED"
     return Gate(
         verdict, new.label, baseline.label, metric, margin, len(order), means[0], means[1], (low, high), same_hits

@@ -26,7 +26,7 @@ def open_retriever(workspace: Workspace, scheme: Scheme, flags: Mapping[str, obj
         encoder = flags.get("--encoder")
         which = f" with {encoder}" if encoder else ""
         built = list_built_methods(workspace)
-        there = f" Built are: {first_names(built)}." if built else ""
+        there = f" Built: {first_names(built)}." if built else ""
         said = f"The index {folder} is not built for {method}{which}.{there} Run: {command}"
         raise MissingPartError(said) from error
 

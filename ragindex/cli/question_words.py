@@ -41,6 +41,6 @@ def describe_question_words(workspace: Workspace, scheme: Scheme, question: str)
         return (
             f"No word of the question is known to the encoder {name}, so nothing is found by vectors. Ask in words of "
             "the documents, or with a method that searches by words: --method bm25. "
-            f"That can be since documents were added. {suggest_for_unknown_words(workspace)}"
+            f"Documents that were added since its fit may have these words. {suggest_for_unknown_words(workspace)}"
         )
     return None

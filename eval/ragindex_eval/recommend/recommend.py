@@ -141,8 +141,8 @@ def _tell_of_questions(questions: int, rules: RecommendRules, progress: Progress
     needed = count_level_questions(rules.delta, rules.alpha)
     if rules.estimand == "population" and questions < needed:
         progress.note(
-            f"{many(questions, 'question')} show large differences only: to show that a method is within "
-            f"{percent(rules.delta)} points of another takes {needed} at least"
+            f"{many(questions, 'question')} show large differences only: to show that a method is as good as an equal "
+            f"one, within {percent(rules.delta)} points, takes {needed} at least"
         )
 
 

@@ -208,7 +208,7 @@ def capital_growth(
 def count_level_questions(delta: float, alpha: float) -> int:
     """Return after how many questions that are all level a bet shows a mean difference above -delta.
 
-    No race that is over all questions like those asked can show it with fewer.
+    With fewer, no race over all questions like those asked accepts a method beside an equal one.
     """
     nothing, capital, questions = np.zeros(1), 0.0, 0
     while capital < np.log(1 / alpha):

@@ -228,8 +228,8 @@ def test_what_the_questions_can_show_and_what_building_takes_are_said_first(monk
     given = ("world:400", "--methods", "bm25,hybrid", "--limit", "60", "--index", "w", "--json", "-")
     steps = ragindex("recommend", *given).json["steps"]
     assert steps[0] == (
-        "60 questions show large differences only: to show that a method is within 2.0 points of another takes 170 at "
-        "least"
+        "60 questions show large differences only: to show that a method is as good as an equal one, within 2.0 "
+        "points, takes 170 at least"
     )
     expected = (
         r"2 candidates take about \d+ s to build, hybrid with \d+ s longest, less what the index has already\. Name "

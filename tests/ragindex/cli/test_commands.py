@@ -549,7 +549,7 @@ def test_all_methods_are_estimated_as_all_are_compared() -> None:
 def test_a_method_that_is_not_built_is_told_with_those_that_are() -> None:
     ragindex("index", "notes", "--index", "w", "--methods", "bm25,dense")
     said = failed(4, "search", "slate", "--index", "w", "--method", "links")
-    built = r"Built are: bm25, composed, dense(, [^.]+)?\."
+    built = r"Built: bm25, composed, dense(, [^.]+)?\."
     assert re.fullmatch(rf"The index w is not built for links\. {built} Run: ragindex index .*", said)
     assert "gear" not in said
 

@@ -66,7 +66,7 @@ _TESTS = (
         "better, worse, no significant difference",
         "Better or worse if the corrected p is under 0.05. No significant difference does not mean no difference: more "
         "questions might show one. Less than twofold: the latencies differ significantly, by a factor under two, which "
-        "another machine may turn around.",
+        "may be another on another machine.",
     ),
     (
         "bold",
