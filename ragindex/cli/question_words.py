@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ragindex.corpus import passage_text
 from ragindex.counts import first_names
 from ragindex.interfaces import Scheme, TextQuery, VocabularyEncoder
 from ragindex.parts.text.passages import Passages
@@ -9,14 +10,29 @@ from ragindex.workspace.notes import suggest_for_unknown_words
 from ragindex.workspace.part_keys import uses_encoder
 from ragindex.workspace.workspace import Workspace
 
+_SEEN_PASSAGES = 20  # of those that hold a word: whether any has it as it is asked
+
 
 def find_words_in_passages(workspace: Workspace, scheme: Scheme, words: Sequence[str]) -> list[str]:
     """Return those of `words` that a passage of the index contains, by the text search of the scheme's passages."""
+    return list(_find_texts(workspace, scheme, words))
+
+
+def _find_texts(workspace: Workspace, scheme: Scheme, words: Sequence[str]) -> dict[str, list[str]]:
+    """Return the best passages for each word that any contains, as it is or in another form."""
     passages = [part for part in workspace.all_parts(scheme) if isinstance(part, Passages)]
     if not words or not passages:
-        return []
-    found = workspace.open_part(passages[0]).search([TextQuery(word, 1) for word in words])
-    return [word for word, one in zip(words, found, strict=True) if one.ids]
+        return {}
+    queries = [TextQuery(word, _SEEN_PASSAGES, ("title", "text")) for word in words]
+    found = zip(words, workspace.open_part(passages[0]).search(queries), strict=True)
+    return {
+        word: [
+            passage_text(title, text)
+            for title, text in zip(*(one.records.column(name).to_pylist() for name in ("title", "text")), strict=True)
+        ]
+        for word, one in found
+        if one.ids
+    }
 
 
 def describe_question_words(workspace: Workspace, scheme: Scheme, question: str) -> str | None:
@@ -30,17 +46,19 @@ def describe_question_words(workspace: Workspace, scheme: Scheme, question: str)
     if not isinstance(encoder, VocabularyEncoder):  # others know parts of every word
         return None
     unknown = [word for word, is_known in encoder.check_words(question).items() if not is_known]
-    held = find_words_in_passages(workspace, scheme, unknown)
+    held = _find_texts(workspace, scheme, unknown)
     if held:
+        # a new fit learns words as they stand in the passages, and no other forms of them
+        learns = any(word in encoder.check_words(text) for word, texts in held.items() for text in texts)
+        form, advice = ("", f" {suggest_for_unknown_words(workspace)}") if learns else (" in other forms", "")
         return (
-            f"The encoder {name} does not know {first_names(held)}, which passages contain: vectors rank by the other "
-            "words, so these passages may come late or not at all. To search by words: --method bm25. "
-            f"{suggest_for_unknown_words(workspace)}"
+            f"The encoder {name} does not know {first_names(list(held))}, which passages contain{form}: vectors rank "
+            "by the other words, so these passages may come late or not at all. To search by words: --method bm25."
+            f"{advice}"
         )
     if not encoder.encode_queries([question]).any():
         return (
             f"No word of the question is known to the encoder {name}, so nothing is found by vectors. Ask in words of "
-            "the documents, or with a method that searches by words: --method bm25. "
-            f"Documents that were added since its fit may have these words. {suggest_for_unknown_words(workspace)}"
+            "the documents, or with a method that searches by words: --method bm25."
         )
     return None

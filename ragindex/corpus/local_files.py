@@ -80,7 +80,7 @@ class _Listing:
         """Return a sentence per kind of what is passed over."""
         kinds = (
             ("links to folders, which are not followed", self.links),
-            ("generated folders", self.generated),
+            ("generated files", self.generated),
             ("empty files of source code", self.empty),
             ("files of questions", self.questions),
         )
@@ -100,7 +100,8 @@ def read_folder(
     root = path if path.is_dir() else path.parent
     listing = _list_files(path, root, selection, problems) if path.is_dir() else _Listing(files=[path])
     if not listing.files:
-        seen = ", ".join(f"{count} {suffix}" for suffix, count in listing.ignored.most_common(10))
+        kinds = ((count, suffix or "without a suffix") for suffix, count in listing.ignored.most_common(10))
+        seen = ", ".join(f"{count} {kind}" for count, kind in kinds)
         expected = (
             f"a folder with files ending in {', '.join(SUFFIXES[:_DOCUMENT_SUFFIXES])}, or in a suffix of source code"
         )
@@ -124,7 +125,9 @@ def _list_files(top: Path, root: Path, selection: FileSelection, problems: Probl
     for file in walk_files(top, problems, lambda folder: _note_folder(folder, root, listing)):
         suffix, name = _find_suffix(file), _name_file(file, root)
         if suffix not in READERS:
-            listing.ignored[suffix or file.name] += 1
+            listing.ignored[suffix] += 1
+        elif file.name == "searchindex.js" and (file.parent / "search.html").is_file():
+            listing.generated.append(name)  # of HTML that Sphinx made: the words of all pages
         elif not selection.allows(name):
             listing.excluded += 1
         elif suffix in (".csv", ".tsv") and _has_questions(file):

@@ -82,7 +82,7 @@ def _row(method: JudgedMethod, place: int) -> tuple[str, ...]:
     """Return the row of one metric of a method."""
     one = method.estimates[place]
     judged = method.judged[f"{JUDGED}@{one.metric.rpartition('@')[2]}"]
-    unsure = one.bounds if judged < 1 else None
+    unsure = one.bounds if one.bounds is not None and one.bounds[0] < one.bounds[1] else None
     alone = one.person if one.model is None else one.model
     mean = alone if one.powered is None else one.powered.estimate
     return (

@@ -81,6 +81,8 @@ def tune(settings: CompareSettings, data: Dataset | None, bases: Sequence[Writte
     Raises UsageError if there are fewer than FEWEST_QUESTIONS with gold documents.
     """
     scheme = registry.scheme({"name": METHOD, "params": {"bases": list(bases)}})
+    if data is not None:
+        _require_enough(len(list_judged(data)))
     with open_workspace(settings, data, None, None) as index:
         experiment = load_experiment(settings, data, Plan((), ()), index)
         index.sync([scheme])
@@ -89,13 +91,17 @@ def tune(settings: CompareSettings, data: Dataset | None, bases: Sequence[Writte
             registry.label(base): sum(part.seconds for part in part_figures(index, base).values())
             for base in map(registry.scheme, bases)
         }
-    if len(judged.questions) < FEWEST_QUESTIONS:
-        raise UsageError(
-            f"tune needs at least {FEWEST_QUESTIONS} questions with gold documents, and got {len(judged.questions)}. "
-            "Draft more: ragindex questions DATA --out drafts.csv"
-        )
+    _require_enough(len(judged.questions))
     seed = settings.seed or 0
     return replace(fit_nested(judged, settings.k, seed), base_seconds=seconds)
+
+
+def _require_enough(questions: int) -> None:
+    if questions < FEWEST_QUESTIONS:
+        raise UsageError(
+            f"tune needs at least {FEWEST_QUESTIONS} questions with gold documents, and got {questions}. "
+            "Draft more: ragindex questions DATA --out drafts.csv"
+        )
 
 
 def collect_judged(index: Workspace, dataset: Dataset, bases: Sequence[Written], k: int) -> Judged:

@@ -271,6 +271,13 @@ def test_bounds_hold_whatever_the_unjudged_documents_are() -> None:
     assert bounds["b"]["pool recall@3"] == (pytest.approx(2 / 3), 1.0)
     assert bounds["a"]["precision@3"] == (pytest.approx(1 / 3), pytest.approx(2 / 3))
     assert bounds["a"]["pool recall@2"] == (0.5, 0.5)
+    # they are shown wherever they differ, also for b, of which all of the first three are judged
+    console = Console(width=100, file=io.StringIO(), record=True)
+    console.print(render_judged(found))
+    rows = {tuple(line.split()[:3]): line for line in console.export_text().splitlines() if "@" in line}
+    assert found.methods[1].judged["judged@3"] == 1.0
+    assert rows["pool", "recall@3", "b"].rstrip().endswith("100.0   66.7 to 100.0")
+    assert rows["pool", "recall@2", "a"].rstrip().endswith(" 100.0")
 
 
 def test_only_the_first_questions_count_so_that_they_are_a_random_sample() -> None:

@@ -77,6 +77,7 @@ def test_an_added_document_of_words_that_the_encoder_does_not_know(tmp_path: Pat
     assert unknown.format("kelp") in done.err
     partly = ragindex("search", "kelp otters of slate, zyx", "--index", "w", "--method", "dense")
     assert (len(partly.out.splitlines()) > 1, unknown.format("kelp, otters") in partly.err) == (True, True)
+    assert "ragindex index --refit --index w" in partly.err
     assert ragindex("search", "kelp otters of slate", "--index", "w", "--method", "bm25").err == ""
     asked = ragindex("ask", "Where do kelp otters live?", "--index", "w", "--method", "dense")
     assert unknown.format("kelp, otters") in asked.err
@@ -97,6 +98,17 @@ def test_an_added_document_of_words_that_the_encoder_does_not_know(tmp_path: Pat
     assert ragindex("add", "notes/moss.md", "--index", "lexical").err == ""  # no vectors are built
     again = ragindex("index", "notes", "--index", "w")  # the other command that adds
     assert said.format("5 words", "moss, sphagnum, bogs, acidify, peatland") in again.out
+
+
+def test_no_new_fit_is_advised_where_it_would_learn_nothing() -> None:
+    """Words of which only other forms stand in the passages, or that stand in none, although the encoder is new."""
+    Path("notes/kelp.md").write_text("# Kelp\n\nGiant kelp forests shelter otters.")
+    ragindex("index", "notes", "--index", "w", "--methods", "hybrid")
+    said = ragindex("search", "forested sheltering", "--index", "w", "--method", "hybrid").err
+    assert "The encoder lsa does not know forested, sheltering, which passages contain in other forms: " in said
+    nowhere = ragindex("search", "zyxomat", "--index", "w", "--method", "hybrid").err
+    assert "No word of the question is known to the encoder lsa" in nowhere
+    assert "--refit" not in said + nowhere
 
 
 def test_every_command_that_reads_documents_can_leave_files_out() -> None:

@@ -72,7 +72,7 @@ def test_a_folder_is_read_in_order_with_relative_ids(tmp_path: Path) -> None:
     write(tmp_path / "docs" / "gradlew", "all:")
     corpus = read(tmp_path / "docs")
     assert (corpus.name, corpus.format, corpus.whole, corpus.repeats) == ("docs", "folder", False, 0)
-    assert corpus.ignored == {".png": 2, "gradlew": 1}
+    assert corpus.ignored == {".png": 2, "": 1}
     day = {"modified": "2001-09-09"}
     assert corpus.documents == (
         Document("b.txt", "b", "Plain\ntext\nhere", {"source": "b.txt", **day}),
@@ -415,6 +415,8 @@ def test_what_is_passed_over_is_told(tmp_path: Path) -> None:
     write(docs / "built" / "_static" / "style.css", "p {}")
     write(docs / "built" / "_sources" / "page.rst.txt", "a page as it was written")
     write(docs / "built" / "_static" / "theme.js", "let a = 1;")
+    write(docs / "built" / "searchindex.js", "Search.setIndex({})")
+    write(docs / "site" / "searchindex.js", "let c = 3;")
     write(docs / "built" / "search.html", "<h1>Search</h1><p>Here.")
     write(docs / "_sources" / "own.txt", "no folder of Sphinx")
     write(docs / "site" / "_static" / "own.js", "let b = 2;")
@@ -435,12 +437,13 @@ def test_what_is_passed_over_is_told(tmp_path: Path) -> None:
         ("_sources/own.txt", "no folder of Sphinx"),
         ("built/search.html", "Search\n\nHere."),
         ("package/setup.cfg", "[metadata]"),
+        ("site/searchindex.js", "let c = 3;"),
         ("site/_static/own.js", "let b = 2;"),
     ]
     assert corpus.skipped == ()
     assert corpus.notes == (
         "passed over: links to folders, which are not followed: linked",
-        "passed over: generated folders: env, node_modules, built/_sources, built/_static",
+        "passed over: generated files: env, node_modules, built/_sources, built/_static, built/searchindex.js",
         "passed over: empty files of source code: package/__init__.py",
         "passed over: files of questions: q.csv",
     )
