@@ -22,7 +22,7 @@ from ragindex.corpus.more_benchmarks import (
     read_multihop_rag,
     read_quality,
 )
-from ragindex.corpus.near_duplicates import find_near_duplicates
+from ragindex.corpus.near_duplicates import find_holders, find_near_duplicates
 from ragindex.corpus.readers import DATA_SUFFIXES
 from ragindex.counts import first_names, many
 from ragindex.errors import DataError, LeftOutWarning, UnknownNameError, UsageError
@@ -141,12 +141,17 @@ def _require_no_selection(format: str, selection: FileSelection) -> None:
 
 
 def _describe_texts(documents: Sequence[Document]) -> Iterator[str]:
-    """Yield a sentence for a document that is a large share of all text, and one for near-duplicates."""
+    """Yield sentences for documents that are a large share of all text or hold others, and for near-duplicates."""
     lengths = {one.id: len(one.text) for one in documents}
     total = sum(lengths.values())
     for id, length in lengths.items():
         if len(lengths) > 1 and length > max(_LONG_TEXT, _LARGE_SHARE * total):
             yield f"{id} has {length / total:.0%} of all text. To leave it out: --exclude {shlex.quote(id)}"
+    for id, held in find_holders(documents).items():
+        yield (
+            f"{id} holds the texts of {many(len(held), 'other document')} ({first_names(held)}), so that its passages "
+            f"take the places of theirs. To leave it out: --exclude {shlex.quote(id)}"
+        )
     pairs = find_near_duplicates(documents)
     if pairs:
         named = first_names([f"{second} ~ {first}" for first, second in pairs])

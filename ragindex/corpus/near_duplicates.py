@@ -1,8 +1,8 @@
-"""Documents whose texts are almost equal, found by comparing samples of their word sequences.
+"""Documents whose texts are almost equal, and long ones that hold others, found by samples of their word sequences.
 
 A document's sample is the smallest hashes of its sequences of five words (Broder, "On the resemblance and containment
 of documents", 1997, bottom-k sketches). Documents are compared if they share one of the smallest hashes of a sample,
-so the time is linear in the text.
+so the time is linear in the text. A long document holds another if it has nearly all of the other's sample.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,6 +24,12 @@ _SAMPLE, _KEYS = 64, 8
 _MOST_COMPARED = 50  # documents that share a hash: more share boilerplate
 _MOST_CHARACTERS = 200_000  # of a document, from its start
 _FEWEST_SEQUENCES = 10
+_MOST_HOLDERS = 10  # the longest documents, which are looked at as ones that hold others
+_FEWEST_HELD = 3  # documents
+_HELD_SAMPLE = 16  # hashes of a sample that are looked up in a longer document
+_HELD_SHARE = 0.9  # of these
+_LONGER = 2.0  # times as long as what it holds
+_MOST_OF_HOLDER = 5_000_000  # characters, from its start
 _Hashes: TypeAlias = NDArray[np.uint64]
 
 
@@ -38,9 +44,38 @@ def find_near_duplicates(documents: Sequence[Document]) -> list[tuple[str, str]]
     return [(first, second) for second, first in found.items()]
 
 
+def find_holders(documents: Sequence[Document]) -> dict[str, list[str]]:
+    """Return the ids of long documents that hold the texts of several others, such as a manual on one page.
+
+    Each with the ids of what it holds: at least three documents, half as long as itself at most.
+    """
+    lengths = {one.id: len(one.text) for one in documents}
+    samples = {one.id: sample for one in documents if len(sample := _sample(one.text)) >= _FEWEST_SEQUENCES}
+    ids, counts = list(samples), [min(_HELD_SAMPLE, len(sample)) for sample in samples.values()]
+    if len(ids) <= _FEWEST_HELD:
+        return {}
+    hashes, starts = (
+        np.concatenate([sample[:_HELD_SAMPLE] for sample in samples.values()]),
+        np.cumsum([0, *counts[:-1]]),
+    )
+    found: dict[str, list[str]] = {}
+    for holder in sorted(documents, key=lambda one: -len(one.text))[:_MOST_HOLDERS]:
+        shares = np.add.reduceat(np.isin(hashes, _hash_sequences(holder.text[:_MOST_OF_HOLDER])), starts) / counts
+        held = [ids[place] for place in np.flatnonzero(shares >= _HELD_SHARE).tolist()]
+        held = [id for id in held if _LONGER * lengths[id] <= len(holder.text)]
+        if len(held) >= _FEWEST_HELD:
+            found[holder.id] = held
+    return found
+
+
 def _sample(text: str) -> _Hashes:
     """Return the smallest distinct hashes of the text's word sequences, ascending."""
-    words = (word[0] for word in _WORD.finditer(text[:_MOST_CHARACTERS].lower()))
+    return _hash_sequences(text[:_MOST_CHARACTERS])[:_SAMPLE]
+
+
+def _hash_sequences(text: str) -> _Hashes:
+    """Return the distinct hashes of the text's word sequences, ascending."""
+    words = (word[0] for word in _WORD.finditer(text.lower()))
     hashes = np.fromiter((crc32(word.encode()) for word in words), np.uint64)
     if len(hashes) < _WORDS:
         return np.empty(0, np.uint64)
@@ -48,7 +83,7 @@ def _sample(text: str) -> _Hashes:
     for place in range(_WORDS):
         sequences = sequences * np.uint64(0x9E3779B97F4A7C15) + hashes[place : place + len(sequences)]
     mixed = (sequences ^ (sequences >> np.uint64(31))) * np.uint64(0xBF58476D1CE4E5B9)
-    return np.unique(mixed)[:_SAMPLE]
+    return np.unique(mixed)
 
 
 def _candidates(samples: dict[str, _Hashes]) -> set[tuple[str, str]]:

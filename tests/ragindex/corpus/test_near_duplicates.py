@@ -5,7 +5,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragindex.corpus.near_duplicates import RESEMBLANCE, find_near_duplicates
+from ragindex.corpus.near_duplicates import RESEMBLANCE, find_holders, find_near_duplicates
 from ragindex.types import Document
 
 
@@ -50,3 +50,27 @@ def test_texts_without_spaces() -> None:
 
 def test_short_texts_that_repeat_everywhere_are_not_compared() -> None:
     assert find_near_duplicates([Document(str(number), "", "See the first page.") for number in range(200)]) == []
+
+
+def words(seed: int, count: int) -> str:
+    random_ = random.Random(seed)
+    return " ".join(f"w{random_.randrange(10_000)}" for _ in range(count))
+
+
+def test_a_manual_on_one_page_holds_its_pages() -> None:
+    pages = [words(number, 200) for number in range(5)]
+    whole = "Contents\n".join(["", *pages[:4]])
+    documents = [*(Document(f"p{number}", "", page) for number, page in enumerate(pages)), Document("all", "", whole)]
+    assert find_holders(documents) == {"all": ["p0", "p1", "p2", "p3"]}
+    assert find_holders(documents[:2] + documents[-1:]) == {}  # two are no reason to leave the whole out
+    assert find_holders([*documents[:4], Document("twin", "", pages[0] + " end")]) == {}  # no longer than what it holds
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(20, 300)), max_size=12), st.integers(0, 12))
+@settings(max_examples=60, deadline=None)
+def test_what_is_held_stands_in_the_holder(pages: list[tuple[int, int]], joined: int) -> None:
+    texts = [words(1000 * seed + count, count) for seed, count in pages]
+    whole = "\n".join(texts[:joined])
+    documents = [*(Document(f"p{number}", "", text) for number, text in enumerate(texts)), Document("all", "", whole)]
+    inside = [f"p{number}" for number, text in enumerate(texts) if text in whole and 2 * len(text) <= len(whole)]
+    assert find_holders(documents).get("all", []) == (inside if len(inside) >= 3 else [])
