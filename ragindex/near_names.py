@@ -10,8 +10,10 @@ _NEAR = 0.65
 """The least similarity of a suggestion, which is the share of matching characters (`SequenceMatcher.ratio`)."""
 _MARGIN = 0.1
 """A name less similar than the best by more than this is not suggested beside it."""
-_MOST = 3
-_NAMES_COMPARED = 10_000
+MOST_NEAR = 3
+"""Suggestions at most."""
+NAMES_COMPARED = 10_000
+"""Names that one is compared with at most, where there may be many."""
 
 
 def find_near_names(name: str, known: Iterable[str]) -> list[str]:
@@ -19,7 +21,7 @@ def find_near_names(name: str, known: Iterable[str]) -> list[str]:
     ratios = {other: _compare(name, other) for other in known}
     least = max(_NEAR, max(ratios.values(), default=0.0) - _MARGIN)
     return sorted((other for other in ratios if ratios[other] >= least), key=lambda other: (-ratios[other], other))[
-        :_MOST
+        :MOST_NEAR
     ]
 
 
@@ -39,7 +41,7 @@ def find_near_paths(path: Path) -> list[str]:
     """Return the names of files and folders beside a path that does not exist, near to its name."""
     try:
         with os.scandir(path.parent) as found:
-            names = [entry.name for entry in islice(found, _NAMES_COMPARED)]
+            names = [entry.name for entry in islice(found, NAMES_COMPARED)]
     except (OSError, ValueError):  # a folder that does not exist or must not be read, an impossible name
         return []
     return find_near_names(path.name, names)

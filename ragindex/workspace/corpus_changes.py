@@ -4,9 +4,11 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 
 from ragindex.corpus import Corpus
 from ragindex.errors import LanguageWarning, RagindexError, UsageError
+from ragindex.near_names import MOST_NEAR, NAMES_COMPARED, describe_near, find_near_names
 from ragindex.progress import progress_bar
 from ragindex.text_analysis import language_warning
 from ragindex.types import Chunking, Document
@@ -36,10 +38,20 @@ def remove_documents(session: Session, ids: Sequence[str]) -> Changed:
         found = corpus.sources(ids)
         unknown = [id for id in ids if id not in found]
         if unknown:
-            id = sources.id_of(session.manifest.sources, unknown[0])
-            meant = f" The id of that file is {id!r}." if id in corpus.sources([id or ""]) else ""
+            meant = _describe_meant(session, corpus, unknown[0])
             raise UsageError(f"The index {session.folder} has no document {unknown[0]!r}. Nothing was removed.{meant}")
         return Changed(removed=corpus.remove(list(found)))
+
+
+def _describe_meant(session: Session, corpus: Documents, unknown: str) -> str:
+    """Return a sentence on the ids that an unknown one may stand for: those of its file, of its name or near to it."""
+    id = sources.id_of(session.manifest.sources, unknown)
+    if id in corpus.sources([id or ""]):
+        return f" The id of that file is {id!r}."
+    known = list(islice(corpus.sources(), NAMES_COMPARED))
+    named = [one for one in known if one.rpartition("/")[2] == unknown]
+    near = describe_near(named[:MOST_NEAR] or find_near_names(unknown, known))
+    return f" {near[0].upper()}{near[1:]}." if near else ""
 
 
 def remove_source(session: Session, name: str) -> Changed:

@@ -452,8 +452,10 @@ def test_add_and_remove() -> None:
     asked = ("search", "mill", "--index", "w", "--method", "bm25", "--json", "-")
     assert [hit["id"] for hit in ragindex(*asked).json["hits"]] == ["new/mill.txt#0"]
     assert failed(2, "remove", "new/mill.txt", "hil.md", "--index", "w") == (
-        "The index w has no document 'hil.md'. Nothing was removed."
+        "The index w has no document 'hil.md'. Nothing was removed. Near it is 'hill.md'."
     )
+    assert failed(2, "remove", "orla.md", "--index", "w").endswith("Nothing was removed. Near it is 'rivers/orla.md'.")
+    assert failed(2, "remove", "zyxomat", "--index", "w").endswith("Nothing was removed.")
     assert failed(2, "remove", "notes/rivers/orla.md", "--index", "w") == (
         "The index w has no document 'notes/rivers/orla.md'. Nothing was removed. "
         "The id of that file is 'rivers/orla.md'."
