@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ragindex.cli.console import escape_markup, print_note, quote_argument, require_writable, stdout, write_result
+from ragindex.cli.open_retriever import make_not_built_error
 from ragindex.cli.options import EncoderOption, JsonOption, LlmOption, SeedOption, StoreOption
 from ragindex.errors import MissingPartError, UsageError
 from ragindex.export.export_retriever import Export, export_retriever
@@ -55,9 +56,7 @@ def export(
             evidence = None if compared is None else compared.evidence_for(workspace, scheme)
             written = export_retriever(workspace, scheme, out, pack=pack, evidence=evidence)
         except MissingPartError as error:
-            label = quote_argument(registry.label(scheme))
-            command = f"ragindex index --index {quote_argument(place)} --methods {label}"
-            raise MissingPartError(f"The index {place} is not built for {label}. Run: {command}") from error
+            raise make_not_built_error(workspace, scheme, {}) from error
     if written.replaced not in ("", written.retriever.method.label):
         print_note(f"This replaced the export of {written.replaced} in {written.path}. To keep both: --out ANOTHER.")
     write_result(_to_json(written), json, lambda: _print(written))

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from ragindex.cli.console import quote_argument
 from ragindex.counts import first_names
-from ragindex.errors import MissingPartError, RagindexError
+from ragindex.errors import MissingPartError
 from ragindex.interfaces import Retriever, Scheme
 from ragindex.plugins import registry
-from ragindex.workspace.part_keys import require_working
+from ragindex.workspace.part_keys import list_working_methods, require_working
 from ragindex.workspace.workspace import Workspace
 
 
@@ -20,25 +20,25 @@ def open_retriever(workspace: Workspace, scheme: Scheme, flags: Mapping[str, obj
     try:
         return require_working(scheme).open(workspace)
     except MissingPartError as error:
-        method, folder = registry.label(scheme), workspace.folder
-        more = "".join(f" {flag} {quote_argument(value)}" for flag, value in flags.items() if value)
-        command = f"ragindex index --index {quote_argument(folder)} --methods {quote_argument(method)}{more}"
-        encoder = flags.get("--encoder")
-        which = f" with {encoder}" if encoder else ""
-        built = list_built_methods(workspace)
-        there = f" Built: {first_names(built)}." if built else ""
-        said = f"The index {folder} is not built for {method}{which}.{there} Run: {command}"
-        raise MissingPartError(said) from error
+        raise make_not_built_error(workspace, scheme, flags) from error
 
 
-def list_built_methods(workspace: Workspace) -> list[str]:
+def make_not_built_error(workspace: Workspace, scheme: Scheme, flags: Mapping[str, object]) -> MissingPartError:
+    """Return the error of a method that is not built, with the methods that are and the command that builds it."""
+    method, folder = registry.label(scheme), workspace.folder
+    more = "".join(f" {flag} {quote_argument(value)}" for flag, value in flags.items() if value)
+    command = f"ragindex index --index {quote_argument(folder)} --methods {quote_argument(method)}{more}"
+    encoder = flags.get("--encoder")
+    which = f" with {encoder}" if encoder else ""
+    built = _list_built_methods(workspace)
+    there = f" Built: {first_names(built)}." if built else ""
+    return MissingPartError(f"The index {folder} is not built for {method}{which}.{there} Run: {command}")
+
+
+def _list_built_methods(workspace: Workspace) -> list[str]:
     """Return the installed methods of which an index has all parts, with their default parameters."""
     found = list[str]()
-    for name in registry.plugin_names("schemes"):
-        try:
-            parts = workspace.all_parts(require_working(registry.scheme(name)))
-        except RagindexError:  # broken, or without a default
-            continue
+    for name, parts in list_working_methods().items():
         keys = {workspace.key(part, workspace.pinned_encoder(part)) for part in parts}
         if keys and keys <= workspace.manifest.parts.keys():
             found.append(name)

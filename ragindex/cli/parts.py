@@ -8,13 +8,13 @@ import typer
 from ragindex.cli.console import quote_argument, stdout, text_table, write_result
 from ragindex.cli.options import EncoderOption, IndexOption, JsonOption
 from ragindex.cli.part_views import VIEWS, PartView, Sample
-from ragindex.errors import MissingPartError, RagindexError, UnknownNameError, UsageError
+from ragindex.errors import MissingPartError, UnknownNameError, UsageError
 from ragindex.interfaces import Part
 from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_spec
 from ragindex.workspace.disk_usage import Disk
 from ragindex.workspace.manifest import PartRecord
-from ragindex.workspace.part_keys import require_working, topological_order
+from ragindex.workspace.part_keys import list_working_methods
 from ragindex.workspace.workspace import Workspace
 
 _DEFAULT_LIMIT = 50
@@ -166,12 +166,4 @@ def _make_missing_error(workspace: Workspace, name: str) -> MissingPartError:
 
 def _find_methods(wanted: Callable[[Part[Any]], bool]) -> list[str]:
     """Return the methods that build a wanted part with default parameters."""
-    methods = []
-    for method in registry.plugin_names("schemes"):
-        try:
-            parts = topological_order(require_working(registry.scheme(method)).parts())
-        except RagindexError:  # skip broken methods
-            continue
-        if any(map(wanted, parts)):
-            methods.append(method)
-    return methods
+    return [method for method, parts in list_working_methods().items() if any(map(wanted, parts))]

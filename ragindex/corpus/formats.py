@@ -22,7 +22,7 @@ from ragindex.corpus.more_benchmarks import (
     read_multihop_rag,
     read_quality,
 )
-from ragindex.corpus.near_duplicates import find_holders, find_near_duplicates
+from ragindex.corpus.near_duplicates import find_holders, find_near_duplicates, sample_documents
 from ragindex.corpus.readers import DATA_SUFFIXES
 from ragindex.counts import first_names, many
 from ragindex.errors import DataError, LeftOutWarning, UnknownNameError, UsageError
@@ -147,12 +147,13 @@ def _describe_texts(documents: Sequence[Document]) -> Iterator[str]:
     for id, length in lengths.items():
         if len(lengths) > 1 and length > max(_LONG_TEXT, _LARGE_SHARE * total):
             yield f"{id} has {length / total:.0%} of all text. To leave it out: --exclude {shlex.quote(id)}"
-    for id, held in find_holders(documents).items():
+    samples = sample_documents(documents)
+    for id, held in find_holders(documents, samples).items():
         yield (
             f"{id} holds the texts of {many(len(held), 'other document')} ({first_names(held)}), so that its passages "
             f"take the places of theirs. To leave it out: --exclude {shlex.quote(id)}"
         )
-    pairs = find_near_duplicates(documents)
+    pairs = find_near_duplicates(samples)
     if pairs:
         named = first_names([f"{second} ~ {first}" for first, second in pairs])
         were = "1 document is" if len(pairs) == 1 else f"{len(pairs)} documents are"

@@ -31,11 +31,17 @@ _HELD_SHARE = 0.9  # of these
 _LONGER = 2.0  # times as long as what it holds
 _MOST_OF_HOLDER = 5_000_000  # characters, from its start
 _Hashes: TypeAlias = NDArray[np.uint64]
+Samples: TypeAlias = dict[str, _Hashes]
+"""The smallest hashes of the word sequences of documents, by id."""
 
 
-def find_near_duplicates(documents: Sequence[Document]) -> list[tuple[str, str]]:
+def sample_documents(documents: Sequence[Document]) -> Samples:
+    """Return the samples of the documents that are long enough to tell."""
+    return {one.id: sample for one in documents if len(sample := _sample(one.text)) >= _FEWEST_SEQUENCES}
+
+
+def find_near_duplicates(samples: Samples) -> list[tuple[str, str]]:
     """Return pairs of ids of documents that are almost equal: each document with the first one that resembles it."""
-    samples = {one.id: sample for one in documents if len(sample := _sample(one.text)) >= _FEWEST_SEQUENCES}
     places = {id: place for place, id in enumerate(samples)}
     found: dict[str, str] = {}
     for first, second in sorted(_candidates(samples), key=lambda pair: (places[pair[1]], places[pair[0]])):
@@ -44,20 +50,17 @@ def find_near_duplicates(documents: Sequence[Document]) -> list[tuple[str, str]]
     return [(first, second) for second, first in found.items()]
 
 
-def find_holders(documents: Sequence[Document]) -> dict[str, list[str]]:
+def find_holders(documents: Sequence[Document], samples: Samples) -> dict[str, list[str]]:
     """Return the ids of long documents that hold the texts of several others, such as a manual on one page.
 
     Each with the ids of what it holds: at least three documents, half as long as itself at most.
     """
     lengths = {one.id: len(one.text) for one in documents}
-    samples = {one.id: sample for one in documents if len(sample := _sample(one.text)) >= _FEWEST_SEQUENCES}
-    ids, counts = list(samples), [min(_HELD_SAMPLE, len(sample)) for sample in samples.values()]
-    if len(ids) <= _FEWEST_HELD:
+    if len(samples) <= _FEWEST_HELD:
         return {}
-    hashes, starts = (
-        np.concatenate([sample[:_HELD_SAMPLE] for sample in samples.values()]),
-        np.cumsum([0, *counts[:-1]]),
-    )
+    ids, kept = list(samples), [sample[:_HELD_SAMPLE] for sample in samples.values()]
+    hashes, counts = np.concatenate(kept), np.array([len(sample) for sample in kept])
+    starts = np.cumsum(counts) - counts
     found: dict[str, list[str]] = {}
     for holder in sorted(documents, key=lambda one: -len(one.text))[:_MOST_HOLDERS]:
         shares = np.add.reduceat(np.isin(hashes, _hash_sequences(holder.text[:_MOST_OF_HOLDER])), starts) / counts
@@ -86,7 +89,7 @@ def _hash_sequences(text: str) -> _Hashes:
     return np.unique(mixed)
 
 
-def _candidates(samples: dict[str, _Hashes]) -> set[tuple[str, str]]:
+def _candidates(samples: Samples) -> set[tuple[str, str]]:
     by_hash: dict[int, list[str]] = {}
     for id, sample in samples.items():
         for key in sample[:_KEYS].tolist():

@@ -79,6 +79,17 @@ def require_working(scheme: Scheme) -> Scheme:
     return scheme
 
 
+def list_working_methods() -> dict[str, list[Part[Any]]]:
+    """Return all parts, inputs first, of each installed method that works with its default parameters, by name."""
+    found = dict[str, list[Part[Any]]]()
+    for name in registry.plugin_names("schemes"):
+        try:
+            found[name] = topological_order(require_working(registry.scheme(name)).parts())
+        except RagindexError:  # broken, or without a default
+            continue
+    return found
+
+
 def require_working_default(name: str) -> None:
     """Check the method of a name with its default parameters; a method that requires a parameter is not checked.
 

@@ -24,6 +24,7 @@ from ragindex.corpus import describe_left_out, read_selected
 from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.estimate import Estimate, estimate, estimate_questions
 from ragindex.estimate_encoding import estimate_encoding
+from ragindex.interfaces import Scheme
 from ragindex.llm.answer_question import DEFAULT_TOKENS
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.cache import NoCache, SQLiteCache
@@ -83,7 +84,7 @@ def estimate_command(
     corpus = read_selected(data, **reading) if dataset is None else dataset.corpus
     for sentence in describe_left_out(corpus.skipped):
         print_note(sentence)
-    labelled = {method.label: method.scheme for method in choose_methods(parse_many(methods))[0]}
+    labelled = _choose_schemes(methods)
     if index is not None:
         require_apart(index, data, corpus)
         index.mkdir(parents=True, exist_ok=True)
@@ -112,6 +113,14 @@ def estimate_command(
             stdout().print(escape_markup(spent), soft_wrap=True)
 
     write_result(value, json, show)
+
+
+def _choose_schemes(methods: str) -> dict[str, Scheme]:
+    """Return the schemes of the methods by label, and say which of all could not be used and why."""
+    chosen, left_out = choose_methods(parse_many(methods))
+    for reason in left_out:
+        print_note(f"left out: {reason}")
+    return {method.label: method.scheme for method in chosen}
 
 
 def _as_json(one: Estimate) -> dict[str, object]:

@@ -54,7 +54,8 @@ def conclude(
     asked = [method for method in methods if method.label in order]
     asks = reader is not None or any(index.asks(method.scheme) for method in asked)
     identity = digest([dataset.fingerprint, list(ks), *sorted(one.fingerprint for one in (*results, *failed))])
-    naming = find_naming_queries(dataset)
+    titles = _titles(dataset)
+    naming = find_naming(dataset.queries, dataset.gold, titles)
     if len(naming) == 1:  # a single question is no group
         naming = frozenset()
     rows = with_intervals(sort_methods(results, ks), dataset.gold, index.seed, naming)
@@ -71,7 +72,7 @@ def conclude(
         ks=ks,
         queries=dataset.queries,
         gold=dataset.gold,
-        titles=_titles(dataset),
+        titles=titles,
         methods=ranked,
         pairs=pairs,
         notes=(
@@ -121,14 +122,10 @@ def describe_dataset(index: Workspace, dataset: Dataset) -> DatasetFacts:
     )
 
 
-def find_naming_queries(dataset: Dataset) -> frozenset[str]:
-    """Return the ids of the questions that name the title of a document that answers them."""
-    return find_naming(dataset.queries, dataset.gold, _titles(dataset))
-
-
 def describe_naming(dataset: Dataset) -> str:
     """Return a sentence on how many questions name the title of a document that answers them; "" if none does."""
-    return _count_naming(len(find_naming_queries(dataset)), _count_judged(dataset))
+    naming = find_naming(dataset.queries, dataset.gold, _titles(dataset))
+    return _count_naming(len(naming), _count_judged(dataset))
 
 
 def _count_judged(dataset: Dataset) -> int:

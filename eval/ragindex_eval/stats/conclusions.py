@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from ragindex_eval.metrics.retrieval import ranking
-from ragindex_eval.results.model import COSTS, LATENCY, Comparison, MethodAnswer, MethodResult
+from ragindex_eval.results.model import COSTS, LATENCY, Comparison, MethodAnswer, MethodPair, MethodResult
 from ragindex_eval.stats.resampling import LEVEL
 
 DRIFT = 2.0  # a smaller factor than this is called neither faster nor slower, however certain it is
@@ -43,6 +43,19 @@ def better(comparison: Comparison, a: str, b: str, metric: str) -> bool:
     if not ahead or pair.p_adjusted >= LEVEL or in_noise:
         return False
     return _figures_agree(comparison.method(a), comparison.method(b), metric, pair.value)
+
+
+def differ_slightly(comparison: Comparison, pair: MethodPair) -> bool:
+    """Return whether latencies differ significantly by a factor under DRIFT, by the pair's value and by p50.
+
+    The interval of the pair includes the noise of the machine and must leave out equality.
+    """
+    if pair.metric != LATENCY or pair.ci95 is None or pair.p_adjusted >= LEVEL:
+        return False
+    one, other = (comparison.method(label).latency.total.p50 for label in (pair.a, pair.b))
+    factors = (pair.value, one / other if one and other else 1.0)
+    below, above = max(*factors, pair.ci95[1]) < 1, min(*factors, pair.ci95[0]) > 1
+    return (below or above) and all(1 / DRIFT < factor < DRIFT for factor in factors)
 
 
 def _figures_agree(a: MethodResult, b: MethodResult, metric: str, value: float) -> bool:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from ragindex_eval.format import points, probability, short, signed
 from ragindex_eval.report.sections.table import metrics_shown
 from ragindex_eval.results.model import COSTS, LATENCY, RATIO, Comparison, MethodPair
-from ragindex_eval.stats.conclusions import DRIFT, better, differ
-from ragindex_eval.stats.resampling import LEVEL
+from ragindex_eval.stats.conclusions import better, differ, differ_slightly
 
 _COSTS = {
     LATENCY: "Latency: how many times as long as, the geometric mean over the questions",
@@ -85,20 +84,7 @@ def _choose_words(comparison: Comparison, pair: MethodPair) -> tuple[str, str]:
         return "good", good
     if better(comparison, pair.b, pair.a, pair.metric):
         return "bad", bad
-    return "even", "less than twofold" if _is_small_ratio(comparison, pair) else "no significant difference"
-
-
-def _is_small_ratio(comparison: Comparison, pair: MethodPair) -> bool:
-    """Return whether latencies differ significantly by a factor under two, and p50 says the same.
-
-    The interval of the pair includes the noise of the machine and must leave out equality.
-    """
-    if pair.metric != LATENCY or pair.ci95 is None or pair.p_adjusted >= LEVEL:
-        return False
-    one, other = (comparison.method(label).latency.total.p50 for label in (pair.a, pair.b))
-    factors = (pair.value, one / other if one and other else 1.0)
-    below, above = (max(*factors, pair.ci95[1]) < 1, min(*factors, pair.ci95[0]) > 1)
-    return (below or above) and all(1 / DRIFT < factor < DRIFT for factor in factors)
+    return "even", "less than twofold" if differ_slightly(comparison, pair) else "no significant difference"
 
 
 def _format_ratio(ratio: float) -> str:
