@@ -139,6 +139,7 @@ def test_tune_refuses_too_few_questions() -> None:
         "drafts.csv"
     )
     assert not Path("tuned.json").exists()
+    assert not Path("index").exists()  # nothing was built before it was refused
 
 
 @pytest.mark.usefixtures("desk")

@@ -46,6 +46,7 @@ def test_two_percentiles_that_say_different_things_make_nobody_faster() -> None:
     pair = comparison.pair("a", "b", LATENCY)
     assert pair.value < 1 / DRIFT
     assert pair.p_adjusted < LEVEL
+    assert set(words(comparison, LATENCY)) == {"", "no significant difference"}
     assert "faster" not in state_conclusion(comparison)
 
 

@@ -449,6 +449,17 @@ def test_what_is_passed_over_is_told(tmp_path: Path) -> None:
     )
 
 
+def test_a_page_that_holds_other_pages_is_told(tmp_path: Path) -> None:
+    pages = {name: " ".join(f"{name}{number}" for number in range(60)) for name in ("anchor", "buoy", "chart")}
+    for name, text in pages.items():
+        write(tmp_path / "docs" / f"{name}.md", text)
+    write(tmp_path / "docs" / "all pages.md", "\n\n".join(pages.values()))
+    assert read(tmp_path / "docs").notes[0] == (
+        "all pages.md holds the texts of 3 other documents (anchor.md, buoy.md, chart.md), so that its passages take "
+        "the places of theirs. To leave it out: --exclude 'all pages.md'"
+    )
+
+
 def test_a_long_document_and_near_duplicates_are_told(tmp_path: Path) -> None:
     words = " ".join(f"word{number}" for number in range(300))
     write(tmp_path / "a.txt", words)
