@@ -9,26 +9,30 @@ ENGINE ?= lancedb
 
 # A thread a worker: no waiting on one another.
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
-# Tests of plain functions: no encoder, no server, no process.
-UNIT := $(addprefix tests/eval/,metrics stats report/test_plots.py) $(addprefix tests/ragindex/,corpus llm/rules llm/test_parse_output.py \
-	plugins/test_specs.py plugins/test_strict_models.py retrieval/test_fusion.py retrieval/test_trace.py test_distribution.py test_text_analysis.py)
+EXAMPLES_SEED ?= $(shell date +%s)
+QUICK := eval,fast,elasticsearch,office,serve,langchain,llama-index,haystack,dev
 
-.PHONY: check test test-all demo faults histories install lint fix bench elasticsearch clean
+.PHONY: check test test-all test-slow test-versions demo faults histories install lint fix bench elasticsearch clean
 
 demo: $(VENV)/.core  ## compare the quick methods on a small made-up world
 	@$(BIN)/ragindex demo
 	@echo "The command is $(BIN)/ragindex; after 'source $(BIN)/activate' it is just ragindex."
 
-check: $(VENV)/.all lint  ## lint, types and unit tests, after every change; types alone take minutes the first time
-	@$(PYTEST) -m "not slow" $(UNIT)
+check: lint  ## lint, types and unit tests, after every change; types alone take minutes the first time
+	@$(PYTEST) tests/unit
 
-test: $(VENV)/.all lint  ## what must hold before a change is proposed
+test: $(VENV)/.test  ## what must hold before a change is proposed
 	@$(PYTEST) -m "not slow"
 
-test-all: $(VENV)/.all lint  ## everything: nodes and processes that are killed, clean environments, histories; an hour at most
-	@$(PYTEST) --durations=30
+test-slow: $(VENV)/.all  ## what `make test` leaves out: killed nodes and processes, torch, histories, and new random examples
+	@RANDOM_EXAMPLES=1 $(PYTEST) -m "slow or property" --durations=30 --hypothesis-seed=$(EXAMPLES_SEED)
 
-lint: $(VENV)/.all
+test-all: test test-slow  ## everything
+
+test-versions: $(BIN)/uv  ## unit and contract tests with the lowest allowed versions, and on each Python that is here
+	@bash .ci/versions
+
+lint: $(VENV)/.test  ## style, types and layers
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy
@@ -36,7 +40,7 @@ lint: $(VENV)/.all
 
 install: $(VENV)/.all  ## everything, for development
 
-fix: $(VENV)/.all  ## format, and mend what can be mended
+fix: $(VENV)/.test  ## format, and mend what can be mended
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
@@ -45,14 +49,14 @@ bench: $(VENV)/.all  ## speed, scale and, with DATA=folder of a data set with qu
 	@$(BIN)/python -W ignore -m benchmarks.scale
 	@if [ -n "$(DATA)" ]; then $(BIN)/python -W ignore -m benchmarks.quality $(DATA); fi
 
-faults: $(VENV)/.all  ## kill, pause and bring back real Elasticsearch nodes, as `make test-all` does among all else
+faults: $(VENV)/.all  ## kill, pause and bring back real Elasticsearch nodes, as `make test-slow` does among all else
 	@$(BIN)/python -m pytest -q -m faults
 
-histories: $(VENV)/.all  ## random histories of a workspace for MINUTES, on two processes, into histories.jsonl; goes on where it stopped
+histories: $(VENV)/.test  ## random histories of a workspace for MINUTES, on two processes, into histories.jsonl; goes on where it stopped
 	@for part in 0 1; do PYTHONPATH=tests/support OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore -m histories \
 		--engine "$(ENGINE)" --seed $$(($(SEED) + $$part)) --step 2 --minutes $(MINUTES) --state histories.jsonl & done; wait
 
-elasticsearch: $(VENV)/.all  ## a real Elasticsearch on this machine, until it is interrupted; the tests start their own
+elasticsearch: $(VENV)/.test  ## a real Elasticsearch on this machine, until it is interrupted; the tests start their own
 	@$(BIN)/python tests/support/elasticsearch_node/node.py
 
 clean:
@@ -63,10 +67,15 @@ $(VENV)/.core: pyproject.toml | $(BIN)/uv
 	@$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -e '.[eval]'
 	@touch $@
 
-$(VENV)/.all: pyproject.toml | $(BIN)/uv
-	@echo "installing everything for development ..."
-	@$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -e '.[eval,neural,elasticsearch,office,serve,langchain,llama-index,haystack,dspy,dev]'
+$(VENV)/.test: pyproject.toml | $(BIN)/uv
+	@echo "installing what the tests need ..."
+	@$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -e '.[$(QUICK)]'
 	@touch $@ $(VENV)/.core
+
+$(VENV)/.all: pyproject.toml | $(BIN)/uv
+	@echo "installing everything for development, torch too ..."
+	@$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -e '.[$(QUICK),neural,dspy,dev-torch]'
+	@touch $@ $(VENV)/.core $(VENV)/.test
 
 $(BIN)/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

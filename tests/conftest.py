@@ -1,4 +1,14 @@
-"""The order of the tests, and a real server for those that want one."""
+"""The cost of the tests, which follows from what they use, and a real server for those that want one.
+
+| folder | what its tests use | run by |
+|---|---|---|
+| unit | functions and files: no index, process or socket, which is checked | `make test`, `make check` |
+| contract | an index on disk; every registered plugin | `make test`; wider in `make test-slow` |
+| integration | an index on disk, a command, a server in this process | `make test` |
+| slow | processes that are killed, nodes, wheels, browsers, torch, long histories | `make test-slow` |
+
+Property tests run twice: always with the same examples in `make test`, with random ones in `make test-slow`.
+"""
 
 import os
 import signal
@@ -10,6 +20,7 @@ from typing import Any
 import pytest
 from elasticsearch_node.node import store as elasticsearch_store
 
+import examples
 from ragindex import progress
 from ragindex.plugins import registry
 
@@ -17,11 +28,49 @@ os.environ.setdefault("RAGINDEX_CACHE", str(Path(sys.prefix) / "ragindex-cache")
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 os.environ["LANGSMITH_TRACING"] = "false"
 os.environ["RAGINDEX_WORKERS"] = "1"  # tests run on all cores already; those of workers ask for more
+examples.load_profile()
+
+_SLOW_FIXTURES = frozenset({"browser", "cluster", "elasticsearch"})
+_UNIT, _SLOW = (Path(__file__).parent / name for name in ("unit", "slow"))
+_COSTLY_EVENTS = ("os.fork", "os.posix_spawn", "socket.bind", "socket.connect", "subprocess.Popen")
+_costs: list[str] = []
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What kills nodes comes first: of several workers the first then has all of it, and the nodes once."""
+    """Mark what is slow and what takes random examples.
+
+    What kills nodes comes first: of several workers the first then has all of it, and the nodes once.
+    """
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if item.path.is_relative_to(_SLOW) or not _SLOW_FIXTURES.isdisjoint(fixtures):
+            item.add_marker("slow")
+        if hasattr(getattr(item, "obj", None), "hypothesis"):
+            item.add_marker("property")
     items.sort(key=lambda item: item.get_closest_marker("faults") is None)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say which examples property tests take, so that a failure can be repeated."""
+    seed = config.getoption("--hypothesis-seed", None)
+    return f"examples: RANDOM_EXAMPLES=1 --hypothesis-seed={seed}" if examples.RANDOM else "examples: always the same"
+
+
+def _note_cost(event: str, arguments: tuple[Any, ...]) -> None:
+    if event in _COSTLY_EVENTS or (event == "open" and str(arguments[0]).endswith("workspace.json")):
+        _costs.append(f"{event} {str(arguments)[:80]}")
+
+
+sys.addaudithook(_note_cost)
+
+
+@pytest.fixture(autouse=True)
+def _cheap_units(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test in tests/unit that opens an index, a process or a socket: it belongs to tests/integration."""
+    before = len(_costs)
+    yield
+    if request.path.is_relative_to(_UNIT):
+        assert _costs[before:] == [], "Move this test to tests/integration: tests in tests/unit use none of these."
 
 
 @pytest.fixture(autouse=True)

@@ -45,7 +45,8 @@ def describe_question_words(workspace: Workspace, scheme: Scheme, question: str)
     encoder, name = workspace.encoder, workspace.encoder_name
     if not isinstance(encoder, VocabularyEncoder):  # others know parts of every word
         return None
-    unknown = [word for word, is_known in encoder.check_words(question).items() if not is_known]
+    checked = encoder.check_words(question)
+    unknown = [word for word, is_known in checked.items() if not is_known]
     held = _find_texts(workspace, scheme, unknown)
     if held:
         # a new fit learns words as they stand in the passages, and no other forms of them
@@ -56,9 +57,15 @@ def describe_question_words(workspace: Workspace, scheme: Scheme, question: str)
             "by the other words, so these passages may come late or not at all. To search by words: --method bm25."
             f"{advice}"
         )
-    if not encoder.encode_queries([question]).any():
+    if encoder.encode_queries([question]).any():
+        return None
+    known = [word for word in checked if word not in unknown]
+    if known:
         return (
-            f"No word of the question is known to the encoder {name}, so nothing is found by vectors. Ask in words of "
-            "the documents, or with a method that searches by words: --method bm25."
+            f"The encoder {name} knows {first_names(known)}, but its vector of the question is empty, so nothing is "
+            f"found by vectors. {suggest_for_unknown_words(workspace)}"
         )
-    return None
+    return (
+        f"No word of the question is known to the encoder {name}, so nothing is found by vectors. Ask in words of "
+        "the documents, or with a method that searches by words: --method bm25."
+    )

@@ -19,9 +19,15 @@ TokenSpans: TypeAlias = Callable[[str], Sequence[Span]]
 def by_tokens(text: str, tokens: TokenSpans, size: int, overlap: int) -> Iterator[Span]:
     """Yield windows of whole words with at most `size` tokens, which share at most `overlap` with the one before.
 
-    Whatever stands between two windows goes to the first one. A character with more tokens than `size` is a window.
+    Only white space between windows is left out, and what a window counts is without the white space around it: many
+    tokenizers have one token for a word with a blank before it, and several for the word alone. A character with more
+    tokens than `size` is a window.
     """
-    yield from strip(_find_windows(text, tokens, size, overlap), text)
+
+    def stripped_tokens(part: str) -> Sequence[Span]:
+        return tokens(part.rstrip())
+
+    yield from strip(_find_windows(text, stripped_tokens, size, overlap), text)
 
 
 def _find_windows(text: str, tokens: TokenSpans, size: int, overlap: int) -> Iterator[Span]:
@@ -51,11 +57,11 @@ def _find_windows(text: str, tokens: TokenSpans, size: int, overlap: int) -> Ite
 
 
 def _find_atoms(text: str, tokens: TokenSpans, size: int) -> tuple[list[int], list[int]]:
-    """Return where windows may begin, the first at 0, and the number of tokens from there to the next."""
-    words, starts, counts = {start for start, _ in word_spans(text)}, [0], [0]
+    """Return where windows may begin, the first at the first character, and the number of tokens to the next."""
+    words, starts, counts = {start for start, _ in word_spans(text)}, [_skip_blanks(text, 0)], [0]
     end = 0
     for token in tokens(text):
-        begin = _find_begin(text, token)
+        begin = _skip_blanks(text, token[0])
         if begin > starts[-1] and counts[-1] and begin >= end and begin in words:
             starts.append(begin)
             counts.append(0)
@@ -70,19 +76,21 @@ def _find_atoms(text: str, tokens: TokenSpans, size: int) -> tuple[list[int], li
     return [start for start, _ in divided], [count for _, count in divided]
 
 
-def _find_begin(text: str, token: Span) -> int:
-    """Return the first character of a token that is no white space."""
-    return token[1] - len(text[token[0] : token[1]].lstrip())
+def _skip_blanks(text: str, place: int) -> int:
+    """Return the first place from `place` on that is no white space."""
+    while place < len(text) and text[place].isspace():
+        place += 1
+    return place
 
 
 def _halve(text: str, start: int, end: int, tokens: TokenSpans, size: int) -> Iterator[tuple[int, int]]:
     """Yield the start and number of tokens of pieces of a long word."""
-    found = tokens(text[start:end])
-    begins = {_find_begin(text[start:end], token) for token in found}
-    cuts = sorted(begin for begin in begins if 0 < begin < end - start and not text[start + begin].isspace())
-    if len(found) <= size or not cuts:
-        yield start, len(found)
+    spans = tokens(text[start:end])
+    cuts = sorted({_skip_blanks(text, start + place) for span in spans for place in span} - {start})
+    cuts = [cut for cut in cuts if cut < end]
+    if len(spans) <= size or not cuts:
+        yield start, len(spans)
         return
-    cut = start + cuts[max(0, bisect_right(cuts, found[len(found) // 2][0]) - 1)]
+    cut = cuts[max(0, bisect_right(cuts, start + spans[len(spans) // 2][0]) - 1)]
     yield from _halve(text, start, cut, tokens, size)
     yield from _halve(text, cut, end, tokens, size)

@@ -30,6 +30,10 @@ _FITTED_PASSAGES = 50_000
 _VOCABULARY = 65_536
 _SMALLEST_SINGULAR_VALUE = 1e-4  # relative to the largest; smaller values are rounding errors
 _SMALLEST_LENGTH = 1e-6  # of a vector before scaling; shorter vectors are rounding errors
+_EXACT_PASSAGES = 4_096  # up to here with 64 bits, so that no vector depends on the processor's kernels
+_OVERSAMPLES = 10  # directions computed beyond those that are kept, for their accuracy
+_EQUAL = 1e-6  # the relative difference of singular values that count as equal
+_BLOCK = 4_096  # passages projected at once
 _DIGIT = regex.compile("[0-9]")
 _WORDS = "none"  # an analysis without stemming: words that occur in the same texts get similar vectors anyway
 _FILES = ("vocabulary.json", "idf.npy", "projection.npy")
@@ -38,14 +42,17 @@ _FILES = ("vocabulary.json", "idf.npy", "projection.npy")
 class Lsa(FittedEncoderPlugin):
     """Latent semantic analysis (`lsa`, `lsa:256`) over the 65,536 words that occur in the most passages.
 
-    It is fitted to at most 50,000 passages. The vectors have at most half as many dimensions as there are passages.
+    It is fitted to at most 50,000 passages. The vectors have half as many dimensions as there are passages, or more
+    where a passage would have a vector of zeros otherwise, and at most `dimensions`. Every text with a known word has a
+    vector.
     """
 
     argument: ClassVar[str] = "dimensions"
     version: ClassVar[int] = 1
 
     dimensions: Annotated[int, Field(ge=1)] = Field(
-        default=1024, description="Dimensions of the vectors; at most half the number of passages."
+        default=1024,
+        description="The most dimensions of the vectors; small corpora get about half as many as they have passages.",
     )
 
     def fit(self, texts: Sequence[str], language: str, seed: int, folder: Path) -> None:
@@ -58,8 +65,8 @@ class Lsa(FittedEncoderPlugin):
         vocabulary = _vocabulary(tokens, _stop_words(language))
         counts = _counts(tokens, vocabulary)
         idf = _idf(counts)
-        wanted = max(1, min(self.dimensions, len(tokens) // 2, len(vocabulary)))
-        projection = _projection(_tf_idf(counts, idf), wanted, seed)
+        dimensions = max(1, min(self.dimensions, len(tokens) // 2, len(vocabulary)))
+        projection = _projection(_tf_idf(counts, idf), dimensions, self.dimensions, seed)
         _write(folder, language, vocabulary, idf, projection)
 
     def load(self, folder: Path) -> "LsaEncoder":
@@ -209,18 +216,44 @@ def _tf_idf(counts: "csr_matrix[np.float32]", idf: Floats) -> "csr_matrix[np.flo
     return weights
 
 
-def _projection(weights: "csr_matrix[np.float32]", dimensions: int, seed: int) -> Floats:
-    """Compute the projection, shape (words, at most `dimensions`): right singular vectors over their singular values.
+def _projection(weights: "csr_matrix[np.float32]", dimensions: int, most: int, seed: int) -> Floats:
+    """Compute the projection, shape (words, directions): right singular vectors over their singular values.
 
-    Singular values that are rounding errors are left out.
+    There are `dimensions` directions, and more, up to `most`, while the next singular value is at least 1 or equals
+    the last. Rows have length one, so a row that all these directions miss would need a value of 1 or more among the
+    others; and where values are equal, rounding would choose. Values that are rounding errors are left out. Rows that
+    `most` directions miss get random ones.
     """
-    from sklearn.utils.extmath import randomized_svd
-
     if weights.nnz == 0:
         return np.zeros((weights.shape[1], 1), dtype=np.float32)
-    _, values, vectors = randomized_svd(weights, dimensions, n_iter=4, random_state=seed)
+    if weights.shape[0] <= _EXACT_PASSAGES:
+        weights = weights.astype(np.float64)
+    values, vectors = _singular_vectors(weights, dimensions, most, seed)
     kept = values > _SMALLEST_SINGULAR_VALUE * values[0]
-    return np.ascontiguousarray((vectors[kept] / values[kept, np.newaxis]).T, dtype=np.float32)
+    projection = (vectors[kept] / values[kept, np.newaxis]).T
+    blocks = [weights[start : start + _BLOCK] @ projection for start in range(0, weights.shape[0], _BLOCK)]
+    missed = weights[np.concatenate([np.linalg.norm(block, axis=1) for block in blocks]) < _SMALLEST_LENGTH]
+    if missed.shape[0]:
+        directions = np.random.default_rng(seed).normal(size=(missed.shape[0], projection.shape[1]))
+        projection = projection + missed.T @ (directions / np.sqrt(projection.shape[1]))
+    return np.ascontiguousarray(projection, dtype=np.float32)
+
+
+def _singular_vectors(
+    weights: "csr_matrix[np.float32]", dimensions: int, most: int, seed: int
+) -> tuple[Floats, Floats]:
+    """Compute the largest singular values and their right singular vectors, as many as `_projection` describes."""
+    from sklearn.utils.extmath import randomized_svd
+
+    available = min(weights.shape)
+    computed = min(dimensions + _OVERSAMPLES, available)
+    while True:
+        _, values, vectors = randomized_svd(weights, computed, n_oversamples=0, n_iter=4, random_state=seed)
+        smallest = min(1.0, values[dimensions - 1]) * (1 - _EQUAL)
+        count = min(np.count_nonzero(values >= smallest), most)
+        if count <= computed - _OVERSAMPLES or computed == available:
+            return values[:count], vectors[:count]
+        computed = min(2 * computed, available)
 
 
 def _write(folder: Path, language: str, vocabulary: Mapping[str, int], idf: Floats, projection: Floats) -> None:

@@ -1,6 +1,5 @@
 """Token counts for texts and requests that no server has counted."""
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -71,7 +70,8 @@ def knows_tokenizer(model: str) -> bool:
 def find_token_spans(text: str, model: str) -> list[Span] | None:
     """Return the characters of each token that `count_text_tokens` counts; None if it can only estimate them.
 
-    Tokens that are parts of one character have the same span.
+    A token that has only some of a character's bytes spans the whole character, as do the tokens with its other bytes:
+    spans may overlap by one character, and neither starts nor ends ever decrease.
     """
     encoding = load_tokenizer(model)
     if encoding is None:
@@ -79,10 +79,11 @@ def find_token_spans(text: str, model: str) -> list[Span] | None:
     spans: list[Span] = []
     for at in range(0, len(text), _PIECE_LENGTH):
         piece = text[at : at + _PIECE_LENGTH]
-        starts = encoding.decode_with_offsets(encoding.encode(piece, disallowed_special=()))[1]
-        places = [*starts, len(piece)]
-        ends = [places[bisect_right(starts, start)] for start in starts]
-        spans += [(at + start, at + end) for start, end in zip(starts, ends, strict=True)]
+        character_of_byte = [n for n, character in enumerate(piece, at) for _ in character.encode()]
+        end = 0
+        for token in encoding.decode_tokens_bytes(encoding.encode(piece, disallowed_special=())):
+            start, end = end, end + len(token)
+            spans.append((character_of_byte[start], character_of_byte[end - 1] + 1))
     return spans
 
 

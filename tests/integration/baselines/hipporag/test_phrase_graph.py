@@ -1,0 +1,296 @@
+"""The graph of phrases: by hand, against a plain computation, over several syncs."""
+
+import shutil
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from letters import ENCODED, Letters
+from made_extractions import openie, spelt
+from plain_pairs import plainly
+
+from examples import examples
+from ragindex.durable_files import RepairWarning
+from ragindex.errors import StaleWarning, StoreError
+from ragindex.parts.vectors import encoded_names, similar_pairs
+from ragindex.parts.vectors.encoded_names import Coder, find_distinct
+from ragindex.parts.vectors.similar_pairs import SimilarPairs
+from ragindex.types import Document
+from ragindex.workspace.workspace import Workspace
+from ragindex_baselines.hipporag.parts import phrase_graph
+from ragindex_baselines.hipporag.parts.phrase_graph import PhraseGraph, PhraseMentions, connected
+from ragindex_baselines.hipporag.weighted_graph import WeightedGraph
+
+A = spelt("A", "abc|rises in|xyz", "ABC|is  near|xyz", "abc|is|abc")
+B = spelt("B", " xyz |meets|aabc", "1871|was before|12 May 1899")
+C = spelt("C", "uvw|is|xyz")
+D = Document("D", "", "Nothing is said here.", {"id": "D"})
+
+
+def made(tmp_path: Path, *documents: Document, part: PhraseGraph | None = None) -> Workspace:
+    workspace = Workspace.open(tmp_path / "w", encoder=Letters(), chunking=None)
+    workspace.import_part("extractions", openie(tmp_path / "f.json", (A, B, C, D)))
+    workspace.add(documents)
+    workspace.sync([part or PhraseGraph()])
+    return workspace
+
+
+def edges(graph: WeightedGraph) -> dict[tuple[str, str], float]:
+    """Each edge once, by the names of its ends."""
+    names = [*graph.phrases.to_pylist(), *graph.passages.to_pylist()]
+    matrix = graph.matrix().tocoo()
+    rows = zip(matrix.row.tolist(), matrix.col.tolist(), matrix.data.tolist(), strict=True)
+    found = {(names[a], names[b]): weight for a, b, weight in rows}
+    assert all(found[b, a] == weight for (a, b), weight in found.items())
+    return {(a, b): weight for (a, b), weight in found.items() if names.index(a) <= names.index(b)}
+
+
+def opened(workspace: Workspace, part: PhraseGraph | None = None) -> WeightedGraph:
+    graph: WeightedGraph = workspace.open_part(part or PhraseGraph()).graph
+    return graph
+
+
+def test_by_hand(tmp_path: Path) -> None:
+    graph = opened(made(tmp_path, A, B, C, D))
+    assert graph.phrases.to_pylist() == ["12 may 1899", "1871", "aabc", "abc", "uvw", "xyz"]
+    assert graph.passages.to_pylist() == ["A", "B", "C", "D"]
+    alike = pytest.approx(4 / 18**0.5)  # (2, 1, 1) and (1, 1, 1)
+    assert edges(graph) == {
+        ("12 may 1899", "1871"): 1,
+        ("12 may 1899", "B"): 1,
+        ("1871", "B"): 1,
+        ("aabc", "abc"): alike,
+        ("aabc", "xyz"): 1,
+        ("aabc", "B"): 1,
+        ("abc", "xyz"): 2,  # two records; the triple of "abc" with itself is no edge
+        ("abc", "A"): 1,
+        ("uvw", "xyz"): 1,
+        ("uvw", "C"): 1,
+        ("xyz", "A"): 1,
+        ("xyz", "B"): 1,
+        ("xyz", "C"): 1,
+    }
+    assert graph.held.tolist() == [1, 1, 1, 1, 1, 3]
+    assert graph.degrees.tolist() == pytest.approx([2, 2, 2.942809, 3.942809, 2, 7, 2, 4, 2, 0])
+    assert graph.phrase_degrees.tolist() == pytest.approx([1, 1, 1.942809, 2.942809, 1, 4])
+    links = graph.among_phrases
+    rows = [links.ends[a:b].tolist() for a, b in zip(links.starts, links.stops, strict=True)]
+    assert rows == [[1], [0], [3, 5], [2, 5], [5], [2, 3, 4]]
+    assert graph.places(["xyz", "XYZ", "", "abc"]).tolist() == [5, -1, -1, 3]
+
+
+def test_without_numbers_without_synonyms(tmp_path: Path) -> None:
+    part = PhraseGraph(numbers=False, synonyms=0)
+    graph = opened(made(tmp_path, A, B, part=part), part)
+    assert graph.phrases.to_pylist() == ["aabc", "abc", "xyz"]
+    assert edges(graph) == {
+        ("aabc", "xyz"): 1,
+        ("aabc", "B"): 1,
+        ("abc", "xyz"): 2,
+        ("abc", "A"): 1,
+        ("xyz", "A"): 1,
+        ("xyz", "B"): 1,
+    }
+
+
+def test_passages_without_triples_alone(tmp_path: Path) -> None:
+    graph = opened(made(tmp_path, D))
+    assert (len(graph.phrases), graph.passages.to_pylist(), edges(graph)) == (0, ["D"], {})
+    assert (graph.degrees.tolist(), graph.held.tolist()) == ([0.0], [])
+
+
+def test_phrases_that_are_all_synonyms(tmp_path: Path) -> None:
+    documents = [spelt(f"P{n}", f"{'ab' * n}|is|{'ba' * n}") for n in range(1, 30)]
+    workspace = Workspace.open(tmp_path / "w", encoder=Letters(), chunking=None)
+    workspace.import_part("extractions", openie(tmp_path / "f.json", documents))
+    workspace.add(documents)
+    part = PhraseGraph(synonyms=2)
+    workspace.sync([part])
+    found = [weight for pair, weight in edges(opened(workspace, part)).items() if "P" not in "".join(pair)]
+    joined = 29  # by triples; some of these are synonyms too
+    assert 29 <= sum(found) - joined <= 2 * 58 + 1e-3
+
+
+# ---------------------------------------------------------------- a little at a time
+
+
+@pytest.fixture
+def little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many rows, texts and edges at a time that even a small graph is made in many steps."""
+    monkeypatch.setattr(phrase_graph, "_BLOCK", 5)
+    monkeypatch.setattr(phrase_graph, "_SPELT", 3)
+    monkeypatch.setattr(encoded_names, "_BLOCK", 4)
+    monkeypatch.setattr(similar_pairs, "_WAITING", 3)
+    monkeypatch.setattr(similar_pairs, "_SIFTED", 9)
+
+
+def spoken(numbers: Sequence[int]) -> list[Document]:
+    """Documents whose triples name few phrases, each in several, and in several spellings."""
+    rng = np.random.default_rng(5)
+    names = ["".join(rng.choice(list("abcdef"), 4)) for _ in range(40)]
+    written = [[name, name.upper(), f" {name} "][n % 3] for n, name in enumerate(names * 3)]
+    chosen = rng.choice(len(written), (60, 3, 2))
+    return [spelt(f"P{n:02d}", *(f"{written[a]}|is|{written[b]}" for a, b in chosen[n])) for n in numbers]
+
+
+def stated(documents: Sequence[Document]) -> dict[tuple[str, str], float]:
+    """The edges of documents made by `spelt`, one after the other."""
+    found: dict[tuple[str, str], float] = defaultdict(float)
+    phrases: set[str] = set()
+    for document in documents:
+        for line in document.text.splitlines():
+            subject, _, object = (side.strip().casefold() for side in line.split("|"))
+            found[min(subject, object), max(subject, object)] += subject != object
+            found[subject, document.id] = found[object, document.id] = 1
+            phrases |= {subject, object}
+    names = sorted(phrases)
+    vectors = Letters().open().encode_queries(names)
+    for (first, second), cosine in plainly(vectors, 0.8, 60).items():
+        found[names[first], names[second]] += cosine
+    return {pair: weight for pair, weight in found.items() if weight}
+
+
+@pytest.mark.usefixtures("little")
+def test_against_a_plain_computation(tmp_path: Path) -> None:
+    part, documents = PhraseGraph(synonyms=60), spoken(range(60))
+    workspace = Workspace.open(tmp_path / "w", encoder=Letters(), chunking=None)
+    workspace.import_part("extractions", openie(tmp_path / "f.json", documents))
+    for some in (documents[:25], documents[25:50], documents[50:]):
+        workspace.add(some)
+        workspace.sync([part])
+    graph, expected = opened(workspace, part), stated(documents)
+    assert len(graph.phrases) == 38
+    assert edges(graph) == pytest.approx(expected, abs=1e-6)
+    degrees = dict.fromkeys([*graph.phrases.to_pylist(), *graph.passages.to_pylist()], 0.0)
+    for pair, weight in expected.items():
+        for name in pair:
+            degrees[name] += weight
+    assert graph.degrees.tolist() == pytest.approx(list(degrees.values()), abs=1e-5)
+    assert graph.held.tolist() == [sum(a == name and b[0] == "P" for a, b in expected) for name in [*degrees][:38]]
+
+
+PLACE = st.integers(-1, 6)
+
+
+@settings(max_examples=examples(60))
+@given(
+    st.lists(st.tuples(PLACE, PLACE, st.integers(-1, 3)), max_size=20),
+    st.sets(st.tuples(PLACE, PLACE).filter(lambda pair: 0 <= pair[0] < pair[1]), max_size=8),
+    st.integers(1, 9),
+)
+def test_however_many_edges_at_a_time(
+    triples: list[tuple[int, int, int]], alike: set[tuple[int, int]], block: int
+) -> None:
+    phrases, passages = (pa.array([f"{kind}{n}" for n in range(count)]) for kind, count in (("e", 7), ("p", 4)))
+    rows, synonyms = np.array(triples, np.int32).reshape(-1, 3), np.array(sorted(alike), np.int64).reshape(-1, 2)
+    pairs = SimilarPairs(synonyms[:, 0], synonyms[:, 1], np.linspace(0.8, 1, len(synonyms), dtype=np.float32))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(phrase_graph, "_BLOCK", block)
+        graph = connected(passages, PhraseMentions(phrases, rows[:, :2], rows[:, 2]), pairs)
+    expected = np.zeros((11, 11))
+    for subject, object, owner in triples:
+        if min(subject, object) >= 0 and subject != object:
+            expected[[subject, object], [object, subject]] += 1
+        for side in {subject, object} - {-1}:
+            if owner >= 0:
+                expected[side, 7 + owner] = expected[7 + owner, side] = 1
+    for (first, second), cosine in zip(synonyms, pairs.cosines, strict=True):
+        expected[[first, second], [second, first]] += cosine
+    assert graph.matrix().toarray() == pytest.approx(expected)
+    assert np.diff(graph.starts).tolist() == (expected > 0).sum(axis=1).tolist()
+    assert (graph.splits - graph.starts[:7]).tolist() == (expected[:7, :7] > 0).sum(axis=1).tolist()
+    assert graph.degrees == pytest.approx(expected.sum(axis=1))
+    assert graph.phrase_degrees == pytest.approx(expected[:7, :7].sum(axis=1))
+
+
+@settings(max_examples=examples(100))
+@given(st.lists(st.lists(st.sampled_from(["", "a", "b", "ab", "é", "z\0"]), max_size=6), max_size=8), st.integers(1, 5))
+def test_texts_as_integers(columns: list[list[str]], block: int) -> None:
+    coder = Coder()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encoded_names, "_BLOCK", block)
+        for column in columns:
+            coder.add(pa.array(column, pa.string()))
+        texts, codes = coder.coded()
+        found = find_distinct(pa.array(column, pa.string()) for column in columns)
+    assert found.to_pylist() == sorted({*chain(*columns)})
+    assert texts.to_pylist() == list(dict.fromkeys(chain(*columns)))
+    assert [[texts[place].as_py() for place in some.tolist()] for some in codes] == columns
+    places = {"ab": 0, "": 1}
+    among = coder.among(pa.array(list(places), pa.large_string()))
+    assert among.tolist() == [places.get(text, -1) for text in chain(*columns)]
+
+
+# ---------------------------------------------------------------- over several syncs
+
+
+def test_each_phrase_is_encoded_once(tmp_path: Path) -> None:
+    ENCODED.clear()
+    workspace = made(tmp_path, A, B)
+    assert sorted(ENCODED) == ["12 may 1899", "1871", "aabc", "abc", "xyz"]
+    workspace.add([C])
+    workspace.sync()
+    assert ENCODED[5:] == ["uvw"]
+    assert workspace.open_part(PhraseGraph()).vectors.count() == 6
+    workspace.remove(["C"])
+    workspace.sync()
+    assert workspace.open_part(PhraseGraph()).vectors.count() == 5
+
+
+def same(graph: WeightedGraph, other: WeightedGraph) -> bool:
+    names = ("phrases", "passages", "starts", "splits", "ends", "weights", "degrees", "phrase_degrees")
+    return all(getattr(graph, name).tolist() == getattr(other, name).tolist() for name in names)
+
+
+def test_the_law(tmp_path: Path) -> None:
+    workspace = made(tmp_path, A, B)
+    before = opened(workspace)
+    for add, remove in (([C, D], []), ([], ["B", "D"]), ([B], ["C"])):
+        workspace.add(add)
+        if remove:
+            workspace.remove(remove)
+        workspace.sync()
+    assert same(opened(workspace), before)
+    workspace.remove(["A", "B"])
+    workspace.sync()
+    assert (len(opened(workspace).phrases), len(opened(workspace).passages)) == (0, 0)
+    workspace.add([B, A])
+    workspace.sync()
+    assert same(opened(workspace), before)
+
+
+def test_readers_keep_the_graph_of_the_sync_they_are_pinned_to(tmp_path: Path) -> None:
+    writer = made(tmp_path, A, B)
+    first, late = opened(writer), Workspace.open(tmp_path / "w", encoder=Letters())
+    writer.remove(["B"])
+    writer.sync()
+    with pytest.warns(StaleWarning):
+        assert same(opened(late), first)
+    assert opened(writer).passages.to_pylist() == ["A"]
+    folder = next((tmp_path / "w" / "parts").glob("phrase_graph-*"))
+    assert len(list(folder.iterdir())) == 2
+    late.close()
+    writer.sync()  # nothing changes; nobody reads the first graph any more
+    assert len(list(folder.iterdir())) == 1
+
+
+@pytest.mark.parametrize("lost", ["ends.npy", "phrases.arrow"])
+def test_files_that_are_lost(lost: str, tmp_path: Path) -> None:
+    workspace = made(tmp_path, A)
+    folder = next((tmp_path / "w" / "parts").glob("phrase_graph-*/*"))
+    (folder / lost).write_bytes(b"")
+    with pytest.raises(
+        StoreError, match=r"The phrase graph of .* has changed since it was written\. Run: ragindex repair"
+    ):
+        opened(Workspace.open(tmp_path / "w", encoder=Letters()))
+    shutil.rmtree(folder)
+    workspace.add([B])
+    with pytest.warns(RepairWarning, match="rebuilt"):
+        workspace.sync()
+    assert opened(workspace).passages.to_pylist() == ["A", "B"]

@@ -1,0 +1,439 @@
+"""IRCoT: dialogues with a scripted server, the rounds as one ranking, and what the rules think."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from built_retriever import built_retriever
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_dialogues import (
+    DOCUMENTS,
+    FIRST,
+    LONGER,
+    QUESTION,
+    SECOND,
+    asked,
+    ids,
+    opened,
+    read_tokens,
+    script,
+    shown,
+)
+from made_language import answering
+from openai_server import OpenAIServer
+from pydantic import ValidationError
+
+from examples import examples
+from ragindex.accounting import ledger
+from ragindex.errors import BudgetError, LLMError, UsageError
+from ragindex.filters import meta
+from ragindex.llm.answer_question import ANSWER, NumberedPassage
+from ragindex.llm.parse_output import read_json
+from ragindex.llm.tasks import render_messages
+from ragindex.plugins import registry
+from ragindex.testing import check_batches, check_filter, check_hits, check_parameters
+from ragindex.types import Document, Hit, Query
+from ragindex.workspace.part_keys import tasks_of
+from ragindex_baselines.bm25 import BM25
+from ragindex_baselines.ircot import THOUGHT, IRCoT, Merge, Thought, merge_rankings, think_by_rule
+from ragindex_baselines.self_ask import FOLLOW_UPS
+
+THIRD = "Port Callan lies on the River Sarn."
+ANSWERED = "So the answer is: Port Callan."
+PLAIN = Document("plain", "", "rain falls here most of the year, and nobody minds it.")
+MERGES: tuple[Merge, ...] = ("score", "rrf", "interleave")
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+    with answering(monkeypatch) as running:
+        yield running
+
+
+def thinks(server: OpenAIServer, *thoughts: str) -> None:
+    script(server, *({"thought": thought} for thought in thoughts))
+
+
+def steps(found: Any) -> list[tuple[int, str, str]]:
+    """Iteration, index and what the index was asked; for a thought and the end, their notes."""
+    return [(one.iteration, one.index, one.note or one.query) for one in found.trace]
+
+
+# ---------------------------------------------------------------- dialogues
+
+
+def test_an_answer_at_once(server: OpenAIServer, tmp_path: Path) -> None:
+    thinks(server, ANSWERED)
+    with opened(tmp_path, server) as workspace:
+        base, found = asked(workspace, "bm25", k=2), asked(workspace, "ircot(base_k=2)")
+    assert [(hit.id, hit.score) for hit in found.hits] == [(hit.id, hit.score) for hit in base.hits]
+    assert {hit.source for hit in found.hits} == {"ircot(base_k=2)"}
+    assert found.notes == ()  # the reader is to find the answer in the passages, not to copy it
+    assert steps(found) == [
+        (1, "text", QUESTION),
+        (1, "thought", ANSWERED),
+        (1, "end", "The thought holds the answer."),
+    ]
+    assert len(server.requests) == 1
+    assert shown(server, 0) == (
+        "[1] Ostra Bridge\nOstra Bridge was designed by Ilse Harrow.\n\n"
+        "[2] Ilse Harrow\nIlse Harrow was born in Port Callan.\n\n"
+        f"Question: {QUESTION}\n\nNo thoughts so far."
+    )
+
+
+def test_a_bridge_over_two_rounds(server: OpenAIServer, tmp_path: Path) -> None:
+    thinks(server, SECOND, "Now THE ANSWER IS plain: Port Callan")
+    with opened(tmp_path, server) as workspace:
+        base, found = asked(workspace, "bm25", k=1), asked(workspace, "ircot(base_k=1)")
+    assert (ids(base), ids(found)) == (["bridge"], ["ilse", "bridge"])
+    assert found.notes == (SECOND,)
+    assert steps(found) == [
+        (1, "text", QUESTION),
+        (1, "thought", SECOND),
+        (2, "text", SECOND),
+        (2, "thought", "Now THE ANSWER IS plain: Port Callan"),
+        (2, "end", "The thought holds the answer."),
+    ]
+    assert [step.ids for step in found.trace] == [
+        (found.hits[1].id,),
+        (found.hits[1].id,),
+        (found.hits[0].id,),
+        (found.hits[0].id, found.hits[1].id),
+        (found.hits[0].id, found.hits[1].id),
+    ]
+    assert len(server.requests) == 2
+
+
+def test_a_bridge_over_three_rounds(server: OpenAIServer, tmp_path: Path) -> None:
+    thinks(server, FIRST, SECOND, THIRD, "So the answer is: the River Sarn.")
+    question = "On which river is the home of the designer of Ostra Bridge?"
+    with opened(tmp_path, server) as workspace, ledger.record_calls() as tally:
+        found = asked(workspace, "ircot(base_k=2)", question)
+        rounds = [asked(workspace, "bm25", text, k=2) for text in (question, FIRST, SECOND, THIRD)]
+    assert [ids(one) for one in rounds] == [["bridge", "sarn"], ["bridge", "ilse"], ["ilse", "town"], ["town", "sarn"]]
+    best: dict[str, float] = {}
+    for hit in (hit for one in rounds for hit in one.hits):
+        best[hit.id] = max(best.get(hit.id, 0.0), hit.score)
+    assert [(hit.id, hit.score) for hit in found.hits] == sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))
+    assert ids(found) == ["bridge", "ilse", "town", "sarn"]
+    assert found.notes == (FIRST, SECOND, THIRD)
+    assert steps(found) == [
+        (1, "text", question),
+        (1, "thought", FIRST),
+        (2, "text", FIRST),
+        (2, "thought", SECOND),
+        (3, "text", SECOND),
+        (3, "thought", THIRD),
+        (4, "text", THIRD),
+        (4, "end", "All 4 rounds are done."),
+    ]
+    thoughts = [step for step in found.trace if step.index == "thought"]
+    assert [step.input_tokens for step in thoughts] == read_tokens(server)
+    assert [step.output_tokens for step in thoughts] == [1 + len(text.split()) for text in (FIRST, SECOND, THIRD)]
+    assert (tally.calls, tally.first.input_tokens) == (3, sum(read_tokens(server)))
+    assert [len(step.ids) for step in thoughts] == [2, 3, 4]
+    assert shown(server, 2).endswith(f"Thoughts so far:\n- {FIRST}\n- {SECOND}")
+    assert [part.partition("\n")[0] for part in shown(server, 1).split("\n\n")[:3]] == [
+        "[1] Ostra Bridge",
+        "[2] Ilse Harrow",
+        "[3] River Sarn",
+    ]
+
+
+def test_a_repeated_thought_ends_it(server: OpenAIServer, tmp_path: Path) -> None:
+    thinks(server, FIRST, FIRST.upper().removesuffix("."))
+    with opened(tmp_path, server) as workspace:
+        found = asked(workspace, "ircot(base_k=2)")
+    assert found.notes == (FIRST,)
+    assert steps(found)[3:] == [
+        (2, "thought", FIRST.upper().removesuffix(".")),
+        (2, "end", "The thought repeats an earlier one, or the question."),
+    ]
+    assert len(server.requests) == 2
+
+
+def test_one_round_is_the_base(server: OpenAIServer, tmp_path: Path) -> None:
+    with opened(tmp_path, server) as workspace:
+        base, found = asked(workspace, "hybrid"), asked(workspace, "ircot(base=hybrid, iterations=1)")
+    assert [(hit.id, hit.score) for hit in found.hits] == [(hit.id, hit.score) for hit in base.hits]
+    assert (server.requests, found.notes) == ([], ())
+
+
+def test_nothing_found_is_no_failure(server: OpenAIServer, tmp_path: Path) -> None:
+    thinks(server, "The designer of Ostra Bridge has to be found.", ANSWERED)
+    with opened(tmp_path, server) as workspace:
+        query = Query("q", QUESTION, meta("half", "no such half"))
+        (found,) = built_retriever(workspace, "ircot").retrieve([query], 5)
+    assert (found.hits, found.notes) == ((), ("The designer of Ostra Bridge has to be found.",))
+    assert shown(server, 0).startswith(f"The search found no passages.\n\nQuestion: {QUESTION}")
+
+
+def test_filters_hold_in_every_round(server: OpenAIServer, tmp_path: Path) -> None:
+    thinks(server, "The River Sarn ends in the Grey Sea.", ANSWERED)
+    with opened(tmp_path, server) as workspace:
+        query = Query("q", LONGER, meta("half", "chain"))
+        (found,) = built_retriever(workspace, "ircot").retrieve([query], 10)
+    assert sorted(ids(found)) == ["bridge", "ilse", "town"]
+    assert len(found.trace[2].ids) == 1  # the passage of the thought does not pass, one that names the river does
+
+
+# ---------------------------------------------------------------- what is no thought
+
+
+@pytest.mark.parametrize("before", [[], [{"thought": FIRST}]], ids=["first", "second"])
+def test_a_thought_that_cannot_be_had_fails_the_question(
+    server: OpenAIServer, tmp_path: Path, before: list[Any]
+) -> None:
+    script(server, *before, "{broken", {"thought": "\u200b"})
+    with opened(tmp_path, server) as workspace:
+        with pytest.raises(LLMError, match="a thought must be a sentence") as raised:
+            asked(workspace, "ircot")
+        assert raised.value.kind == "malformed"
+    assert len(server.requests) == len(before) + 2
+
+
+def test_a_malformed_thought_is_asked_for_once_more(server: OpenAIServer, tmp_path: Path) -> None:
+    script(server, '{"idea": 7}', {"thought": ANSWERED})
+    with opened(tmp_path, server) as workspace:
+        found = asked(workspace, "ircot")
+    assert found.trace[1].note == ANSWERED
+    assert len(server.requests) == 2
+    assert found.trace[1].input_tokens == sum(read_tokens(server))
+
+
+def test_a_reply_is_one_sentence() -> None:
+    assert Thought(thought=" It rained.\nThe bridge held. ").thought == "It rained."
+    assert Thought(thought="It rained. THE ANSWER IS rain. And so on.").thought == "It rained. THE ANSWER IS rain."
+    with pytest.raises(ValidationError, match="a thought must be a sentence"):
+        Thought(thought=" \n ")
+
+
+@pytest.mark.parametrize("label", ["3. ", "3) ", "Thought 3: ", "Thought: ", "step 2: ", "- ", "* ", " • "])
+def test_what_numbers_a_thought_is_no_part_of_it(label: str) -> None:
+    assert Thought(thought=f"{label}{FIRST} {SECOND}").thought == FIRST
+    assert Thought(thought=f"{label}{FIRST} {ANSWERED}").thought == f"{FIRST} {ANSWERED}"
+
+
+@settings(max_examples=examples(100))
+@given(st.integers(0, 99), st.sampled_from([".", ")"]), st.sampled_from([FIRST, SECOND, THIRD, ANSWERED]))
+def test_no_number_is_a_thought(number: int, mark: str, sentence: str) -> None:
+    assert Thought(thought=f"{number}{mark} {sentence}").thought == sentence
+
+
+def test_the_answer_stands_behind_the_last_fact(server: OpenAIServer, tmp_path: Path) -> None:
+    thinks(server, f"{SECOND} {ANSWERED}")
+    with opened(tmp_path, server) as workspace:
+        found = asked(workspace, "ircot")
+    assert steps(found)[1:] == [
+        (1, "thought", f"{SECOND} {ANSWERED}"),
+        (1, "end", "The thought holds the answer."),
+    ]
+    assert (found.notes, len(server.requests)) == ((SECOND,), 1)
+
+
+@pytest.mark.parametrize("said", ["So the answer is: unknown.", "So the answer is unknown"])
+def test_a_thought_may_give_up(server: OpenAIServer, tmp_path: Path, said: str) -> None:
+    thinks(server, "Her birthplace has to be found.", said)
+    with opened(tmp_path, server) as workspace:
+        found = asked(workspace, "ircot")
+    assert steps(found)[-1] == (2, "end", "The thought gives up.")
+    assert (found.notes, len(server.requests)) == (("Her birthplace has to be found.",), 2)
+
+
+def test_the_demonstrations_are_in_the_form_asked_for() -> None:
+    given: Any = {"question": "", "passages": [], "thoughts": []}
+    told = [one.content for one in render_messages(THOUGHT, given) if one.role == "assistant"]
+    assert [read_json(text, Thought)[1] for text in told] == ["strict", "strict"]
+    assert ["So the answer is" in text for text in told] == [False, True]
+
+
+def test_a_server_without_json(server: OpenAIServer, tmp_path: Path) -> None:
+    server.refuses = {"response_format"}
+    script(server, f"{SECOND} That is all.", ANSWERED)
+    with opened(tmp_path, server) as workspace:
+        found = asked(workspace, "ircot")
+    assert found.notes == (SECOND,)
+    assert steps(found)[3:] == [(2, "thought", ANSWERED), (2, "end", "The thought holds the answer.")]
+
+
+# ---------------------------------------------------------------- money
+
+
+def test_a_budget_ends_it_and_nothing_is_paid_twice(server: OpenAIServer, tmp_path: Path) -> None:
+    turns = (FIRST, SECOND, "So the answer is: Port Callan.")
+    thinks(server, *turns)
+    with opened(tmp_path / "rich", server) as workspace:
+        expected = asked(workspace, "ircot")
+    paid = sum(count * 0.001 for count in read_tokens(server)[:1])
+    server.requests.clear()
+    thinks(server, *turns)
+    with opened(tmp_path / "poor", server, budget=1.3) as workspace, pytest.raises(BudgetError, match="is exhausted"):
+        asked(workspace, "ircot")
+    assert len(server.requests) == 1
+    with opened(tmp_path / "poor", server, budget=10.0) as workspace, ledger.record_calls() as tally:
+        found = asked(workspace, "ircot")
+    assert len(server.requests) == 3
+    assert (tally.calls, tally.replayed) == (3, 1)
+    assert tally.first.money - tally.spent.money == pytest.approx(paid + 0.003 * (1 + len(FIRST.split())))
+    assert [(hit.id, hit.score) for hit in found.hits] == [(hit.id, hit.score) for hit in expected.hits]
+    assert found.notes == expected.notes == turns[:2]
+    tokens = [[(step.input_tokens, step.output_tokens) for step in one.trace] for one in (found, expected)]
+    assert tokens[0] == tokens[1]
+
+
+# ---------------------------------------------------------------- the rounds as one ranking
+
+
+def ranking(*scored: tuple[str, float]) -> tuple[Hit, ...]:
+    return tuple(Hit(id, "passage", (id,), (id,), "", id, score, "base") for id, score in scored)
+
+
+ROUNDS = [ranking(("a", 9.0), ("b", 3.0), ("c", 1.0)), ranking(("d", 5.0), ("b", 4.0)), ranking(("c", 5.0))]
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("score", [("a", 9.0), ("c", 5.0), ("d", 5.0), ("b", 4.0)]),
+        ("rrf", [("b", 2 / 12), ("c", 1 / 11 + 1 / 13), ("a", 1 / 11), ("d", 1 / 11)]),
+        ("interleave", [("a", 1.0), ("d", 1 / 2), ("c", 1 / 3), ("b", 1 / 4)]),
+    ],
+)
+def test_merging(how: Merge, expected: list[tuple[str, float]]) -> None:
+    found = merge_rankings(ROUNDS, how, 10, "mine")
+    by_score = sorted(expected, key=lambda pair: -pair[1])
+    assert [(hit.id, pytest.approx(hit.score)) for hit in found] == by_score
+    assert {(hit.source, hit.text == hit.id) for hit in found} == {("mine", True)}
+
+
+def test_one_ranking_stays_as_it_is() -> None:
+    tied = ranking(("b", 1.0), ("a", 1.0))
+    for how in MERGES:
+        assert [(hit.id, hit.score) for hit in merge_rankings([tied], how, 60, "mine")] == [("b", 1.0), ("a", 1.0)]
+
+
+_RANKINGS = st.lists(
+    st.dictionaries(st.sampled_from("abcdefgh"), st.floats(-5, 5), max_size=6), min_size=2, max_size=4
+).map(lambda rounds: [ranking(*sorted(one.items(), key=lambda pair: (-pair[1], pair[0]))) for one in rounds])
+
+
+@settings(max_examples=examples(60))
+@given(_RANKINGS, st.sampled_from(MERGES))
+def test_merging_any_rankings(rounds: list[tuple[Hit, ...]], how: Merge) -> None:
+    found = merge_rankings(rounds, how, 60, "mine")
+    assert sorted(hit.id for hit in found) == sorted({hit.id for one in rounds for hit in one})
+    assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
+    if how == "score":
+        assert all(hit.score == max(h.score for one in rounds for h in one if h.id == hit.id) for hit in found)
+    if how == "interleave":
+        firsts = list(dict.fromkeys(one[0].id for one in rounds if one))
+        assert [hit.id for hit in found[: len(firsts)]] == firsts
+
+
+# ---------------------------------------------------------------- the rules
+
+
+def shows(*documents: Document) -> tuple[NumberedPassage, ...]:
+    return tuple(NumberedPassage(number, one.id, one.title, one.text) for number, one in enumerate(documents, 1))
+
+
+def thought(question: str, *said: str, passages: tuple[NumberedPassage, ...] = shows(*DOCUMENTS)) -> str:
+    return think_by_rule({"question": question, "passages": passages, "thoughts": said, "language": "english"}).thought
+
+
+def test_the_rules_go_from_name_to_name() -> None:
+    assert thought(LONGER) == FIRST
+    assert thought(LONGER, FIRST) == SECOND
+    assert thought(LONGER, FIRST, SECOND) == "Port Callan lies on River Sarn."
+
+
+def test_the_rules_end_with_an_answer_or_repeat_themselves() -> None:
+    assert (
+        thought("Who designed Ostra Bridge?", FIRST, passages=shows(DOCUMENTS[1])) == "So the answer is: Ilse Harrow."
+    )
+    assert thought("Who designed Ostra Bridge?", passages=()) == "Who designed Ostra Bridge?"
+    assert thought("what falls here", "Rain.", passages=shows(PLAIN)) == "Rain."
+
+
+def test_the_rules_take_up_the_second_of_two_names() -> None:
+    texts = ("The Alder flows into the Wend.", "The Birle flows into the Ostra.")
+    passages = shows(*(Document(text, "", text) for text in texts))
+    question = "Which of the rivers Alder and Birle flows into the Wend?"
+    first = thought(question, passages=passages)
+    assert thought(question, first, passages=passages) != first
+
+
+def test_offline_it_follows_the_chain_that_the_base_does_not_see(tmp_path: Path) -> None:
+    with opened(tmp_path, None) as workspace:
+        base, found = asked(workspace, "bm25", k=4), asked(workspace, "ircot(base_k=2)", k=4)
+    assert ids(base) == ["bridge", "ilse", "fair"]
+    assert ids(found) == ["bridge", "ilse", "town", "sarn"]
+    assert found.notes == (FIRST, SECOND, "Port Callan lies on River Sarn.")
+
+
+def test_offline_without_a_fact_it_ends(tmp_path: Path) -> None:
+    with opened(tmp_path, None, documents=[PLAIN]) as workspace:
+        found = asked(workspace, "ircot", "When does rain fall here?")
+    assert (ids(found), found.notes) == (["plain"], ())
+    assert steps(found)[-1] == (1, "end", "The thought repeats an earlier one, or the question.")
+
+
+# ---------------------------------------------------------------- over any scheme
+
+
+def test_the_first_of_more_are_the_same(tmp_path: Path) -> None:
+    with opened(tmp_path, None) as workspace:
+        for how in MERGES:
+            whole = asked(workspace, f"ircot(base_k=2, merge={how})", LONGER, k=20)
+            for k in (1, 3):
+                assert asked(workspace, f"ircot(base_k=2, merge={how})", LONGER, k=k).hits == whole.hits[:k]
+
+
+def test_what_it_asks_and_needs_is_also_what_its_base_does() -> None:
+    nested = registry.scheme("ircot(base=ircot(base=self-ask(base=bm25, answers=true)), iterations=2)")
+    assert tasks_of(nested) == (THOUGHT, FOLLOW_UPS, ANSWER)
+    assert nested.parts() == BM25().parts()
+    assert IRCoT().tasks() == (THOUGHT,)
+    assert registry.label(nested) == "ircot(base=ircot(base=self-ask(base=bm25, answers=true)), iterations=2)"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("check", [check_parameters, check_hits, check_batches, check_filter], ids=lambda c: c.__name__)
+def test_the_contract_over_nested_bases(check: Any, tmp_path: Path) -> None:
+    check(registry.scheme("ircot(base=self-ask(base=hybrid, searches=true), merge=interleave)"), tmp_path, "lsa")
+
+
+def test_notes_and_steps_of_the_base_are_kept(tmp_path: Path) -> None:
+    with opened(tmp_path, None) as workspace:
+        found = asked(workspace, "ircot(base=self-ask(base=bm25, candidates=1), iterations=2)")
+    assert found.notes == ("Ostra Bridge was designed by what? Ilse Harrow", FIRST)
+    assert [(one.iteration, one.index) for one in found.trace] == [
+        (1, "text"),
+        (1, "follow-ups"),
+        (1, "thought"),
+        (2, "text"),
+        (2, "follow-ups"),
+        (2, "end"),
+    ]
+
+
+def test_bad_parameters_are_named() -> None:
+    for written in ("ircot(iterations=0)", "ircot(base_k=0)", "ircot(shown=0)", "ircot(rrf_k=-1)"):
+        with pytest.raises(UsageError, match="greater than or equal to"):
+            registry.scheme(written)
+    with pytest.raises(UsageError, match="'merge' parameter of ircot must be 'score', 'rrf' or 'interleave'"):
+        registry.scheme("ircot(merge=sum)")
+    with pytest.raises(UsageError, match="No method is called 'bm52'. Did you mean bm25?"):
+        registry.scheme("ircot(base=bm52)")
+
+
+def test_long_passages_are_shown_as_far_as_there_is_room(server: OpenAIServer, tmp_path: Path) -> None:
+    thinks(server, ANSWERED)
+    long = Document("long", "Ostra Bridge", "Ostra Bridge was designed. " * 500)
+    with opened(tmp_path, server, documents=[long]) as workspace:
+        asked(workspace, "ircot(shown_tokens=20)")
+    passage = shown(server, 0).partition("\n\n")[0]
+    assert passage.startswith("[1] Ostra Bridge\nOstra Bridge was designed.")
+    assert len(passage) < 90

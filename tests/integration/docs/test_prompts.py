@@ -1,0 +1,76 @@
+"""docs/prompts.md has every prompt as it is, and no answer to another wording of a prompt is ever used."""
+
+import json
+import runpy
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_language import answering, opened
+from project import ROOT
+
+from ragindex.accounting import ledger
+from ragindex.llm.schema import schema_text
+from ragindex.llm.tasks import Task
+from ragindex.plugins import registry
+from ragindex.workspace.part_keys import tasks_of, topological_order
+
+MADE = runpy.run_path(str(ROOT / "docs" / "make_prompts.py"))
+TASKS: dict[Path, Task[Any]] = MADE["find_tasks"]()
+NOTES = tomllib.loads(MADE["NOTES"].read_text(encoding="utf-8"))
+
+
+def test_the_page_is_that_of_the_prompts() -> None:
+    assert MADE["PAGE"].read_text(encoding="utf-8") == MADE["page"](), "Run: python docs/make_prompts.py"
+
+
+def test_every_prompt_has_a_task_and_a_note_and_no_note_is_left_over() -> None:
+    prompts = MADE["list_prompts"]()
+    assert set(TASKS) == set(prompts)
+    assert set(NOTES) == {path.relative_to(ROOT).as_posix() for path in prompts}
+
+
+@pytest.mark.parametrize("name", registry.plugin_names("schemes"))
+def test_the_tasks_of_a_method_are_on_the_page(name: str) -> None:
+    scheme = registry.scheme(name) if name != "http" else registry.scheme("http(url=https://docs.example/search)")
+    tasks = [*tasks_of(scheme), *(task for part in topological_order(scheme.parts()) for task in part.tasks())]
+    assert {task.prompt.resolve() for task in tasks} <= set(TASKS)
+
+
+@pytest.mark.parametrize("path", TASKS, ids=lambda path: "-".join((path.parts[-3], path.stem)))
+def test_an_answer_to_another_wording_is_never_used(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = TASKS[path]
+    source = path.read_text(encoding="utf-8")
+    unseen = tmp_path / path.name  # the messages are the same, and yet it is another prompt
+    unseen.write_text(source + "{# another #}", encoding="utf-8")
+    seen = tmp_path / f"seen-{path.name}"
+    seen.write_text(source.replace("[system]\n", "[system]\nBe brief.\n", 1), encoding="utf-8")
+    wordings = [task, replace(task, prompt=unseen), replace(task, prompt=seen)]
+    assert len({json.dumps(one.identity) for one in wordings}) == 3  # a part that was made with another is another part
+    answer = json.dumps(_make_answer(json.loads(schema_text(task.output))))
+    with answering(monkeypatch, lambda body: answer) as server:
+        client = opened(server, tmp_path / "calls.sqlite")
+        for asked, one in enumerate(wordings, start=1):
+            with ledger.record_calls() as tally:
+                first, again = (client.run(one, MADE["blank_inputs"](one)) for _ in range(2))
+            assert first == again
+            assert (len(server.requests), tally.calls, tally.replayed) == (asked, 2, 1)
+
+
+def _make_answer(schema: Mapping[str, Any], whole: Mapping[str, Any] | None = None) -> Any:
+    """A value that fits the schema."""
+    whole = whole or schema
+    if "$ref" in schema:
+        return _make_answer(whole["$defs"][schema["$ref"].rpartition("/")[2]], whole)
+    if "enum" in schema:
+        return schema["enum"][0]
+    if "anyOf" in schema:
+        return _make_answer(schema["anyOf"][0], whole)
+    if schema["type"] == "object":
+        return {name: _make_answer(one, whole) for name, one in schema["properties"].items()}
+    return {"array": [], "string": "It rained.", "boolean": True, "integer": 1}[schema["type"]]

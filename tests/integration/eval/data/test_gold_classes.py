@@ -1,0 +1,320 @@
+"""Documents of equal text are one gold document: in every metric and section, and in the files for other tools."""
+
+import csv
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import ir_measures
+import pytest
+from command_line import write
+from comparing import compare
+from hypothesis import given
+from hypothesis import strategies as st
+from made_comparisons import answered, went
+
+from ragindex.corpus import Corpus
+from ragindex.errors import DataError
+from ragindex.types import Document, Query
+from ragindex_eval.cli.questions import questions
+from ragindex_eval.data import gold_classes
+from ragindex_eval.data.datasets import Dataset, read_dataset
+from ragindex_eval.data.gold import Gold
+from ragindex_eval.metrics import retrieval
+from ragindex_eval.metrics.tree_coverage import count_coverage
+from ragindex_eval.report.sections import questions as questions_section
+from ragindex_eval.results.load import load_results
+from ragindex_eval.results.model import Comparison, MethodAnswer, SavedHit
+from ragindex_eval.run.read_answers import GoldPassages
+from ragindex_eval.stats import by_iteration
+
+GAIN = "stands in several documents: found with the first of them, and the others gain nothing"
+KS = (1, 2, 3, 5)
+NAMES = [ir_measures.parse_measure(f"{name}@{k}") for name in ("R", "Success", "RR", "nDCG") for k in KS]
+
+# ---------------------------------------------------------------- metrics, on any ranking
+
+TEXTS = "abcdef"
+COPIES = [f"{text}{copy}" for text in TEXTS for copy in range(3)]
+HITS = st.lists(st.lists(st.sampled_from(COPIES), min_size=1, max_size=2, unique=True), max_size=10)
+JUDGED = st.dictionaries(st.sampled_from(COPIES), st.integers(1, 3), min_size=1, max_size=6)
+
+
+def classed(grades: Mapping[str, int]) -> Gold:
+    """The gold of a corpus that holds each text three times."""
+    documents = [Document(id, id[0], f"The text {id[0]}.") for id in COPIES]
+    return gold_classes.in_classes(documents, {"q": Gold(frozenset(grades), grades=grades)})["q"]
+
+
+def measured(hits: Sequence[Sequence[str]], gold: Gold) -> dict[str, float]:
+    return retrieval.score_hits(hits, gold.grades, KS, gold.twins)
+
+
+def by_ir_measures(ranked: Sequence[str], grades: Mapping[str, int]) -> dict[str, float]:
+    run = [ir_measures.ScoredDoc("q", id, float(-rank)) for rank, id in enumerate(ranked)]
+    found = ir_measures.calc_aggregate(NAMES, [ir_measures.Qrel("q", id, grade) for id, grade in grades.items()], run)
+    return {str(name): value for name, value in found.items()}
+
+
+@given(hits=HITS, grades=JUDGED)
+def test_metrics_are_those_of_the_corpus_without_copies(hits: list[list[str]], grades: dict[str, int]) -> None:
+    """Each text once, judged as highly as any of its copies; a copy after the first is a document of no text judged."""
+    gold = {text: max(grade for id, grade in grades.items() if id[0] == text) for text in {id[0] for id in grades}}
+    found = measured(hits, classed(grades))
+    for k in KS:
+        seen = set[str]()
+        once = [id if id[0] in seen else seen.add(id[0]) or id[0] for id in retrieval.ranking(hits[:k])]
+        expected = {name: value for name, value in by_ir_measures(once, gold).items() if name.endswith(f"@{k}")}
+        assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-12)
+        assert found[f"full_R@{k}"] == float(gold.keys() <= set(once[:k]))
+
+
+@given(hits=HITS, grades=JUDGED, moved=st.lists(st.permutations(range(3)), min_size=6, max_size=6))
+def test_which_copy_is_found_or_judged_changes_nothing(
+    hits: list[list[str]], grades: dict[str, int], moved: list[list[int]]
+) -> None:
+    other = {f"{text}{n}": f"{text}{place[n]}" for text, place in zip(TEXTS, moved, strict=True) for n in range(3)}
+    found = measured(hits, classed(grades))
+    assert found == measured([[other[id] for id in hit] for hit in hits], classed(grades))
+    assert found == measured(hits, classed({other[id]: grade for id, grade in grades.items()}))
+
+
+@given(ranked=st.lists(st.sampled_from(COPIES), unique=True), grades=JUDGED)
+def test_a_standing_ranking_names_each_document_once(ranked: list[str], grades: dict[str, int]) -> None:
+    """A tool that knows no texts measures the same: by the run and the qrels alone."""
+    gold = classed(grades)
+    stood = retrieval.standing(ranked, gold.twins)
+    assert len(set(stood)) == len(stood) == len(ranked)
+    assert [id[0] for id in stood] == [id[0] for id in ranked]
+    found = measured([[id] for id in ranked], gold)
+    expected = by_ir_measures(stood, gold.grades)
+    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-12)
+
+
+def test_by_hand() -> None:
+    gold = classed({"a1": 1, "a2": 3, "b0": 1})
+    assert (gold.doc_ids, gold.grades) == (frozenset({"a1", "b0"}), {"a1": 3, "b0": 1})
+    assert gold.twins == {"a0": "a1", "a2": "a1", "b1": "b0", "b2": "b0"}
+    assert retrieval.standing(["a2", "c0", "a1", "a0", "b1"], gold.twins) == ["a1", "c0", "a2", "a0", "b0"]
+    found = retrieval.score_hits([["a2", "a0"], ["a0"], ["b2"]], gold.grades, (1, 2, 3), gold.twins)
+    assert [found[f"R@{k}"] for k in (1, 2, 3)] == [0.5, 0.5, 1.0]  # a0 takes a rank
+    assert [found[f"full_R@{k}"] for k in (1, 2, 3)] == [0, 0, 1]
+    assert [found[f"one_doc_R@{k}"] for k in (1, 2, 3)] == [0.5, 1.0, 1.0]  # the hits of one document: a0, b2
+    assert found["nDCG@1"] == 1.0
+
+
+# ---------------------------------------------------------------- which texts are equal
+
+
+def gold_of(*documents: Document) -> Gold:
+    named = documents[0].id
+    return gold_classes.in_classes(documents, {"q": Gold(frozenset({named}))})["q"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "equal"),
+    [
+        (("1", "Ann", "She was born."), ("2", "Ann", " She\nwas  born. "), True),
+        (("1", "Ann", "She was born."), ("2", "Eve", "She was born."), False),  # of whom it speaks is in the title
+        (("1", "Café", "At the café."), ("2", "Cafe\u0301", "At the cafe\u0301."), True),
+        (("1", "Ann", "She was born."), ("2", "Ann", "she was born."), False),
+        (("x/minutes.txt", "minutes", "We met."), ("copy of minutes.txt", "copy of minutes", "We met."), True),
+        (("x/minutes.txt", "minutes", "We met."), ("b.html", "Minutes of May", "We met."), False),
+        (("x/minutes.pdf", "Minutes", "We met."), ("b.pdf", "Minutes of May", "We met."), False),
+        (("Ann", "Ann", "She was born."), ("Eve", "Eve", "She was born."), False),  # an id that is a title is no file
+        (("1", "Ann", ""), ("2", "Eve", " "), False),
+        (("1", "Ann", ""), ("2", "Ann", " "), True),
+    ],
+)
+def test_equal_texts(first: tuple[str, str, str], second: tuple[str, str, str], equal: bool) -> None:
+    assert gold_of(Document(*first), Document(*second)).twins == ({second[0]: first[0]} if equal else {})
+
+
+def test_gold_in_classes_stays_as_it_is() -> None:
+    documents = [Document(id, "", "same") for id in "cab"] + [Document("x", "", "other")]
+    gold = {"q1": Gold(frozenset("cx")), "q2": Gold(frozenset("ab")), "q3": Gold(frozenset({"gone"}))}
+    once = gold_classes.in_classes(documents, gold)
+    assert once["q1"].twins == {"a": "c", "b": "c"}
+    assert once["q2"].twins == {"b": "a", "c": "a"}
+    assert once["q3"] == gold["q3"]
+    assert gold_classes.in_classes(documents, once) == once
+    assert gold_classes.same(once) == dict.fromkeys("abc", "a")
+    assert gold_classes.note(once) == (f"1 gold text (2 questions) {GAIN}")
+    assert gold_classes.note({"q": Gold(frozenset("x"))}) is gold_classes.note(None) is None
+
+
+# ---------------------------------------------------------------- every format, to the files written
+
+COFFEE = "The harbour office closed on 3 May 1931. Its keeper, Ada Miller, sold the boat to the town of Lindau."
+OTHER = "The slate works of Brandt were founded in 1871 by Ulla Brandt. They employ forty people in the hills."
+
+
+def as_folder(folder: Path) -> tuple[Path, Path]:
+    """Three copies; drafted questions name one of them."""
+    names = ("z/coffee.txt", "a/coffee.txt", "a/copy of coffee.txt")
+    write(folder / "docs", {**dict.fromkeys(names, COFFEE), "slate.txt": OTHER})
+    questions(folder / "docs", folder / "q.csv", n=6)
+    with (folder / "q.csv").open(encoding="utf-8-sig", newline="") as file:
+        drafted = {row["documents"] for row in csv.DictReader(file)}
+    assert len(drafted & set(names)) == 1  # drafted from once
+    rows = ["question,answer,documents", "When did the harbour office close?,3 May 1931,z/coffee.txt"]
+    write(folder, {"q.csv": "\n".join([*rows, "Who founded the slate works?,Ulla Brandt,slate.txt"])})
+    return folder / "docs", folder / "q.csv"
+
+
+def as_hipporag(folder: Path) -> tuple[Path, None]:
+    """With ids, a text that stands twice is kept twice."""
+    paragraphs = [{"title": "Harbour", "text": COFFEE}, {"title": "Slate", "text": OTHER}]
+    corpus = [{"id": "2", **paragraphs[0]}, {"id": "1", **paragraphs[0]}, {"id": "3", **paragraphs[1]}]
+    asked = [
+        {
+            "question": question,
+            "answer": "x",
+            "paragraphs": [{**one, "is_supporting": one is right} for one in paragraphs],
+        }
+        for question, right in (
+            ("When did the harbour office close?", paragraphs[0]),
+            ("Who founded the slate works?", paragraphs[1]),
+        )
+    ]
+    write(folder, {"corpus.json": json.dumps(corpus), "questions.json": json.dumps(asked)})
+    return folder, None
+
+
+def as_beir(folder: Path) -> tuple[Path, None]:
+    corpus = [{"_id": id, "title": "Harbour", "text": COFFEE} for id in ("d2", "d1", "d0")]
+    corpus.append({"_id": "d3", "title": "Slate", "text": OTHER})
+    asked = [
+        {"_id": "a", "text": "When did the harbour office close?"},
+        {"_id": "b", "text": "Who founded the slate works?"},
+    ]
+    write(
+        folder,
+        {
+            "corpus.jsonl": "\n".join(map(json.dumps, corpus)),
+            "queries.jsonl": "\n".join(map(json.dumps, asked)),
+            "qrels/test.tsv": "query-id\tcorpus-id\tscore\na\td2\t1\na\td1\t2\na\td0\t0\nb\td3\t1\n",
+        },
+    )
+    return folder, None
+
+
+FORMATS = {"folder": as_folder, "hipporag": as_hipporag, "beir": as_beir}
+
+
+@pytest.mark.parametrize("made", FORMATS.values(), ids=FORMATS)
+def test_a_copy_found_first_is_the_gold_in_every_format(made: Any, tmp_path: Path) -> None:
+    data, asked = made(tmp_path / "data")
+    methods = ["bm25", "raptor"] if asked is None else ["bm25"]
+    comparison = compare(data, methods, questions=asked, k=(1, 3), index=tmp_path / "w", out=tmp_path / "out")
+    method = comparison.method("bm25")
+    copies = len({document for answer in method.final for hit in answer.hits[:3] for document in hit.doc_ids}) - 1
+    assert copies >= 2
+    for name in ("R@1", "full_R@1", "full_R@3", "Success@1", "RR@1", "nDCG@1", "nDCG@3", "one_doc_R@1"):
+        assert method.metrics[name] == 1.0, name
+    assert [note for note in comparison.notes if "gold text" in note] == [f"1 gold text (1 question) {GAIN}"]
+    qrels = list(ir_measures.read_trec_qrels(str(tmp_path / "out" / "qrels.trec")))
+    run = list(ir_measures.read_trec_run(str(tmp_path / "out" / "runs" / "bm25.trec")))
+    assert len({(row.query_id, row.doc_id) for row in run}) == len(run)
+    names = [ir_measures.parse_measure(name) for name in method.metrics if not name.startswith(("full_R", "one_doc"))]
+    by_others = {str(name): value for name, value in ir_measures.calc_aggregate(names, qrels, run).items()}
+    assert by_others == pytest.approx({name: method.metrics[name] for name in by_others}, abs=1e-9)
+    (again,) = load_results(tmp_path / "out").comparisons
+    assert again.gold == comparison.gold
+    assert again.to_json() == comparison.to_json()
+    lines = [json.loads(line) for line in (tmp_path / "out" / "questions.jsonl").read_text().splitlines()]
+    assert [len(line["gold"]) for line in lines] == [1, 1]
+    assert all(line["gold"].keys() == set(line["twins"].values()) for line in lines[:1])
+    assert lines[1]["twins"] == {}
+
+
+def test_grades_of_a_class_are_its_highest(tmp_path: Path) -> None:
+    data, _ = as_beir(tmp_path)
+    gold = read_dataset(data).gold
+    assert gold is not None
+    assert (gold["q00001"].grades, gold["q00001"].twins) == ({"d1": 2}, {"d0": "d1", "d2": "d1"})
+
+
+def test_a_dataset_that_a_program_made_is_measured_alike(tmp_path: Path) -> None:
+    documents = tuple(Document(id, "Harbour", COFFEE) for id in ("b", "a"))
+    corpus = Corpus("made", "jsonl", documents, 0, (), True)
+    gold = {"q1": Gold(frozenset({"b"}))}
+    dataset = Dataset("made", corpus, (Query("q1", "harbour office"),), gold, "0" * 16)
+    found = compare(dataset, ["bm25"], k=(1,), index=tmp_path / "w")
+    assert found.methods[0].final[0].hits[0].doc_ids == ("a",)
+    assert found.methods[0].metrics["R@1"] == 1.0
+    asked = write(tmp_path, {"q.csv": "question,documents\nharbour office,b"}) or tmp_path / "q.csv"
+    held = compare(questions=asked, methods=["bm25"], k=(1,), index=tmp_path / "w")
+    assert held.methods[0].metrics["R@1"] == 1.0
+
+
+def test_a_name_of_several_copies_is_gold_like_any_of_them(tmp_path: Path) -> None:
+    data, asked = as_folder(tmp_path)
+    write(tmp_path, {"q.csv": "question,documents\nWhen did it close?,coffee.txt"})
+    gold = read_dataset(data, questions=asked).gold
+    assert gold is not None
+    assert len(gold["q00001"].grades) == 1
+    assert len(gold["q00001"].twins) == 2
+    write(data, {"b/coffee.txt": OTHER})
+    with pytest.raises(DataError, match=r"'coffee.txt' stands for 3"):
+        read_dataset(data, questions=asked)
+
+
+def test_drafting_says_which_documents_repeat_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    as_folder(tmp_path)
+    assert "2 documents have the text of another: it is drafted from once." in capsys.readouterr().err
+    shutil.rmtree(tmp_path / "docs" / "a")
+    questions(tmp_path / "docs", tmp_path / "again.csv", n=6)
+    assert "text of another" not in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- sections
+
+
+def with_twin() -> Comparison:
+    """Of two methods, one finds the copy after its first iteration."""
+    gold = {"q1": Gold(frozenset({"a"}), twins={"t": "a", "u": "a"})}
+    method = went("q1", [["x"], ["t#1", "a#0"]], [(1, 10, 1), (2, 10, 1)])
+    flat = MethodAnswer("q1", (SavedHit("u", ("u",), 2.0), SavedHit("a", ("a",), 1.0)), None)
+    return answered({"gear": [method], "flat": [flat]}, gold, (1, 2))
+
+
+def test_recall_by_iteration() -> None:
+    comparison = with_twin()
+    (course,) = by_iteration.courses(comparison)
+    values = by_iteration.recalls(course, comparison, (1, 2))
+    assert values.tolist() == [[[0.0, 0.0], [1.0, 1.0]]]
+
+
+def test_single_questions_show_where_the_gold_text_is() -> None:
+    comparison = with_twin()
+    flat = comparison.method("flat")
+    unlike = replace(
+        flat, label="none", answers={2: (MethodAnswer("q1", (), None),)}, per_query={"q1": {"R@1": 0.0, "R@2": 0.0}}
+    )
+    section = questions_section.render_questions(replace(comparison, methods=(flat, unlike)))
+    assert section is not None
+    [question] = section.shown
+    assert [(one.title, one.id) for one in question.gold] == [("The letter A", "a, or 2 documents of the same text")]
+    assert question.found[0].ranks == "gold at rank 1"
+    assert [hit.mark for hit in question.found[0].hits] == ["gold", "gold"]
+    assert question.found[1].ranks == "1 of 1 gold not in the first 2"
+
+
+def test_pairs_are_covered_by_whichever_copy_is_in_a_cluster() -> None:
+    same = {"a": "a", "t": "a"}
+    (one,) = count_coverage({"tree": [["t", "b"], ["a", "c"]]}, [["a", "b"]], {}, 4, same).groupings
+    assert one.pairs == 1
+    (one,) = count_coverage({"tree": [["t", "b"]]}, [["a", "c"]], {}, 4, same).groupings
+    assert one.pairs == 0
+
+
+def test_a_reader_gets_each_gold_text_once() -> None:
+    documents = [Document(id, "Harbour", COFFEE) for id in ("b", "a")]
+    gold = gold_classes.in_classes(documents, {"q": Gold(frozenset({"a", "b"}))})
+    source = GoldPassages(gold, {one.id: one for one in documents}, None, "english")
+    [found] = source.retrieve([Query("q", "harbour")], 5)
+    assert [hit.doc_ids for hit in found.hits] == [("a",)]

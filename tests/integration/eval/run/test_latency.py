@@ -1,0 +1,263 @@
+"""Which latencies stand beside one another: those of one run on one machine, whatever was timed when."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_comparisons import made
+
+from examples import examples
+from ragindex.accounting.ledger import CallRecord, record_call
+from ragindex.errors import ServiceError
+from ragindex.interfaces import Part, Scheme
+from ragindex.types import Query, Retrieval
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.results.model import LATENCY, Comparison
+from ragindex_eval.run import environment, latency
+from ragindex_eval.run.latency import LazyRetriever, MethodTimes, Timing
+from ragindex_eval.stats.conclusions import differ
+
+QUERIES = [Query(f"q{number}", f"What is {number}?") for number in range(4)]
+
+
+class Named(Scheme):
+    """A scheme that needs no part, finds nothing, and says in a file that it was asked."""
+
+    version: ClassVar[int] = 1
+    name: str
+    journal: str
+    raises: bool = False
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        return ()
+
+    def open(self, workspace: Workspace) -> "NamedRetriever":
+        return NamedRetriever(self)
+
+
+@dataclass(frozen=True)
+class NamedRetriever:
+    scheme: Named
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        with Path(self.scheme.journal).open("a") as file:
+            file.writelines(f"{self.scheme.name}\n" for _ in queries)
+        if self.scheme.raises:
+            raise ValueError("not today")
+        return [Retrieval(())] * len(queries)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    with Workspace.open(tmp_path / "w") as opened:
+        yield opened
+
+
+def timings(workspace: Workspace, names: str, *, failed: Sequence[str] = (), raises: str = "") -> list[Timing]:
+    """One method a letter, each with the file that it has in every comparison on this machine."""
+    root = workspace.folder
+    schemes = [Named(name=name, journal=str(root / "journal"), raises=name in raises) for name in names]
+    return [
+        Timing(scheme.name, LazyRetriever(scheme, workspace), root / scheme.name / latency.latency_file_name(5), failed)
+        for scheme in schemes
+    ]
+
+
+def asked(workspace: Workspace) -> str:
+    """Which methods were asked since the last look, in the order of their first question."""
+    journal = workspace.folder / "journal"
+    lines = journal.read_text().split() if journal.exists() else []
+    journal.unlink(missing_ok=True)
+    return "".join(dict.fromkeys(lines))
+
+
+def runs(timed: Sequence[MethodTimes]) -> set[str]:
+    return {one.times.run for one in timed if one.times}
+
+
+def test_a_method_that_joins_is_timed_together_with_those_that_were_timed_before(workspace: Workspace) -> None:
+    first = latency.measure_latency(timings(workspace, "ab"), QUERIES, 5, 0)
+    assert asked(workspace) == "ab"
+    joined = latency.measure_latency(timings(workspace, "abc"), QUERIES, 5, 0)
+    assert asked(workspace) == "abc"
+    assert len(runs(joined)) == 1
+    assert runs(joined) != runs(first)
+    fewer = latency.measure_latency(timings(workspace, "ca"), QUERIES, 5, 0)  # two of one run: nothing is asked again
+    assert asked(workspace) == ""
+    assert [one.latency for one in fewer] == [joined[2].latency, joined[0].latency]
+
+
+def test_times_of_another_machine_or_of_other_versions_are_not_used(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = environment.environment()
+    latency.measure_latency(timings(workspace, "ab"), QUERIES, 5, 0)
+    asked(workspace)
+    for name, value in (("processor", "another model"), ("processors", "96"), ("numpy", "0.1"), ("system", "Plan 9")):
+        monkeypatch.setattr(latency, "environment", lambda name=name, value=value: {**here, name: value})
+        latency.measure_latency(timings(workspace, "ab"), QUERIES, 5, 0)
+        assert asked(workspace) == "ab"
+    monkeypatch.setattr(latency, "environment", lambda: here)
+    latency.measure_latency(timings(workspace, "ab"), QUERIES, 5, 0)
+    assert asked(workspace) == ""  # those of this machine are still there
+    assert here["processor"]
+
+
+def test_other_questions_are_timed_again(workspace: Workspace) -> None:
+    """Of another sample, and of a method that failed before."""
+    latency.measure_latency(timings(workspace, "ab", failed=["q0"]), QUERIES, 5, 0)
+    asked(workspace)
+    healed = latency.measure_latency(timings(workspace, "ab"), QUERIES, 5, 0)
+    assert asked(workspace) == "ab"
+    assert [one.latency.questions for one in healed] == [4, 4]
+    latency.measure_latency(timings(workspace, "ab"), QUERIES[:3], 5, 0)
+    assert asked(workspace) == "ab"
+
+
+def test_a_method_that_cannot_be_timed_leaves_no_file_and_is_timed_when_it_can(workspace: Workspace) -> None:
+    """Once the empty file was kept, and the method had no latency ever after."""
+    broken = latency.measure_latency(timings(workspace, "ab", raises="b"), QUERIES, 5, 0)
+    assert [one.latency.questions for one in broken] == [4, 0]
+    assert not timings(workspace, "b")[0].kept.exists()
+    never = latency.measure_latency(
+        timings(workspace, "a") + timings(workspace, "b", failed=[query.id for query in QUERIES]), QUERIES, 5, 0
+    )
+    assert [one.latency.questions for one in never] == [4, 0]
+    asked(workspace)
+    mended = latency.measure_latency(timings(workspace, "ab"), QUERIES, 5, 0)
+    assert asked(workspace) == "ab"
+    assert [one.latency.questions for one in mended] == [4, 4]
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{}", '{"seconds": {}}', "[1]", '{"run": "x", "taken": "", "asked": ["q0"], "seconds": {}}']
+)
+def test_a_file_that_says_nothing_is_not_read(workspace: Workspace, content: str) -> None:
+    (one,) = timings(workspace, "a")
+    one.kept.parent.mkdir(parents=True)
+    one.kept.write_text(content)
+    (measured,) = latency.measure_latency([one], QUERIES, 5, 0)
+    assert measured.latency.questions == 4
+
+
+def test_what_ends_a_comparison_ends_its_timing(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    def raises(*_: object) -> None:
+        raise ServiceError("the key is wrong")
+
+    monkeypatch.setattr(NamedRetriever, "retrieve", raises)
+    with pytest.raises(ServiceError, match="the key is wrong"):
+        latency.measure_latency(timings(workspace, "a"), QUERIES, 5, 0)
+
+
+# ---------------------------------------------------------------- a machine that is busy for a while
+
+
+TWENTY = [Query(f"q{number}", f"What is {number}?") for number in range(20)]
+
+
+def timed_on(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, load: Callable[[str, int], float], *, alone: bool = False
+) -> Comparison:
+    """`dense` takes 10 ms and `hybrid`, which contains it, 11 ms, times `load` of the method and the call's number."""
+    calls = []
+
+    def time_question(one: Any, query: Query, k: int) -> list[float]:
+        label = one.timing.label
+        calls.append(label)
+        slowed = load(label, len(calls)) * generator.lognormal(0.0, 0.05)
+        seconds = {"d": 0.010, "h": 0.011}[label] * slowed
+        return [seconds, 0.0, 0.0, seconds, 0.0004 * slowed]
+
+    def group(metered: Sequence[Any], *_: object) -> list[Sequence[Any]]:
+        return [[one] for one in metered] if alone else [metered]
+
+    generator = np.random.default_rng(0)
+    monkeypatch.setattr(latency, "_time_question", time_question)
+    monkeypatch.setattr(latency, "_group_by_memory", group)
+    measured = latency.measure_latency(timings(workspace, "dh"), TWENTY, 5, 0)
+    assert (calls.count("d"), calls.count("h")) == (100, 100)
+    found = {label: one.latency for label, one in zip("dh", measured, strict=True)}
+    return made(
+        {"d": [1.0] * 20, "h": [1.0] * 20},
+        {label: [one.per_query[query.id] for query in TWENTY] for label, one in found.items()},
+        reference={label: [one.reference[query.id] for query in TWENTY] for label, one in found.items()},
+    )
+
+
+def test_a_busy_while_makes_no_method_slower_than_one_that_contains_it(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine is four times as slow for the first third; in turns of 25 questions, only dense would have met it."""
+    found = timed_on(workspace, monkeypatch, lambda label, number: 4.0 if number < 67 else 1.0)
+    pair = found.pair("h", "d", LATENCY)
+    assert pair.value == pytest.approx(1.1, abs=0.04)
+    assert pair.ci95 is not None
+    assert pair.ci95[0] < 1.1 < pair.ci95[1]
+    assert not differ(found, "d", "h", LATENCY)
+
+
+def test_the_reference_takes_back_what_a_busy_machine_did_to_a_method_timed_alone(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Methods that do not fit into memory together, and a machine that is busy while dense is timed."""
+    found = timed_on(workspace, monkeypatch, lambda label, _: 4.0 if label == "d" else 1.0, alone=True)
+    pair = found.pair("d", "h", LATENCY)
+    assert pair.value == pytest.approx(4.0 / 1.1, abs=0.1)
+    assert pair.p_adjusted < 0.001
+    assert pair.ci95 is not None
+    assert pair.ci95[0] < 1.0
+    assert not differ(found, "d", "h", LATENCY)
+
+
+def test_of_repeats_the_median_counts_with_its_parts() -> None:
+    repeats = [[0.3, 0.1, 0.0, 0.2, 0.05], [0.1, 0.04, 0.0, 0.06, 0.01], [0.2, 0.1, 0.1, 0.0, 0.02]]
+    assert latency._take_median(repeats) == [0.2, 0.1, 0.1, 0.0, 0.02]
+    assert latency._take_median(repeats[:2]) == [0.1, 0.04, 0.0, 0.06, 0.01]
+
+
+def test_requests_that_are_paid_for_are_not_repeated(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    retrieve = NamedRetriever.retrieve
+
+    def pays(self: NamedRetriever, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        if self.scheme.name == "b":
+            record_call(CallRecord("answer", "a model", input_tokens=10, output_tokens=2, money=0.001), 0.0)
+        return retrieve(self, queries, k)
+
+    monkeypatch.setattr(NamedRetriever, "retrieve", pays)
+    latency.measure_latency(timings(workspace, "ab"), QUERIES, 5, 0)
+    asked = (workspace.folder / "journal").read_text().split()
+    assert (asked.count("a"), asked.count("b")) == (5 + 10 * 4, 5 + 4)
+
+
+steps = st.lists(
+    st.tuples(st.sets(st.sampled_from("abcd"), min_size=1), st.sampled_from(["here", "there"]), st.booleans()),
+    min_size=1,
+    max_size=8,
+)
+
+
+@pytest.mark.slow
+@given(steps)
+@settings(max_examples=examples(60))
+def test_whatever_was_timed_before_one_table_holds_one_run(history: list[tuple[set[str], str, bool]]) -> None:
+    """Over any history of comparisons, on two machines that share a workspace, some of them stopped halfway."""
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch, Workspace.open(Path(folder)) as opened:
+        for names, machine, stops in history:
+            patch.setattr(latency, "environment", lambda machine=machine: {"processor": machine})
+            timed = timings(opened, "".join(sorted(names)))
+            if stops:
+                timed[-1].kept.unlink(missing_ok=True)  # as if it had died before this one was written
+            measured = latency.measure_latency(timed, QUERIES, 5, 0)
+            assert len(runs(measured)) == 1
+            assert all(times.latency.questions == 4 for times in measured)
+            for one, times in zip(timed, measured, strict=True):
+                kept = json.loads((opened.folder / one.label / latency.latency_file_name(5)).read_text())
+                assert {kept["run"]} == runs(measured)
+                assert {id: row[0] * 1e3 for id, row in kept["seconds"].items()} == times.latency.per_query

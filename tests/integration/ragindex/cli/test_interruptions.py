@@ -1,0 +1,332 @@
+"""The command line with strange texts, when it is stopped or killed, and on a terminal."""
+
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import build, failed, make_desk, ragindex, write
+from project import ROOT
+
+from ragindex import distribution, durable_files, progress
+from ragindex.cli import main
+from ragindex.errors import MissingExtraError
+from ragindex.plugins import registry
+from ragindex.workspace.workspace import Workspace
+from ragindex_baselines.bm25 import BM25
+from ragindex_baselines.hybrid import Hybrid
+from ragindex_eval.run import pipeline
+
+
+@pytest.fixture(autouse=True)
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return make_desk(tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Never written to."""
+    return build(tmp_path_factory.mktemp("built"))
+
+
+# ---------------------------------------------------------------- strange texts
+
+
+ESCAPES = "\x1b[31mRed\x1b[0m \x1b]0;pwned\x07\x9b2J\x00 [bold]x[/] :warning: \\"
+
+
+def controls(text: str) -> set[str]:
+    return {letter for letter in text if ord(letter) < 32 or 127 <= ord(letter) < 160} - {"\n"}
+
+
+def test_control_characters_reach_the_json_and_not_the_terminal() -> None:
+    write(Path("odd"), {"a.md": f"# {ESCAPES}\n\nslate {ESCAPES}", "b\x1b[7m.txt": "slate"})
+    write(Path(), {"q.csv": f"question,documents\nslate {ESCAPES},a.md\nslate,none\x1b[2J\n"})
+    ragindex("index", "odd", "--index", "w", "--methods", "bm25")
+    asked = ("search", f"slate {ESCAPES}", "--index", "w", "--method", "bm25")
+    done = ragindex(*(part.replace("\x00", "") for part in asked), "--explain")
+    shown = "�[31mRed�[0m �]0;pwned��2J� [bold]x[/] :warning: \\"
+    assert f". {shown}  " in done.out
+    assert f"\nslate {shown}\n" in done.out
+    assert f"asked: slate {shown.replace('2J�', '2J')}\n" in done.out
+    assert ". b�[7m  " in done.out
+    assert controls(done.out) == set()
+    value = ragindex("search", "pwned", "--index", "w", "--method", "bm25", "--json", "-").json
+    assert value["hits"][0]["title"] == ESCAPES
+    compared = ragindex("compare", "odd", "--questions", "q.csv", "--methods", "bm25", "--skip-bad")
+    assert compared.code == 0
+    assert controls(compared.out + compared.err) == set()
+    assert controls(ragindex("search", "x", "--index", "w", "--method", "b\x1b[7m").err) == set()
+
+
+def test_every_script_and_half_characters() -> None:
+    words = ["slate", "кирпич", "πέτρα", "حجر", "אבן", "पत्थर", "石头", "돌", "หิน", "ქვა", "𐎠𐎼", "👩‍👩‍👧"]
+    write(Path("odd"), {f"{number}.txt": f"{word} x{number}" for number, word in enumerate(words)})
+    ragindex("index", "odd", "--index", "w", "--methods", "bm25")
+    for number, word in enumerate(words):
+        value = ragindex("search", f"{word} x{number}", "--index", "w", "--method", "bm25", "--json", "-").json
+        assert value["hits"][0]["text"] == f"{word} x{number}"
+    broken = ragindex("search", "slate \udcff", "--index", "w", "--method", "bm25", "--json", "-")
+    assert (broken.json["question"], broken.json["hits"][0]["id"]) == ("slate \udcff", "0.txt#0")
+    assert "slate �" in ragindex("search", "slate \udcff", "--index", "w", "--method", "bm25", "--explain").out
+
+
+def test_questions_that_are_empty_long_or_meet_nothing(built: Path) -> None:
+    assert failed(2, "search", " \n", "--index", built) == "The question is empty."
+    assert ragindex("search", "zzzz", "--index", built).out == "No results with hybrid.\n"
+    done = ragindex("search", "slate " * 16_667, "--index", built, "--method", "bm25", "-k", 10**6, "--explain")
+    assert [line.split()[1] for line in done.out.splitlines() if re.match(r"\d+\. ", line)] == ["quill", "Sarn"]
+    assert len(done.out) < 1000
+    hits = ragindex("search", "slate " * 16_667, "--index", built, "--json", "-").json["hits"]
+    assert {"quill.txt#0", "rivers/sarn.md#0"} <= {hit["id"] for hit in hits}
+
+
+def test_a_passage_of_one_character() -> None:
+    write(Path("tiny"), {"m.txt": "m"})
+    assert ragindex("index", "tiny", "--index", "w").code == 0
+    assert ragindex("search", "m", "--index", "w", "--json", "-").json["hits"][0]["text"] == "m"
+
+
+def test_a_corpus_in_another_language() -> None:
+    german = "Der Fluss ist nicht lang und die Stadt liegt auf dem Berg, aber sie hat eine Brücke und ein Schloss. "
+    write(Path("texte"), {f"{number}.txt": german for number in range(3)})
+    done = ragindex("index", "texte", "--index", "w", "--methods", "bm25", "--json", "-")
+    assert done.json["documents"] == 3
+    same, warning = done.err.splitlines()
+    assert same == "2 documents are almost equal to another: 1.txt ~ 0.txt, 2.txt ~ 0.txt"
+    assert warning.startswith("warning: ")
+    assert "german" in warning
+
+
+# ---------------------------------------------------------------- bad luck
+
+
+def test_a_workspace_of_a_later_version(built: Path) -> None:
+    shutil.copytree(built, "w")
+    held = json.loads(Path("w/workspace.json").read_text(encoding="utf-8"))
+    held.pop("sha256")
+    Path("w/workspace.json").write_bytes(durable_files.dump_hashed_json({**held, "format": 99, "colour": "red"}))
+    for arguments in (["search", "x"], ["add", "notes"], ["remove", "x"], ["index"]):
+        said = failed(4, *arguments, "--index", "w")
+        assert said.startswith(
+            f"The index w has format 99; this ragindex reads up to 5. Run: {distribution.upgrade_line()}"
+        )
+
+
+def test_two_writers(built: Path) -> None:
+    shutil.copytree(built, "w")
+    with Workspace.open("w") as opened, opened.store.lease("the first"):
+        said = failed(4, "add", "notes/hill.md", "--index", "w")
+        assert f"Another process is writing to the index: the first (process {os.getpid()} on " in said
+        assert ragindex("search", "slate", "--index", "w", "-k", 1).code == 0
+    added = ragindex("add", "notes/hill.md", "--as", "more", "--index", "w")  # another folder than the built one's
+    assert added.out == "1 document added\n"
+
+
+def interrupted(monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+    """Ctrl-C when the questions of the method `at` are about to be asked."""
+    asking = pipeline.answer_all
+
+    def stopping(retriever: Any, queries: Any, k: int, kept: Path, label: str, **more: Any) -> Any:
+        if label == at:
+            signal.raise_signal(signal.SIGINT)
+        return asking(retriever, queries, k, kept, label, **more)
+
+    monkeypatch.setattr(pipeline, "answer_all", stopping)
+
+
+def test_a_comparison_that_was_stopped_goes_on_and_a_finished_one_opens_no_index(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def shut(*arguments: object) -> None:
+        raise AssertionError("opened again")
+
+    arguments = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25,hybrid", "--json", "-")
+    with monkeypatch.context() as patched:
+        interrupted(patched, "hybrid")
+        stopped = ragindex(*arguments)
+    assert (stopped.code, stopped.out) == (130, "")
+    assert stopped.err == "Stopped. Progress saved. Run the same command to resume.\n"
+    kept = {path: path.read_bytes() for path in Path("ragindex-workspaces/notes/runs").rglob("*") if path.is_file()}
+    assert {path.name for path in kept} == {"answers-20.jsonl"}
+    done = ragindex(*arguments).json
+    assert all(path.read_bytes() == content for path, content in kept.items())
+    undisturbed = ragindex(*arguments, "--index", "other").json
+    figures = [(method["label"], method["metrics"]) for method in done["methods"]]
+    assert figures == [(method["label"], method["metrics"]) for method in undisturbed["methods"]]
+    monkeypatch.setattr(BM25, "open", shut)
+    monkeypatch.setattr(Hybrid, "open", shut)
+    again = ragindex(*arguments).json
+    assert [re.sub(r"\d\d:\d\d", "TIME", note) for note in again.pop("notes")] == [
+        "bm25, hybrid: 2 answers each read from TIME; --fresh asks again"
+    ]
+    assert again == {name: value for name, value in done.items() if name != "notes"}
+
+
+_KILLED = """
+import os, signal
+from ragindex.cli import main
+from ragindex_eval.run import pipeline
+
+asking = pipeline.answer_all
+def killed(retriever, queries, k, kept, label, **more):
+    if label == "hybrid":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return asking(retriever, queries, k, kept, label, **more)
+pipeline.answer_all = killed
+main.run_cli()
+"""
+
+
+@pytest.mark.slow
+def test_a_comparison_that_was_killed_goes_on() -> None:
+    arguments = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25,hybrid", "--json", "-")
+    child = subprocess.run([sys.executable, "-c", _KILLED, *arguments], capture_output=True, timeout=60, check=False)
+    assert (child.returncode, child.stdout) == (-signal.SIGKILL, b"")
+    (kept,) = Path("ragindex-workspaces/notes/runs").rglob("answers-20.jsonl")
+    before = kept.stat().st_mtime_ns
+    value = ragindex(*arguments).json
+    assert kept.stat().st_mtime_ns == before
+    assert [(method["label"], method["metrics"]["R@5"]) for method in value["methods"]] == [("bm25", 1), ("hybrid", 1)]
+
+
+_STOPPED_WHILE_IMPORTING = """
+import signal, sys
+
+class Hook:
+    def find_spec(self, name, *rest):
+        if name == "pydantic":
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Hook())
+from {module} import {function}
+{function}()
+"""
+
+
+def test_ctrl_c_while_it_is_still_importing() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    module, _, function = project["scripts"]["ragindex"].partition(":")
+    program = _STOPPED_WHILE_IMPORTING.format(module=module, function=function)
+    done = subprocess.run([sys.executable, "-c", program, "methods"], capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"Stopped.\n")
+
+
+_STOPPED_TWICE = """
+import signal
+from ragindex.cli.console import handle_interrupts, run_with_exit_codes
+
+def start():
+    handle_interrupts()
+    try:
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.raise_signal(signal.SIGINT)  # while the first is being dealt with
+
+run_with_exit_codes(start)
+"""
+
+
+def test_a_second_ctrl_c_ends_at_once() -> None:
+    done = subprocess.run([sys.executable, "-c", _STOPPED_TWICE], capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (130, b"")
+    assert done.stderr == b"Stopped at once. Run the same command to resume.\n"
+
+
+@pytest.mark.slow
+def test_the_program_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "ragindex", "methods"], capture_output=True, timeout=60, check=True)
+    assert b"bm25" in done.stdout
+    assert done.stderr == b""
+
+
+@pytest.mark.slow
+def test_the_program_itself_where_nothing_is_utf_8(built: Path) -> None:
+    program = [sys.executable, "-m", "ragindex.cli.main"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    shown = subprocess.run(
+        [*program, "index", "--index", built, "--methods", "bm25"],
+        capture_output=True,
+        env=environment,
+        timeout=60,
+        check=True,
+    )
+    assert shown.stdout.splitlines()[-1].startswith(b'Next: ragindex search "\\u2026" --index ')
+    assert shown.stderr == b""
+    refused = subprocess.run(
+        [*program, "methods", "bm52\u00e9"], capture_output=True, env=environment, timeout=60, check=False
+    )
+    assert refused.returncode == 2
+    assert refused.stderr == b"error: No method is called 'bm52\\xe9'. Did you mean bm25?\n"
+
+
+# ---------------------------------------------------------------- progress
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[io.TextIOWrapper, Callable[[], str]]]:
+    """A terminal to write to, and what stood on it in the end."""
+    pty = pytest.importorskip("pty")
+    master, slave = pty.openpty()
+    writing = os.fdopen(slave, "w", encoding="utf-8")
+
+    def shown() -> str:
+        writing.flush()
+        os.set_blocking(master, False)
+        try:
+            return os.read(master, 1_000_000).decode("utf-8")
+        except BlockingIOError:
+            return ""
+
+    yield writing, shown
+    writing.close()
+    os.close(master)
+
+
+def test_bars_on_a_terminal_for_what_takes_long(
+    terminal: tuple[io.TextIOWrapper, Callable[[], str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing, shown = terminal
+    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+    assert ragindex("index", "notes", "--index", "w", "--methods", "bm25", "--json", "-", stderr=writing).code == 0
+    text = shown()
+    assert "passages: indexing" in text
+    assert "4/4" in text
+
+
+def test_no_bars_for_what_is_quick_or_goes_to_a_file(
+    terminal: tuple[io.TextIOWrapper, Callable[[], str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing, shown = terminal
+    monkeypatch.setattr(progress, "_PATIENCE", 3600.0)
+    assert ragindex("index", "notes", "--index", "w", "--methods", "bm25", stderr=writing).code == 0
+    assert shown() == ""
+    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+    assert ragindex("index", "notes", "--index", "v", "--methods", "bm25").err == ""
+
+
+# ---------------------------------------------------------------- other packages' commands
+
+
+def test_a_command_that_cannot_be_loaded_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(group: str, name: str) -> object:
+        raise MissingExtraError(f"The command {name!r} needs the package 'flask'. Run: pip install 'other[web]'")
+
+    monkeypatch.setattr(main, "entry_points", lambda group: [EntryPoint("shelve", "flasky:shelve", group)])
+    monkeypatch.setattr(registry, "load_plugin", missing)
+    said = "The command 'shelve' needs the package 'flask'. Run: pip install 'other[web]'"
+    helped = ragindex("--help")
+    assert (helped.code, helped.err) == (0, f"skipped the command shelve: {said}\n")
+    assert "\n  methods  " in helped.out
+    assert ragindex("methods").err == ""
+    assert failed(2, "shelve") == said

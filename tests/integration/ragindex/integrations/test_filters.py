@@ -1,0 +1,292 @@
+"""Filters of the frameworks: translated, they select what each framework says they select; the rest is refused."""
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import haystack
+import pytest
+from haystack.errors import FilterError
+from haystack.utils.filters import document_matches_filter
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.structured_query import Comparator, Comparison, FilterDirective, Operation, Operator
+from llama_index.core.vector_stores import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
+from llama_index.core.vector_stores.utils import build_metadata_filter_fn
+
+from examples import examples
+from ragindex.errors import UsageError
+from ragindex.filters import Filter, Terms
+from ragindex.integrations.haystack import translate_haystack_filters
+from ragindex.integrations.langchain import translate_langchain_filter
+from ragindex.integrations.llama_index import translate_llama_index_filters
+from ragindex.retrieval.hits import build_filter_fields
+from ragindex.stores.memory.filters import FilterEvaluator
+
+Metadata = dict[str, Any]
+
+NUMBERS = st.one_of(st.integers(-3, 3), st.sampled_from([0.5, -0.5, 1e-300, -1e-300, 5e-324, 2**53, 1e17]))
+WORDS = st.sampled_from(["", "a", "A", "aa", "a\0", "b", "ä", "12", "true", "'"])
+DATES = st.sampled_from(["1931-05-01", "1931-05-02", "1850-12-31", "2001-01-01"])
+VALUES = {"number": NUMBERS, "word": WORDS, "date": DATES}
+LISTS = {
+    "number": st.one_of(st.lists(st.integers(-3, 3), max_size=3), st.lists(st.sampled_from([0.5, -0.5]), max_size=3)),
+    "word": st.lists(WORDS, max_size=3),
+    "date": st.lists(DATES, max_size=3),
+}
+CORPORA = st.lists(st.fixed_dictionaries({}, optional={**VALUES, "flag": st.booleans()}), min_size=1, max_size=6)
+COMPARED = ("==", "!=", ">", ">=", "<", "<=")
+
+
+def select(where: Filter | None, corpus: Sequence[Metadata]) -> list[bool]:
+    """The documents that pass, by the store in memory."""
+    assert where is not None
+    columns = build_filter_fields([[one] for one in corpus])
+    return FilterEvaluator(columns, {str(row): row for row in range(len(corpus))}).mask(where).tolist()
+
+
+def comparisons(ordered: Sequence[str]) -> st.SearchStrategy[tuple[str, str, Any]]:
+    """(key, operator, value), with an order for the keys `ordered`."""
+    plain = [
+        st.tuples(st.just(key), st.sampled_from(COMPARED if key in ordered else COMPARED[:2]), values)
+        for key, values in VALUES.items()
+    ]
+    listed = [st.tuples(st.just(key), st.sampled_from(["in", "not in"]), values) for key, values in LISTS.items()]
+    return st.one_of(*plain, *listed)
+
+
+# ---------------------------------------------------------------- LangChain
+
+LANGCHAIN = {"==": "eq", "!=": "ne", ">": "gt", ">=": "gte", "<": "lt", "<=": "lte", "in": "in", "not in": "nin"}
+PYTHON: Mapping[str, Callable[[Any, Any], bool]] = {
+    "$gt": operator.gt,
+    "$gte": operator.ge,
+    "$lt": operator.lt,
+    "$lte": operator.le,
+    "$in": lambda value, wanted: value in wanted,
+    "$eq": operator.eq,
+}
+
+
+def matches(wanted: Mapping[str, Any], document: Metadata) -> bool:
+    """What a filter of LangChain's vector stores means, written down without ragindex: that of MongoDB."""
+    return all(_entry_matches(key, value, document) for key, value in wanted.items())
+
+
+def _entry_matches(key: str, value: Any, document: Metadata) -> bool:
+    if key in ("$and", "$or"):
+        return (all if key == "$and" else any)(matches(part, document) for part in value)
+    if key == "$not":
+        return not matches(value, document)
+    if isinstance(value, list):
+        return document.get(key) in value
+    if not isinstance(value, dict):
+        return bool(document.get(key) == value)
+    return all(_operator_matches(name, document.get(key), operand) for name, operand in value.items())
+
+
+def _operator_matches(name: str, held: Any, operand: Any) -> bool:
+    if name == "$not":
+        return not all(_operator_matches(inner, held, value) for inner, value in operand.items())
+    if name in ("$ne", "$nin"):
+        return not _operator_matches("$eq" if name == "$ne" else "$in", held, operand)
+    return held is not None and PYTHON[name](held, operand)
+
+
+def _to_conditions(compared: Sequence[tuple[str, str, Any]]) -> dict[str, Any]:
+    conditions: dict[str, Any] = {}
+    for key, name, value in compared:
+        conditions.setdefault(key, {})[f"${LANGCHAIN[name]}"] = value
+    return conditions
+
+
+SIMPLE = st.dictionaries(st.sampled_from(["word", "date"]), st.one_of(WORDS, st.lists(WORDS, max_size=2)), max_size=2)
+OPERATORS = st.lists(comparisons(tuple(VALUES)), max_size=3).map(_to_conditions)
+NEGATED = comparisons(tuple(VALUES)).map(lambda one: {one[0]: {"$not": {f"${LANGCHAIN[one[1]]}": one[2]}}})
+LANGCHAIN_FILTERS = st.recursive(
+    st.one_of(SIMPLE, OPERATORS, NEGATED, st.builds(lambda flag: {"flag": flag}, st.booleans())),
+    lambda inner: st.one_of(
+        st.builds(lambda parts: {"$and": parts}, st.lists(inner, min_size=1, max_size=3)),
+        st.builds(lambda parts: {"$or": parts}, st.lists(inner, min_size=1, max_size=3)),
+        st.builds(lambda part: {"$not": part}, inner),
+        st.builds(lambda part, other: {**part, "$and": [other]}, inner, inner),
+    ),
+    max_leaves=5,
+)
+
+
+@given(CORPORA, LANGCHAIN_FILTERS)
+@settings(max_examples=examples(300))
+def test_langchain_mappings(corpus: list[Metadata], wanted: dict[str, Any]) -> None:
+    assert select(translate_langchain_filter(wanted), corpus) == [matches(wanted, one) for one in corpus]
+
+
+def _to_comparison(one: tuple[str, str, Any]) -> FilterDirective:
+    return Comparison(Comparator(LANGCHAIN[one[1]]), one[0], one[2])
+
+
+DIRECTIVES = st.recursive(
+    comparisons(tuple(VALUES)).map(_to_comparison),
+    lambda inner: st.one_of(
+        st.builds(Operation, st.sampled_from([Operator.AND, Operator.OR]), st.lists(inner, min_size=1, max_size=3)),
+        st.builds(lambda part: Operation(Operator.NOT, [part]), inner),
+    ),
+    max_leaves=5,
+)
+
+
+def directive_matches(wanted: FilterDirective, document: Metadata) -> bool:
+    if isinstance(wanted, Comparison):
+        return _operator_matches(f"${wanted.comparator.value}", document.get(wanted.attribute), wanted.value)
+    assert isinstance(wanted, Operation)
+    inner = [directive_matches(part, document) for part in wanted.arguments]
+    return {Operator.AND: all(inner), Operator.OR: any(inner), Operator.NOT: not inner[0]}[wanted.operator]
+
+
+@given(CORPORA, DIRECTIVES)
+@settings(max_examples=examples(200))
+def test_langchain_directives(corpus: list[Metadata], wanted: FilterDirective) -> None:
+    assert select(translate_langchain_filter(wanted), corpus) == [directive_matches(wanted, one) for one in corpus]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ({"year": {"$exists": True}}, r"no operator '\$exists' in filters. Available: \$eq, "),
+        ({"year": {"gte": 3}}, "no operator 'gte' in filters"),
+        ({"year": {}}, "has no operator"),
+        ({"$nor": [{"year": 3}]}, r"no operator '\$nor' in filters. Available: \$and, \$or, \$not"),
+        ({"$and": []}, "takes a list of filters"),
+        ({"$or": {"year": 3}}, "takes a list of filters"),
+        ({"$not": 3}, "is a mapping or a FilterDirective"),
+        ({3: 3}, "keys of a filter are strings"),
+        ({"year": None}, "Got None for 'meta.year'"),
+        ({"year": float("nan")}, "Got nan for 'meta.year'"),
+        ({"year": {"$gt": float("inf")}}, "must be finite"),
+        ({"year": {"$gt": True}}, "have an order. Got True"),
+        ({"year": {"$gt": [3]}}, r"have an order. Got \[3\]"),
+        ({"year": {"$eq": [3]}}, r"Got \[3\] for"),
+        ({"year": {"$in": "abc"}}, "take a list of values"),
+        ({"year": [[3]]}, r"Got \[3\] for"),
+        ({"ragindex.score": 3}, "ragindex.doc_ids, ragindex.passage_ids"),
+        (lambda document: True, "is a mapping or a FilterDirective"),
+        (Comparison(Comparator.LIKE, "kind", "t%"), "no operator 'like' in filters"),
+        (Comparison(Comparator.CONTAIN, "kind", "t"), "no operator 'contain' in filters"),
+    ],
+)
+def test_langchain_refusals(wanted: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        translate_langchain_filter(wanted)
+
+
+def test_ids_of_documents_are_a_field() -> None:
+    assert translate_langchain_filter({"ragindex.doc_ids": ["a", "b"]}) == Terms("doc_ids", ("a", "b"))
+
+
+# ---------------------------------------------------------------- LlamaIndex
+
+LLAMA_INDEX = {**{name: name for name in COMPARED}, "in": "in", "not in": "nin"}
+
+
+def _to_filter(one: tuple[str, str, Any]) -> MetadataFilter:
+    return MetadataFilter(key=one[0], value=one[2], operator=FilterOperator(LLAMA_INDEX[one[1]]))
+
+
+LLAMA_INDEX_FILTERS = st.recursive(
+    comparisons(tuple(VALUES)).map(_to_filter),
+    lambda inner: st.builds(
+        lambda parts, condition: MetadataFilters(filters=parts, condition=condition),
+        st.lists(inner, max_size=3),
+        st.sampled_from(FilterCondition),
+    ),
+    max_leaves=5,
+).filter(lambda wanted: isinstance(wanted, MetadataFilters))
+
+
+def llama_index_matches(wanted: MetadataFilter | MetadataFilters, document: Metadata) -> bool:
+    """LlamaIndex's own evaluation of single filters; it knows no nested ones, which are joined here."""
+    if isinstance(wanted, MetadataFilter):
+        alone = MetadataFilters(filters=[wanted])
+        return build_metadata_filter_fn(lambda _: document, alone)("id")
+    if not wanted.filters:
+        return True
+    inner = [llama_index_matches(part, document) for part in wanted.filters]
+    return {"and": all(inner), "or": any(inner), "not": not any(inner)}[(wanted.condition or FilterCondition.AND).value]
+
+
+@given(CORPORA, LLAMA_INDEX_FILTERS)
+@settings(max_examples=examples(300))
+def test_llama_index_filters(corpus: list[Metadata], wanted: MetadataFilters) -> None:
+    translated = translate_llama_index_filters(wanted)
+    expected = [llama_index_matches(wanted, one) for one in corpus]
+    assert (select(translated, corpus) if translated else [True] * len(corpus)) == expected
+    if not any(isinstance(part, MetadataFilters) for part in wanted.filters):
+        flat = build_metadata_filter_fn(lambda id: corpus[int(id)], wanted)
+        assert expected == [flat(str(row)) for row in range(len(corpus))]
+
+
+@pytest.mark.parametrize("name", ["any", "all", "contains", "text_match", "text_match_insensitive", "is_empty"])
+def test_llama_index_refuses_operators_that_look_into_values(name: str) -> None:
+    wanted = MetadataFilter(key="tags", value=["a"], operator=FilterOperator(name))
+    with pytest.raises(UsageError, match=f"no operator '{name}' in filters. Available: ==, !=, >, >=, <, <=, in, nin"):
+        translate_llama_index_filters(MetadataFilters(filters=[MetadataFilters(filters=[wanted])]))
+
+
+@pytest.mark.parametrize(("value", "name"), [(None, "=="), ([1], "=="), ("abc", "in"), (float("nan"), "<")])
+def test_llama_index_refuses_values(value: Any, name: str) -> None:
+    wanted = MetadataFilters(filters=[MetadataFilter(key="year", value=value, operator=FilterOperator(name))])
+    with pytest.raises(UsageError, match="meta.year"):
+        translate_llama_index_filters(wanted)
+
+
+# ---------------------------------------------------------------- Haystack
+
+
+def _to_condition(one: tuple[str, str, Any], prefix: str) -> dict[str, Any]:
+    return {"field": f"{prefix}{one[0]}", "operator": one[1], "value": one[2]}
+
+
+_NONE = st.tuples(st.sampled_from(list(VALUES)), st.sampled_from(COMPARED), st.none())
+HAYSTACK_FILTERS = st.recursive(
+    st.builds(_to_condition, st.one_of(comparisons(("number", "date")), _NONE), st.sampled_from(["meta.", ""])),
+    lambda inner: st.fixed_dictionaries(
+        {"operator": st.sampled_from(["AND", "OR", "NOT"]), "conditions": st.lists(inner, max_size=3)}
+    ),
+    max_leaves=5,
+)
+
+
+@given(CORPORA, HAYSTACK_FILTERS)
+@settings(max_examples=examples(300))
+def test_haystack_filters(corpus: list[Metadata], wanted: dict[str, Any]) -> None:
+    expected = [document_matches_filter(wanted, haystack.Document(content="x", meta=one)) for one in corpus]
+    assert select(translate_haystack_filters(wanted), corpus) == expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ({"operator": "NOR", "conditions": []}, "joined by AND, OR and NOT. Got 'NOR'"),
+        ({"operator": "AND", "conditions": {}}, "'conditions' is a list of filters"),
+        ({"operator": "AND", "conditions": [3]}, "is a mapping. Got 3"),
+        ({"operator": "AND"}, "'conditions' is missing"),
+        ({"year": 1931}, "'operator' is missing"),
+        ({"field": "meta.year", "value": 1}, "'operator' is missing"),
+        ({"field": "meta.year", "operator": "=="}, "'value' is missing"),
+        ({"field": "meta.year", "operator": "~", "value": 1}, "no operator '~'"),
+        ({"field": "meta.year", "operator": "in", "value": (1, 2)}, "takes a list"),
+        ({"field": "meta.year", "operator": "in", "value": None}, "takes a list"),
+        ({"field": "meta.year", "operator": ">", "value": "1931"}, "numbers and ISO dates"),
+        ({"field": "meta.year", "operator": ">", "value": [1]}, r"have an order. Got \[1\]"),
+        ({"field": "meta.year", "operator": "==", "value": {"a": 1}}, "Got {'a': 1}"),
+        ({"field": "content", "operator": "==", "value": "x"}, "Got the field 'content'"),
+        ({"field": "meta.person.name", "operator": "==", "value": "x"}, "not by what they hold"),
+        ({"field": 3, "operator": "==", "value": "x"}, "Got the field 3"),
+    ],
+)
+def test_haystack_refusals(wanted: Any, message: str) -> None:
+    """They are errors of ragindex and of Haystack."""
+    with pytest.raises(UsageError, match=message):
+        translate_haystack_filters(wanted)
+    with pytest.raises(FilterError, match=message):
+        translate_haystack_filters(wanted)

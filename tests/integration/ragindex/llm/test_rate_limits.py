@@ -1,0 +1,255 @@
+"""Waiting: for room in a minute, for servers that ask for it, for those that failed; and money set aside."""
+
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from random import Random
+from threading import Event
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_language import ECHO, PRICES, QUICK, Echo, opened, texts
+from openai_server import KEY, OpenAIServer, slow, status
+
+from ragindex.accounting import ledger
+from ragindex.errors import BudgetError, UsageError
+from ragindex.http import Trouble, TroubleError, retry, retry_after, retry_delay
+from ragindex.llm import endpoint_features
+from ragindex.llm.budget import Budget
+from ragindex.llm.cache import SQLiteCache
+from ragindex.llm.rate_limits import Bucket, Clock, Limits, StoppedError, StopSignal, sleep, stopping
+from ragindex.llm.settings import LLMSettings
+
+
+class Time:
+    """A clock that moves only when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+        self.clock = Clock(lambda: self.seconds, self.sleep)
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+    monkeypatch.setattr(endpoint_features, "_memories", {})
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with OpenAIServer() as running:
+        yield running
+
+
+# ---------------------------------------------------------------- a minute's worth
+
+
+def test_a_tenth_at_once_then_evenly() -> None:
+    now = Time()
+    bucket = Bucket(60, now.clock)
+    assert [round(bucket.take(1), 6) for _ in range(9)] == [0, 0, 0, 0, 0, 0, *(round(n / 0.9, 6) for n in (1, 2, 3))]
+    now.sleep(60)
+    assert bucket.take(6) == 0.0
+    bucket.give_back(4)
+    assert bucket.take(5) == pytest.approx(1 / 0.9)
+
+
+@given(st.integers(1, 500), st.lists(st.floats(0, 20), min_size=1, max_size=200))
+def test_no_minute_holds_more_than_allowed(a_minute: int, pauses: list[float]) -> None:
+    now = Time()
+    bucket, used = Bucket(a_minute, now.clock), []
+    for pause in pauses * 3:
+        now.sleep(pause / a_minute)
+        now.sleep(bucket.take(1))
+        used.append(now.seconds)
+    for start, first in enumerate(used):
+        assert sum(at < first + 59.999 for at in used[start:]) <= a_minute
+
+
+def test_requests_and_tokens_wait_for_the_scarcer() -> None:
+    now = Time()
+    limits = Limits(2, requests_per_minute=600, tokens_per_minute=6000, clock=now.clock)
+    times = []
+    for _ in range(4):
+        with limits.slot(600) as used:
+            times.append(now.seconds - 1000.0)
+            used(600)
+    assert times == pytest.approx([0.0, 600 / 90, 1200 / 90, 1800 / 90])
+    with limits.slot(600) as used:
+        used(60)  # the rest is given back
+    with limits.slot(600):
+        assert now.seconds - 1000.0 == pytest.approx(2460 / 90)
+
+
+def test_nobody_begins_while_the_server_wants_rest() -> None:
+    now = Time()
+    limits = Limits(2, clock=now.clock)
+    limits.close(5.0)
+    limits.close(3.0)
+    with limits.slot(1):
+        assert now.seconds == 1005.0
+
+
+def test_waiting_can_be_called_off() -> None:
+    event = StopSignal()
+    token = stopping.set(event)
+    try:
+        threading.Timer(0.05, event.set).start()
+        with pytest.raises(StoppedError):
+            sleep(600.0)
+        with pytest.raises(StoppedError), Limits(1).slot(1):
+            raise AssertionError
+    finally:
+        stopping.reset(token)
+    sleep(0.0)
+
+
+def test_requests_in_flight(server: OpenAIServer) -> None:
+    server.choose = lambda received, earlier: slow(0.05)
+    assert opened(server, concurrency=3).map(ECHO, texts(12)) == [Echo(**inputs) for inputs in texts(12)]
+    assert server.most_in_flight == 3
+
+
+def test_one_told_to_wait_is_all_told_to_wait(server: OpenAIServer) -> None:
+    server.choose = lambda received, earlier: (
+        status(429, retry_after="1") if "first" in received.body["messages"][-1]["content"] and not earlier else None
+    )
+    language = opened(server, setting=LLMSettings(prices=PRICES), concurrency=1)
+    start = time.monotonic()
+    language.map(ECHO, [{"text": "first"}, {"text": "second"}])
+    assert [request.at - start >= 1.0 for request in server.requests] == [False, True, True]
+
+
+# ---------------------------------------------------------------- retry rules
+
+
+def test_retry_after() -> None:
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    date = format_datetime(now + timedelta(seconds=90), usegmt=True)
+    cases = {"2": 2.0, " 0.5 ": 0.5, "-3": 0.0, "0": 0.0, date: 90.0, "soon": None, "": None, "nan": None}
+    assert {value: retry_after({"retry-after": value}, now.timestamp) for value in cases} == cases
+    assert retry_after({"retry-after": "7", "retry-after-ms": "250"}) == 0.25
+    assert retry_after({}) is None
+    assert retry_after({"retry-after": format_datetime(now - timedelta(days=1), usegmt=True)}, now.timestamp) == 0.0
+
+
+def test_waits_grow_to_a_limit_with_chance_in_them() -> None:
+    waits = [[retry_delay(Trouble("x", 500), attempt, Random(seed)) for attempt in range(12)] for seed in range(200)]
+    longest = [min(30.0, 0.5 * 2**attempt) for attempt in range(12)]
+    for attempt, most in enumerate(longest):
+        column = [row[attempt] for row in waits]
+        assert most / 2 <= min(column) < most * 0.55
+        assert most * 0.95 < max(column) <= most
+    assert waits[0] == [retry_delay(Trouble("x", 500), attempt, Random(0)) for attempt in range(12)]
+    assert 4.0 <= retry_delay(Trouble("x", 429, retry_after=4.0), 9, Random(1)) <= 4.25
+
+
+@pytest.mark.parametrize(
+    ("trouble", "passes"),
+    [
+        (Trouble("lost"), True),
+        *((Trouble("x", code), True) for code in (408, 409, 429, 500, 502, 503, 504, 529)),
+        *((Trouble("x", code), False) for code in (400, 401, 403, 404, 413, 422, 501)),
+        (Trouble("x", 429, code="insufficient_quota"), False),
+        (Trouble("You exceeded your current quota, check your plan", 429), False),
+        (Trouble("x", 429, retry_after=119.0), True),
+        (Trouble("x", 503, retry_after=121.0), False),
+    ],
+)
+def test_what_passes(trouble: Trouble, passes: bool) -> None:
+    assert trouble.passes is passes
+
+
+def test_retrying_ends() -> None:
+    asked, waited = [], []
+
+    def ask() -> str:
+        asked.append(1)
+        if len(asked) < 4:
+            raise TroubleError(Trouble("busy", 503))
+        return "answer"
+
+    assert retry(ask, 3, Random(0), lambda trouble, seconds: waited.append(trouble.status)) == "answer"
+    assert waited == [503, 503, 503]
+    asked.clear()
+    with pytest.raises(TroubleError, match="status 503: busy"):
+        retry(ask, 2, Random(0), lambda trouble, seconds: None)
+    assert len(asked) == 3
+
+
+# ---------------------------------------------------------------- the budget
+
+
+def test_money_is_set_aside_for_calls_in_flight() -> None:
+    budget = Budget(1.0)
+    with budget.reserved(0.6) as first:
+        started, done = Event(), Event()
+
+        def second() -> None:
+            started.set()
+            with budget.reserved(0.6) as booking:
+                booking.pay(0.1)
+            done.set()
+
+        thread = threading.Thread(target=second)
+        thread.start()
+        started.wait()
+        assert not done.wait(0.05)  # it waits for the first
+        first.pay(0.3)
+    thread.join()
+    assert budget.spent == pytest.approx(0.4)
+    told = r"\$1.0000 is exhausted: \$0.4000 spent; .* could cost \$0.6100"
+    with pytest.raises(BudgetError, match=told) as caught, budget.reserved(0.61):
+        raise AssertionError
+    assert caught.value.exit_code == 9
+    with budget.reserved(0.6):
+        pass  # failed: nothing was paid
+    assert budget.spent == pytest.approx(0.4)
+    with pytest.raises(UsageError, match="must be more than 0"):
+        Budget(0.0)
+
+
+def test_a_run_stops_before_its_budget_and_goes_on_from_there(server: OpenAIServer, tmp_path: Path) -> None:
+    cache = SQLiteCache(tmp_path / "calls.sqlite")
+    inputs = texts(40)  # each costs 0.010 + 0.015, and could cost 0.3 more than its input
+    budget = Budget(1.0)
+    with pytest.raises(BudgetError, match="Run the same command with a larger --budget to resume"):
+        opened(server, setting=LLMSettings(cache=cache, prices=PRICES, budget=budget, clock=QUICK)).map(ECHO, inputs)
+    paid = len(server.requests)
+    each = 10e-3 + 4 * 3e-3
+    assert budget.spent == pytest.approx(each * paid)
+    assert 0 < paid < 40
+    assert budget.spent + 0.3 < 1.0 < budget.spent + 0.3 + 0.12  # the next might have gone over
+    with ledger.record_calls() as tally:
+        language = opened(server, setting=LLMSettings(cache=cache, prices=PRICES, budget=Budget(2.0), clock=QUICK))
+        assert language.map(ECHO, inputs) == [Echo(**each) for each in inputs]
+    assert (tally.replayed, len(server.requests)) == (paid, 40)
+    assert tally.first.money == pytest.approx(40 * each)
+
+
+def test_a_budget_needs_a_price(server: OpenAIServer) -> None:
+    with pytest.raises(
+        UsageError, match=r"price of local/model-7b, .*'  local/model-7b: \{input: 0.00, cached: 0.00, out"
+    ):
+        opened(server, model="local/model-7b", setting=LLMSettings(prices=PRICES, budget=Budget(1.0)))
+
+
+# ---------------------------------------------------------------- stopping
+
+
+def test_a_signal_ends_those_made_inside_it_and_not_the_one_around_it() -> None:
+    outer = StopSignal()
+    token = stopping.set(outer)
+    try:
+        first, second = StopSignal(), StopSignal()
+        first.set()
+        assert (outer.is_set(), first.is_set(), second.is_set()) == (False, True, False)
+        outer.set()
+        assert second.is_set()
+        assert StopSignal().is_set()  # too late to begin anything
+    finally:
+        stopping.reset(token)
+    assert not StopSignal().is_set()

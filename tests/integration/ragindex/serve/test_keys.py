@@ -1,0 +1,274 @@
+"""Keys: rights, collections, and filters that no request on any face escapes; Host and Origin."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from served import RunningServer, build_index, serving
+
+from examples import examples
+from ragindex.errors import UsageError
+from ragindex.filters import Terms
+from ragindex.serve.config import ServeSettings, parse_collections
+from ragindex.serve.keys import Keyring, load_keyring
+
+ADMIN, RED, WRITER, JUDGE = (f"{name}-0123456789abcdef" for name in ("admin", "red", "writer", "judge"))
+KEYS = """
+[[keys]]
+name = "admin"
+rights = ["read", "write"]
+variable = "ADMIN_SECRET"
+
+[[keys]]
+name = "red"
+rights = ["read"]
+variable = "RED_SECRET"
+collections = ["docs"]
+filter = { "meta.team" = "red" }
+
+[[keys]]
+name = "writer"
+rights = ["write"]
+file = "writer.txt"
+filter = { "meta.team" = "red" }
+
+[[keys]]
+name = "judge"
+rights = ["judge"]
+variable = "JUDGE_SECRET"
+"""
+
+
+@pytest.fixture(scope="module")
+def keyring(tmp_path_factory: pytest.TempPathFactory) -> Keyring:
+    folder = tmp_path_factory.mktemp("keys")
+    (folder / "keys.toml").write_text(KEYS)
+    (folder / "writer.txt").write_text(f"{WRITER}\n")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, secret in (("ADMIN", ADMIN), ("RED", RED), ("JUDGE", JUDGE)):
+            patch.setenv(f"{name}_SECRET", secret)
+        return load_keyring(folder / "keys.toml", ["docs", "other"])
+
+
+@pytest.fixture(scope="module")
+def server(keyring: Keyring, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    folder = build_index(tmp_path_factory.mktemp("secured") / "docs", ("bm25", "hybrid"))
+    other = build_index(tmp_path_factory.mktemp("secured") / "other")
+    with serving(
+        f"docs={folder}", f"other={other}", methods=("bm25", "docs=hybrid"), keys=keyring, log_texts=True
+    ) as running:
+        yield running
+
+
+def test_keys_are_read_and_their_secrets_are_not_kept(keyring: Keyring) -> None:
+    assert [key.name for key in keyring.keys] == ["admin", "red", "writer", "judge"]
+    red = keyring.find(RED)
+    assert red is not None
+    assert (red.rights, red.collections) == ({"read"}, {"docs"})
+    assert "filters" not in repr(red) or Terms("meta.team", ("red",)) in red.where.filters  # type: ignore[union-attr]
+    assert keyring.find(RED + "x") is None
+    for secret in (ADMIN, RED, WRITER, JUDGE):
+        assert secret not in repr(keyring)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "key", "status"),
+    [
+        ("POST", "/search", None, 401),
+        ("POST", "/search", "wrong-0123456789abcdef", 401),
+        ("POST", "/search", RED, 200),
+        ("POST", "/search", WRITER, 403),
+        ("POST", "/search", JUDGE, 403),
+        ("POST", "/ask", None, 401),
+        ("POST", "/ask", JUDGE, 403),
+        ("POST", "/documents", RED, 403),
+        ("POST", "/documents", None, 401),
+        ("DELETE", "/documents/lindau", RED, 403),
+        ("GET", "/documents/lindau", JUDGE, 403),
+        ("GET", "/documents/lindau", None, 401),
+        ("POST", "/v1/vector_stores/docs/search", None, 401),
+        ("POST", "/v1/vector_stores/docs/search", JUDGE, 403),
+        ("POST", "/v1/vector_stores/other/search", RED, 404),
+        ("POST", "/mcp", None, 401),
+        ("POST", "/mcp", WRITER, 403),
+    ],
+)
+def test_rights(server: RunningServer, method: str, path: str, key: str | None, status: int) -> None:
+    body: dict[str, Any] = {"documents": [{"id": "x", "text": "x"}]} if path == "/documents" else {"query": "ferry"}
+    with server.client(key) as client:
+        response = client.request(method, path, json=body if method == "POST" else None)
+    assert response.status_code == status
+    assert ("WWW-Authenticate" in response.headers) == (status == 401)
+
+
+def test_another_scheme_than_bearer_is_refused(server: RunningServer) -> None:
+    with server.client() as client:
+        response = client.post("/search", json={"query": "a"}, headers={"Authorization": f"Basic {ADMIN}"})
+    assert response.status_code == 401
+
+
+def seen(server: RunningServer, body: dict[str, Any], path: str = "/search") -> str:
+    """Everything that a client with the key `red` reads from a response."""
+    with server.client(RED) as client:
+        return client.post(path, json=body).text
+
+
+@pytest.mark.parametrize(
+    "path", ["/search", "/ask", "/v1/vector_stores/docs/search", "/v1/vector_stores/docs:hybrid/search"]
+)
+def test_the_filter_of_a_key_holds_on_each_face(server: RunningServer, path: str) -> None:
+    for query in ("secret map vault", "bread week"):
+        assert "holds a secret" not in seen(server, {"query": query}, path)
+        assert "keeps for a week" not in seen(server, {"query": query}, path)
+
+
+VALUES = st.one_of(
+    st.sampled_from(["red", "blue", "", "*"]),
+    st.booleans(),
+    st.integers(-3, 2000),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
+WHERE = st.dictionaries(
+    st.sampled_from(["meta.team", "meta.year", "doc_ids", "passage_ids", "meta.x"]),
+    st.one_of(VALUES, st.lists(VALUES, max_size=3), st.sampled_from(["vault", ["vault", "notes/bread"], ["vault#0"]])),
+    max_size=3,
+)
+COMPARISONS = st.fixed_dictionaries(
+    {
+        "type": st.sampled_from(["eq", "ne", "gt", "gte", "lt", "lte"]),
+        "key": st.sampled_from(["team", "x"]),
+        "value": VALUES,
+    }
+)
+COMPOUND = st.recursive(
+    COMPARISONS,
+    lambda inner: st.fixed_dictionaries(
+        {"type": st.sampled_from(["and", "or"]), "filters": st.lists(inner, max_size=3)}
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=examples(60))
+@given(where=WHERE, method=st.sampled_from(["", "hybrid"]))
+def test_no_filter_of_a_client_widens_that_of_its_key(server: RunningServer, where: Any, method: str) -> None:
+    text = seen(server, {"query": "secret map vault bread", "where": where, "method": method, "k": 100})
+    assert "holds a secret" not in text
+    assert "keeps for a week" not in text
+
+
+@settings(max_examples=examples(60))
+@given(filters=COMPOUND)
+def test_no_attribute_filter_widens_that_of_its_key(server: RunningServer, filters: Any) -> None:
+    text = seen(server, {"query": "secret map vault bread", "filters": filters}, "/v1/vector_stores/docs/search")
+    assert "holds a secret" not in text
+    assert "keeps for a week" not in text
+
+
+@pytest.mark.parametrize(
+    "id", ["vault", "notes/bread", "notes%2Fbread", "./vault", "docs/../vault", "vault%00", "..%2f..%2fetc"]
+)
+def test_documents_outside_the_filter_do_not_exist(server: RunningServer, id: str) -> None:
+    with server.client(RED) as client:
+        response = client.get(f"/documents/{id}")
+        assert response.status_code in (404, 422)
+        assert "secret" not in response.text
+        assert client.get("/documents/lindau").json()["title"] == "Lindau"
+
+
+def test_a_writer_with_a_filter_changes_only_what_passes_it(server: RunningServer) -> None:
+    with server.client(WRITER) as client:
+        post = {"id": "mine", "text": "mine", "metadata": {"team": "blue"}}
+        assert client.post("/documents", json={"documents": [post]}).status_code == 403
+        taken = {"id": "vault", "text": "mine now", "metadata": {"team": "red"}}
+        assert client.post("/documents", json={"documents": [taken]}).status_code == 404
+        assert client.delete("/documents/vault").status_code == 404
+        both = [{"id": "fine", "text": "fine", "metadata": {"team": "red"}}, post]
+        assert client.post("/documents", json={"documents": both}).status_code == 403
+        assert client.get("/documents/fine").status_code == 404  # all or none
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "evil.example:80"}, 421),
+        ({"Host": "127.0.0.1@evil.example"}, 421),
+        ({"Host": ""}, 421),
+        ({"Host": "localhost:1"}, 200),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Host": "localhost:81", "Origin": "http://localhost:80"}, 403),
+        ({"Host": "localhost:81", "Origin": "http://localhost:81"}, 200),
+    ],
+)
+@pytest.mark.parametrize("path", ["/search", "/mcp", "/v1/vector_stores/docs/search"])
+def test_host_and_origin(server: RunningServer, headers: dict[str, str], status: int, path: str) -> None:
+    initialize = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    with server.client(RED) as client:
+        body = initialize if path == "/mcp" else {"query": "ferry"}
+        accept = {"Accept": "application/json, text/event-stream"}
+        assert client.post(path, json=body, headers=headers | accept).status_code == status
+
+
+def test_an_exposed_server_needs_a_key(keyring: Keyring, tmp_path: Path) -> None:
+    specs = parse_collections([f"docs={tmp_path}"], [])
+    for open_to in ({"host": "0.0.0.0"}, {"host": "192.0.2.1"}, {"allowed_hosts": ("rag.example",)}):
+        with pytest.raises(UsageError, match="without a key"):
+            ServeSettings(specs, **open_to)  # type: ignore[arg-type]
+        assert ServeSettings(specs, keys=keyring, **open_to).exposed  # type: ignore[arg-type]
+    assert ServeSettings(specs, host="::1").exposed is False
+
+
+def test_metrics_and_descriptions_of_an_exposed_server_need_a_key(keyring: Keyring, tmp_path: Path) -> None:
+    folder = build_index(tmp_path / "docs")
+    with (
+        serving(f"docs={folder}", keys=keyring, allowed_hosts=("rag.example",)) as running,
+        running.client() as stranger,
+        running.client(JUDGE) as known,
+    ):
+        for path in ("/metrics", "/openapi.json"):
+            assert (stranger.get(path).status_code, known.get(path).status_code) == (401, 200)
+        assert stranger.get("/ready").json() == {"status": "ready", "collections": {}}
+        assert "docs" in known.get("/ready").json()["collections"]
+        assert stranger.get("/health", headers={"Host": "rag.example"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ('name = "a"\nrights = ["read"]\nvariable = "SHORT"', "at least 16"),
+        ('name = "a"\nrights = ["read"]\nvariable = "UNSET"', "which is not set"),
+        ('name = "a"\nrights = ["all"]\nvariable = "LONG"', "rights"),
+        ('name = "a"\nrights = ["read"]', "'variable'"),
+        ('name = "a"\nrights = ["read"]\nvariable = "LONG"\ncollections = ["b"]', "Available: docs"),
+        ('name = "a"\nrights = ["read"]\nvariable = "LONG"\nfilter = {passage_ids = "b"}', "passage_ids"),
+        ('name = "a"\nrights = ["read"]\nvariable = "LONG"\nfilter = {team = "b"}', "meta.KEY"),
+        ('name = "a"\nrights = ["read"]\nfile = "none.txt"', "none.txt"),
+    ],
+)
+def test_wrong_files_of_keys(entry: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHORT", "tooshort")
+    monkeypatch.setenv("LONG", "long-0123456789abcdef")
+    (tmp_path / "keys.toml").write_text(f"[[keys]]\n{entry}\n")
+    with pytest.raises(UsageError, match=said) as raised:
+        load_keyring(tmp_path / "keys.toml", ["docs"])
+    assert "tooshort" not in str(raised.value)
+    assert "long-0123456789abcdef" not in str(raised.value)
+
+
+def test_no_secret_is_logged(server: RunningServer, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "ragindex.serve"), server.client(RED) as client:
+        client.post("/search", json={"query": "ferry"})
+        client.post("/search", json={"query": "ferry"}, headers={"Authorization": "Bearer wrong-0123456789abcdef"})
+    lines = [json.loads(record.message) for record in caplog.records]
+    assert [(line["status"], line.get("key")) for line in lines if line["event"] == "request"] == [
+        (200, "red"),
+        (401, None),
+    ]
+    assert RED not in caplog.text
+    assert "wrong-0123456789abcdef" not in caplog.text

@@ -1,0 +1,235 @@
+"""Limits: bodies, time, concurrency, slow and broken clients, a graceful stop, the schema."""
+
+import json
+import os
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from copy import copy
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis import openapi
+from served import RunningServer, build_index, serving
+
+from ragindex.serve.config import RequestLimits
+from ragindex.serve.keys import Keyring, load_keyring
+from ragindex.serve.page.page_routes import PAGE_ROUTER
+from ragindex.types import Query, Retrieval
+
+REQUESTS = int(os.environ.get("RAGINDEX_REQUESTS", "100"))
+"""Random requests for each operation of the schema."""
+ALL_RIGHTS = "all-0123456789abcdef"
+KNOWN = {"collection": "docs", "vector_store_id": "docs", "document": "lindau", "id": "ferry"}
+OPEN_TO_ALL = ("/", "/health", "/ready", "/metrics")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_index(tmp_path_factory.mktemp("limits") / "docs")
+
+
+@pytest.fixture
+def server(folder: Path) -> Iterator[RunningServer]:
+    with serving(f"docs={folder}", limits=RequestLimits(concurrent=2, timeout=1.5, body=5000)) as running:
+        yield running
+
+
+class WaitingRetriever:
+    """A retriever that is slow, as one that asks a slow model."""
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+
+    def retrieve(self, queries: list[Query], k: int) -> list[Retrieval]:
+        assert self.go_on.wait(30)
+        return [Retrieval(()) for _ in queries]
+
+
+def slow_down(server: RunningServer) -> WaitingRetriever:
+    slow = WaitingRetriever()
+    collection = server.service.collections["docs"]
+    state = collection.state
+    collection.state = SimpleNamespace(  # type: ignore[assignment]
+        index=state.index, retrievers={"bm25": slow}, opened_at=0.0, language="english", tokenizer=""
+    )
+    return slow
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_large_bodies_are_refused(server: RunningServer, stated: bool) -> None:
+    body = b'{"query": "' + b"x" * 6000 + b'"}'
+    with server.client() as client:
+        sent: Any = body if stated else iter([body[:100], body[100:]])
+        response = client.post("/search", content=sent, headers={"Content-Type": "application/json"})
+    assert (response.status_code, response.json()["error"]["code"]) == (413, "body_size")
+
+
+def test_beyond_the_cap_requests_are_told_to_come_again(server: RunningServer) -> None:
+    slow = slow_down(server)
+    statuses: list[int] = []
+
+    def ask() -> None:
+        with server.client() as client:
+            statuses.append(client.post("/search", json={"query": "x"}).status_code)
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    while server.service.slots.taken < 2:
+        time.sleep(0.01)
+    with server.client() as client:
+        refused = client.post("/search", json={"query": "x"})
+        assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
+        assert client.get("/health").status_code == 200  # busy, not broken
+        slow.go_on.set()
+        for thread in threads:
+            thread.join()
+        assert statuses == [200, 200]
+        assert client.post("/search", json={"query": "x"}).status_code == 200
+
+
+def test_work_beyond_its_time_keeps_its_slot_and_health_says_when_all_hang(server: RunningServer) -> None:
+    slow = slow_down(server)
+    with server.client() as client:
+        for _ in range(2):
+            late = client.post("/search", json={"query": "x"})
+            assert (late.status_code, late.json()["error"]["code"]) == (503, "timeout")
+        assert client.post("/search", json={"query": "x"}).json()["error"]["code"] == "overloaded"
+        assert client.get("/health").status_code == 503
+        slow.go_on.set()
+        while server.service.slots.taken:
+            time.sleep(0.01)
+        assert client.get("/health").status_code == 200
+
+
+def test_a_slow_sender_is_cut_off_and_others_are_served(server: RunningServer) -> None:
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as slow, server.client() as client:
+        slow.sendall(b"POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+        assert client.post("/search", json={"query": "ferry"}).status_code == 200
+        assert slow.recv(100).startswith(b"HTTP/1.1 408")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2000\r\n\r\n"
+        + b"[" * 2000,
+        b"GET /documents/..%2f..%2f..%2fetc%2fpasswd HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /documents/a%0d%0aX-Evil:%201 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET //evil.example/ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"NONSENSE\r\n\r\n",
+    ],
+)
+def test_broken_requests_get_a_client_error(server: RunningServer, sent: bytes) -> None:
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as one:
+        one.sendall(sent)
+        answer = one.recv(4096)
+    assert answer.startswith(b"HTTP/1.1 4")
+    assert b"X-Evil:" not in answer.partition(b"\r\n\r\n")[0]
+    assert b"Traceback" not in answer
+
+
+def test_deep_and_endless_values_are_refused(server: RunningServer) -> None:
+    deep = "[" * 900 + "]" * 900
+    with server.client() as client:
+        for where in (f'{{"meta.a": {deep}}}', '{"meta.a": {"gte": 1e999}}', '{"meta.a": [[1]]}'):
+            body = f'{{"query": "x", "where": {where}}}'
+            response = client.post("/search", content=body, headers={"Content-Type": "application/json"})
+            assert (where[:20], response.status_code) in ((where[:20], 400), (where[:20], 422))
+        nested: Any = {"type": "eq", "key": "a", "value": 1}
+        for _ in range(20):
+            nested = {"type": "and", "filters": [nested]}
+        response = client.post("/v1/vector_stores/docs/search", json={"query": "x", "filters": nested})
+        assert response.status_code == 400
+
+
+def test_a_stop_waits_for_requests_in_progress(folder: Path) -> None:
+    with serving(f"docs={folder}", limits=RequestLimits(timeout=20)) as server:
+        slow, answered = slow_down(server), list[int]()
+
+        def ask() -> None:
+            with server.client() as client:
+                answered.append(client.post("/search", json={"query": "x"}).status_code)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        while server.service.slots.taken < 1:
+            time.sleep(0.01)
+        server.uvicorn.should_exit = True
+        time.sleep(0.3)
+        slow.go_on.set()
+        thread.join()
+    assert answered == [200]
+
+
+def page_schema() -> dict[str, Any]:
+    """The schema of the page's routes, which the server's own leaves out."""
+    routes = [copy(route) for route in PAGE_ROUTER.routes]
+    for route in routes:
+        assert isinstance(route, APIRoute)
+        route.include_in_schema = True
+    return get_openapi(title="page", version="1", routes=routes)
+
+
+@pytest.fixture
+def all_rights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keyring:
+    monkeypatch.setenv("ALL_SECRET", ALL_RIGHTS)
+    (tmp_path / "keys.toml").write_text(
+        '[[keys]]\nname = "all"\nrights = ["read", "write", "judge"]\nvariable = "ALL_SECRET"\n'
+    )
+    return load_keyring(tmp_path / "keys.toml", ["docs"])
+
+
+def ask_at_random(server: RunningServer, operation: Any) -> Counter[int]:
+    """Send requests of one operation, most of them with the key of all rights; return how often each status came."""
+    statuses = Counter[int]()
+
+    @settings(max_examples=REQUESTS, suppress_health_check=list(HealthCheck), database=None)
+    @given(
+        case=operation.as_strategy(),
+        key=st.sampled_from([*[ALL_RIGHTS] * 8, "wrong-0123456789abcdef", ""]),
+        known=st.booleans(),
+    )
+    def ask(case: Any, key: str, known: bool) -> None:
+        for given_values in (case.path_parameters, case.body) if known else ():
+            if isinstance(given_values, dict):
+                given_values.update({name: KNOWN[name] for name in KNOWN if name in given_values})
+        headers = {"Origin": server.url, **({"Authorization": f"Bearer {key}"} if key else {})}
+        response = case.call(base_url=server.url, headers=headers, timeout=30)
+        statuses[response.status_code] += 1
+        assert response.status_code < 500, response.text
+        assert "Traceback" not in response.text
+        if response.status_code >= 400:
+            assert set(json.loads(response.text)) == {"error"}
+        elif key != ALL_RIGHTS:
+            assert operation.path in OPEN_TO_ALL
+
+    ask()
+    return statuses
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ragindex.errors.StaleWarning")  # as in the command, which syncs by itself
+def test_random_requests_by_the_schema(tmp_path: Path, all_rights: Keyring) -> None:
+    """Documents are written and synced meanwhile."""
+    folder = build_index(tmp_path / "docs")
+    with serving(f"docs={folder}", keys=all_rights) as server, server.client(ALL_RIGHTS) as client:
+        schemas = [client.get("/openapi.json").raise_for_status().json(), page_schema()]
+        operations = [found.ok() for one in schemas for found in openapi.from_dict(one).get_all_operations()]
+        statuses = {f"{one.method.upper()} {one.path}": ask_at_random(server, one) for one in operations}
+        found = client.post("/search", json={"query": "lighthouse of Lindau", "k": 1}).raise_for_status().json()
+    print(sum(statuses.values(), Counter[int]()).total(), "requests", statuses)
+    assert [hit["id"] for hit in found["hits"]] == ["lindau#0"]
+    assert {name for name, counts in statuses.items() if not any(status < 400 for status in counts)} == set()

@@ -1,0 +1,153 @@
+"""Copies of small collections: what is in them, when they are read, and that they go with their version."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from examples import examples
+from ragindex.durable_files import RepairWarning, hash_file
+from ragindex.filters import Ids, Terms
+from ragindex.interfaces import FilterQuery, Schema, TextQuery
+from ragindex.stores.lancedb import copies
+from ragindex.stores.lancedb.store import LanceCollection, LanceDB, LanceStore
+
+SCHEMA = Schema(stored=("text",), keywords=("tags",), text=("text",), language="none")
+TEXTS = {"a": "rye oak", "b": "oak fen fen", "c": "tor"}
+REQUESTS = [
+    TextQuery("fen oak", 3, ("text", "tags", "meta.year")),
+    TextQuery("rye", 3, where=Terms("meta.year", ("1931",))),
+    FilterQuery(Ids(("c", "a")), 5, ("tags",)),
+]
+
+
+def write(store: LanceStore, texts: dict[str, str], name: str = "some") -> LanceCollection:
+    collection = store.create(name, SCHEMA)
+    columns = {"id": list(texts), "text": list(texts.values()), "tags": [["all"]] * len(texts)}
+    years = pa.array([["1931"] if "rye" in text else None for text in texts.values()], pa.list_(pa.string()))
+    collection.upsert(pa.RecordBatch.from_pydict({**columns, "meta.year": years}))
+    collection.finish()
+    return collection
+
+
+def list_copies(store: LanceStore, name: str = "some") -> list[str]:
+    return sorted(path.name for path in (store.place(name) / copies.FOLDER).glob("*"))
+
+
+def open_both(folder: Path, version: int) -> tuple[LanceCollection, LanceCollection]:
+    """Open a version with its copy, and with LanceDB alone."""
+    copied, bare = (LanceDB().open(folder).open("some", version) for _ in range(2))
+    assert copied.copy is not None
+    bare.copy = None
+    return copied, bare
+
+
+def answers(collection: LanceCollection) -> list[object]:
+    found = collection.search(REQUESTS)
+    got = collection.get(["c", "x", "a"], ("text", "meta.year", "meta.never"))
+    return [*((one.ids, one.scores.tolist(), one.records.to_pydict()) for one in found), got.to_pydict(), got.schema]
+
+
+def test_a_copy_answers_like_lancedb_without_opening_it(tmp_path: Path) -> None:
+    version = write(LanceDB().open(tmp_path), TEXTS).version
+    copied, bare = open_both(tmp_path, version)
+    assert answers(copied) == answers(bare)
+    assert (copied.schema, copied.identity, copied.version) == (bare.schema, bare.identity, bare.version)
+    assert copied.fields() == bare.fields() == ("text", "tags", "meta.year")
+    assert copied.describe() == bare.describe()
+    assert copied._opened is None
+    assert copied.count() == bare.count() == 3
+
+
+@settings(max_examples=examples(15))
+@given(st.dictionaries(st.text(min_size=1, max_size=5), st.text(max_size=30), min_size=1, max_size=8))
+def test_a_copy_holds_what_was_written(tmp_path_factory: pytest.TempPathFactory, texts: dict[str, str]) -> None:
+    folder = tmp_path_factory.mktemp("store")
+    copied, _ = open_both(folder, write(LanceDB().open(folder), texts).version)
+    found = copied.get(list(texts), ("text",))
+    assert dict(zip(found["id"].to_pylist(), found["text"].to_pylist(), strict=True)) == texts
+    assert copied._opened is None
+
+
+def test_a_reader_of_an_earlier_version_reads_its_copy_which_goes_with_the_version(tmp_path: Path) -> None:
+    store = LanceDB().open(tmp_path)
+    first = write(store, TEXTS).version
+    second = write(store, {"d": "rye rye"}).version
+    assert [name.split(".")[0] for name in list_copies(store)] == [str(first), str(second)]
+    copied, bare = open_both(tmp_path, first)
+    assert answers(copied) == answers(bare)
+    (store.place("some") / copies.FOLDER / f"{second}.99.partial").write_bytes(b"of a process that was killed")
+    store.clean("some", {first})
+    assert [name.split(".")[0] for name in list_copies(store)] == [str(first), str(second)]
+    store.clean("some", set())
+    assert [name.split(".")[0] for name in list_copies(store)] == [str(second)]
+
+
+def test_a_copy_is_counted_in_the_size_of_its_version_and_dropped_with_the_collection(tmp_path: Path) -> None:
+    store = LanceDB().open(tmp_path)
+    collection = write(store, TEXTS)
+    (name,) = list_copies(store)
+    path = store.place("some") / copies.FOLDER / name
+    whole, copied = int(collection.describe()["bytes"]), path.stat().st_size
+    assert name == f"{collection.version}.{hash_file(path)}.arrow"
+    path.unlink()
+    assert int(collection.describe()["bytes"]) == whole - copied
+    store.drop("some")
+    assert not store.place("some").exists()
+
+
+def test_a_damaged_copy_is_removed_and_lancedb_is_read(tmp_path: Path) -> None:
+    store = LanceDB().open(tmp_path)
+    collection = write(store, TEXTS)
+    expected = answers(store.open("some", collection.version))
+    (name,) = list_copies(store)
+    (store.place("some") / copies.FOLDER / name).write_bytes(b"damaged")
+    with pytest.warns(RepairWarning, match="LanceDB is read instead"):
+        opened = LanceDB().open(tmp_path).open("some", collection.version)
+    assert opened.copy is None
+    assert answers(opened) == expected
+    assert list_copies(store) == []
+    collection.finish()
+    assert list_copies(store) == [name]
+
+
+def test_which_collections_have_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert copies.wants_copy(SCHEMA, 32 << 20)
+    assert not copies.wants_copy(SCHEMA, (32 << 20) + 1)
+    assert copies.wants_copy(Schema(keywords=("passages",)), 1)
+    assert not copies.wants_copy(Schema(stored=("revision",), numbers=("seconds",)), 1)
+    assert not copies.wants_copy(Schema(text=("text",), stored=("text",), dimensions=2), 1)
+    write(LanceDB(memory_gib=0).open(tmp_path / "beyond"), TEXTS)
+    assert list_copies(LanceDB().open(tmp_path / "beyond")) == []
+    monkeypatch.setattr(copies, "MAX_BYTES", 10)
+    write(LanceDB().open(tmp_path / "large"), TEXTS)
+    assert list_copies(LanceDB().open(tmp_path / "large")) == []
+
+
+def test_a_reader_with_less_memory_than_the_writer_reads_lancedb(tmp_path: Path) -> None:
+    version = write(LanceDB().open(tmp_path), TEXTS).version
+    expected = answers(LanceDB().open(tmp_path).open("some", version))
+    opened = LanceDB(memory_gib=0).open(tmp_path).open("some", version)
+    assert opened.copy is not None
+    assert opened.get(["b"], ("text",)).to_pydict() == {"id": ["b"], "text": ["oak fen fen"]}
+    assert [one.ids for one in opened.search(REQUESTS)] == [one[0] for one in expected[:3]]  # type: ignore[index]
+    assert opened._opened is not None
+
+
+def test_a_copy_is_read_in_a_process_without_lancedb(tmp_path: Path) -> None:
+    version = write(LanceDB().open(tmp_path), TEXTS).version
+    script = f"""
+import sys
+sys.modules["lancedb"] = None
+from pathlib import Path
+from ragindex.interfaces import TextQuery
+from ragindex.stores.lancedb.store import LanceDB
+collection = LanceDB().open(Path({str(tmp_path)!r})).open("some", {version})
+print(collection.search([TextQuery("fen oak", 3)])[0].ids, collection.get(["c"], ("text",)).to_pydict())
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "['b', 'a'] {'id': ['c'], 'text': ['tor']}\n"

@@ -1,0 +1,331 @@
+"""What a LanceDB collection keeps on disk and writes for one more record; and that its answers stay exact."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import lancedb
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from examples import examples
+from ragindex.errors import StoreError
+from ragindex.filters import Ids, Not, Terms
+from ragindex.interfaces import Collection, FilterQuery, Schema, SearchRequest, SearchResult, TextQuery, VectorQuery
+from ragindex.stores.lancedb import files, maintenance
+from ragindex.stores.lancedb import store as module
+from ragindex.stores.lancedb.store import LanceDB, LanceStore
+
+SCHEMA = Schema(stored=("text",), keywords=("tags",), text=("text",), language="none", dimensions=2)
+WORDS = ("rye", "oak", "fen", "tor", "ash")
+
+
+def records(texts: Mapping[str, str]) -> pa.RecordBatch:
+    vectors = [[float(len(text)), float(len(id))] for id, text in texts.items()]
+    return pa.RecordBatch.from_pydict(
+        {
+            "id": list(texts),
+            "text": list(texts.values()),
+            "tags": [[f"t{len(text) % 2}", "all"] for text in texts.values()],
+            "vector": pa.array(vectors, pa.list_(pa.float32(), 2)),
+        }
+    )
+
+
+def size(store: LanceStore, name: str = "some") -> int:
+    return sum(path.stat().st_size for path in store.place(name).rglob("*") if path.is_file())
+
+
+def versions(store: LanceStore, name: str = "some") -> set[int]:
+    return set(files.read_versions(store.place(name)))
+
+
+# ---------------------------------------------------------------- exact, whatever was written
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every threshold so low that a handful of records crosses it in some histories and not in others."""
+    monkeypatch.setattr(maintenance, "_FEW_UNLIKE", 4)
+    monkeypatch.setattr(maintenance, "_MANY_UNLIKE", 6)
+    monkeypatch.setattr(maintenance, "_FRAGMENTS", 4)
+    monkeypatch.setattr(maintenance, "_DELETED", 0.4)
+    monkeypatch.setattr(maintenance, "_ANN_FROM", 8)
+    monkeypatch.setattr(module, "_LOOKUPS_FROM", 6)
+
+
+texts = st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join)
+ids = st.integers(0, 24).map("r{:02d}".format)
+steps = st.one_of(
+    st.tuples(st.just("put"), st.dictionaries(ids, texts, min_size=1, max_size=8)),
+    st.tuples(st.just("drop"), st.sets(ids, min_size=1, max_size=6)),
+    st.tuples(st.just("finish"), st.none()),
+    st.tuples(st.just("clean"), st.none()),
+)
+questions = st.lists(st.sampled_from((*WORDS, "none")), min_size=1, max_size=4).map(" ".join)
+
+
+def asked(question: str) -> list[SearchRequest]:
+    return [
+        TextQuery(question, 3, ("text", "tags")),
+        TextQuery(question, 40, ("vector",)),
+        TextQuery(question, 4, (), Terms("tags", ("t1",))),
+        TextQuery(question, 4, ("text",), Not(Ids(("r03", "r05", "r07")))),
+        TextQuery(question, 40, (), Ids(tuple(f"r{n:02d}" for n in range(0, 25, 3)))),
+        FilterQuery(Terms("tags", ("t0",)), 5, ("text",)),
+    ]
+
+
+def told(found: SearchResult) -> tuple[list[str], list[float], list[dict[str, object]]]:
+    return found.ids, np.round(found.scores, 9).tolist(), found.records.to_pylist()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("eager")
+@given(st.lists(steps, min_size=1, max_size=14), questions)
+@settings(max_examples=examples(60))
+def test_any_history_answers_like_a_fresh_collection(
+    tmp_path_factory: pytest.TempPathFactory, history: list[tuple[str, object]], question: str
+) -> None:
+    """By LanceDB's indexes, however old they are, as from memory; a reader stays where it was opened."""
+    store = LanceDB(memory_gib=0).open(tmp_path_factory.mktemp("beyond"))
+    collection, held = store.create("some", SCHEMA), dict[str, str]()
+    reader, before = None, list[tuple[object, ...]]()
+    for step, what in [*history, ("finish", None)]:
+        if isinstance(what, dict):
+            collection.upsert(records(what))
+            held |= what
+        elif isinstance(what, set):
+            collection.delete(what)
+            held = {id: text for id, text in held.items() if id not in what}
+        elif step == "finish":
+            collection.finish()
+            if reader is None:
+                reader = store.open("some", collection.version)
+                before = [told(one) for one in reader.search(asked(question))]
+        else:
+            store.clean("some", {reader.version} if reader else set())
+    fresh = LanceDB(memory_gib=1).open(tmp_path_factory.mktemp("fresh")).create("some", SCHEMA)
+    if held:
+        fresh.upsert(records(held))
+    expected = [told(one) for one in fresh.search(asked(question))]
+    for one in (collection, store.open("some", collection.version)):
+        assert [told(found) for found in one.search(asked(question))] == expected
+    assert reader is not None
+    again = store.open("some", reader.version)
+    assert [told(one) for one in again.search(asked(question))] == before
+
+
+def test_what_the_index_lacks_is_scored_by_the_same_statistics(tmp_path: Path) -> None:
+    """Equal texts tie to the last bit, whichever of them the index knows: ties go by id."""
+    collection = LanceDB(memory_gib=0).open(tmp_path).create("some", SCHEMA)
+    collection.upsert(records({f"r{n}": "oak fen rye" if n % 2 else f"oak {n}" for n in range(9)}))
+    collection.finish()
+    for id in ("r1", "a", "z"):
+        collection.upsert(records({id: "oak fen rye"}))
+        collection.finish()
+    found = collection.search([TextQuery("fen", 9)])[0]
+    assert found.ids == ["a", "r1", "r3", "r5", "r7", "z"]
+    assert len(set(found.scores.tolist())) == 1
+    alone = LanceDB(memory_gib=1).open(tmp_path / "b").create("some", SCHEMA)
+    alone.upsert(collection.get(["a", *(f"r{n}" for n in range(9)), "z"], ("text", "tags", "vector")))
+    assert alone.search([TextQuery("fen", 9)])[0].scores.tolist() == found.scores.tolist()
+
+
+def test_filters_see_every_record_that_the_index_of_text_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LanceDB's search of that index goes by the indexes of ids and keywords alone, which may be older."""
+    monkeypatch.setattr(module, "_LOOKUPS_FROM", 1)
+    for name in ("_FEW_UNLIKE", "_MANY_UNLIKE"):
+        monkeypatch.setattr(maintenance, name, 0)
+    collection = LanceDB(memory_gib=0).open(tmp_path).create("some", SCHEMA)
+    for letter, count in (("r", 100), ("s", 8)):
+        collection.upsert(records({f"{letter}{n:03d}": f"oak {letter} {n}" for n in range(count)}))
+        collection.finish()
+    wanted = ("r001", "s001", "s007")
+    for where, ids in (
+        (Ids(wanted), list(wanted)),
+        (Not(Ids(wanted)), [f"r{n:03d}" for n in range(100) if n != 1] + [f"s{n:03d}" for n in (0, *range(2, 7))]),
+        (Terms("tags", ("none",)), []),
+    ):
+        assert sorted(collection.search([TextQuery("oak", 200, (), where)])[0].ids) == ids
+    assert len(collection.search([TextQuery("s", 200, (), Terms("tags", ("all",)))])[0].ids) == 8
+
+
+# ---------------------------------------------------------------- what one more record writes
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[LanceStore, Collection]:
+    """3,000 records beyond memory, with their index of text."""
+    store = LanceDB(memory_gib=0).open(tmp_path_factory.mktemp("filled"))
+    collection = store.create("some", SCHEMA)
+    rng = np.random.default_rng(0)
+    for start in range(0, 3000, 1000):
+        words = rng.integers(0, 4000, (1000, 60))
+        collection.upsert(records({f"d{start + n:04d}": " ".join(f"w{w}" for w in row) for n, row in enumerate(words)}))
+    collection.finish()
+    store.clean("some", set())
+    return store, collection
+
+
+def test_twelve_syncs_of_a_record_leave_the_folder_as_large_as_what_is_served(
+    filled: tuple[LanceStore, Collection],
+) -> None:
+    store, collection = filled
+    first, index = size(store), collection.table.list_indices()[0].index_uuid  # type: ignore[attr-defined]
+    assert collection.describe()["bytes"] == pytest.approx(first, rel=0.01)
+    for number in range(12):
+        before = {path for path in store.place("some").rglob("*") if path.is_file()}
+        collection.upsert(records({f"d{number:04d}": f"w{number} changed"}))
+        collection.finish()
+        new = {path for path in store.place("some").rglob("*") if path.is_file()} - before
+        assert sum(path.stat().st_size for path in new) < 20_000  # of 1.2 MB
+        store.clean("some", set())
+    assert collection.table.list_indices()[0].index_uuid == index  # type: ignore[attr-defined]
+    served = int(collection.describe()["bytes"])
+    assert size(store) <= 1.02 * served
+    assert served <= 1.1 * first
+    assert len(versions(store)) <= 2  # and the one that the index was made from
+
+
+def test_bytes_are_those_of_the_version_read(tmp_path: Path) -> None:
+    store = LanceDB(memory_gib=0).open(tmp_path)
+    collection = store.create("some", SCHEMA)
+    collection.upsert(records({f"r{n}": "oak " * 200 for n in range(50)}))
+    collection.finish()
+    small = store.open("some", collection.version)
+    told = small.describe()["bytes"]
+    collection.upsert(records({f"s{n}": f"{n} fen " * 2000 for n in range(50)}))
+    collection.finish()
+    assert small.describe()["bytes"] == told
+    assert int(collection.describe()["bytes"]) > 1.5 * int(told)
+    assert size(store) >= int(collection.describe()["bytes"])
+
+
+def test_small_fragments_are_written_together_and_large_ones_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "_FRAGMENTS", 6)
+    store = LanceDB(memory_gib=0).open(tmp_path)
+    collection = store.create("some", SCHEMA)
+    collection.upsert(records({f"r{n:03d}": f"oak w{n}" for n in range(100)}))
+    collection.finish()
+    (large,) = files.read_version(store.place("some"), collection.version).fragments
+    for number in range(40):
+        collection.upsert(records({f"s{number:03d}": f"fen w{number}"}))
+        collection.finish()
+        now = files.read_version(store.place("some"), collection.version)
+        assert len(now.fragments) <= 7
+        assert large in now.fragments
+    assert collection.count() == 140
+    found = collection.search([TextQuery("w3 w7", 10)])[0].ids
+    assert found == ["r003", "r007", "s003", "s007"]
+
+
+def test_records_that_were_deleted_go_from_the_disk(tmp_path: Path) -> None:
+    store = LanceDB(memory_gib=0).open(tmp_path)
+    collection = store.create("some", SCHEMA)
+    words = np.random.default_rng(0).integers(0, 10**6, (2000, 30))
+    collection.upsert(records({f"r{n:04d}": " ".join(map(str, [n, *row])) for n, row in enumerate(words)}))
+    collection.finish()
+    store.clean("some", set())
+    before = size(store)
+    collection.delete([f"r{n:04d}" for n in range(1600)])
+    collection.finish()
+    store.clean("some", set())
+    assert size(store) < 0.4 * before
+    assert collection.search([TextQuery("1650", 1)])[0].ids == ["r1650"]
+
+
+# ---------------------------------------------------------------- removing versions
+
+
+def test_cleaning_leaves_what_is_kept_and_removes_what_is_not(tmp_path: Path) -> None:
+    store = LanceDB(memory_gib=0).open(tmp_path)
+    collection = store.create("some", SCHEMA)
+    opened = {}
+    for number in range(5):
+        collection.upsert(records({f"r{number}": f"oak {number}"}))
+        collection.finish()
+        opened[collection.version] = (store.open("some", collection.version), number + 1)
+    first, middle, *_ = opened
+    store.clean("some", {middle, 999})
+    assert middle in versions(store)
+    assert first not in versions(store)
+    with pytest.raises(StoreError, match=f"could not open the collection some at version {first}"):
+        store.open("some", first)
+    for version in (middle, collection.version):
+        reader, count = opened[version]
+        again = store.open("some", version)
+        for one in (reader, again):
+            assert one.count() == count
+            assert len(one.search([TextQuery("oak", 9, ("text", "vector"))])[0].ids) == count
+            assert len(one.search([VectorQuery(np.array([1, 1], np.float32), 9)])[0].ids) == count
+    store.clean("some", set())
+    assert middle not in versions(store)
+    assert store.version("some") == collection.version
+
+
+def test_what_a_killed_writer_left_goes(tmp_path: Path) -> None:
+    store = LanceDB(memory_gib=0).open(tmp_path)
+    collection = store.create("some", SCHEMA)
+    collection.upsert(records({"a": "oak"}))
+    left = store.place("some") / "data" / "00010110000001011101010098cf6843ce803c9107f4a4847f.lance"
+    left.write_bytes(b"of a write that was never committed")
+    collection.upsert(records({"b": "fen"}))
+    collection.finish()
+    store.clean("some", set())
+    assert not left.exists()
+    assert collection.count() == 2
+
+
+@pytest.mark.parametrize("how", ["rows", "file", "manifest"])
+def test_nothing_is_removed_where_the_files_are_not_understood(tmp_path: Path, how: str) -> None:
+    store = LanceDB(memory_gib=0).open(tmp_path)
+    collection = store.create("some", SCHEMA)
+    for id in ("a", "b"):
+        collection.upsert(records({id: "oak"}))
+    folder, newest = store.place("some"), collection.version
+    if how == "file":
+        next((folder / "data").glob("*.lance")).unlink()
+    if how == "manifest":
+        files.read_version(folder, newest - 1).path.write_bytes(b"something else" * 9)
+    left = sorted(folder.rglob("*"))
+    with pytest.raises(ValueError, match="manifest|which is missing|records; LanceDB counts"):
+        files.remove_other_versions(folder, {newest}, 7 if how == "rows" else 2)
+    assert sorted(folder.rglob("*")) == left
+
+
+def test_a_mapped_file_goes_with_its_version(tmp_path: Path) -> None:
+    store = LanceDB(memory_gib=1, mmap=True).open(tmp_path)
+    collection = store.create("some", SCHEMA)
+    collection.upsert(records({"a": "oak"}))
+    collection.finish()
+    assert collection.resident() is not None
+    assert len(list((tmp_path / "mapped").iterdir())) == 1
+    collection.upsert(records({"b": "fen"}))
+    collection.finish()
+    store.clean("some", set())
+    assert list((tmp_path / "mapped").iterdir()) == []
+
+
+def test_manifests_are_read_as_lancedb_writes_them(tmp_path: Path) -> None:
+    """What the engine tells of its own: versions, records, indexes, and what they were made from."""
+    store = LanceDB(memory_gib=0).open(tmp_path)
+    collection = store.create("some", SCHEMA)
+    collection.upsert(records({"a": "oak", "b": "fen"}))
+    made_from = collection.version
+    collection.finish()
+    collection.delete(["a"])
+    now = files.read_version(store.place("some"), collection.version)
+    table = lancedb.connect(tmp_path).open_table("some")
+    assert set(files.read_versions(store.place("some"))) == {one["version"] for one in table.list_versions()}
+    assert (now.number, now.rows, now.written) == (table.version, table.count_rows(), 2)
+    assert {(one.name, one.index_uuid) for one in table.list_indices()} == {
+        (one.name, one.uuid) for one in now.indexes.values()
+    }
+    assert now.indexes["tokens_idx"].made_from == made_from
+    with pytest.raises(ValueError, match="some no longer has version 99"):
+        files.read_version(store.place("some"), 99)

@@ -1,0 +1,107 @@
+"""Files of parts that are made whole: what lies in one while the phrase graph is made, and that nothing of it stays."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from letters import Letters
+from made_extractions import openie, spelt
+from project import SUPPORT
+
+from ragindex.errors import StoreError
+from ragindex.parts.vectors.similar_pairs import SimilarPairs, near_pairs
+from ragindex.types import Document
+from ragindex.workspace import versioned_files
+from ragindex.workspace.workspace import Workspace
+from ragindex_baselines.hipporag.parts import phrase_graph
+from ragindex_baselines.hipporag.parts.phrase_graph import PhraseGraph
+
+A = spelt("A", "abc|rises in|xyz")
+B = spelt("B", "xyz|meets|aabc")
+C = spelt("C", "uvw|is|xyz")
+
+
+def made(tmp_path: Path, *documents: Document) -> Workspace:
+    workspace = Workspace.open(tmp_path / "w", encoder=Letters(), chunking=None)
+    workspace.import_part("extractions", openie(tmp_path / "f.json", (A, B, C)))
+    workspace.add(documents)
+    workspace.sync([PhraseGraph()])
+    return workspace
+
+
+def kept(tmp_path: Path) -> list[str]:
+    (folder,) = (tmp_path / "w" / "parts").glob("phrase_graph-*")
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_vectors_lie_in_a_file_while_they_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[list[str], object]] = []
+
+    def compared(vectors: np.ndarray, *given: float) -> SimilarPairs:
+        seen.append((kept(tmp_path), type(vectors.base)))
+        return near_pairs(vectors, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(phrase_graph, "near_pairs", compared)
+    workspace = made(tmp_path, A, B)
+    assert seen == [(["scratch"], np.memmap)]
+    (name,) = kept(tmp_path)
+    assert name != "scratch"
+    workspace.add([C])
+    workspace.sync()
+    assert seen[1:] == [(sorted([name, "scratch"]), np.memmap)]
+    (now,) = kept(tmp_path)  # nobody reads the one of before
+    assert now not in (name, "scratch")
+
+
+KILLED = """
+import os
+import sys
+from pathlib import Path
+
+from test_versioned_files import A, B, made
+
+from ragindex_baselines.hipporag.parts import phrase_graph
+
+phrase_graph.near_pairs = lambda *given: os._exit(9)
+made(Path(sys.argv[1]), A, B)
+"""
+
+
+def test_what_a_killed_sync_leaves_is_gone_after_the_next(tmp_path: Path) -> None:
+    paths = os.pathsep.join([str(Path(__file__).parent), str(SUPPORT)])
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
+    assert subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, check=False).returncode == 9
+    assert kept(tmp_path) == ["scratch"]
+    (folder,) = (tmp_path / "w" / "parts").glob("phrase_graph-*")
+    (folder / "scratch").rename(folder / "partial-1")  # as one that was killed while it wrote leaves it
+    (folder / "scratch").mkdir()
+    (folder / "scratch" / "numbers.npy").write_bytes(b"cut short")
+    workspace = Workspace.open(tmp_path / "w", encoder=Letters())
+    workspace.sync([PhraseGraph()])
+    (name,) = kept(tmp_path)
+    assert name not in ("scratch", "partial-1")
+    assert workspace.open_part(PhraseGraph()).graph.phrases.to_pylist() == ["aabc", "abc", "xyz"]
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="this system cannot take room on the disk ahead")
+def test_a_full_disk_is_found_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*given: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(StoreError, match="The phrase graph could not be written to .*: No space left on device"):
+        made(tmp_path, A)
+    assert kept(tmp_path) == []
+
+
+@pytest.mark.parametrize(("rows", "columns", "block"), [(7, 3, 2), (7, 3, 100), (0, 3, 2), (5, 1, 1)])
+def test_rows_are_written_as_the_whole_is(rows: int, columns: int, block: int, tmp_path: Path) -> None:
+    numbers = np.random.default_rng(1).standard_normal((columns, rows)).astype(np.float32).T
+    versioned_files.write_numbers(tmp_path / "whole.npy", np.ascontiguousarray(numbers))
+    blocks = (numbers[start : start + block] for start in range(0, rows, block))
+    versioned_files.write_rows(tmp_path / "blocks.npy", (rows, columns), blocks)
+    assert (tmp_path / "blocks.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()

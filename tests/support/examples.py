@@ -1,0 +1,27 @@
+"""How many random examples property tests take, and which: `make test` always the same, `make test-slow` new ones."""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+RANDOM = os.environ.get("RANDOM_EXAMPLES", "") == "1"
+_TIMES = 5 if RANDOM else 1
+
+
+def examples(count: int) -> int:
+    """Return `count`, or five times as many where examples are random."""
+    return _TIMES * count
+
+
+def load_profile() -> None:
+    """Set what all property tests share. The seed of random examples is pytest's option --hypothesis-seed."""
+    settings.register_profile(
+        "ragindex",
+        derandomize=not RANDOM,
+        max_examples=examples(100),
+        deadline=None,  # a slow machine is no fault
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+        print_blob=True,
+        database=None,
+    )
+    settings.load_profile("ragindex")

@@ -1,0 +1,39 @@
+"""Print what every method finds over small worlds, as JSON: run with different kernels of OpenBLAS, for test_kernels.
+
+python kernel_child.py FOLDER SIZE SEED [SEED ...]
+"""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+
+from search_server import default_scheme
+
+from ragindex.plugins import registry
+from ragindex.types import Query
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.data.worlds import make_documents, make_questions
+
+QUESTIONS = 10
+
+
+def answer(folder: Path, size: int, seed: int) -> dict[str, list[list[tuple[str, float]]]]:
+    """Return the ids and scores of ten hits for each question, by method."""
+    documents, questions = list(make_documents(size, seed)), make_questions(size, seed)[:QUESTIONS]
+    queries = [Query(f"q{n}", one.text) for n, one in enumerate(questions)]
+    found = {}
+    for name in registry.plugin_names("schemes"):
+        scheme = default_scheme(name, documents) if name == "http" else default_scheme(name)
+        with Workspace.open(folder / name, encoder="lsa", chunking=None) as workspace:
+            workspace.add(documents)
+            workspace.sync([scheme])
+            retrieved = scheme.open(workspace).retrieve(queries, 10)
+        found[name] = [[(hit.id, hit.score) for hit in one.hits] for one in retrieved]
+    return found
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    place, size, *seeds = sys.argv[1:]
+    print(json.dumps({seed: answer(Path(place) / seed, int(size), int(seed)) for seed in seeds}))

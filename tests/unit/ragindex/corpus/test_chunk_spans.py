@@ -1,0 +1,142 @@
+"""Spans of passages by words, sentences, headings and sections."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from examples import examples
+from ragindex.corpus import chunk
+from ragindex.corpus.chunk_spans import word_spans
+from ragindex.errors import UsageError
+from ragindex.types import Chunking, Document, Section
+
+WORDS = st.text(alphabet="ab字ー.!? \n\t-#|`", max_size=400)
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> Document:
+    """A text with sections at random places, and blocks between two of them or across."""
+    text = draw(WORDS)
+    places = sorted(draw(st.sets(st.integers(0, len(text)), max_size=8)))
+    names = st.lists(st.sampled_from("ABC"), max_size=3).map(tuple)
+    sections = tuple(Section(place, draw(names)) for place in places if place < len(text))
+    ends = sorted(draw(st.sets(st.integers(0, len(text)), max_size=6)))
+    spans = [(start, end) for start, end in list(pairwise(ends))[::2] if text[start:end].strip()]
+    blocks = tuple(
+        (start + len(text[start:end]) - len(text[start:end].lstrip()), start + len(text[start:end].rstrip()))
+        for start, end in spans
+    )
+    return Document("d", "t", text, {}, sections, blocks)
+
+
+@st.composite
+def chunkings(draw: st.DrawFn) -> Chunking:
+    by = draw(st.sampled_from(("words", "sentences", "headings", "sections", "documents", "characters")))
+    if by in ("sections", "documents"):
+        return Chunking(None, 0, by)
+    size = draw(st.integers(1, 30))
+    return Chunking(size, 0 if by == "headings" else draw(st.integers(0, size - 1)), by)
+
+
+@given(documents(), chunkings())
+@settings(max_examples=examples(400))
+def test_passages_are_in_order_and_hold_all_but_white_space(document: Document, chunking: Chunking) -> None:
+    found = chunk(document, chunking)
+    end = 0
+    for passage in found:
+        assert document.text[passage.start : passage.end] == passage.text
+        assert document.text[end : passage.start].strip() == ""
+        end = max(end, passage.end)
+    assert document.text[end:].strip() == ""
+    for bounds in ([one.start for one in found], [one.end for one in found]):
+        assert bounds == sorted(set(bounds))
+    if chunking.by in ("words", "sentences") and chunking.size is not None:
+        assert all(len(word_spans(one.text)) <= chunking.size for one in found)
+
+
+@given(documents(), st.integers(1, 30))
+@settings(max_examples=examples(400))
+def test_no_block_is_divided_by_headings(document: Document, size: int) -> None:
+    found = chunk(document, Chunking(size, 0, "headings"))
+    for start, end in document.blocks:
+        assert any(one.start <= start and end <= one.end for one in found)
+    for one in found:
+        inside = [(start, end) for start, end in document.blocks if start < one.end and one.start < end]
+        assert len(word_spans(one.text)) <= size or inside  # only a block makes a passage longer
+
+
+def spelt(text: str, chunking: Chunking, *sections: Section, blocks: tuple[tuple[int, int], ...] = ()) -> list[str]:
+    return [one.text for one in chunk(Document("d", "", text, {}, sections, blocks), chunking)]
+
+
+def test_windows_of_words_share_their_overlap() -> None:
+    text = "One two, three. Four five six seven."
+    assert spelt(text, Chunking(3, 1, "words")) == ["One two, three.", "three. Four five", "five six seven."]
+    assert spelt(text, Chunking(4, 0, "words")) == ["One two, three. Four", "five six seven."]
+    assert spelt("東京都に雨", Chunking(2, 0, "words")) == ["東京", "都に", "雨"]
+
+
+def test_sentences_are_whole_and_the_last_ones_that_fit_are_shared() -> None:
+    text = "A b c. D e. F g. H i j k l m n."
+    assert spelt(text, Chunking(5, 0, "sentences")) == ["A b c. D e.", "F g.", "H i j k l", "m n."]
+    assert spelt(text, Chunking(5, 2, "sentences")) == ["A b c. D e.", "D e. F g.", "H i j k l", "m n."]
+    assert spelt("First item\n- second\n- third\n\nLast", Chunking(2, 0, "sentences")) == [
+        "First item",
+        "- second",
+        "- third",
+        "Last",
+    ]
+
+
+GUIDE = "Guide\nIntro text.\nSetup\nDo this.\nLinux\nUse apt.\nMac\nUse brew.\nUse\nRun it now."
+SECTIONS = tuple(
+    Section(GUIDE.index(name + "\n"), path)
+    for name, path in (
+        ("Guide", ("Guide",)),
+        ("Setup", ("Guide", "Setup")),
+        ("Linux", ("Guide", "Setup", "Linux")),
+        ("Mac", ("Guide", "Setup", "Mac")),
+        ("Use", ("Guide", "Use")),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        (99, [GUIDE]),
+        (13, ["Guide\nIntro text.\nSetup\nDo this.\nLinux\nUse apt.\nMac\nUse brew.", "Use\nRun it now."]),
+        (9, ["Guide\nIntro text.", "Setup\nDo this.\nLinux\nUse apt.\nMac\nUse brew.", "Use\nRun it now."]),
+        (6, ["Guide\nIntro text.", "Setup\nDo this.\nLinux\nUse apt.", "Mac\nUse brew.", "Use\nRun it now."]),
+        (3, ["Guide\nIntro text.", "Setup\nDo this.", "Linux\nUse apt.", "Mac\nUse brew.", "Use\nRun it", "now."]),
+    ],
+)
+def test_sections_are_joined_where_they_fit_and_divided_where_they_do_not(size: int, expected: list[str]) -> None:
+    assert spelt(GUIDE, Chunking(size, 0, "headings"), *SECTIONS) == expected
+
+
+def test_a_table_stays_whole_and_says_where_it_stands() -> None:
+    text = "Sizes\n| a | b |\n| 1 | 2 |\n| 3 | 4 |\nEnd of it."
+    block = (text.index("|"), text.rindex("|") + 1)
+    document = Document("d", "", text, {}, (Section(0, ("Sizes",)),), (block,))
+    found = chunk(document, Chunking(6, 0, "headings"))
+    assert [one.text for one in found] == ["Sizes", text[slice(*block)], "End of it."]
+    assert [one.headings for one in found] == [("Sizes",)] * 3
+
+
+def test_sections_and_documents_have_no_size() -> None:
+    assert spelt(GUIDE, Chunking(None, 0, "sections"), *SECTIONS[2:]) == [
+        "Guide\nIntro text.\nSetup\nDo this.",
+        "Linux\nUse apt.",
+        "Mac\nUse brew.",
+        "Use\nRun it now.",
+    ]
+    assert spelt("  a b \n", Chunking(None, 0, "documents")) == ["a b"]
+    with pytest.raises(UsageError, match="Passages by documents have no 'size' and no 'overlap'"):
+        Chunking(5, 0, "documents")
+    with pytest.raises(UsageError, match="Passages by headings have no 'overlap'"):
+        Chunking(5, 2, "headings")
+    with pytest.raises(UsageError, match="need an encoder, so they cannot be an index's own. Use: by=words"):
+        chunk(Document("d", "", "a"), Chunking(5, 0, "tokens"))

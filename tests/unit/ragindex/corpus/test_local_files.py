@@ -1,0 +1,480 @@
+"""Documents of one's own: text, Markdown, HTML and PDF files."""
+
+import os
+import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pypdf
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from examples import examples
+from ragindex.corpus import chunk, read
+from ragindex.corpus.readers.pdf import _spell_ligatures, read_pdf
+from ragindex.errors import DataError, LeftOutWarning, UsageError
+from ragindex.types import Chunking, Document, Section
+
+NOON = 1_000_000_000  # 2001-09-09
+
+
+def write(path: Path, text: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    os.utime(path, (NOON, NOON))
+    return path
+
+
+def only(path: Path) -> Document:
+    (document,) = read(path).documents
+    return document
+
+
+def pdf(*pages: str, title: str | None = None) -> bytes:
+    """A PDF file with one line of text a page."""
+    kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(len(pages)))
+    objects = [
+        "<< /Type /Catalog /Pages 2 0 R >>",
+        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    for number, page in enumerate(pages):
+        drawn = f"BT /F1 12 Tf 72 720 Td ({page}) Tj ET"
+        objects.append(
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {5 + 2 * number} 0 R "
+            "/Resources << /Font << /F1 3 0 R >> >> >>"
+        )
+        objects.append(f"<< /Length {len(drawn)} >>\nstream\n{drawn}\nendstream")
+    info = ""
+    if title is not None:
+        objects.append(f"<< /Title ({title}) >>")
+        info = f" /Info {len(objects)} 0 R"
+    found, offsets = "%PDF-1.4\n", []
+    for number, body in enumerate(objects, 1):
+        offsets.append(len(found))
+        found += f"{number} 0 obj\n{body}\nendobj\n"
+    table = "".join(f"{offset:010d} 00000 n \n" for offset in offsets)
+    end = f"trailer << /Size {len(objects) + 1} /Root 1 0 R{info} >>\nstartxref\n{len(found)}\n%%EOF"
+    return f"{found}xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}{end}".encode()
+
+
+def test_a_folder_is_read_in_order_with_relative_ids(tmp_path: Path) -> None:
+    write(tmp_path / "docs" / "b.txt", "Plain\r\ntext\rhere")
+    write(tmp_path / "docs" / "a" / "z.md", "# The *Title* #\n\nBody")
+    write(tmp_path / "docs" / "a" / "Y.HTM", "<p>Hello</p>")
+    write(tmp_path / "docs" / ".git" / "notes.txt", "hidden")
+    write(tmp_path / "docs" / ".hidden.md", "hidden")
+    write(tmp_path / "docs" / "photo.png", b"\x89PNG")
+    write(tmp_path / "docs" / "a" / "photo.PNG", b"\x89PNG")
+    write(tmp_path / "docs" / "gradlew", "all:")
+    corpus = read(tmp_path / "docs")
+    assert (corpus.name, corpus.format, corpus.whole, corpus.repeats) == ("docs", "folder", False, 0)
+    assert corpus.ignored == {".png": 2, "": 1}
+    day = {"modified": "2001-09-09"}
+    assert corpus.documents == (
+        Document("b.txt", "b", "Plain\ntext\nhere", {"source": "b.txt", **day}),
+        Document("a/Y.HTM", "Y", "Hello", {"source": "a/Y.HTM", **day}),
+        Document(
+            "a/z.md",
+            "The *Title*",
+            "# The *Title* #\n\nBody",
+            {"source": "a/z.md", **day},
+            (Section(0, ("The *Title*",)),),
+        ),
+    )
+
+
+def test_the_same_text_in_two_files_is_two_documents(tmp_path: Path) -> None:
+    write(tmp_path / "a.txt", "same")
+    write(tmp_path / "b.txt", "same")
+    corpus = read(tmp_path)
+    assert [document.id for document in corpus.documents] == ["a.txt", "b.txt"]
+    assert corpus.repeats == 0
+
+
+def test_a_single_file(tmp_path: Path) -> None:
+    corpus = read(write(tmp_path / "note.txt", "\ufeffwith a mark"))
+    assert (corpus.name, corpus.format, corpus.whole) == ("note", "folder", False)
+    assert corpus.documents == (
+        Document("note.txt", "note", "with a mark", {"source": "note.txt", "modified": "2001-09-09"}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("intro\n\n## Second level\n# First", "Second level"),
+        ("Set out\n=======\n\n# Later", "Set out"),
+        ("```\n# a comment\n```\n# Real", "Real"),
+        ("~~~\n```\n# a comment\n~~~\n# Real", "Real"),
+        ("   # Indented", "Indented"),
+        ("    # Code\n#Not a heading\n####### Seven", "stem"),
+        ("#\n# \n# Third", "Third"),
+        ("no heading", "stem"),
+    ],
+)
+def test_the_title_of_markdown(tmp_path: Path, text: str, title: str) -> None:
+    document = only(write(tmp_path / "stem.md", text))
+    assert (document.title, document.text) == (title, text)
+
+
+@pytest.mark.parametrize(
+    ("markup", "title", "text"),
+    [
+        (
+            "<html><head><title> My\n page </title><style>b{}</style></head><body><h1>Head</h1>Text</body></html>",
+            "My page",
+            "Head\n\nText",
+        ),
+        (
+            "<h1>Head<b>line</b></h1><p>One <b>bold</b>word,\n   wrapped.<p>Two<br>lines",
+            "Headline",
+            "Headline\n\nOne boldword, wrapped.\n\nTwo\nlines",
+        ),
+        (
+            "<script>alert(1)</script>a<noscript>b</noscript><!-- c --><template>d</template> &lt;b&gt; &eacute;",
+            "stem",
+            "a <b> é",
+        ),
+        ("<table><tr><td>1</td><td>2</td></tr><tr><th>3</th></tr></table>", "stem", "1 2\n3"),
+        ("<pre>a\n  b</pre>", "stem", "a\nb"),
+        (
+            '<?xml version="1.0" encoding="utf-8"?><html xmlns="http://www.w3.org/1999/xhtml"><body>x</body></html>',
+            "stem",
+            "x",
+        ),
+        ("/a/file/name.html", "stem", "/a/file/name.html"),
+        ("<ul><li>1</li><li>2</li></ul><div>a</div><div>b</div>", "stem", "1\n2\n\na\nb"),
+        ("<div>" * 20_000 + "deep", "stem", "deep"),
+        ("<!doctype html><title>Valid</title><p>body", "Valid", "body"),
+        ("<html><head><title>Valid</title><body><p>body", "Valid", "body"),
+        ("<head><meta charset=utf-8><title>Valid</title>body", "Valid", "body"),
+    ],
+)
+def test_html(tmp_path: Path, markup: str, title: str, text: str) -> None:
+    document = only(write(tmp_path / "stem.html", markup))
+    assert (document.title, document.text) == (title, text)
+
+
+def test_pdf(tmp_path: Path) -> None:
+    write(tmp_path / "with.pdf", pdf("First page", "Second page", title="A paper"))
+    write(tmp_path / "without.pdf", pdf("Only page"))
+    assert read(tmp_path).documents == (
+        Document(
+            "with.pdf",
+            "A paper",
+            "First page\n\nSecond page",
+            {"source": "with.pdf", "modified": "2001-09-09", "pages": 2},
+            (Section(0, (), 1), Section(12, (), 2)),
+        ),
+        Document(
+            "without.pdf",
+            "without",
+            "Only page",
+            {"source": "without.pdf", "modified": "2001-09-09", "pages": 1},
+            (Section(0, (), 1),),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("title", "expected"),
+    [
+        ("full.dvi", "guide"),
+        ("Microsoft Word - final report.docx", "guide"),
+        ("Untitled-1", "guide"),
+        ("index.html", "guide"),
+        (" ", "guide"),
+        ("Changes in robots.txt", "Changes in robots.txt"),
+        ("The Guide to Node.js", "The Guide to Node.js"),
+    ],
+)
+def test_the_title_of_a_pdf_is_no_file_name(tmp_path: Path, title: str, expected: str) -> None:
+    (found,) = read(write(tmp_path / "guide.pdf", pdf("A page", title=title))).documents
+    assert found.title == expected
+
+
+def test_ligatures_of_a_pdf_are_letters(tmp_path: Path) -> None:
+    (found,) = read(write(tmp_path / "tex.pdf", pdf("con\\034dence, e\\036cient, sti\\033, 7 \\034 8"))).documents
+    assert found.text == "confidence, efficient, stiff, 7 \x1c 8"
+    assert _spell_ligatures("ﬁle ﬂow oﬀ eﬃcient raﬄe") == "file flow off efficient raffle"
+
+
+@settings(max_examples=examples(15))
+@given(pages=st.lists(st.text("abc. ", max_size=60), min_size=1, max_size=4))
+def test_offsets_are_exact_in_a_pdf(pages: list[str]) -> None:
+    content = read_pdf(pdf(*pages), Path("a.pdf"), None)
+    document = Document("d", "t", content.text, {}, content.sections, content.blocks)
+    for size in (3, 40):
+        found = chunk(document, Chunking(size, 0, "headings"))
+        assert all(content.text[one.start : one.end] == one.text for one in found)
+        assert "".join("".join(one.text for one in found).split()) == "".join("".join(pages).split())
+
+
+def test_gaps_between_the_words_of_a_pdf_are_spaces_and_broken_words_are_whole() -> None:
+    """As TeX writes lines: no spaces, but a gap, and a hyphen where a line breaks a word."""
+    drawn = "A) Tj [( stanza) -300 (con) 10 (tains) -260 (docu-)] TJ 0 -14 Td (mentation) Tj 0 -14 Td (of Debian"
+    assert read_pdf(pdf(drawn), Path("a.pdf"), None).text == "A stanza contains documentation\nof Debian"
+
+
+def test_the_table_of_contents_of_a_pdf_is_left_out_and_pages_keep_their_numbers() -> None:
+    names = ["Tides", "Currents", "Lamps", "Lenses"]
+    entries = [f"{name} . . . . . {page}" for page, name in enumerate(names, start=2)]
+    content = read_pdf(pdf(") Tj 0 -14 Td (".join(["Contents", *entries]), *names), Path("a.pdf"), None)
+    assert content.text == "Contents\n\nTides\n\nCurrents\n\nLamps\n\nLenses"
+    assert [(one.page, content.text[one.start :].split("\n")[0]) for one in content.sections] == [
+        (1, "Contents"),
+        *enumerate(names, start=2),
+    ]
+
+
+def test_pdf_files_are_read_by_many_threads_as_by_one() -> None:
+    files = [pdf(f"page {number}", "two") for number in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        texts = [one.text for one in pool.map(lambda raw: read_pdf(raw, Path("a.pdf"), None), files)]
+    assert texts == [f"page {number}\n\ntwo" for number in range(40)]
+
+
+def encrypted_pdf() -> bytes:
+    writer, written = pypdf.PdfWriter(), BytesIO()
+    writer.add_blank_page(100, 100)
+    writer.encrypt("secret")
+    writer.write(written)
+    return written.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"", "an empty one."),
+        (b"not a PDF", "another kind of file: it does not begin with %PDF-."),
+        (b"%PDF-1.4\n%%EOF", "a damaged one ("),
+        (pdf("x")[:200], "one whose end is missing; copy it again ("),
+        (encrypted_pdf(), "an encrypted one; save it without a password."),
+    ],
+    ids=["empty", "text", "damaged", "cut off", "encrypted"],
+)
+def test_a_broken_pdf_is_one_error(tmp_path: Path, content: bytes, found: str) -> None:
+    with pytest.raises(DataError, match=r"broken\.pdf: expected a PDF file; found " + re.escape(found)):
+        read(write(tmp_path / "broken.pdf", content))
+
+
+def test_a_pdf_of_pictures_is_one_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"scan\.pdf: expected a file with text in it; found none"):
+        read(write(tmp_path / "scan.pdf", pdf("", title="Scanned")))
+
+
+def test_without_its_library_a_file_is_left_out_with_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "docx", None)
+    write(tmp_path / "letter.docx", "x")
+    write(tmp_path / "note.txt", "text")
+    with pytest.warns(LeftOutWarning, match=r"1 file that cannot be read is left out of .*letter\.docx: expected"):
+        corpus = read(tmp_path)
+    assert repr(corpus) == f"Corpus({tmp_path.name!r}, folder: 1 document; left out: 1 (see skipped))"
+    assert [document.id for document in corpus.documents] == ["note.txt"]
+    (message,) = map(str, corpus.skipped)
+    assert message.startswith(f"{tmp_path / 'letter.docx'}: expected an installed reader of .docx files; found none: ")
+    assert message.endswith("Run: pip install 'python-docx>=1.1'.")
+    with pytest.raises(DataError, match="Run: pip install"):
+        read(tmp_path, skip_bad=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("bad.txt", b"fine\nna\xefve\0", "bad.txt, line 2: expected text in UTF-8; found the byte 0xef."),
+        ("bad.md", "text".encode("utf-16") + b"x", "bad.md, line 1: expected text in UTF-8; found UTF-16."),
+        ("bad.html", b"<p>caf\xe9\0</p>", "bad.html, line 1: expected text in UTF-8; found the byte 0xe9."),
+        ("bad.txt", b"", "bad.txt: expected a file with text in it; found none."),
+        ("bad.md", b"\xef\xbb\xbf \n", "bad.md: expected a file with text in it; found none."),
+        ("bad.html", b"<script>only</script>", "bad.html: expected a file with text in it; found none."),
+    ],
+)
+def test_bad_files(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    write(tmp_path / "docs" / name, content)
+    write(tmp_path / "docs" / "good.txt", "good")
+    with pytest.raises(DataError) as caught:
+        read(tmp_path / "docs", skip_bad=False)
+    assert str(caught.value).endswith(message)
+    with pytest.warns(LeftOutWarning, match="1 file that cannot be read is left out of"):
+        told = read(tmp_path / "docs")
+    for corpus in (told, read(tmp_path / "docs", skip_bad=True)):  # the second without a warning
+        assert [document.id for document in corpus.documents] == ["good.txt"]
+        assert tuple(map(str, corpus.skipped)) == (str(caught.value),)
+
+
+def test_a_broken_link_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "gone.md").symlink_to(tmp_path / "nowhere.md")
+    with pytest.raises(DataError, match=r"gone\.md: expected a file that can be read; found No such file"):
+        read(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="file names are Unicode there")
+def test_a_file_name_that_is_not_unicode_is_one_error(tmp_path: Path) -> None:
+    with open(os.path.join(os.fsencode(tmp_path), b"na\xefve.txt"), "wb") as file:
+        file.write(b"text")
+    with pytest.raises(DataError, match="expected a file name that UTF-8 can hold; found a lone surrogate"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({}, "no files"),
+        ({"a.json": "[]", "b.json": "[]", "c.xls": "x"}, "only 2 .json, 1 .xls"),
+        ({".hidden.md": "x"}, "no files"),
+    ],
+)
+def test_a_folder_without_documents_lists_what_is_there(tmp_path: Path, files: dict[str, Any], found: str) -> None:
+    for name, content in files.items():
+        write(tmp_path / name, content)
+    with pytest.raises(DataError) as caught:
+        read(tmp_path)
+    suffixes = ".txt, .text, .log, .md, .markdown, .rst, .html, .htm, .xhtml, .ipynb, .csv, .tsv, .jsonl, .pdf, .docx"
+    expected = f"a folder with files ending in {suffixes}, .pptx, or in a suffix of source code"
+    assert str(caught.value) == f"{tmp_path}: expected {expected}; found {found}."
+
+
+def test_a_suffix_that_no_reader_takes(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"expected a folder, or a file ending in \.json, .*found x\.xls"):
+        read(write(tmp_path / "x.xls", "x"))
+
+
+def test_when_everything_is_skipped_the_corpus_is_empty(tmp_path: Path) -> None:
+    write(tmp_path / "a.txt", "")
+    with pytest.raises(DataError, match=r"expected at least one document; found none that can be read; .*a\.txt"):
+        read(tmp_path, skip_bad=True)
+
+
+# ---------------------------------------------------------------- which files are read
+
+
+def ids(path: Path, **selection: Any) -> list[str]:
+    return [document.id for document in read(path, **selection).documents]
+
+
+def test_patterns_choose_files_by_path_or_name(tmp_path: Path) -> None:
+    for name in ("a.md", "b.log", "drafts/c.md", "drafts/old/d.md", "e.txt"):
+        write(tmp_path / name, f"text of {name}")
+    assert ids(tmp_path, include=["*.md"]) == ["a.md", "drafts/c.md", "drafts/old/d.md"]
+    assert ids(tmp_path, include=["*.md"], exclude=["drafts/*"]) == ["a.md"]
+    assert ids(tmp_path, exclude=["*.log", "d.md"]) == ["a.md", "e.txt", "drafts/c.md"]
+    assert read(tmp_path, exclude=["*.log"]).notes == ("excluded: 1 file",)
+    with pytest.raises(DataError, match=r"found no files \(5 files excluded\)"):
+        read(tmp_path, include=["*.rst"])
+
+
+def test_a_file_above_the_limit_is_left_out_and_told(tmp_path: Path) -> None:
+    write(tmp_path / "small.txt", "x" * 1000)
+    write(tmp_path / "large.txt", "x" * 1001)
+    with pytest.warns(LeftOutWarning, match=r"large\.txt"):
+        corpus = read(tmp_path, max_file_mb=0.001)
+    assert [document.id for document in corpus.documents] == ["small.txt"]
+    expected = "a file of at most 0.001 MB (--max-file-mb, or leave it out with --exclude)"
+    assert tuple(map(str, corpus.skipped)) == (f"{tmp_path / 'large.txt'}: expected {expected}; found 0.001001 MB.",)
+    with pytest.raises(UsageError, match="must be more than 0 megabytes. Got 0"):
+        read(tmp_path, max_file_mb=0)
+
+
+def test_an_encoding_that_is_given_is_not_guessed(tmp_path: Path) -> None:
+    write(tmp_path / "a.txt", "Łódź".encode("cp1250"))
+    write(tmp_path / "b.html", "<meta charset=utf-8><p>Łódź".encode("cp1250"))
+    write(tmp_path / "c.md", "Łódź".encode("utf-16"))
+    corpus = read(tmp_path, encoding="windows-1250")
+    assert [(one.text, one.metadata["text_encoding"]) for one in corpus.documents] == [
+        ("Łódź", "cp1250"),
+        ("Łódź", "cp1250"),
+        ("Łódź", "utf-16"),  # as its byte order mark says
+    ]
+    with pytest.raises(UsageError, match="Unknown encoding 'klingon'"):
+        read(tmp_path, encoding="klingon")
+    with pytest.raises(
+        DataError, match=r"a\.txt: expected a text in the encoding ascii; found the byte 0xa3 at position 0"
+    ):
+        read(tmp_path / "a.txt", encoding="ascii")
+
+
+def test_only_folders_have_files_to_select(tmp_path: Path) -> None:
+    data = write(tmp_path / "corpus.jsonl", '{"id": "a", "text": "x"}')
+    for path in (data, "world:100"):
+        with pytest.raises(UsageError, match="omit --include, --exclude, --encoding and --max-file-mb"):
+            read(path, include=["*.md"])
+
+
+def test_what_is_passed_over_is_told(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    write(docs / "a.md", "text")
+    write(docs / "node_modules" / "x" / "README.md", "not mine")
+    write(docs / "env" / "pyvenv.cfg", "home = /usr")
+    write(docs / "env" / "lib.py", "x = 1")
+    write(docs / "built" / "_static" / "style.css", "p {}")
+    write(docs / "built" / "_sources" / "page.rst.txt", "a page as it was written")
+    write(docs / "built" / "_static" / "theme.js", "let a = 1;")
+    write(docs / "built" / "searchindex.js", "Search.setIndex({})")
+    write(docs / "site" / "searchindex.js", "let c = 3;")
+    write(docs / "built" / "search.html", "<h1>Search</h1><p>Here.")
+    write(docs / "_sources" / "own.txt", "no folder of Sphinx")
+    write(docs / "site" / "_static" / "own.js", "let b = 2;")
+    write(docs / "package" / "__init__.py", "")
+    write(docs / "README", "no suffix")
+    write(docs / "LICENSE", "do as you like")
+    write(docs / "package" / "setup.cfg", "[metadata]")
+    write(docs / "q.csv", "Question; Documents; answer\nWho?;a.md;Ann\n")
+    write(docs / "prices.csv", "item,price\nboat,4\n")
+    write(tmp_path / "other" / "b.md", "elsewhere")
+    (docs / "linked").symlink_to(tmp_path / "other")
+    corpus = read(docs)
+    assert [(one.id, one.text) for one in corpus.documents] == [
+        ("LICENSE", "do as you like"),
+        ("README", "no suffix"),
+        ("a.md", "text"),
+        ("prices.csv", "item: boat\nprice: 4"),
+        ("_sources/own.txt", "no folder of Sphinx"),
+        ("built/search.html", "Search\n\nHere."),
+        ("package/setup.cfg", "[metadata]"),
+        ("site/searchindex.js", "let c = 3;"),
+        ("site/_static/own.js", "let b = 2;"),
+    ]
+    assert corpus.skipped == ()
+    assert corpus.notes == (
+        "passed over: links to folders, which are not followed: linked",
+        "passed over: generated files: env, node_modules, built/_sources, built/_static, built/searchindex.js",
+        "passed over: empty files of source code: package/__init__.py",
+        "passed over: files of questions: q.csv",
+    )
+
+
+def test_a_page_that_holds_other_pages_is_told(tmp_path: Path) -> None:
+    pages = {name: " ".join(f"{name}{number}" for number in range(60)) for name in ("anchor", "buoy", "chart")}
+    for name, text in pages.items():
+        write(tmp_path / "docs" / f"{name}.md", text)
+    write(tmp_path / "docs" / "all pages.md", "\n\n".join(pages.values()))
+    assert read(tmp_path / "docs").notes[0] == (
+        "all pages.md holds the texts of 3 other documents (anchor.md, buoy.md, chart.md), so that its passages take "
+        "the places of theirs. To leave it out: --exclude 'all pages.md'"
+    )
+
+
+def test_a_long_document_and_near_duplicates_are_told(tmp_path: Path) -> None:
+    words = " ".join(f"word{number}" for number in range(300))
+    write(tmp_path / "a.txt", words)
+    write(tmp_path / "b.txt", words.replace("word7 ", "seven "))
+    write(tmp_path / "c.txt", " ".join(f"other{number}" for number in range(300)))
+    write(tmp_path / "server log.txt", "line of a log\n" * 40_000)
+    assert read(tmp_path).notes == (
+        "server log.txt has 99% of all text. To leave it out: --exclude 'server log.txt'",
+        "1 document is almost equal to another: b.txt ~ a.txt",
+    )
+
+
+def test_a_name_is_the_same_however_it_is_composed(tmp_path: Path) -> None:
+    decomposed = "Cafe\u0301.txt"
+    write(tmp_path / decomposed, "text")
+    (document,) = read(tmp_path).documents
+    assert (document.id, document.metadata["source"], read(tmp_path / decomposed).only) == ("Café.txt",) * 3

@@ -1,0 +1,140 @@
+"""What holds of the offline rules for any text at all."""
+
+import sys
+from itertools import pairwise
+from types import FrameType
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from examples import examples
+from ragindex.llm.rules import (
+    entity_key,
+    extract,
+    extract_answer,
+    find_mentions,
+    normalize_text,
+    split_sentences,
+    summarise,
+)
+from ragindex.llm.rules.sentences import MAX_SENTENCE_LENGTH
+
+VOCABULARY = """
+The the a of in and , . ; : ( ) " ' 's - who which that whose where when after before to never not no was is made
+directed by starring He She it its his they film company Ada Lund Tellin Inc. Dr. A. 1990 May 3 12% km such as well
+longer born living city seat government Red Harbour Ministry Health & University 19th century 《 》 。 中文 Å
+"""
+prose = st.lists(st.sampled_from(VOCABULARY.split()), max_size=60).map(" ".join)
+anything = st.one_of(st.text(max_size=300), prose)
+
+
+@settings(max_examples=examples(200))
+@given(title=st.one_of(st.just(""), anything), text=anything)
+def test_extraction_of_any_text(title: str, text: str) -> None:
+    found = extract(title, text)
+    assert extract(title, text) == found
+    keys = {entity_key(entity) for entity in found.entities}
+    assert len(keys) == len(found.entities)
+    for triple in found.triples:
+        assert triple.subject.strip()
+        assert triple.predicate.strip()
+        assert triple.object.strip()
+        assert keys & {entity_key(triple.subject), entity_key(triple.object)}
+    assert len(set(found.triples)) == len(found.triples)
+    for proposition in found.propositions:
+        assert proposition.text.strip()
+        assert {entity_key(entity) for entity in proposition.entities} <= keys
+
+
+@settings(max_examples=examples(200))
+@given(text=anything)
+def test_mentions_of_any_text(text: str) -> None:
+    text = normalize_text(text)
+    found = find_mentions(text)
+    assert [text[one.start : one.end] for one in found] == [one.text for one in found]
+    assert all(one.text.strip() for one in found)
+    assert all(one.end <= next.start for one, next in pairwise(found))
+
+
+@settings(max_examples=examples(200))
+@given(text=anything)
+def test_sentences_of_any_text(text: str) -> None:
+    found = split_sentences(text)
+    assert "".join("".join(found).split()) == "".join(normalize_text(text).split())
+    assert all(one == one.strip() and 0 < len(one) <= MAX_SENTENCE_LENGTH for one in found)
+
+
+@settings(max_examples=examples(100))
+@given(question=anything, passages=st.lists(st.tuples(anything, anything), max_size=3), room=st.integers(0, 40))
+def test_answers_and_summaries_of_any_text(question: str, passages: list[tuple[str, str]], room: int) -> None:
+    assert len(extract_answer(question, passages).split()) <= 6
+    assert len(summarise([text for _, text in passages], room).split()) <= room
+
+
+NASTY = {
+    "one letter": "a",
+    "one capital": "A",
+    "capitals": "Aa ",
+    "initials": "A. ",
+    "open brackets": "(",
+    "bracketed verbs": "( is ",
+    "closed brackets": ")",
+    "quotes": '"A ',
+    "commas": ", ",
+    "digits": "1,",
+    "full stops": ". ",
+    "line breaks": "\n",
+    "pronouns": "he ",
+    "descriptions": "the film ",
+    "links": "Of of ",
+    "lists": "And A and B, ",
+    "never": "never ",
+    "relatives": "that A which who ",
+    "everything": "The A of B, a C, was D in 1990 (born 3 May 1950) and ",
+    "shouting": "THE FILM WAS MADE BY JOHN. ",
+    "Chinese": "中文的",
+    "Chinese sentences": "中文。",
+    "Arabic": "العربية ",
+    "Devanagari": "हिन्दी ",
+    "marks": "a" + "\u0301" * 30,
+    "emoji": "👩‍👩‍👧",
+    "zeros": "\x00",
+    "surrogates": "\ud800",
+    "references": "[1",
+}
+
+
+def of_length(piece: str, length: int) -> str:
+    return (piece * (length // len(piece) + 1))[:length]
+
+
+@pytest.mark.parametrize("piece", NASTY.values(), ids=NASTY)
+def test_of_a_million_characters_the_first_are_read_and_that_is_said(piece: str) -> None:
+    found = extract("Film", of_length(piece, 1_000_000))
+    assert found.notes[0] == "Only the first 100,000 of 1,000,000 characters were read."
+    assert found.entities[0] == "Film"
+
+
+@pytest.mark.parametrize("piece", NASTY.values(), ids=NASTY)
+def test_work_grows_no_faster_than_the_text(piece: str) -> None:
+    short, long = (calls(of_length(piece, length)) for length in (2 * MAX_SENTENCE_LENGTH, 6 * MAX_SENTENCE_LENGTH))
+    assert long <= 3.2 * short
+
+
+def calls(text: str) -> int:
+    """How many functions are called to extract from a text."""
+    count = 0
+
+    def profile(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        extract("Film", text)
+    finally:
+        sys.setprofile(before)
+    return count

@@ -1,0 +1,263 @@
+"""Reading answers: what fits, what is meant, what cannot be used, and never for long."""
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field
+
+from examples import examples
+from ragindex.canonical import encodable
+from ragindex.llm.parse_output import UnusableError, drop_thoughts, read_json
+from ragindex.llm.repair_json import repair_text
+
+
+class Triple(BaseModel):
+    subject: str
+    predicate: str
+    object: str
+
+
+class Extraction(BaseModel):
+    entities: list[str] = []
+    triples: list[Triple] = []
+
+
+class Tuples(BaseModel):
+    triples: list[tuple[str, str, str]]
+
+
+class Answer(BaseModel):
+    answer: str
+
+
+class Choice(BaseModel):
+    chosen: int = Field(ge=0)
+    why: str | None = None
+
+
+ABC, DEF = ("a", "b", "c"), ("d", "e", "f")
+BOTH = Extraction(entities=["x"], triples=[Triple(subject="a", predicate="b", object="c")])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "stage"),
+    [
+        ('{"triples": [["a", "b", "c"]]}', Tuples(triples=[ABC]), "strict"),
+        (' {"answer": "x", "more": 1}\n', Answer(answer="x"), "strict"),
+        ('```json\n{"answer": "x"}\n```', Answer(answer="x"), "found"),
+        ('Sure:\n```\n{"answer": "x"}\n```\nAnything else?', Answer(answer="x"), "found"),
+        ('The answer is {"answer": "x"}, I think.', Answer(answer="x"), "found"),
+        ('<think>{"answer": "y"}?</think>\n{"answer": "x"}', Answer(answer="x"), "found"),
+        ('\ufeff{"answer": "x"}', Answer(answer="x"), "found"),
+        ('{"answer": "y"} No: {"answer": "x"}', Answer(answer="x"), "found"),
+        ('{"chosen": 3}\n{"why": "so"}', Choice(chosen=3, why="so"), "found"),
+        ('{"answer": "x",}', Answer(answer="x"), "repaired"),
+        ("{'answer': 'x'}", Answer(answer="x"), "repaired"),
+        ('{"answer": "x', Answer(answer="x"), "repaired"),
+        ('{"answer": "he said "hi" twice"}', Answer(answer='he said "hi" twice'), "repaired"),
+        ('{"triples": [("a", "b", "c"), ("d", "e", "f"),]}', Tuples(triples=[ABC, DEF]), "repaired"),
+        ("{'triples': [('a', 'b', 'c')]}", Tuples(triples=[ABC]), "repaired"),
+        ('{"chosen": 3, "why": None}', Choice(chosen=3), "repaired"),
+        ('("a", "b", "c")\n("d", "e", "f")', Tuples(triples=[ABC, DEF]), "reshaped"),
+        ('("a", "b", "c")', Tuples(triples=[ABC]), "reshaped"),
+        ('[["a", "b", "c"], ["d", "e", "f"]]', Tuples(triples=[ABC, DEF]), "reshaped"),
+        ('{"subject": "a", "predicate": "b", "object": "c"}', None, ""),
+        ('[{"subject": "a", "predicate": "b", "object": "c"}]', BOTH.model_copy(update={"entities": []}), "reshaped"),
+        ('{"entities": ["x"]}\n\n{"triples": [("a", "b", "c"),]}', BOTH, "reshaped"),
+        ('[{"entities": ["x"]}, {"triples": [["a", "b", "c"]]}]', BOTH, "reshaped"),
+        ('{"triples": [["a", "b", "c"]]}\n{"triples": [["d", "e", "f"]]}', Tuples(triples=[ABC, DEF]), "found"),
+        ('{"Entity": "x", "triple": "(a, b, c)"}', BOTH, "reshaped"),
+        ('{"entities": {"n1": "x"}, "triples": ["a | b | c"]}', BOTH, "reshaped"),
+        ('{"entities": "x", "triples": "(\\"a\\", \\"b\\", \\"c\\")"}', BOTH, "reshaped"),
+        ('{"result": {"entities": ["x"], "triples": [["a", "b", "c"]]}}', BOTH, "reshaped"),
+        ('{"entities": "- x\\n- y"}', Extraction(entities=["x", "y"]), "reshaped"),
+        ('{"entities": "x, y"}', Extraction(entities=["x", "y"]), "reshaped"),
+        ('{"entities": "[x, y]"}', Extraction(entities=["x", "y"]), "reshaped"),
+        ('{"entities": null}', Extraction(), "reshaped"),
+        ('["x", "y"]', Extraction(entities=["x", "y"]), "reshaped"),
+        ('Here they are: ["x"]', Extraction(entities=["x"]), "reshaped"),
+        ('{"answer": 1945}', Answer(answer="1945"), "reshaped"),
+        ('{"ANSWER": ["x"]}', Answer(answer="x"), "reshaped"),
+        ('[{"answer": "x"}]', Answer(answer="x"), "reshaped"),
+        ('"{\\"answer\\": \\"x\\"}"', Answer(answer="x"), "found"),
+        ('"x"', Answer(answer="x"), "reshaped"),
+    ],
+)
+def test_variants(text: str, expected: BaseModel | None, stage: str) -> None:
+    if expected is None:
+        with pytest.raises(UnusableError):
+            read_json(text, Extraction)
+    else:
+        assert read_json(text, type(expected)) == (expected, stage)
+
+
+@pytest.mark.parametrize(
+    ("text", "output", "reason"),
+    [
+        ("", Answer, "Expecting value"),
+        ("I cannot find any (none are named).", Extraction, "Expecting value"),
+        ("As [1] says, nothing.", Extraction, "Expecting value"),
+        ('{"reply": "x"}', Answer, "expected the keys answer; got reply"),
+        ('{"foo": []}', Extraction, "expected the keys entities, triples; got foo"),
+        ('{"chosen": -1}', Choice, "chosen: Input should be greater than or equal to 0"),
+        ('{"chosen": "third"}', Choice, "chosen: Input should be a valid integer"),
+        ('{"chosen": 1, "why": {"a": NaN}}', Choice, "why: Input should be a valid string"),
+        ('{"answer": ', Answer, "Expecting value"),
+        ("{'answer': }", Answer, "Expecting property name"),
+        ('{"triples": [["a", "b"]]}', Tuples, "triples.0"),
+        ("3", Answer, "expected a JSON object, got int"),
+        ('{"answer": ' * 500, Answer, "Expecting value"),
+    ],
+)
+def test_what_cannot_be_used(text: str, output: type[BaseModel], reason: str) -> None:
+    with pytest.raises(UnusableError, match=reason) as caught:
+        read_json(text, output)
+    assert caught.value.kind == "malformed"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"triples": [["a", "b", "c"], ["d", "e',
+        '{"triples": [["a", "b", "c"],',
+        '{"triples": [["a", "b", "c"]',
+        '{\n  "triples": [\n    ["a", "b", "c"],\n    ["d", "e", "f"],\n',
+        'Here they are:\n```json\n{"triples": [["a", "b", "c"],\n',
+        '[["a", "b", "c"], ["d"',
+        '<think>Two?</think>{"triples": [["a", "b", "c"], ["d", "e", "f"]',
+    ],
+)
+def test_a_list_that_ends_in_the_middle_is_not_a_list(text: str) -> None:
+    with pytest.raises(UnusableError, match="it ends within a list") as caught:
+        read_json(text, Tuples)
+    assert caught.value.kind == "truncated"
+
+
+def test_broken_quotes_do_not_make_a_whole_list_half_a_list() -> None:
+    assert read_json('[["a", "b, "c"]]', Extraction)[1] in ("repaired", "reshaped")
+    assert read_json('{"answer": "see [1"}', Answer) == (Answer(answer="see [1"), "strict")
+    assert read_json('Note [1: {"answer": "x"}', Answer) == (Answer(answer="x"), "found")
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("<think>a</think>b", "b"),
+        ("\ufeff <think>a\n</think>\nb", "\nb"),
+        ("so { a }\n</think>b", "b"),  # the opening tag is part of the prompt
+        ("<think>a", ""),
+        ("a <think>b", "a <think>b"),
+        ("b", "b"),
+    ],
+)
+def test_thoughts_are_no_answer(text: str, left: str) -> None:
+    assert drop_thoughts(text) == left
+
+
+def test_only_strict_reading_where_that_is_asked() -> None:
+    with pytest.raises(UnusableError):
+        read_json('Well: {"answer": "x"}', Answer, tolerant=False)
+    assert read_json('{"answer": "x"}', Answer, tolerant=False) == (Answer(answer="x"), "strict")
+
+
+# ---------------------------------------------------------------- properties
+
+words = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+extractions = st.builds(Tuples, triples=st.lists(st.tuples(words, words, words), max_size=5))
+plain_words = words.filter(lambda word: not set("[]") & set(word))
+unbracketed = st.builds(Tuples, triples=st.lists(st.tuples(plain_words, plain_words, plain_words), max_size=5))
+prose = st.text("abc xyz.,!?\n", max_size=30)
+
+
+@given(extractions)
+def test_json_round_trips(value: Tuples) -> None:
+    assert read_json(value.model_dump_json(), Tuples) == (value, "strict")
+    assert read_json(json.dumps(value.model_dump(), indent=2), Tuples) == (value, "strict")
+
+
+@given(extractions, prose, prose)
+def test_wrapped_answers_read_the_same(value: Tuples, before: str, after: str) -> None:
+    text = value.model_dump_json()
+    assert read_json(f"{before}{text}{after}", Tuples)[0] == value
+    assert read_json(f"{before}\n```json\n{text}\n```\n{after}", Tuples)[0] == value
+
+
+@given(extractions)
+def test_tuples_and_commas_too_many_read_the_same(value: Tuples) -> None:
+    rows = [f"({', '.join(json.dumps(part) for part in row)},)" for row in value.triples]
+    assert read_json(f'{{"triples": [{", ".join(rows)}],}}', Tuples)[0] == value
+
+
+@given(st.lists(st.tuples(*3 * [st.text(st.characters(), max_size=4)]), max_size=3))
+def test_what_is_read_can_be_written(rows: list[tuple[str, str, str]]) -> None:
+    """JSON may hold halves of surrogate pairs, plain or as escapes; UTF-8 may not."""
+    for text in (json.dumps({"triples": rows}), json.dumps({"triples": rows}, ensure_ascii=False)):
+        value, stage = read_json(text, Tuples)
+        assert [list(row) for row in value.triples] == [[encodable(word) for word in row] for row in rows]
+        assert (stage, bool(value.model_dump_json().encode())) == ("strict", True)
+
+
+pieces = st.sampled_from(
+    ["{", "}", "[", "]", "(", ")", '"', "'", ",", ":", "\\", "\n", "1", "a", "null", "```", '{"answer":']
+)
+
+
+@settings(max_examples=examples(300))
+@given(st.one_of(st.text(), st.lists(pieces, max_size=40).map("".join)))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    for output in (Answer, Extraction, Tuples, Choice):
+        with contextlib.suppress(UnusableError):
+            value, stage = read_json(text, output)
+            assert isinstance(value, output)
+            assert stage in {"strict", "found", "repaired", "reshaped"}
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ['{"', "[", "[" * 30_000 + "]" * 30_000, '{")\'-#"', "{'true\"'", '{"a": ["b", ', "( '", "```\n", '{"answer": "x'],
+)
+def test_a_megabyte_of_nonsense_ends(piece: str) -> None:
+    for size in (60_000, 1_000_000):  # as much as is repaired, and more
+        with pytest.raises(UnusableError):  # hours from now where nothing is bounded
+            read_json(piece * (size // len(piece)), Tuples)
+
+
+def test_repairing_gives_up_in_time() -> None:
+    assert repair_text("{'a': [1, 2") == {"a": [1, 2]}
+    assert repair_text('{")\'-#"' * 9000) is None
+    assert repair_text("[" * 100) is None
+    assert repair_text("[1, " + " " * 70_000) is None
+
+
+@given(unbracketed.filter(lambda value: len(value.triples) > 1), st.data())
+def test_no_cut_of_an_answer_reads_as_fewer_triples(value: Tuples, data: st.DataObject) -> None:
+    text = json.dumps(value.model_dump(), indent=data.draw(st.sampled_from([None, 1])))
+    cut = text[: data.draw(st.integers(0, len(text) - 1))]
+    try:
+        read = read_json(cut, Tuples)[0]
+    except UnusableError:
+        return
+    assert read == value  # only closing brackets are missing
+
+
+listed = st.text(st.characters(exclude_categories=["Cs"]), max_size=6).filter(lambda word: not set("[]{}") & set(word))
+facts = st.builds(Extraction, entities=st.lists(listed, max_size=3), triples=st.just([]))
+
+
+@settings(max_examples=examples(200))
+@given(facts, st.sampled_from([None, 1]))
+def test_no_cut_of_an_answer_reads_as_another(value: Extraction, indent: int | None) -> None:
+    """Every cut, also within the first key, and between fields of which the later have defaults."""
+    text = json.dumps(value.model_dump(), indent=indent)
+    for end in range(len(text)):
+        with contextlib.suppress(UnusableError):
+            assert read_json(text[:end], Extraction)[0] == value
+
+
+def test_closing_brackets_are_added_before_anything_is_repaired() -> None:
+    text = r'{"triples": [["\u001f\f", "a\/b", "\ud83c\udf5e"]]'  # json_repair leaves \f and \/ as they are written
+    assert read_json(text, Tuples) == (Tuples(triples=[("\x1f\f", "a/b", "🍞")]), "repaired")
+    assert read_json('{"triples": [["a", "b", "c"]],', Tuples)[0].triples == [("a", "b", "c")]

@@ -1,0 +1,125 @@
+"""Near pairs of vectors: against all pairs, against cells made one after the other, from memory and from a file."""
+
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from plain_pairs import plainly
+
+from examples import examples
+from ragindex.parts.vectors import similar_pairs as module
+from ragindex.parts.vectors.similar_pairs import SimilarPairs, near_pairs
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return (rows / np.where(norms > 0, norms, 1)).astype(np.float32)
+
+
+@settings(max_examples=examples(60))
+@given(st.integers(0, 30), st.integers(1, 6), st.integers(0, 5), st.floats(0.1, 0.95), st.integers(0, 999))
+def test_few_vectors_against_all_pairs(n: int, dimensions: int, most: int, least: float, seed: int) -> None:
+    rows = np.random.default_rng(seed).standard_normal((n, dimensions))
+    rows[::7] = 0
+    vectors = unit(rows)
+    if dimensions == 1:
+        most = 30  # cosines of 1 and -1 alone: which of equals are nearest is open
+    pairs = near_pairs(vectors, least, most, 0)
+    found = zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)
+    assert dict(zip(found, pairs.cosines.tolist(), strict=True)) == pytest.approx(plainly(vectors, least, most))
+
+
+def test_many_vectors_are_found_within_cells() -> None:
+    rng = np.random.default_rng(3)
+    centres = unit(rng.standard_normal((750, 32)))
+    vectors = unit(np.repeat(centres, 4, axis=0) + 0.06 * rng.standard_normal((3000, 32)))
+    expected = plainly(vectors, 0.8, 20)
+    pairs = near_pairs(vectors, 0.8, 20, 0)
+    found = list(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True))
+    assert len(found) == len(set(found)) == len({*found} & expected.keys())
+    assert len(found) > 0.99 * len(expected) > 2500
+    assert found == sorted(found)
+    again = near_pairs(vectors, 0.8, 20, 0)
+    assert [each.tolist() for each in (again.first, again.second)] == [pairs.first.tolist(), pairs.second.tolist()]
+
+
+def test_all_alike_is_bounded() -> None:
+    n, most = 3000, 3
+    pairs = near_pairs(np.tile(unit(np.ones((1, 8))), (n, 1)), 0.8, most, 0)
+    assert n / 2 <= len(pairs.first) <= n * most
+    assert (pairs.first < pairs.second).all()
+    assert set(pairs.first.tolist()) | set(pairs.second.tolist()) == set(range(n))
+    assert pairs.cosines.tolist() == pytest.approx([1.0] * len(pairs.cosines))
+
+
+# ---------------------------------------------------------------- a little at a time
+
+
+def within_cells(vectors: np.ndarray, least: float, most: int, seed: int, largest: int) -> dict[tuple[int, int], float]:
+    """Row by row: the six nearest pivots, cells cut at `largest`, in each the nearest of each row."""
+    rows = np.flatnonzero(np.linalg.norm(vectors, axis=1)).tolist()
+    chosen = np.random.default_rng(seed).choice(len(rows), int(2 * len(rows) ** 0.5), replace=False)
+    pivots = [rows[place] for place in sorted(chosen.tolist())]
+    cells: dict[int, list[tuple[float, int]]] = {place: [] for place in range(len(pivots))}
+    for row in rows:
+        cosines = [float(vectors[row] @ vectors[pivot]) for pivot in pivots]
+        for place in sorted(cells, key=lambda place: -cosines[place])[:6]:
+            cells[place].append((-cosines[place], row))
+    near: dict[int, dict[int, float]] = {row: {} for row in rows}
+    for members in ([row for _, row in sorted(cell)] for cell in cells.values()):
+        for some in (members[start : start + largest] for start in range(0, len(members), largest)):
+            for row in some:
+                cosines = [(-float(vectors[row] @ vectors[other]), other) for other in some if other != row]
+                near[row].update({other: -cosine for cosine, other in sorted(cosines)[:most] if -cosine >= least})
+    best = {row: sorted(others, key=lambda other: -others[other])[:most] for row, others in near.items()}
+    return {(min(row, other), max(row, other)): near[row][other] for row, others in best.items() for other in others}
+
+
+def clustered(n: int, dimensions: int) -> np.ndarray:
+    rng = np.random.default_rng(7)
+    centres = unit(rng.standard_normal((n // 20, dimensions)))
+    vectors = unit(np.repeat(centres, 20, axis=0) + 0.5 / dimensions**0.5 * rng.standard_normal((n, dimensions)))
+    vectors[5::50] = 0
+    return vectors
+
+
+def written(pairs: SimilarPairs) -> tuple[list[int], list[int], list[float]]:
+    return pairs.first.tolist(), pairs.second.tolist(), pairs.cosines.tolist()
+
+
+@pytest.mark.parametrize("most", [3, 50])
+def test_in_blocks_and_from_a_file(most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = clustered(600, 16)
+    np.save(tmp_path / "vectors.npy", vectors)
+    monkeypatch.setattr(module, "_LARGEST", 40)
+    whole = near_pairs(vectors, 0.7, most, 3)
+    expected = within_cells(vectors, 0.7, most, 3, 40)
+    assert len(expected) > 500
+    pairs = zip(whole.first.tolist(), whole.second.tolist(), strict=True)
+    assert dict(zip(pairs, whole.cosines.tolist(), strict=True)) == pytest.approx(expected, abs=1e-6)
+    mapped = np.load(tmp_path / "vectors.npy", mmap_mode="r")
+    assert written(near_pairs(mapped, 0.7, most, 3)) == written(whole)
+    for name, size in (("_SORTED", 7), ("_WAITING", 10), ("_SIFTED", 90)):
+        monkeypatch.setattr(module, name, size)
+    assert written(near_pairs(mapped, 0.7, most, 3)) == written(whole)
+    monkeypatch.setattr(module, "_BLOCK", 50)  # a product's last digits depend on how many rows it has
+    blocked = near_pairs(mapped, 0.7, most, 3)
+    assert written(blocked)[:2] == written(whole)[:2]
+    assert blocked.cosines == pytest.approx(whole.cosines)
+
+
+def test_vectors_in_a_file_are_not_held_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = clustered(4000, 1024)
+    np.save(tmp_path / "vectors.npy", vectors)
+    for name, size in (("_LARGEST", 128), ("_BLOCK", 256), ("_WAITING", 1 << 14), ("_SIFTED", 512)):
+        monkeypatch.setattr(module, name, size)
+    mapped = np.load(tmp_path / "vectors.npy", mmap_mode="r")
+    tracemalloc.start()  # counts what numpy takes, and no file
+    found = near_pairs(mapped, 0.7, 20, 0)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(found.first) > 10_000
+    assert peak < vectors.nbytes / 2
