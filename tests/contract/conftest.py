@@ -1,6 +1,7 @@
 """Every store, for the store contract."""
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -11,10 +12,19 @@ from made_records import STORES
 from ragindex.interfaces import Store
 from ragindex.plugins import registry
 
+NODE = {"elasticsearch": pytest.mark.slow}
 
-@pytest.fixture(params=STORES)
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return the folder of the index that the checks of a scheme share, by how the scheme is written."""
+    root = tmp_path_factory.mktemp("built")
+    return lambda written: root / hashlib.sha256(written.encode()).hexdigest()[:12]
+
+
+@pytest.fixture(params=[pytest.param(one, marks=NODE.get(one, ())) for one in STORES])
 def written(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A store as it is written."""
+    """A store as it is written. A test of Elasticsearch is slow: it takes a node."""
     text = STORES[request.param]
     with elasticsearch_store() if text == "elasticsearch" else nullcontext(text) as usable:
         yield usable

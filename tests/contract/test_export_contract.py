@@ -25,7 +25,9 @@ def hits_of(found: list[Retrieval]) -> list[object]:
     return [(one.hits, one.notes) for one in found]
 
 
-@pytest.mark.parametrize("written", [*registry.plugin_names("schemes"), *VARIANTS])
+@pytest.mark.parametrize(
+    "written", [*registry.plugin_names("schemes"), *(pytest.param(one, marks=pytest.mark.slow) for one in VARIANTS)]
+)
 def test_an_exported_method_answers_as_before(written: str, tmp_path: Path) -> None:
     scheme = default_scheme(written)
     with build(scheme, tmp_path / "index", "lsa") as workspace:

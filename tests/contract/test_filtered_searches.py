@@ -35,6 +35,8 @@ WITHOUT_STATISTICS = (
     "rerank(base=dense)",
 )
 """Methods of which no score depends on the rest of the corpus, if the encoder is not fitted to it."""
+QUICK = ("dense", "hipporag(mode=facts)", "gear.naive(base=dense)", "rerank(base=dense)")
+"""One of each way of searching; the others are slow."""
 
 
 @pytest.fixture
@@ -96,7 +98,10 @@ def build(folder: Path, encoder: str, documents: Sequence[Document], scheme: Sch
     return workspace
 
 
-@pytest.mark.parametrize("written", WITHOUT_STATISTICS)
+@pytest.mark.parametrize(
+    "written",
+    [pytest.param(one, marks=() if one in QUICK else pytest.mark.slow) for one in WITHOUT_STATISTICS],
+)
 def test_a_filter_finds_what_an_index_of_what_passes_finds(written: str, words: str, tmp_path: Path) -> None:
     documents, scheme = make_documents(random.Random(written)), registry.scheme(written)
     where = meta("group", "a", "b")
@@ -110,7 +115,7 @@ def test_a_filter_finds_what_an_index_of_what_passes_finds(written: str, words: 
         assert one.notes == other.notes
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "written",
     [

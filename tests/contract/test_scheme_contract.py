@@ -1,14 +1,26 @@
 """Every registered scheme, and variants of ours, against the published checks; some on every engine."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from contract_checks import contract_checks
 from elasticsearch_node.node import store as elasticsearch_store
+from made_records import STORES
 from search_server import default_scheme
 
 from ragindex.plugins import registry
-from ragindex.testing import Check, check_batches, check_filter, check_finds, check_forbidden, check_hits, check_law
+from ragindex.testing import (
+    Check,
+    ask_questions,
+    build,
+    check_batches,
+    check_filter,
+    check_finds,
+    check_forbidden,
+    check_hits,
+    check_law,
+)
 
 VARIANTS = [
     "hybrid(bases=[composed, bm25], rrf_k=10, depth=20)",
@@ -32,32 +44,58 @@ VARIANTS = [
 EXEMPT = {("griever(retrieval_weight=0)", "check_finds"): "a passage without triples comes after all others (V10)"}
 
 
+Built = Callable[[str], Path]
+
+
 @pytest.mark.parametrize("check", contract_checks())
 @pytest.mark.parametrize(
     "written", [*registry.plugin_names("schemes"), *(pytest.param(one, marks=pytest.mark.slow) for one in VARIANTS)]
 )
-def test_scheme(written: str, check: Check, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_scheme(written: str, check: Check, tmp_path: Path, built: Built, request: pytest.FixtureRequest) -> None:
     exempt = EXEMPT.get((written, check.__name__))
     if exempt:
         request.applymarker(pytest.mark.xfail(reason=exempt, raises=AssertionError, strict=True))
-    check(default_scheme(written), tmp_path, "lsa")
+    check(default_scheme(written), tmp_path, "lsa", "lancedb", built(written))
 
 
-CHUNKED = (
-    *("size=9, overlap=3", "by=sentences, size=12", "by=headings, size=20"),
-    *("by=sections", "by=characters, size=60"),
-)
-"""Chunkings other than that of the index, which are the whole documents here."""
+CHUNKED = {  # chunkings other than that of the index, which are the whole documents here
+    "bm25": "size=9, overlap=3",
+    "dense": "by=sentences, size=12",
+    "hybrid": "by=headings, size=20",
+    "links": "by=sections",
+    "composed": "by=characters, size=60",
+}
 
 
 @pytest.mark.parametrize(
-    ("name", "written"),
-    [(name, CHUNKED[number % len(CHUNKED)]) for number, name in enumerate(registry.plugin_names("schemes"))],
+    ("name", "chunking"),
+    [
+        *CHUNKED.items(),
+        *(
+            pytest.param(name, list(CHUNKED.values())[number % len(CHUNKED)], marks=pytest.mark.slow)
+            for number, name in enumerate(registry.plugin_names("schemes"))
+            if name not in CHUNKED
+        ),
+    ],
 )
-def test_scheme_over_other_passages(name: str, written: str, tmp_path: Path) -> None:
+def test_scheme_over_other_passages(name: str, chunking: str, tmp_path: Path) -> None:
+    scheme = default_scheme(name, over=f"passages({chunking})")
     for check in (check_hits, check_filter, check_forbidden, check_law):
-        scheme = default_scheme(name, over=f"passages({written})")
-        check(scheme, tmp_path / check.__name__, "lsa")
+        check(scheme, tmp_path / check.__name__, "lsa", "lancedb", tmp_path / "built")
+
+
+@pytest.mark.parametrize("store", [one for one in STORES.values() if one not in ("lancedb", "elasticsearch")])
+@pytest.mark.parametrize("written", ["hybrid", "links", "griever"])
+def test_scheme_on_other_engines(written: str, store: str, tmp_path: Path) -> None:
+    """Whatever engine searches, the answers are those of the default one; Elasticsearch has tests of its own."""
+    scheme = registry.scheme(written)
+    with build(scheme, tmp_path / "default", "lsa") as workspace:
+        expected = ask_questions(scheme.open(workspace), 10)
+    with build(scheme, tmp_path / "other", "lsa", store=store) as workspace:
+        found = ask_questions(scheme.open(workspace), 10)
+    for one, other in zip(found, expected, strict=True):
+        assert [hit.id for hit in one.hits][:5] == [hit.id for hit in other.hits][:5]
+    check_filter(scheme, tmp_path / "filter", "lsa", store)
 
 
 ON_ELASTICSEARCH = {  # each way of searching that we have, and the checks in which an engine can go wrong
