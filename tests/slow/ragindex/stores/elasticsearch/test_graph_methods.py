@@ -12,8 +12,6 @@ from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import worlds
 from ragindex_retrievers.gear.parts.triple_graph import StoreGraph, TripleGraph
 
-pytestmark = pytest.mark.slow
-
 CHUNKED = (
     "bm25(over=passages(by=characters, size=80, overlap=10))",
     "hybrid(over=passages(by=headings, size=30, context=headings))",

@@ -20,7 +20,6 @@ from ragindex.workspace.workspace import Workspace
 METHODS = ("bm25", "dense", "hybrid", "composed")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shards", [1, 3])
 def test_bm25_of_long_texts_is_that_of_memory(shards: int, tmp_path: Path) -> None:
     """Lucene's lengths are coarse above 40 tokens; ours are not, nor do they depend on shards."""
@@ -89,7 +88,6 @@ def test_answers_longer_than_the_servers_window(store: Any, tmp_path: Path, monk
         assert one.records.to_pydict() == expected.records.to_pydict()
 
 
-@pytest.mark.slow
 def test_many_vectors_go_through_a_graph_and_are_scored_whole(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     vectors = rng.standard_normal((1500, 16)).astype(np.float32)
@@ -120,7 +118,6 @@ def test_many_vectors_go_through_a_graph_and_are_scored_whole(tmp_path: Path) ->
         )
 
 
-@pytest.mark.slow
 def test_vectors_that_came_at_once_get_a_graph_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine merges no segment that is alone: without more ado its vectors would stay as they are.
 
@@ -169,7 +166,6 @@ def test_an_engines_own_analyser(tmp_path: Path) -> None:
             other.create("texts", TEXT)
 
 
-@pytest.mark.slow
 def test_the_methods_answer_as_over_lancedb(written: str, tmp_path: Path) -> None:
     """Also after changes, while a reader that was opened before stays where it was."""
     schemes = [registry.scheme(name) for name in METHODS]
