@@ -10,14 +10,10 @@ from elasticsearch_node.node import store as elasticsearch_store
 from made_elasticsearch import TEXT, Trips, finished, held_in_memory, texts
 
 from ragindex.errors import StoreError
-from ragindex.filters import Ids, Not, meta
+from ragindex.filters import Ids, Not
 from ragindex.interfaces import FilterQuery, Schema, TextQuery, VectorQuery
 from ragindex.plugins import registry
 from ragindex.stores.elasticsearch import indices, search
-from ragindex.testing import ADDED, DOCUMENTS, ask_questions, assert_same
-from ragindex.workspace.workspace import Workspace
-
-METHODS = ("bm25", "dense", "hybrid", "composed")
 
 
 @pytest.mark.parametrize("shards", [1, 3])
@@ -164,26 +160,3 @@ def test_an_engines_own_analyser(tmp_path: Path) -> None:
         other = registry.store(written.replace("standard", "simple")).open(tmp_path)
         with pytest.raises(StoreError, match="was created with the analyser standard"):
             other.create("texts", TEXT)
-
-
-def test_the_methods_answer_as_over_lancedb(written: str, tmp_path: Path) -> None:
-    """Also after changes, while a reader that was opened before stays where it was."""
-    schemes = [registry.scheme(name) for name in METHODS]
-    spaces = [
-        Workspace.open(tmp_path / name.partition("(")[0], store=name, chunking=None) for name in ("lancedb", written)
-    ]
-    before = []
-    for space in spaces:
-        space.add(DOCUMENTS)
-        space.sync(schemes)
-        before.append([scheme.open(space) for scheme in schemes])
-        space.add(ADDED)
-        space.remove([DOCUMENTS[3].id])
-        space.sync(schemes)
-    for number, (scheme, name) in enumerate(zip(schemes, METHODS, strict=True)):
-        for k in (3, 30):
-            for where in (None, meta("half", "second")):
-                answers = [ask_questions(scheme.open(space), k, where) for space in spaces]
-                assert_same(answers[1], answers[0], f"{name} after changes")
-            first = [ask_questions(opened[number], k) for opened in before]
-            assert_same(first[1], first[0], f"{name} as opened before")
