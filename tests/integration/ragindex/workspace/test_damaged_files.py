@@ -50,8 +50,10 @@ def test_command_told_to_a_reader_helps(built: str, file: str, request: pytest.F
     assert tried(kept.read, folder) == Tried(kept.before, None, [])
 
 
-@pytest.mark.parametrize("harm", ["removed", "cut short"])
-@pytest.mark.parametrize("name", ["workspace.json", "workspace.copy.json"])
+@pytest.mark.parametrize(
+    ("name", "harm"),
+    [("workspace.json", "removed"), ("workspace.json", "cut short"), ("workspace.copy.json", "removed")],
+)
 def test_manifest_has_a_copy(name: str, harm: str, kept: Kept) -> None:
     folder = kept.fresh()
     HARMS[harm](folder / name)
@@ -126,7 +128,7 @@ def test_damaged_fit_of_a_smaller_corpus(kept: Kept) -> None:
 # ---------------------------------------------------------------- databases
 
 
-@pytest.mark.parametrize("harm", ["removed", "cut short", "flipped"])
+@pytest.mark.parametrize("harm", ["removed", "flipped"])
 def test_damaged_cache_of_vectors(harm: str, kept: Kept) -> None:
     folder = kept.fresh()
     HARMS[harm](folder / "caches" / "vectors.sqlite")

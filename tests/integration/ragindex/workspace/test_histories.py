@@ -21,7 +21,7 @@ def fresh() -> Iterator[Fresh]:
     shutil.rmtree(place, ignore_errors=True)
 
 
-@pytest.mark.parametrize("methods", [("bm25", "dense"), ("bm25 words", "bm25"), ("bm25 triples", "bm25 sentences")])
+@pytest.mark.parametrize("methods", [("bm25", "dense"), ("bm25 words", "bm25")])
 def test_drawn_history(methods: tuple[str, ...], fresh: Fresh) -> None:
     rng = random.Random(methods[0])
     chosen = replace(drawn.setting(rng, 1.0), methods=methods)
@@ -30,21 +30,17 @@ def test_drawn_history(methods: tuple[str, ...], fresh: Fresh) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gone", "write", "how"),
+    ("method", "gone", "write", "how"),
     [
-        ("removed", "upsert words.records", "after"),
-        ("changed", "append journal words", "after"),
-        ("shortened", "upsert words.coverage", "before"),
-        ("replaced", "append journal passages", "half"),
+        ("bm25 words", "removed", "upsert words.records", "after"),
+        ("bm25", "removed", "upsert passages.records", "after"),
+        ("bm25", "changed", "append journal passages", "after"),
+        ("bm25", "shortened", "upsert passages.coverage", "before"),
+        ("bm25", "replaced", "append journal passages", "half"),
     ],
 )
-def test_document_gone_after_dead_sync(gone: str, write: str, how: str, fresh: Fresh) -> None:
-    fixed.play(fresh, fixed.gone_after_a_death("bm25 words", gone, write, how), "bm25 words")
-
-
-@pytest.mark.parametrize("gone", fixed.GONE)
-def test_passage_gone_after_dead_sync(gone: str, fresh: Fresh) -> None:
-    fixed.play(fresh, fixed.gone_after_a_death("bm25", gone), "bm25")
+def test_document_gone_after_dead_sync(method: str, gone: str, write: str, how: str, fresh: Fresh) -> None:
+    fixed.play(fresh, fixed.gone_after_a_death(method, gone, write, how), method)
 
 
 @pytest.mark.parametrize("method", ["bm25", "bm25 words"])
@@ -52,22 +48,21 @@ def test_text_back_after_dead_sync(method: str, fresh: Fresh) -> None:
     fixed.play(fresh, fixed.back_after_a_death(method), method)
 
 
-@pytest.mark.parametrize("write", ["append journal words", "delete words.records"])
-def test_removed_document_back_after_dead_sync(write: str, fresh: Fresh) -> None:
-    fixed.play(fresh, fixed.added_again_after_a_death("bm25 words", write), "bm25 words")
+def test_removed_document_back_after_dead_sync(fresh: Fresh) -> None:
+    fixed.play(fresh, fixed.added_again_after_a_death("bm25 words", "delete words.records"), "bm25 words")
 
 
 def test_shared_records_go_in_several_batches(fresh: Fresh) -> None:
-    documents = {**fixed.THREE, "dot": [0, 2], "eve": [0, 7]}
+    documents = {**fixed.TWO, "dot": [0, 2]}
     sync: Step = ("sync", {"methods": ["bm25 words"]})
-    steps: list[Step] = [("put", {"documents": documents}), sync, ("remove", {"names": ["ann", "ben", "dot"]}), sync]
-    fixed.play(fresh, steps, "bm25 words", batch=1)
+    steps: list[Step] = [("put", {"documents": documents}), sync, ("remove", {"names": ["ann", "ben"]}), sync]
+    fixed.play(fresh, steps, "bm25 words", batch=1, chunking="whole")
 
 
 def test_part_that_stayed_behind_its_input(fresh: Fresh) -> None:
     """Passages are forgotten and made again before what is made from them is synced."""
     behind: Step = ("sync", {"methods": ["bm25 words"]})
-    both: Step = ("sync", {"methods": ["bm25 words", "composed words"]})
+    both: Step = ("sync", {"methods": ["bm25 words", "dense words"]})
     steps: list[Step] = [
         ("put", {"documents": {"ann": [0, 3], "ben": [1, 3], "cid": [2]}}),
         both,
@@ -79,7 +74,7 @@ def test_part_that_stayed_behind_its_input(fresh: Fresh) -> None:
         behind,
         both,
     ]
-    fixed.play(fresh, steps, "bm25 words", "composed words")
+    fixed.play(fresh, steps, "bm25 words", "dense words", chunking="whole")
 
 
 def test_another_budget_after_dead_sync(fresh: Fresh) -> None:

@@ -174,7 +174,7 @@ class Commands(RuleBasedStateMachine):
 
 TestCommands = Commands.TestCase
 TestCommands.settings = settings(
-    max_examples=examples(8), stateful_step_count=10, suppress_health_check=list(HealthCheck)
+    max_examples=examples(5), stateful_step_count=10, suppress_health_check=list(HealthCheck)
 )
 
 

@@ -78,15 +78,6 @@ Index = Callable[[str], Workspace]
 # ---------------------------------------------------------------- everyday
 
 
-def test_lines_of_the_readme(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path / "index")
-    workspace.add([Document("1", "Rye", "Rye bread keeps for a week."), Document("2", "Sails", "A sail needs wind.")])
-    hits = built_retriever(workspace, "hybrid").retrieve([Query("q", "How long does bread keep?")], k=1)[0].hits
-    assert [(hit.doc_ids, hit.kind, hit.source, hit.text) for hit in hits] == [
-        (("1",), "passage", "hybrid", "Rye bread keeps for a week.")
-    ]
-
-
 def test_metadata_travels_and_filters(tmp_path: Path) -> None:
     metadata = [
         {"year": 2020, "day": date(2020, 2, 29), "tags": ["a", "b"], "source": "x y/ü.md", "draft": True},

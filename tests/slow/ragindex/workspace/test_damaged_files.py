@@ -75,6 +75,17 @@ def test_folder_of_parts_is_made_again(harm: str, kept: Kept) -> None:
     assert tried(kept.added, folder) == Tried(kept.after, None, [])
 
 
+@pytest.mark.parametrize("harm", HARMS)
+def test_damaged_cache_of_vectors(harm: str, kept: Kept) -> None:
+    folder = kept.fresh()
+    HARMS[harm](folder / "caches" / "vectors.sqlite")
+    found = tried(kept.added, folder)
+    if found.error is not None:
+        kept.follow(found.error)
+        found = tried(kept.synced, folder)
+    assert found.answers == kept.after
+
+
 def test_no_flipped_byte_becomes_a_vector(tmp_path: Path) -> None:
     """Wherever it lies: the vectors are those of before, or an error names the file."""
     workspace = Workspace.open(tmp_path / "w", encoder="lsa", chunking=None)

@@ -150,9 +150,9 @@ def test_a_lower_budget_makes_the_indexes_at_the_next_sync(tmp_path: Path) -> No
     def opened(memory: float) -> Workspace:
         return Workspace.open(tmp_path / "w", chunking=None, store=LanceDB(memory_gib=memory))
 
-    queries = [Query(str(number), one.text) for number, one in enumerate(worlds.make_questions(20, per_kind=1))]
+    queries = [Query(str(number), one.text) for number, one in enumerate(worlds.make_questions(50, per_kind=1))]
     roomy = opened(1)
-    roomy.add(worlds.make_documents(20))
+    roomy.add(worlds.make_documents(50))
     found = built_retriever(roomy, "bm25").retrieve(queries, 5)
     assert indexed(roomy) == []
     tight = opened(0)
