@@ -90,7 +90,7 @@ def _ids(workspace: Workspace, name: str) -> Iterator[str]:
         yield from batch.column("id").to_pylist()
 
 
-def test_a_damaged_journal_has_its_part_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = fresh(tmp_path / "workspace", FIRST)
     workspace.add([SECRET])
     with dying("cover", monkeypatch, after=False):
@@ -145,7 +145,7 @@ def test_a_dropped_part_loses_its_coverage_first(tmp_path: Path, monkeypatch: py
 # ---------------------------------------------------------------- the first moment of a workspace
 
 
-def test_a_workspace_is_made_where_there_are_no_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_index_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
@@ -183,7 +183,7 @@ def rows(coverage: PartCoverage) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("flushed", [False, True])
-def test_coverage_is_read_back_from_journal_and_collection(flushed: bool, tmp_path: Path) -> None:
+def test_coverage_is_read_back(flushed: bool, tmp_path: Path) -> None:
     coverage, again = covered(tmp_path, shares=True)
     coverage.cover(["a", "b", "c"], ["r1", "r2", "r3"], Usage(3.0, 6, 9, 0.75))
     coverage.touch(["b", "nobody"])
@@ -199,7 +199,7 @@ def test_coverage_is_read_back_from_journal_and_collection(flushed: bool, tmp_pa
     assert rows(again()) == {"b": "r2"}
 
 
-def test_an_output_never_comes_again_once_a_neighbour_has_moved(tmp_path: Path) -> None:
+def test_output_revisions_never_repeat(tmp_path: Path) -> None:
     coverage, again = covered(tmp_path, shares=True)
     coverage.cover(["a"], ["r"], Usage())
     outputs = {coverage.outputs.column("revision")[0].as_py()}
@@ -212,9 +212,7 @@ def test_an_output_never_comes_again_once_a_neighbour_has_moved(tmp_path: Path) 
     assert len(outputs) == 3
 
 
-def test_the_engine_is_written_to_a_few_times_however_many_batches_there_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_writes_for_many_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A write to an engine costs a pass over the collection: batches times passages, if each batch were written."""
     writes = list[int]()
     real = LanceCollection.upsert
@@ -252,9 +250,7 @@ def dying_at(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gc.collect()  # what died here holds its lease no more
 
 
-def test_the_copy_of_the_manifest_is_as_new_before_anything_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_manifest_copy_before_cleaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Dead between the two, then while cleaning: what the copy names is still there, and is read where it must be."""
     small = LanceDB(memory_gib=0)
     workspace = fresh(tmp_path, FIRST)
@@ -299,7 +295,7 @@ def _versions(folder: Path) -> dict[str, list[str]]:
     return {table.stem: [path.stem for path in (table / "_versions").glob("*.manifest")] for table in tables}
 
 
-def test_what_is_made_from_an_outdated_part_is_outdated_too(tmp_path: Path) -> None:
+def test_derived_parts_are_outdated(tmp_path: Path) -> None:
     """Another encoder fit replaces the vectors, and with them what is made from them, whoever asks for it."""
     workspace = Workspace.open(tmp_path, encoder="lsa:2", chunking=None)
     workspace.add(FIRST)
@@ -318,9 +314,7 @@ def test_what_is_made_from_an_outdated_part_is_outdated_too(tmp_path: Path) -> N
 # ---------------------------------------------------------------- collections made anew under readers
 
 
-def test_a_reader_never_reads_a_collection_that_was_made_anew_under_its_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rebuilt_collection_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Versions begin at 1 again: a half-made collection passes the number that the reader is pinned to."""
     workspace = fresh(tmp_path, [*FIRST, SECRET])
     reader = opened(tmp_path)
@@ -340,7 +334,7 @@ def test_a_reader_never_reads_a_collection_that_was_made_anew_under_its_version(
     require_like_fresh(tmp_path, [*FIRST, SECRET])
 
 
-def test_documents_that_were_lost_and_indexed_again_are_another_corpus(tmp_path: Path) -> None:
+def test_lost_documents_indexed_again(tmp_path: Path) -> None:
     """The collection's version has the same number as that of the one that was lost."""
     workspace = opened(tmp_path / "workspace")
     workspace.replace([*FIRST, SECRET], source="data")

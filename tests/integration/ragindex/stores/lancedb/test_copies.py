@@ -71,7 +71,7 @@ def test_a_copy_holds_what_was_written(tmp_path_factory: pytest.TempPathFactory,
     assert copied._opened is None
 
 
-def test_a_reader_of_an_earlier_version_reads_its_copy_which_goes_with_the_version(tmp_path: Path) -> None:
+def test_copies_of_earlier_versions(tmp_path: Path) -> None:
     store = LanceDB().open(tmp_path)
     first = write(store, TEXTS).version
     second = write(store, {"d": "rye rye"}).version
@@ -85,7 +85,7 @@ def test_a_reader_of_an_earlier_version_reads_its_copy_which_goes_with_the_versi
     assert [name.split(".")[0] for name in list_copies(store)] == [str(second)]
 
 
-def test_a_copy_is_counted_in_the_size_of_its_version_and_dropped_with_the_collection(tmp_path: Path) -> None:
+def test_copy_counts_and_is_dropped(tmp_path: Path) -> None:
     store = LanceDB().open(tmp_path)
     collection = write(store, TEXTS)
     (name,) = list_copies(store)

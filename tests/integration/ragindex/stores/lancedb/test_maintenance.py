@@ -42,7 +42,7 @@ def test_what_the_index_lacks_is_scored_by_the_same_statistics(tmp_path: Path) -
     assert alone.search([TextQuery("fen", 9)])[0].scores.tolist() == found.scores.tolist()
 
 
-def test_filters_see_every_record_that_the_index_of_text_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_filters_of_text_searches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """LanceDB's search of that index goes by the indexes of ids and keywords alone, which may be older."""
     monkeypatch.setattr(module, "_LOOKUPS_FROM", 1)
     for name in ("_FEW_UNLIKE", "_MANY_UNLIKE"):
@@ -78,7 +78,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[LanceStore, Collec
     return store, collection
 
 
-def test_twelve_syncs_of_a_record_leave_the_folder_as_large_as_what_is_served(
+def test_size_after_twelve_syncs(
     filled: tuple[LanceStore, Collection],
 ) -> None:
     store, collection = filled
@@ -112,9 +112,7 @@ def test_bytes_are_those_of_the_version_read(tmp_path: Path) -> None:
     assert size(store) >= int(collection.describe()["bytes"])
 
 
-def test_small_fragments_are_written_together_and_large_ones_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_small_fragments_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "_FRAGMENTS", 6)
     store = LanceDB(memory_gib=0).open(tmp_path)
     collection = store.create("some", SCHEMA)
@@ -150,7 +148,7 @@ def test_records_that_were_deleted_go_from_the_disk(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- removing versions
 
 
-def test_cleaning_leaves_what_is_kept_and_removes_what_is_not(tmp_path: Path) -> None:
+def test_cleaning(tmp_path: Path) -> None:
     store = LanceDB(memory_gib=0).open(tmp_path)
     collection = store.create("some", SCHEMA)
     opened = {}
@@ -190,7 +188,7 @@ def test_what_a_killed_writer_left_goes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["rows", "file", "manifest"])
-def test_nothing_is_removed_where_the_files_are_not_understood(tmp_path: Path, how: str) -> None:
+def test_unknown_files_are_not_cleaned(tmp_path: Path, how: str) -> None:
     store = LanceDB(memory_gib=0).open(tmp_path)
     collection = store.create("some", SCHEMA)
     for id in ("a", "b"):
