@@ -5,7 +5,6 @@ import shutil
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from histories import made
@@ -163,13 +162,12 @@ def play(
     chosen: Setting,
     drawn: Sequence[Step],
     fresh: Fresh,
-    skip: frozenset[str] = frozenset(),
     *,
     kind: type[History] = History,
 ) -> Outcome:
     """In a workspace of its own, which is then gone."""
     place = room("ragindex-history-")
-    history = kind(place / "space", chosen, fresh, skip)
+    history = kind(place / "space", chosen, fresh)
     try:
         for name, given in drawn:
             history.play(name, given)
@@ -187,9 +185,7 @@ def _outcome(history: History, kind: str, broken: str) -> Outcome:
     return Outcome(tuple(history.steps), frozenset(history.met), kind, broken)
 
 
-def shrunk(
-    chosen: Setting, failed: Outcome, fresh: Fresh, skip: frozenset[str] = frozenset(), tries: int = 150
-) -> tuple[Setting, Outcome]:
+def shrunk(chosen: Setting, failed: Outcome, fresh: Fresh, tries: int = 150) -> tuple[Setting, Outcome]:
     """The same failure with fewer steps, methods, documents, and a death that comes sooner."""
     left = tries
     again = True
@@ -199,7 +195,7 @@ def shrunk(
             left -= 1
             if left < 0:
                 break
-            outcome = play(other, fewer, fresh, skip)
+            outcome = play(other, fewer, fresh)
             if outcome.kind == failed.kind:
                 chosen, failed, again = other, outcome, True
                 break
@@ -240,8 +236,3 @@ def _less(given: dict[str, Any]) -> "list[dict[str, Any]]":
         sooner = sorted({1, at // 2, at - 1}) if isinstance(at, int) else []
         found += [{**given, "death": [one, how]} for one in sooner if 0 < one < at]
     return found
-
-
-def fresh_at(place: Path) -> Fresh:
-    """Undisturbed workspaces in the folder."""
-    return Fresh(place)

@@ -291,6 +291,8 @@ METHODS: Mapping[str, Scheme] = {
     "composed": registry.scheme("composed"),
     "bm25 triples": registry.scheme("bm25(over=triples)"),
     "composed triples": registry.scheme("composed(over=triples)"),
+    "bm25 words": registry.scheme({"name": "bm25", "params": {"over": Words()}}),
+    "dense words": registry.scheme({"name": "dense", "params": {"over": Words()}}),
     "composed words": registry.scheme({"name": "composed", "params": {"over": Words()}}),
     "colbert": registry.scheme("colbert"),
     "gear.naive": registry.scheme("gear.naive"),

@@ -81,8 +81,6 @@ class History:
     folder: Path
     setting: Setting
     fresh: Fresh
-    skip: frozenset[str] = frozenset()
-    """Kinds of broken promises that are not looked at."""
     steps: list[Step] = field(default_factory=list)
     met: set[str] = field(default_factory=set)
     """Kinds of faults and events that were met."""
@@ -392,11 +390,7 @@ class History:
             assert pinned is not None
             self.finished[self._key(method)] = Finished(expected, pinned, manifest.corpus, bool(means.failed))
         self._age(methods, manifest)
-        try:
-            left.check(self.open(), self.corpus, self.setting.chunking)
-        except BrokenError as error:
-            if error.kind not in self.skip:
-                raise
+        left.check(self.open(), self.corpus, self.setting.chunking)
 
     def _answers(self, method: str) -> list[Retrieval]:
         return _asked(made.METHODS[method].open(self._reader()))

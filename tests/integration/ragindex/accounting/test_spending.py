@@ -1,142 +1,58 @@
-"""What a service billed is what `spent` says, for every command and every kind of call; and `--budget` stops all."""
+"""What a service billed is what `spent` says, also for answers that are no use; and `--budget` stops all."""
 
-import json
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import TEXTS, failed, make_desk, ragindex, write
-from openai_server import KEY, NATIVE, Answer, OpenAIServer, embedding, usage
-from rerank_server import reranking
+from command_line import TEXTS, failed, ragindex, write
+from openai_server import NATIVE, Answer, embedding, usage
+from till import PAID, RERANKED, Till, billing, checked, of_comparison, open_desk
 
-from ragindex.llm import endpoint_features
-
-DOLLARS = {"/v1/chat/completions": 0.001, "/v1/embeddings": 0.0005, "/v1/rerank": 0.0002}
-"""For a token; what a chat writes costs three times as much."""
-PRICES = "models:\n  small: {input: 1000.0, output: 3000.0}\n  vectors: {input: 500.0, output: 0}\n  ranker: {input: 200.0, output: 0}\n"  # noqa: E501
-PAID = ("--encoder", "openai:vectors", "--llm", "openai:small")
-RERANKED = "rerank(base=dense, reranker=endpoint(model=ranker))"
-METHODS = f"dense,dense(over=topics),{RERANKED}"
-SAID = {"answer": "Grey Anna", "passages": [1], "found": True, "topic": "hill", "candidates": []}
+ENCODER = PAID[:2]
 
 
-class Till:
-    """A server that keeps the receipts: of each answer with status 200 that says what it counted, by path."""
-
-    def __init__(self, server: OpenAIServer) -> None:
-        self.server = server
-        self.receipts: list[tuple[str, int, int]] = []
-        answer = server.answer
-
-        def billed(received: Any) -> Answer | None:
-            sent = answer(received)
-            if sent is not None and sent.status == 200 and isinstance(sent.body, Mapping):
-                counts = sent.body.get("usage") or {}
-                read = counts.get("prompt_tokens") or counts.get("total_tokens") or 0
-                self.receipts.append((received.path, read, counts.get("completion_tokens") or 0))
-            return sent
-
-        server.answer = billed  # type: ignore[method-assign]
-
-    @property
-    def money(self) -> float:
-        return sum(DOLLARS[path] * (read + 3 * written) for path, read, written in self.receipts)
-
-    @property
-    def tokens(self) -> int:
-        return sum(read + written for _, read, written in self.receipts)
-
-    @property
-    def kinds(self) -> set[str]:
-        return {path for path, _, _ in self.receipts}
-
-    def empty(self) -> None:
-        self.receipts.clear()
+@pytest.fixture(scope="module")
+def service() -> Iterator[Till]:
+    with billing() as till:
+        yield till
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return make_desk(tmp_path, monkeypatch)
+def till(service: Till) -> Till:
+    """As if it had just begun."""
+    service.server.faults.clear()
+    service.server.requests.clear()
+    service.server.choose = lambda received, earlier: None
+    service.empty()
+    return service
 
 
 @pytest.fixture
-def till(desk: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Till]:
-    (desk / "prices.yaml").write_text(PRICES)
-    monkeypatch.setattr(endpoint_features, "_memories", {})
-    for name in ("OPENAI_API_KEY", "RERANK_API_KEY"):
-        monkeypatch.setenv(name, KEY)
-    monkeypatch.setenv("RAGINDEX_PRICES", str(desk / "prices.yaml"))
-    with OpenAIServer() as server:
-        reranking(server)
-        server.write = lambda body: json.dumps(SAID)
-        for name in ("OPENAI_BASE_URL", "RERANK_BASE_URL"):
-            monkeypatch.setenv(name, server.url)
-        yield Till(server)
+def desk(till: Till, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return open_desk(till, tmp_path, monkeypatch)
 
 
-def checked(till: Till, spent: Mapping[str, Any]) -> None:
-    """What was billed is what is said, and the till is emptied."""
-    assert spent["input_tokens"] + spent["output_tokens"] == till.tokens
-    assert spent["money"] == pytest.approx(till.money)
+@pytest.fixture(scope="module")
+def built(service: Till, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of the notes for bm25 and dense; nothing may change it."""
+    folder = tmp_path_factory.mktemp("built")
+    with pytest.MonkeyPatch.context() as patch:
+        open_desk(service, folder, patch)
+        assert ragindex("index", "notes", "--index", "w", *ENCODER, "--methods", "bm25,dense").code == 0
+    return folder / "w"
+
+
+@pytest.fixture
+def paid_desk(built: Path, desk: Path, till: Till) -> Path:
+    """A desk with the index of `built`."""
+    shutil.copytree(built, desk / "w")
     till.empty()
+    return desk
 
 
-def of_comparison(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Of all methods and of the reader's bounds."""
-    every = [one["usage"]["spent"] for one in (*value["methods"], *value.get("bounds", ()))]
-    return {name: sum(one[name] for one in every) for name in ("input_tokens", "output_tokens", "money")}
-
-
-# ---------------------------------------------------------------- every command
-
-
-@pytest.mark.slow
-def test_every_command_says_what_was_billed(till: Till, desk: Path) -> None:
-    write(desk / "more", {"mill.txt": "The mill of Nether Quill grinds rye."})
-    where = ("--index", "w")
-    built = ragindex("index", "notes", *where, *PAID, "--methods", METHODS, "--json", "-")
-    assert till.kinds == {"/v1/chat/completions", "/v1/embeddings"}
-    checked(till, built.json["spent"])
-    again = ragindex("index", "notes", *where, *PAID, "--methods", METHODS, "--json", "-")
-    assert (again.json["spent"]["money"], till.receipts) == (0.0, [])
-    found = ragindex("search", "Which hill?", *where, *PAID, "--method", RERANKED, "--json", "-")
-    assert till.kinds == {"/v1/embeddings", "/v1/rerank"}
-    checked(till, found.json["spent"])
-    answered = ragindex("ask", "Which hill?", *where, *PAID, "--method", "dense", "--json", "-")
-    assert till.kinds == {"/v1/chat/completions", "/v1/embeddings"}
-    checked(till, answered.json["spent"])
-    added = ragindex("add", "more", "--as", "more", *where, "--json", "-")
-    assert till.kinds == {"/v1/chat/completions", "/v1/embeddings"}
-    checked(till, added.json["spent"])
-    checked(till, ragindex("remove", "more/mill.txt", *where, "--json", "-").json["spent"])
-    assert ragindex("questions", "notes", "--out", "drafts.csv").code == 0
-    assert till.receipts == []  # questions are drafted by rule
-
-
-@pytest.mark.slow
-def test_a_comparison_says_what_was_billed(till: Till, desk: Path) -> None:
-    command = ("compare", "notes", "--questions", "questions.csv", *PAID, "--methods", METHODS, "--read", "--k", "1,2")
-    first = ragindex(*command, "--index", "w", "--json", "-")
-    assert first.code == 0, first.err
-    assert till.kinds == set(DOLLARS)
-    indexed = sum(
-        part["money"] for part in first.json["methods"][1]["index"]["parts"].values()
-    )  # as if built alone, so the same whoever came first
-    assert indexed > 0
-    checked(till, of_comparison(first.json))
-    second = ragindex(*command, "--index", "w", "--json", "-")
-    assert (of_comparison(second.json)["money"], till.receipts) == (0.0, [])
-    fresh = ragindex(*command, "--index", "w", "--fresh", "--json", "-")
-    assert till.kinds == {"/v1/embeddings"}  # the calls of models and rerankers are kept; questions are encoded again
-    checked(till, of_comparison(fresh.json))
-    for at in (0, 1, 2):
-        for phase in ("index", "query"):
-            told = [one.json["methods"][at]["usage"][phase]["money"] for one in (first, second, fresh)]
-            assert told == pytest.approx([told[0]] * 3)
-
-
-def test_methods_that_share_a_part_pay_for_it_once(till: Till, desk: Path) -> None:
+def test_shared_part_is_paid_once(till: Till, desk: Path) -> None:
     command = ("compare", "notes", "--questions", "questions.csv", *PAID[:2], "--k", "2", "--json", "-")
     both = ragindex(*command, "--methods", "dense,hybrid", "--index", "w").json
     assert both["methods"][0]["index"]["parts"]["vectors"]["money"] > 0
@@ -157,7 +73,7 @@ def test_methods_that_share_a_part_pay_for_it_once(till: Till, desk: Path) -> No
     ],
     ids=["chat", "rerank", "chat uncounted", "rerank uncounted"],
 )
-def test_what_is_asked_twice_counts_twice(till: Till, desk: Path, path: str, fault: Any) -> None:
+def test_second_request_is_billed(till: Till, paid_desk: Path, path: str, fault: Any) -> None:
     """An answer that says what it counted is paid, also where it must be asked for again."""
     done: list[str] = []
 
@@ -167,8 +83,6 @@ def test_what_is_asked_twice_counts_twice(till: Till, desk: Path, path: str, fau
         done.append(path)
         return fault
 
-    ragindex("index", "notes", "--index", "w", *PAID, "--methods", "dense")
-    till.empty()
     till.server.choose = once
     asked = ("ask", "Which hill?", "--index", "w", *PAID, "--method", RERANKED, "--json", "-")
     answered = ragindex(*asked)
@@ -201,42 +115,27 @@ def test_vectors_that_are_none_are_billed(till: Till, desk: Path) -> None:
 
 
 LIMITED = {
-    "documents": (("index", "notes", "--methods", "dense", "--encoder", "openai(model=vectors, batch_size=1)"), ()),
-    "chats": (("index", "notes", "--methods", "dense(over=topics)", "--encoder", "lsa", "--llm", "openai:small"), ()),
-    "questions": (
-        ("compare", "--questions", "questions.csv", "--methods", "dense", "--encoder", "openai:vectors", "--k", "1"),
-        ("index", "notes", "--methods", "dense", "--encoder", "openai:vectors"),
-    ),
-    "one question": (
-        ("search", "Which hill is it?", "--method", "dense", "--encoder", "openai:vectors"),
-        ("index", "notes", "--methods", "dense", "--encoder", "openai:vectors"),
-    ),
-    "reranking": (
-        ("search", "Which hill?", "--method", "rerank(base=bm25, reranker=endpoint(model=ranker))"),
-        ("index", "notes", "--methods", "bm25"),
-    ),
-    "added documents": (
-        ("add", "more", "--as", "more", "--encoder", "openai:vectors"),
-        ("index", "notes", "--methods", "dense", "--encoder", "openai:vectors"),
-    ),
+    "documents": ("index", "notes", "--methods", "dense", "--encoder", "openai(model=vectors, batch_size=1)"),
+    "chats": ("index", "notes", "--methods", "dense(over=topics)", "--encoder", "lsa", "--llm", "openai:small"),
+    "questions": ("compare", "--questions", "questions.csv", "--methods", "dense", *ENCODER, "--k", "1"),
+    "one question": ("search", "Which hill is it?", "--method", "dense", *ENCODER),
+    "reranking": ("search", "Which hill?", "--method", "rerank(base=bm25, reranker=endpoint(model=ranker))"),
+    "added documents": ("add", "more", "--as", "more", *ENCODER),
 }
 
 
 @pytest.mark.parametrize("kind", LIMITED)
-def test_a_budget_stops_before_the_request_that_would_pass_it(till: Till, desk: Path, kind: str) -> None:
-    write(desk / "more", {"mill.txt": "The mill of Nether Quill grinds rye."})
-    command, before = LIMITED[kind]
-    if before:
-        assert ragindex(*before, "--index", "w").code == 0
-    till.empty()
-    said = failed(9, *command, "--index", "w", "--budget", "0.0005")
+def test_budget_stops_before_the_request(till: Till, paid_desk: Path, kind: str) -> None:
+    write(paid_desk / "more", {"mill.txt": "The mill of Nether Quill grinds rye."})
+    command = (*LIMITED[kind], "--index", "fresh" if kind in ("documents", "chats") else "w")
+    said = failed(9, *command, "--budget", "0.0005")
     assert said.startswith("The budget of $0.0005 is exhausted: $0.0000 spent; the next call could cost $0.")
     assert till.receipts == []
-    assert ragindex(*command, "--index", "w", "--budget", "1000").code == 0
+    assert ragindex(*command, "--budget", "1000").code == 0
     assert 0.0005 < till.money <= 1000
 
 
-def test_what_a_stopped_index_paid_is_not_paid_again(till: Till, desk: Path) -> None:
+def test_stopped_index_is_not_paid_again(till: Till, desk: Path) -> None:
     command = ("index", "notes", "--index", "w", "--methods", "dense", "--json", "-")
     encoder = ("--encoder", "openai(model=vectors, dimensions=48, batch_size=1)")
     failed(9, *command, *encoder, "--budget", "0.02")
@@ -258,24 +157,24 @@ UNPRICED = {
 
 
 @pytest.mark.parametrize("kind", UNPRICED)
-def test_a_budget_refuses_what_has_no_price_before_anything_is_paid(till: Till, desk: Path, kind: str) -> None:
+def test_unpriced_method_is_refused(till: Till, desk: Path, kind: str) -> None:
     methods, given = UNPRICED[kind]
     command = ("compare", "notes", "--questions", "questions.csv", "--index", "w", "--methods", methods, *given)
     assert "A budget needs the price of unheard-of, which is not listed." in failed(2, *command, "--budget", "100")
     assert till.server.requests == []
 
 
-@pytest.mark.parametrize("kind", ["search", "ask"])
-def test_a_question_too_is_refused_before_anything_is_paid(till: Till, desk: Path, kind: str) -> None:
+def test_unpriced_question_is_refused(till: Till, desk: Path) -> None:
     where = ("--index", "w", "--encoder", "openai:unheard-of")
     assert ragindex("index", "notes", *where, "--methods", "dense").code == 0
     before = len(till.server.requests)
-    said = failed(2, kind, "Which hill?", *where, "--method", "dense", "--budget", "1")
-    assert said.startswith("A budget needs the price of unheard-of")
+    for command in ("search", "ask"):
+        said = failed(2, command, "Which hill?", *where, "--method", "dense", "--budget", "1")
+        assert said.startswith("A budget needs the price of unheard-of")
     assert len(till.server.requests) == before
 
 
-def test_without_a_budget_unknown_money_is_unknown(till: Till, desk: Path) -> None:
+def test_unknown_money_without_a_budget(till: Till, desk: Path) -> None:
     built = ragindex(
         "index", "notes", "--index", "w", "--encoder", "openai:unheard-of", "--methods", "dense", "--json", "-"
     )

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,17 +27,25 @@ from ragindex_baselines.bm25 import BM25
 QUESTION = "Which emperor finished the Pantheon in Rome?"
 
 
-@pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An index with bm25 and dense, and bm25 exported from it; the folder is also the working folder and the cache."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RAGINDEX_CACHE", str(tmp_path / "cache"))
-    with ragindex.open("index", encoder="lsa", create=True) as index:
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index with bm25 and dense, and both exported from it; nothing may change it."""
+    folder = tmp_path_factory.mktemp("exported")
+    with ragindex.open(folder / "index", encoder="lsa", create=True) as index:
         index.add(DOCUMENTS)
         index.build("bm25", "dense")
-        index.export("bm25", "retriever")
-        index.export("dense", "dense")
-        index.export("bm25", "packed", pack=True)
+        index.export("bm25", folder / "retriever")
+        index.export("dense", folder / "dense")
+        index.export("bm25", folder / "packed", pack=True)
+    return folder
+
+
+@pytest.fixture
+def desk(exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy, to be changed; the folder is also the working folder and the cache."""
+    shutil.copytree(exported, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAGINDEX_CACHE", str(tmp_path / "cache"))
     return tmp_path
 
 
@@ -53,7 +62,7 @@ def rewrite(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
     path.write_bytes(write_retriever_file(type(exported).model_validate(values)))
 
 
-def test_both_forms_answer_from_elsewhere(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_forms_from_another_folder(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (desk / "elsewhere").mkdir()
     monkeypatch.chdir(desk / "elsewhere")
     assert first("../retriever") == first("../retriever/retriever.toml") == first("../packed.ragindex") == "d22#0"
@@ -63,14 +72,14 @@ def test_both_forms_answer_from_elsewhere(desk: Path, monkeypatch: pytest.Monkey
     assert first("moved", index="../index") == "d22#0"
 
 
-def test_index_and_retriever_may_move_together(desk: Path) -> None:
+def test_index_and_retriever_moved_together(desk: Path) -> None:
     (desk / "together").mkdir()
     for name in ("index", "retriever"):
         shutil.move(desk / name, desk / "together" / name)
     assert first("together/retriever") == "d22#0"
 
 
-def test_an_index_that_moved_on_is_refused_or_followed(desk: Path) -> None:
+def test_changed_index_is_refused_or_followed(desk: Path) -> None:
     with ragindex.open("index") as index:
         index.add(ADDED)
         with pytest.warns(StaleWarning):
@@ -89,13 +98,13 @@ def test_an_index_that_moved_on_is_refused_or_followed(desk: Path) -> None:
     assert first("retriever") == "d22#0"  # the law: the same documents give the same answers
 
 
-def test_other_methods_of_the_index_do_not_matter(desk: Path) -> None:
+def test_other_methods_of_the_index(desk: Path) -> None:
     with ragindex.open("index") as index:
-        index.build("links")
+        index.build("bm25(over=passages(by=sections))")
     assert first("retriever") == first("dense") == "d22#0"
 
 
-def test_an_index_made_again_is_another(desk: Path) -> None:
+def test_index_made_again(desk: Path) -> None:
     shutil.rmtree("index")
     with pytest.raises(WorkspaceError, match=r"cannot be opened \(No index in .*/index"):
         first("retriever")
@@ -106,14 +115,14 @@ def test_an_index_made_again_is_another(desk: Path) -> None:
         first("retriever")
 
 
-def test_another_version_of_the_method_is_refused(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_of_the_method(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BM25, "version", BM25.version + 1)
     for path in ("retriever", "packed.ragindex"):
         with pytest.raises(WorkspaceError, match=r"bm25 has the version \d, and was exported with \d"):
             first(path)
 
 
-def test_other_parameters_are_refused(desk: Path) -> None:
+def test_other_parameters(desk: Path) -> None:
     def change(values: dict[str, Any]) -> None:
         values["method"]["parameters"] = "{}"
 
@@ -122,27 +131,27 @@ def test_other_parameters_are_refused(desk: Path) -> None:
         first("retriever")
 
 
-def test_another_encoder_is_refused(desk: Path) -> None:
+def test_another_encoder(desk: Path) -> None:
     rewrite(desk / "dense" / "retriever.toml", lambda values: values["encoder"].update(id="lsa-other"))
     with pytest.raises(WorkspaceError, match=r"the encoder lsa is another one here \(lsa-\w+, was lsa-other\)"):
         first("dense")
 
 
-def test_other_libraries_are_told(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_libraries(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = {**load.libraries(), "pystemmer": "0.1"}
     monkeypatch.setattr(load, "libraries", lambda: here)
     with pytest.warns(OtherLibrariesWarning, match=r"exported with pystemmer [\d.]+ \(here 0.1\)"):
         assert first("retriever") == "d22#0"
 
 
-def test_a_newer_format_is_told(desk: Path) -> None:
+def test_newer_format(desk: Path) -> None:
     path = desk / "retriever" / "retriever.toml"
     path.write_text(path.read_text().replace("format = 1", "format = 99", 1))
     with pytest.raises(NewerFormatError, match="has the format 99, and this version reads 1"):
         first("retriever")
 
 
-def test_wrong_uses_say_what_is_right(desk: Path) -> None:
+def test_wrong_uses(desk: Path) -> None:
     for how in ({"follow": True}, {"index": "index"}):
         with pytest.raises(UsageError, match="is packed: it has its index with it"):
             first("packed.ragindex", **how)
@@ -165,7 +174,7 @@ def files(folder: Path) -> dict[str, tuple[int, int]]:
     return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(folder.rglob("*"))}
 
 
-def test_a_packed_retriever_writes_nothing_after_it_was_unpacked(desk: Path) -> None:
+def test_unpacked_once(desk: Path) -> None:
     first("packed.ragindex", into="there")
     before = files(desk / "there")
     assert first("packed.ragindex", into="there") == first("there") == "d22#0"
@@ -173,7 +182,7 @@ def test_a_packed_retriever_writes_nothing_after_it_was_unpacked(desk: Path) -> 
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_read_only_disk_is_enough(desk: Path) -> None:
+def test_read_only_disk(desk: Path) -> None:
     first("packed.ragindex", into="there")
     for root in (desk / "there", desk / "index", desk / "retriever"):
         for path in [root, *root.rglob("*")]:
@@ -181,7 +190,7 @@ def test_a_read_only_disk_is_enough(desk: Path) -> None:
     assert first("there") == first("retriever") == "d22#0"
 
 
-def test_a_packed_retriever_has_neither_sources_nor_paths_nor_removed_texts(desk: Path) -> None:
+def test_content_of_a_packed_retriever(desk: Path) -> None:
     (desk / "notes").mkdir()
     (desk / "notes" / "a.md").write_text("# Quill\nThe quill is public.")
     (desk / "notes" / "b.md").write_text("# Zzsecretzz\nZzsecretzz was removed.")
@@ -205,12 +214,43 @@ def test_equal_states_give_equal_bytes(desk: Path) -> None:
     assert (desk / "again.ragindex").read_bytes() == (desk / "packed.ragindex").read_bytes()
 
 
-def test_a_damaged_part_is_not_packed(desk: Path) -> None:
-    with ragindex.open("third", encoder="lsa", create=True) as index:
-        index.add(DOCUMENTS)
-        index.build("colbert")
-    (file,) = [path for path in (desk / "third" / "encoders").rglob("vocabulary.json")]
+def test_damaged_fit_is_not_packed(desk: Path) -> None:
+    (file,) = (desk / "index" / "encoders").rglob("vocabulary.json")
     file.write_bytes(file.read_bytes()[:-1])
-    with ragindex.open("third") as index, pytest.raises(DamagedError, match="ragindex repair"):
-        index.export("colbert", "c", pack=True)
-    assert not list(desk.glob("*c.ragindex*"))
+    with ragindex.open("index") as index, pytest.raises(DamagedError, match="ragindex repair"):
+        index.export("dense", "d", pack=True)
+    assert [path.name for path in desk.glob("*.ragindex")] == ["packed.ragindex"]
+
+
+def test_export_beside_a_sync_is_one_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each state has the documents 0 to n; an export has those of one state, and counts as many."""
+    monkeypatch.setenv("RAGINDEX_CACHE", str(tmp_path / "cache"))
+    with ragindex.open(tmp_path / "index", create=True) as built:
+        built.add([ragindex.Document("0", "", "everyone")], source="a")
+        built.build("bm25")
+    stop = threading.Event()
+
+    def write() -> None:
+        number = 0
+        with ragindex.open(tmp_path / "index") as writer:
+            while not stop.is_set():
+                number += 1
+                writer.add([ragindex.Document(str(number), "", f"everyone number{number}")], source="a")
+                writer.build()
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    sizes = list[int]()
+    try:
+        while len(set(sizes)) < 3:  # the syncs go on meanwhile
+            with ragindex.open(tmp_path / "index", read_only=True) as index:
+                exported = index.export("bm25", tmp_path / f"r{len(sizes)}", pack=True)
+            with ragindex.load(exported.path) as retriever:
+                found = {hit.id for hit in retriever.search("everyone", k=1000)}
+            sizes.append(exported.retriever.index.documents)
+            assert found == {f"{one}#0" for one in range(sizes[-1])}
+            assert len(sizes) < 500, "no sync has ended"
+    finally:
+        stop.set()
+        writing.join()
+    assert sizes == sorted(sizes)

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,28 +10,39 @@ from command_line import failed, ragindex
 from made_language import ANSWER, ORIGIN, key
 
 from ragindex import durable_files
-from ragindex.errors import StoreError, UsageError
+from ragindex.errors import StoreError, UsageError, WorkspaceError
 from ragindex.llm.cache import SQLiteCache
 from ragindex.workspace import rebuild
 from ragindex.workspace.llm import CALLS
+from ragindex.workspace.workspace import Workspace
+
+
+def make_older(folder: Path) -> Path:
+    """An index with a cached answer whose manifest says format 2."""
+    (folder / "my docs").mkdir()
+    (folder / "my docs" / "a.md").write_text("# Light\nThe lighthouse was built in 1931.")
+    older = folder / "older"
+    assert ragindex("index", folder / "my docs", "--index", older, "--methods", "dense").code == 0
+    SQLiteCache(older / CALLS).put(key(1), ORIGIN, ANSWER)
+    for name in ("workspace.json", "workspace.copy.json"):
+        value = json.loads((older / name).read_text()) | {"format": 2}
+        value.pop("sha256")
+        (older / name).write_bytes(durable_files.dump_hashed_json(value))
+    return older
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_older(tmp_path_factory.mktemp("template"))
 
 
 @pytest.fixture
-def older(tmp_path: Path) -> Path:
-    """An index with a cached answer whose manifest says format 2."""
-    (tmp_path / "my docs").mkdir()
-    (tmp_path / "my docs" / "a.md").write_text("# Light\nThe lighthouse was built in 1931.")
-    folder = tmp_path / "older"
-    assert ragindex("index", tmp_path / "my docs", "--index", folder, "--methods", "dense").code == 0
-    SQLiteCache(folder / CALLS).put(key(1), ORIGIN, ANSWER)
-    for name in ("workspace.json", "workspace.copy.json"):
-        value = json.loads((folder / name).read_text()) | {"format": 2}
-        value.pop("sha256")
-        (folder / name).write_bytes(durable_files.dump_hashed_json(value))
-    return folder
+def older(template: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(template, tmp_path / "older"))
 
 
-def test_the_command_of_the_refusal_builds_it_again_with_its_caches(older: Path) -> None:
+def test_command_of_the_refusal_builds_it_again(tmp_path: Path) -> None:
+    older = make_older(tmp_path)
     refused = failed(4, "search", "lighthouse", "--index", older, "--method", "dense")
     start, _, command = refused.partition("Run: ")
     assert start == (
@@ -70,7 +82,7 @@ def test_what_is_not_older_is_left_alone(older: Path, tmp_path: Path) -> None:
     assert sorted(older.rglob("*")) == before
 
 
-def test_nothing_is_moved_where_a_cache_cannot_be_copied_or_a_folder_is_in_the_way(older: Path) -> None:
+def test_obstacles_leave_all_in_place(older: Path) -> None:
     (older / CALLS).write_bytes(b"no database at all, but long enough to be looked at" * 100)
     with pytest.raises(StoreError, match="could not be copied"):
         rebuild.move_aside(older)
@@ -78,3 +90,12 @@ def test_nothing_is_moved_where_a_cache_cannot_be_copied_or_a_folder_is_in_the_w
     with pytest.raises(UsageError, match=r"older\.format2 is in the way"):
         rebuild.move_aside(older)
     assert (older / "workspace.json").exists()
+
+
+def test_index_of_format_1_is_refused(tmp_path: Path) -> None:
+    """It had one source, among its settings."""
+    (tmp_path / "workspace.json").write_text(json.dumps({"format": 1, "settings": {"source": "my docs"}}))
+    with pytest.raises(WorkspaceError) as caught:
+        Workspace.open(tmp_path)
+    assert str(caught.value).startswith(f"The index {tmp_path} has format 1, of an earlier ragindex; this one")
+    assert str(caught.value).endswith(f"Run: ragindex index 'my docs' --index {tmp_path} --rebuild")

@@ -1,16 +1,14 @@
 """Files of parts that are made whole: what lies in one while the phrase graph is made, and that nothing of it stays."""
 
 import errno
+import gc
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from letters import Letters
 from made_extractions import openie, spelt
-from project import SUPPORT
 
 from ragindex.errors import StoreError
 from ragindex.parts.vectors.similar_pairs import SimilarPairs, near_pairs
@@ -38,7 +36,7 @@ def kept(tmp_path: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_vectors_lie_in_a_file_while_they_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compared_vectors_lie_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[list[str], object]] = []
 
     def compared(vectors: np.ndarray, *given: float) -> SimilarPairs:
@@ -57,24 +55,20 @@ def test_vectors_lie_in_a_file_while_they_are_compared(tmp_path: Path, monkeypat
     assert now not in (name, "scratch")
 
 
-KILLED = """
-import os
-import sys
-from pathlib import Path
-
-from test_versioned_files import A, B, made
-
-from ragindex_baselines.hipporag.parts import phrase_graph
-
-phrase_graph.near_pairs = lambda *given: os._exit(9)
-made(Path(sys.argv[1]), A, B)
-"""
+class Death(BaseException):
+    """The process is gone."""
 
 
-def test_what_a_killed_sync_leaves_is_gone_after_the_next(tmp_path: Path) -> None:
-    paths = os.pathsep.join([str(Path(__file__).parent), str(SUPPORT)])
-    command = [sys.executable, "-c", KILLED, str(tmp_path)]
-    assert subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, check=False).returncode == 9
+def die(*_: object) -> None:
+    raise Death
+
+
+def test_leftovers_of_a_dead_sync_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch, pytest.raises(Death):
+        patch.setattr(versioned_files.shutil, "rmtree", lambda *given, **how: None)  # a dead process tidies nothing
+        patch.setattr(phrase_graph, "near_pairs", die)
+        made(tmp_path, A, B)
+    gc.collect()  # what died here holds its lease no more
     assert kept(tmp_path) == ["scratch"]
     (folder,) = (tmp_path / "w" / "parts").glob("phrase_graph-*")
     (folder / "scratch").rename(folder / "partial-1")  # as one that was killed while it wrote leaves it
@@ -88,7 +82,7 @@ def test_what_a_killed_sync_leaves_is_gone_after_the_next(tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="this system cannot take room on the disk ahead")
-def test_a_full_disk_is_found_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_found_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*given: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

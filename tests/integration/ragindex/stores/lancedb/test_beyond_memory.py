@@ -93,7 +93,7 @@ def test_several_collections_are_waited_for_once(tmp_path: Path, waits: list[int
     assert waits == [2]  # the five requests within ids are one query
 
 
-def test_those_in_memory_are_answered_beside_those_that_are_not(tmp_path: Path, waits: list[int]) -> None:
+def test_search_in_memory_and_beyond(tmp_path: Path, waits: list[int]) -> None:
     beyond = [filled(tmp_path / "a", 0, name) for name in ("one", "other")]
     asked = [(one, REQUESTS[:5]) for one in (beyond[0], filled(tmp_path / "b", 1), beyond[1])]
     answers = [[told(found) for found in one] for one in search_together(asked)]
@@ -113,7 +113,7 @@ def test_what_may_not_fit_beside_others_is_indexed(tmp_path: Path) -> None:
     assert answers[0] == answers[1]
 
 
-def test_an_index_of_vectors_is_made_anew_once_it_lacks_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vector_index_is_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what it lacks is found all the same."""
     monkeypatch.setattr(maintenance, "_ANN_FROM", 1)
     collection = filled(tmp_path, 0)
@@ -142,7 +142,7 @@ def test_what_is_small_beside_the_budget_is_not_indexed(tmp_path: Path) -> None:
     assert small.table.list_indices() == []
 
 
-def test_a_lower_budget_makes_the_indexes_at_the_next_sync(tmp_path: Path) -> None:
+def test_lower_budget(tmp_path: Path) -> None:
     def indexed(workspace: Workspace) -> list[list[str]]:
         records = workspace.open_part(Passages()).inner
         return sorted(index.columns for index in records.table.list_indices())
@@ -150,9 +150,9 @@ def test_a_lower_budget_makes_the_indexes_at_the_next_sync(tmp_path: Path) -> No
     def opened(memory: float) -> Workspace:
         return Workspace.open(tmp_path / "w", chunking=None, store=LanceDB(memory_gib=memory))
 
-    queries = [Query(str(number), one.text) for number, one in enumerate(worlds.make_questions(60, per_kind=2))]
+    queries = [Query(str(number), one.text) for number, one in enumerate(worlds.make_questions(50, per_kind=1))]
     roomy = opened(1)
-    roomy.add(worlds.make_documents(60))
+    roomy.add(worlds.make_documents(50))
     found = built_retriever(roomy, "bm25").retrieve(queries, 5)
     assert indexed(roomy) == []
     tight = opened(0)
@@ -164,12 +164,11 @@ def test_a_lower_budget_makes_the_indexes_at_the_next_sync(tmp_path: Path) -> No
     assert opened(0).open_part(Passages()).version == version, "finished once"
 
 
-@pytest.mark.parametrize("memory", [0, 1])
-def test_indexes_follow_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: float) -> None:
+def test_indexes_follow_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten rounds of adding, changing and removing, finished or not, beside a dictionary that holds the same."""
     monkeypatch.setattr(lancedb, "_LOOKUPS_FROM", 1)
     rng, held = np.random.default_rng(1), dict[str, list[str]]()
-    store = LanceDB(memory_gib=memory).open(tmp_path)
+    store = LanceDB(memory_gib=0).open(tmp_path)
     collection = store.create("some", Schema(keywords=("tags",)))
     for number in range(10):
         ids = [f"r{one:02d}" for one in rng.choice(60, 20, replace=False)]

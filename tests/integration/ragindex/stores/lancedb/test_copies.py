@@ -1,7 +1,5 @@
 """Copies of small collections: what is in them, when they are read, and that they go with their version."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -73,7 +71,7 @@ def test_a_copy_holds_what_was_written(tmp_path_factory: pytest.TempPathFactory,
     assert copied._opened is None
 
 
-def test_a_reader_of_an_earlier_version_reads_its_copy_which_goes_with_the_version(tmp_path: Path) -> None:
+def test_copies_of_earlier_versions(tmp_path: Path) -> None:
     store = LanceDB().open(tmp_path)
     first = write(store, TEXTS).version
     second = write(store, {"d": "rye rye"}).version
@@ -87,7 +85,7 @@ def test_a_reader_of_an_earlier_version_reads_its_copy_which_goes_with_the_versi
     assert [name.split(".")[0] for name in list_copies(store)] == [str(second)]
 
 
-def test_a_copy_is_counted_in_the_size_of_its_version_and_dropped_with_the_collection(tmp_path: Path) -> None:
+def test_copy_counts_and_is_dropped(tmp_path: Path) -> None:
     store = LanceDB().open(tmp_path)
     collection = write(store, TEXTS)
     (name,) = list_copies(store)
@@ -136,18 +134,3 @@ def test_a_reader_with_less_memory_than_the_writer_reads_lancedb(tmp_path: Path)
     assert opened.get(["b"], ("text",)).to_pydict() == {"id": ["b"], "text": ["oak fen fen"]}
     assert [one.ids for one in opened.search(REQUESTS)] == [one[0] for one in expected[:3]]  # type: ignore[index]
     assert opened._opened is not None
-
-
-def test_a_copy_is_read_in_a_process_without_lancedb(tmp_path: Path) -> None:
-    version = write(LanceDB().open(tmp_path), TEXTS).version
-    script = f"""
-import sys
-sys.modules["lancedb"] = None
-from pathlib import Path
-from ragindex.interfaces import TextQuery
-from ragindex.stores.lancedb.store import LanceDB
-collection = LanceDB().open(Path({str(tmp_path)!r})).open("some", {version})
-print(collection.search([TextQuery("fen oak", 3)])[0].ids, collection.get(["c"], ("text",)).to_pydict())
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "['b', 'a'] {'id': ['c'], 'text': ['tor']}\n"

@@ -81,7 +81,7 @@ def filled(folder: Path, memory: float) -> Collection:
     return collection
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(40))
 @given(where=filters)
 def test_the_same_records_pass(collections: tuple[Collection, Collection, Collection], where: Filter) -> None:
     memory, *beyond = collections

@@ -22,7 +22,7 @@ from ragindex.plugins import registry
 from ragindex.testing import DOCUMENTS, ask_questions, assert_same
 from ragindex.workspace.workspace import Workspace
 
-pytestmark = [pytest.mark.slow, pytest.mark.faults]
+pytestmark = pytest.mark.faults
 TEXT = Schema(stored=("text",), text=("text",))
 BATCH = 50
 

@@ -1,4 +1,4 @@
-"""Methods over graphs, on a real server: the answers are those over LanceDB in memory, whatever fits the memory."""
+"""Methods, above all over graphs, on a real server: the answers are those over LanceDB, whatever fits the memory."""
 
 from collections.abc import Iterator
 
@@ -12,8 +12,6 @@ from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import worlds
 from ragindex_retrievers.gear.parts.triple_graph import StoreGraph, TripleGraph
 
-pytestmark = pytest.mark.slow
-
 CHUNKED = (
     "bm25(over=passages(by=characters, size=80, overlap=10))",
     "hybrid(over=passages(by=headings, size=30, context=headings))",
@@ -26,6 +24,10 @@ CHUNKED = (
 )
 """Each way to split documents, under a method of each kind."""
 METHODS = (
+    "bm25",
+    "dense",
+    "hybrid",
+    "composed",
     "gear.naive",
     "gear.naive(graph=triple_graph(memory_gib=0))",
     "gear.naive(graph=triple_graph(memory_gib=0, numbers=false), neighbour_order=index, scoring=composed)",
@@ -61,14 +63,14 @@ def spaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Workspace
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_method_over_a_graph_answers_as_from_memory(method: str, spaces: tuple[Workspace, Workspace]) -> None:
+def test_method_answers_as_from_memory(method: str, spaces: tuple[Workspace, Workspace]) -> None:
     expected, found = (registry.scheme(method).open(space).retrieve(QUESTIONS, 10) for space in spaces)
     assert len(found) == len(QUESTIONS) >= 12
     assert all(one.hits for one in expected)
     assert_same(found, expected, method)
 
 
-def test_a_graph_without_memory_is_asked_from_the_store(spaces: tuple[Workspace, Workspace]) -> None:
+def test_graph_without_memory(spaces: tuple[Workspace, Workspace]) -> None:
     """Every triple of the world, on either engine, from files and from the store."""
     opened = [space.open_part(TripleGraph(memory_gib=gib)) for space in spaces for gib in (1, 0)]
     assert [isinstance(graph, StoreGraph) for graph in opened] == [False, True, False, True]

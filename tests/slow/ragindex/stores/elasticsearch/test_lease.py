@@ -28,9 +28,6 @@ with store.lease("the child"):
 """
 
 
-pytestmark = pytest.mark.slow
-
-
 @pytest.fixture
 def written() -> Iterator[str]:
     with elasticsearch_store(lease_seconds=1.0) as usable:

@@ -40,7 +40,7 @@ _requests = st.lists(
 )
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(60))
 @given(_rows, _requests)
 def test_together_as_alone(rows: list[tuple[list[str], list[str]]], requests: list[SearchRequest]) -> None:
     held = image(rows)
@@ -52,7 +52,7 @@ def test_together_as_alone(rows: list[tuple[list[str], list[str]]], requests: li
         assert found.records.column("id").to_pylist() == found.ids
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(60))
 @given(_rows, _few)
 def test_names_are_found_in_each_record_once(rows: list[tuple[list[str], list[str]]], wanted: tuple[str, ...]) -> None:
     (found,) = image(rows).search([FilterQuery(Terms("keys", wanted), 99)])

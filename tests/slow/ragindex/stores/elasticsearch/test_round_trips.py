@@ -17,7 +17,6 @@ from ragindex.types import Query
 from ragindex.workspace.workspace import Workspace
 
 
-@pytest.mark.slow
 def test_round_trips_of_a_question(written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     space = Workspace.open(tmp_path / "w", store=written, chunking=None)
     space.add(DOCUMENTS)

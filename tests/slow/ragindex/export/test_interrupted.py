@@ -1,4 +1,4 @@
-"""Exports that are killed, that run beside a sync, and that are read from a disk that cannot be written."""
+"""Exports that are killed, and that are read from a disk that cannot be written."""
 
 import hashlib
 import json
@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import export_child
@@ -75,7 +74,6 @@ def files_of(folder: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "earlier", "later"),
     [
@@ -85,9 +83,7 @@ def files_of(folder: Path) -> dict[str, str]:
         pytest.param("pack", EARLIER, LATER, id="packed"),
     ],
 )
-def test_a_killed_export_leaves_the_earlier_one_or_the_new_one_and_nothing_once_it_is_made_again(
-    index: Path, tmp_path: Path, form: str, earlier: str | None, later: str
-) -> None:
+def test_killed_export(index: Path, tmp_path: Path, form: str, earlier: str | None, later: str) -> None:
     export(index, later, tmp_path / "whole" / "r", form)
     whole, out = files_of(tmp_path / "whole"), tmp_path / "out"
     for number in range(1, 100):
@@ -104,40 +100,6 @@ def test_a_killed_export_leaves_the_earlier_one_or_the_new_one_and_nothing_once_
     assert found == later
     assert files_of(out) == whole
     assert number > 5
-
-
-def test_an_export_beside_a_sync_is_one_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each state has the documents 0 to n; an export has those of one state, and counts as many."""
-    monkeypatch.setenv("RAGINDEX_CACHE", str(tmp_path / "cache"))
-    with ragindex.open(tmp_path / "index", encoder="lsa", create=True) as built:
-        built.add([ragindex.Document("0", "", "everyone")], source="a")
-        built.build("bm25")
-    stop = threading.Event()
-
-    def write() -> None:
-        number = 0
-        with ragindex.open(tmp_path / "index") as writer:
-            while not stop.is_set():
-                number += 1
-                writer.add([ragindex.Document(str(number), "", f"everyone number{number}")], source="a")
-                writer.build()
-
-    writing = threading.Thread(target=write)
-    writing.start()
-    sizes = list[int]()
-    try:
-        while len(set(sizes)) < 4:  # the syncs go on meanwhile
-            with ragindex.open(tmp_path / "index", read_only=True) as index:
-                exported = index.export("bm25", tmp_path / f"r{len(sizes)}", pack=True)
-            with ragindex.load(exported.path) as retriever:
-                found = {hit.id for hit in retriever.search("everyone", k=1000)}
-            sizes.append(exported.retriever.index.documents)
-            assert found == {f"{one}#0" for one in range(sizes[-1])}
-            assert len(sizes) < 500, "no sync has ended"
-    finally:
-        stop.set()
-        writing.join()
-    assert sizes == sorted(sizes)
 
 
 READ = """
@@ -157,7 +119,7 @@ with ragindex.open(f"{folder}/index", read_only=True) as index:
 """
 
 
-def test_a_disk_that_is_mounted_read_only_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_mounted_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root cannot write to such a disk either. It is mounted for one process, and gone with that."""
     monkeypatch.setenv("RAGINDEX_CACHE", str(tmp_path / "cache"))
     disk = tmp_path / "disk"

@@ -15,7 +15,6 @@ from ragindex import filters
 from ragindex.filters import All, Filter, Ids, Not, Overlaps, Range, Terms
 from ragindex.interfaces import Collection, FilterQuery, Schema
 from ragindex.plugins import registry
-from ragindex.stores.elasticsearch.filters import encode_number, encode_term
 
 SCHEMA = Schema(stored=("title",), keywords=("tags", "doc_ids"), numbers=("size",))
 VALUES = ("", "a", "b", "ab", "12", "7", "-1e3", ".5", "1_0", "nan", "1e999", "é", "日", "a\0b", "\U0001f600")
@@ -95,17 +94,3 @@ def test_filters_find_what_they_find_in_memory(
     assert [(where, other.ids) for where, _, other in found] == [
         (where, one.ids) for where, one in zip(asked, here.search(requests), strict=True)
     ]
-
-
-@given(st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=False, allow_infinity=False))
-def test_terms_of_numbers_sort_as_numbers(one: float, other: float) -> None:
-    assert (encode_number("n", one) < encode_number("n", other)) == (one < other)
-
-
-@given(st.text(max_size=300), st.text(max_size=300))
-def test_terms_of_texts_are_equal_where_the_texts_are(one: str, other: str) -> None:
-    one, other = (text.encode("utf-8", "ignore").decode() for text in (one, other))
-    assert (encode_term("f", one) == encode_term("f", other)) == (one == other)
-    longer = one + "x" * 300
-    assert len(encode_term("f", longer)) < 300
-    assert encode_term("f", longer) != encode_term("f", f"{longer}x")

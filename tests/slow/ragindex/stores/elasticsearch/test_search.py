@@ -10,17 +10,12 @@ from elasticsearch_node.node import store as elasticsearch_store
 from made_elasticsearch import TEXT, Trips, finished, held_in_memory, texts
 
 from ragindex.errors import StoreError
-from ragindex.filters import Ids, Not, meta
+from ragindex.filters import Ids, Not
 from ragindex.interfaces import FilterQuery, Schema, TextQuery, VectorQuery
 from ragindex.plugins import registry
 from ragindex.stores.elasticsearch import indices, search
-from ragindex.testing import ADDED, DOCUMENTS, ask_questions, assert_same
-from ragindex.workspace.workspace import Workspace
-
-METHODS = ("bm25", "dense", "hybrid", "composed")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shards", [1, 3])
 def test_bm25_of_long_texts_is_that_of_memory(shards: int, tmp_path: Path) -> None:
     """Lucene's lengths are coarse above 40 tokens; ours are not, nor do they depend on shards."""
@@ -89,7 +84,6 @@ def test_answers_longer_than_the_servers_window(store: Any, tmp_path: Path, monk
         assert one.records.to_pydict() == expected.records.to_pydict()
 
 
-@pytest.mark.slow
 def test_many_vectors_go_through_a_graph_and_are_scored_whole(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     vectors = rng.standard_normal((1500, 16)).astype(np.float32)
@@ -120,7 +114,6 @@ def test_many_vectors_go_through_a_graph_and_are_scored_whole(tmp_path: Path) ->
         )
 
 
-@pytest.mark.slow
 def test_vectors_that_came_at_once_get_a_graph_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine merges no segment that is alone: without more ado its vectors would stay as they are.
 
@@ -167,27 +160,3 @@ def test_an_engines_own_analyser(tmp_path: Path) -> None:
         other = registry.store(written.replace("standard", "simple")).open(tmp_path)
         with pytest.raises(StoreError, match="was created with the analyser standard"):
             other.create("texts", TEXT)
-
-
-@pytest.mark.slow
-def test_the_methods_answer_as_over_lancedb(written: str, tmp_path: Path) -> None:
-    """Also after changes, while a reader that was opened before stays where it was."""
-    schemes = [registry.scheme(name) for name in METHODS]
-    spaces = [
-        Workspace.open(tmp_path / name.partition("(")[0], store=name, chunking=None) for name in ("lancedb", written)
-    ]
-    before = []
-    for space in spaces:
-        space.add(DOCUMENTS)
-        space.sync(schemes)
-        before.append([scheme.open(space) for scheme in schemes])
-        space.add(ADDED)
-        space.remove([DOCUMENTS[3].id])
-        space.sync(schemes)
-    for number, (scheme, name) in enumerate(zip(schemes, METHODS, strict=True)):
-        for k in (3, 30):
-            for where in (None, meta("half", "second")):
-                answers = [ask_questions(scheme.open(space), k, where) for space in spaces]
-                assert_same(answers[1], answers[0], f"{name} after changes")
-            first = [ask_questions(opened[number], k) for opened in before]
-            assert_same(first[1], first[0], f"{name} as opened before")
