@@ -5,13 +5,12 @@ are known; the random one is held equal to a search over all spans of its own lo
 """
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import BertConfig, BertForQuestionAnswering, PreTrainedTokenizerFast
 
 from ragindex.errors import UsageError
 from ragindex_eval.metrics.extractive_qa import SpanModel, open_span_model
@@ -36,7 +35,14 @@ WORDS = [
 CONTEXT = "It opened in 1871, by Ada Miller."
 
 
-def make_tokenizer() -> PreTrainedTokenizerFast:
+@pytest.fixture(autouse=True)
+def _neural() -> None:
+    pytest.importorskip("transformers", reason="the extra neural is not installed")
+
+
+def make_tokenizer() -> Any:
+    from transformers import PreTrainedTokenizerFast
+
     tokenizer = Tokenizer(models.WordLevel({word: n for n, word in enumerate(WORDS)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.normalizer = normalizers.Lowercase()
@@ -48,7 +54,10 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=512, **names)
 
 
-def make_model(folder: Path) -> BertForQuestionAnswering:
+def make_model(folder: Path) -> Any:
+    import torch
+    from transformers import BertConfig, BertForQuestionAnswering
+
     torch.manual_seed(7)
     config = BertConfig(
         vocab_size=len(WORDS), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
@@ -59,23 +68,16 @@ def make_model(folder: Path) -> BertForQuestionAnswering:
     return model
 
 
-class ByWord(torch.nn.Module):
-    """Start and end logits that depend on the token alone."""
-
-    def __init__(self, starts: dict[str, float], ends: dict[str, float]) -> None:
-        super().__init__()
-        self.starts = torch.tensor([starts.get(word, -5.0) for word in WORDS])
-        self.ends = torch.tensor([ends.get(word, -5.0) for word in WORDS])
-
-    def forward(self, input_ids: torch.Tensor, **others: Any) -> Any:
-        class Output:
-            start_logits, end_logits = self.starts[input_ids], self.ends[input_ids]
-
-        return Output
-
-
 def by_word(starts: dict[str, float], ends: dict[str, float]) -> SpanModel:
-    return SpanModel(ByWord(starts, ends), make_tokenizer(), "cpu")
+    """Start and end logits that depend on the token alone."""
+    import torch
+
+    def model(input_ids: torch.Tensor, **_: Any) -> Any:
+        given = {"start_logits": starts, "end_logits": ends}
+        logits = {name: torch.tensor([one.get(word, -5.0) for word in WORDS]) for name, one in given.items()}
+        return SimpleNamespace(**{name: one[input_ids] for name, one in logits.items()})
+
+    return SpanModel(model, make_tokenizer(), "cpu")
 
 
 def test_the_best_span_of_the_context() -> None:
@@ -100,6 +102,8 @@ def test_a_long_context_is_read_in_windows() -> None:
 
 
 def test_a_model_of_transformers_is_read_from_its_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    import torch
+
     model = make_model(tmp_path)
     capfd.readouterr()
     read = open_span_model(str(tmp_path))
