@@ -1,4 +1,4 @@
-"""A late-interaction model against its library's scores. It is tiny, with random weights: it says nothing of quality."""
+"""A late-interaction model against its library's scores. It is tiny, and its weights are random."""
 
 from pathlib import Path
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ragindex.errors import RagIndexError
+from ragindex.errors import RagindexError
 from ragindex_eval.metrics.extractive_qa import _rank_spans, open_span_model
 
 
@@ -21,5 +21,5 @@ def test_only_the_20_best_starts_and_ends_and_30_tokens() -> None:
 
 
 def test_what_is_no_model() -> None:
-    with pytest.raises(RagIndexError, match="--qa-model"):
+    with pytest.raises(RagindexError, match="--qa-model"):
         open_span_model("/no/such/folder")
