@@ -156,7 +156,7 @@ def by(retriever: GrieverRetriever, give: Callable[[str], Sequence[Span]]) -> Gr
     return replace(retriever, encoder=CachedEncoder(Tokenized(inner, give), Path("never opened")))
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(50))
 @given(data=st.data(), text=ASKED)
 def test_any_spans_of_the_contract_are_borne(data: st.DataObject, text: str, retriever: GrieverRetriever) -> None:
     drawn: dict[str, list[Span]] = {}
@@ -170,7 +170,7 @@ def test_any_spans_of_the_contract_are_borne(data: st.DataObject, text: str, ret
     assert len({hit.id for hit in found.hits}) == len(found.hits) <= 3
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(20))
 @given(text=ASKED, order=st.randoms(use_true_random=False))
 def test_the_order_of_tokens_and_those_of_no_characters_change_nothing(
     text: str, order: Any, retriever: GrieverRetriever
@@ -280,7 +280,7 @@ def tokenizers() -> dict[str, Any]:
     return made
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(40))
 @given(texts=st.lists(ASKED, min_size=1, max_size=3))
 def test_spans_of_real_tokenizers_are_in_the_contract(texts: list[str], tokenizers: dict[str, Any]) -> None:
     plain = [text.encode("utf-8", "replace").decode() for text in texts]
