@@ -3,6 +3,9 @@
 from pathlib import Path
 
 import pytest
+import torch
+from sentence_transformers import MultiVectorEncoder
+from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from ragindex import testing
 from ragindex.errors import UsageError
@@ -19,12 +22,6 @@ WORDS = sorted(
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A late-interaction model of 2 layers and 16 numbers, made from a seed."""
-    library = pytest.importorskip("sentence_transformers", reason="the extra neural is not installed")
-    if not hasattr(library, "MultiVectorEncoder"):
-        pytest.skip("this sentence-transformers has no late-interaction models")
-    import torch
-    from transformers import BertConfig, BertModel, BertTokenizerFast
-
     folder = tmp_path_factory.mktemp("tiny")
     torch.manual_seed(7)
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", ",", "?", *WORDS]
@@ -32,13 +29,11 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder / "bert")
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
     BertModel(BertConfig(vocab_size=len(vocabulary), **sizes)).save_pretrained(folder / "bert")
-    library.MultiVectorEncoder(str(folder / "bert"), device="cpu").save(str(folder / "model"))
+    MultiVectorEncoder(str(folder / "bert"), device="cpu").save(str(folder / "model"))
     return folder / "model"
 
 
 def test_a_late_interaction_model_scores_as_its_library_does(tiny: Path, tmp_path: Path) -> None:
-    from sentence_transformers import MultiVectorEncoder
-
     scheme = registry.scheme({"name": "colbert", "params": {"vectors": f"multi_vectors:{tiny}", "candidates": "bm25"}})
     workspace = Workspace.open(tmp_path / "w", chunking=None)
     workspace.add(testing.DOCUMENTS)
@@ -56,8 +51,6 @@ def test_a_late_interaction_model_scores_as_its_library_does(tiny: Path, tmp_pat
 
 def test_a_late_interaction_model_searches_a_pool_of_trees(tiny: Path, tmp_path: Path) -> None:
     """Passages, aggregates and summaries: scored as its library scores their texts."""
-    from sentence_transformers import MultiVectorEncoder
-
     base = {"name": "colbert", "params": {"vectors": f"multi_vectors:{tiny}"}}
     scheme = registry.scheme({"name": "sirerag", "params": {"base": base}})
     workspace = Workspace.open(tmp_path / "w", chunking=None)

@@ -6,6 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertConfig,
+    BertForSequenceClassification,
+    BertTokenizerFast,
+)
 
 from ragindex.errors import UsageError
 from ragindex.plugins import registry
@@ -33,9 +41,6 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
     """Cross-encoders of 2 layers and 16 numbers, made from a seed, that give so many numbers a pair."""
-    pytest.importorskip("sentence_transformers", reason="the extra neural is not installed")
-    import torch
-    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
 
     def saved(numbers: int) -> Path:
         folder = tmp_path_factory.mktemp("tiny")
@@ -58,9 +63,6 @@ def crossed(folder: Path, **params: Any) -> Any:
 
 
 def test_a_cross_encoder_scores_as_transformers_does(tiny: Callable[[int], Path], workspace: Workspace) -> None:
-    import torch
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
     folder = tiny(1)
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForSequenceClassification.from_pretrained(folder)
     model.eval()

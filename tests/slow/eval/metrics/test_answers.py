@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torchmetrics.functional.text import squad
 
 from examples import examples
 from ragindex_eval.metrics.answers import exact_match, f1
@@ -12,8 +13,6 @@ TEXTS = st.lists(WORDS, max_size=8).map(" ".join)
 
 
 def squads(answer: str, accepted: list[str]) -> tuple[float, float]:
-    from torchmetrics.functional.text import squad
-
     gold = [{"answers": {"answer_start": [0] * len(accepted), "text": accepted}, "id": "1"}]
     found = squad([{"prediction_text": answer, "id": "1"}], gold)
     return float(found["exact_match"]) / 100, float(found["f1"]) / 100

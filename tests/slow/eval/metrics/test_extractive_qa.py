@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import BertConfig, BertForQuestionAnswering, PreTrainedTokenizerFast
 
 from ragindex.errors import UsageError
 from ragindex_eval.metrics.extractive_qa import SpanModel, open_span_model
@@ -35,14 +37,7 @@ WORDS = [
 CONTEXT = "It opened in 1871, by Ada Miller."
 
 
-@pytest.fixture(autouse=True)
-def _neural() -> None:
-    pytest.importorskip("transformers", reason="the extra neural is not installed")
-
-
-def make_tokenizer() -> Any:
-    from transformers import PreTrainedTokenizerFast
-
+def make_tokenizer() -> PreTrainedTokenizerFast:
     tokenizer = Tokenizer(models.WordLevel({word: n for n, word in enumerate(WORDS)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.normalizer = normalizers.Lowercase()
@@ -54,10 +49,7 @@ def make_tokenizer() -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=512, **names)
 
 
-def make_model(folder: Path) -> Any:
-    import torch
-    from transformers import BertConfig, BertForQuestionAnswering
-
+def make_model(folder: Path) -> BertForQuestionAnswering:
     torch.manual_seed(7)
     config = BertConfig(
         vocab_size=len(WORDS), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
@@ -70,12 +62,11 @@ def make_model(folder: Path) -> Any:
 
 def by_word(starts: dict[str, float], ends: dict[str, float]) -> SpanModel:
     """Start and end logits that depend on the token alone."""
-    import torch
+    logits = {"start_logits": starts, "end_logits": ends}
+    tables = {name: torch.tensor([one.get(word, -5.0) for word in WORDS]) for name, one in logits.items()}
 
     def model(input_ids: torch.Tensor, **_: Any) -> Any:
-        given = {"start_logits": starts, "end_logits": ends}
-        logits = {name: torch.tensor([one.get(word, -5.0) for word in WORDS]) for name, one in given.items()}
-        return SimpleNamespace(**{name: one[input_ids] for name, one in logits.items()})
+        return SimpleNamespace(**{name: table[input_ids] for name, table in tables.items()})
 
     return SpanModel(model, make_tokenizer(), "cpu")
 
@@ -102,8 +93,6 @@ def test_a_long_context_is_read_in_windows() -> None:
 
 
 def test_a_model_of_transformers_is_read_from_its_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    import torch
-
     model = make_model(tmp_path)
     capfd.readouterr()
     read = open_span_model(str(tmp_path))

@@ -9,6 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from minilm import copy_model, export_without_torch, random_texts, replace_file, weights_folder
+from sentence_transformers import SentenceTransformer
+from tokenizers import Tokenizer
+from torch import no_grad
+from transformers import AutoModel, AutoTokenizer
 
 from ragindex.encoders import onnx_export
 from ragindex.encoders.engines import open_engine
@@ -16,14 +20,14 @@ from ragindex.encoders.sentence_transformer import SentenceTransformerEncoder, S
 from ragindex.encoders.transformer_model import TransformerEncoder, read_model_settings
 from ragindex.errors import UsageError
 
+try:
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+except ModuleNotFoundError:  # its earlier place
+    from sentence_transformers.models import StaticEmbedding
+
 FOLDER = weights_folder()
 TEXTS = ["A cat sleeps on the warm stove.", "Der Zug fährt um acht Uhr ab.", "Interest rates rose again in March."]
 ENGINES = ("torch", "onnxruntime", "openvino")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _neural() -> None:
-    pytest.importorskip("sentence_transformers", reason="the extra neural is not installed")
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -47,9 +51,6 @@ def torch() -> Any:
 
 def test_vectors_are_the_published_models(torch: Any) -> None:
     """Mean of the last hidden states over the attention mask, by transformers alone."""
-    from torch import no_grad
-    from transformers import AutoModel, AutoTokenizer
-
     tokenizer, model = AutoTokenizer.from_pretrained(FOLDER), AutoModel.from_pretrained(FOLDER)
     batch = tokenizer(TEXTS, padding=True, truncation=True, max_length=256, return_tensors="pt")
     with no_grad():
@@ -78,10 +79,13 @@ def assert_equal(mine: Any, theirs: Any, texts: list[str]) -> None:
         np.testing.assert_allclose(found.vectors, expected.vectors, atol=1e-5)
 
 
-def test_engines_give_the_vectors_of_torch_and_their_spans(encoder: Any, engine: str, torch: Any) -> None:
+def test_engines_give_the_vectors_of_torch_and_their_spans(
+    encoder: Any, engine: str, torch: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert isinstance(encoder, SentenceTransformerEncoder if engine == "torch" else TransformerEncoder)
     assert (encoder.id, encoder.max_tokens) == (torch.id, 254)
     assert_equal(encoder, torch, [" \n Hello  wörld\0!\ud800unbelievability ", "", "stove " * 1000, *random_texts(6)])
+    assert capfd.readouterr() == ("", "")
 
 
 def test_many_threads_get_their_own_vectors(encoder: Any) -> None:
@@ -90,11 +94,6 @@ def test_many_threads_get_their_own_vectors(encoder: Any) -> None:
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda text: encoder.encode_queries([text])[0], texts * 2))
     np.testing.assert_allclose(found, alone * 2, atol=1e-6)
-
-
-def test_quiet(capfd: pytest.CaptureFixture[str], engine: str) -> None:
-    SentenceTransformers(model=str(FOLDER), engine=engine).open().encode_documents(TEXTS)
-    assert capfd.readouterr() == ("", "")
 
 
 _CLOSE_TWO_MODELS = """
@@ -127,8 +126,6 @@ def test_ctrl_c_after_models_are_closed(engine: str) -> None:
 @pytest.mark.parametrize("names", [("note",), ("query", "note"), ("passage", "note"), ("query", "document", "note")])
 def test_prompts_are_those_that_sentence_transformers_chooses(names: tuple[str, ...], tmp_path: Path) -> None:
     """Named, empty and default prompts in all combinations, for both ways of encoding a query."""
-    from sentence_transformers import SentenceTransformer
-
     prompts = {name: "" if name == "query" and len(names) == 2 else f"{name}: " for name in names}
     folder = copy_model(FOLDER, tmp_path / "model", prompts=prompts, default_prompt_name="note")
     library = SentenceTransformer(str(folder), device="cpu")
@@ -147,14 +144,6 @@ def test_prompts_are_those_that_sentence_transformers_chooses(names: tuple[str, 
 
 
 def test_a_static_model_has_no_token_vectors(tmp_path: Path) -> None:
-    from sentence_transformers import SentenceTransformer
-    from tokenizers import Tokenizer
-
-    try:
-        from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-    except ModuleNotFoundError:  # its earlier place
-        from sentence_transformers.models import StaticEmbedding
-
     tokenizer = Tokenizer.from_file(str(FOLDER / "tokenizer.json"))
     weights = np.random.default_rng(0).standard_normal((tokenizer.get_vocab_size(), 8)).astype(np.float32)
     static = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=weights)], device="cpu")
@@ -222,16 +211,3 @@ def test_int8_is_another_encoder_with_near_vectors() -> None:
     assert small.id != whole.id
     cosines = (small.encode_documents(TEXTS) * whole.encode_documents(TEXTS)).sum(axis=1)
     assert 0.98 < cosines.min() < cosines.max() < 0.9999
-
-
-def test_first_token_pooling(tmp_path: Path) -> None:
-    folder = copy_model(FOLDER, tmp_path / "model")
-    pooling = '{"word_embedding_dimension": 384, "pooling_mode_cls_token": true}'
-    replace_file(folder / "1_Pooling" / "config.json", pooling)
-    found = SentenceTransformers(model=str(folder), engine="onnxruntime").open()
-    expected = SentenceTransformers(model=str(folder), engine="torch").open()
-    assert found.id == expected.id
-    np.testing.assert_allclose(found.encode_documents(TEXTS), expected.encode_documents(TEXTS), atol=1e-5)
-    mean = SentenceTransformers(model=str(FOLDER)).open()
-    assert found.id != mean.id
-    assert np.abs(found.encode_documents(TEXTS) - mean.encode_documents(TEXTS)).max() > 1e-2

@@ -11,13 +11,10 @@ from served import RunningServer, build_index, serving
 from ragindex.serve.keys import load_keyring
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else the import downloads prices
+import litellm
+
 pytestmark = pytest.mark.filterwarnings("ignore")  # its dependencies deprecate one another
 KEY = "read-key-0123456789abcdef"
-
-
-@pytest.fixture(scope="module")
-def litellm() -> Any:
-    return pytest.importorskip("litellm")
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +31,7 @@ def how(server: RunningServer, key: str = KEY) -> dict[str, Any]:
     return {"custom_llm_provider": "openai", "api_base": f"{server.url}/v1", "api_key": key}
 
 
-def test_it_searches_with_filters(litellm: Any, server: RunningServer) -> None:
+def test_it_searches_with_filters(server: RunningServer) -> None:
     where = {"type": "ne", "key": "team", "value": "blue"}
     found = litellm.vector_stores.search(
         "docs", "When was the lighthouse built?", filters=where, max_num_results=2, **how(server)
@@ -50,13 +47,13 @@ def test_it_searches_with_filters(litellm: Any, server: RunningServer) -> None:
     assert "vault" not in [one["file_id"] for one in found["data"]]
 
 
-def test_it_searches_asynchronously_with_several_questions(litellm: Any, server: RunningServer) -> None:
+def test_it_searches_asynchronously_with_several_questions(server: RunningServer) -> None:
     found = asyncio.run(litellm.vector_stores.asearch("docs:bm25", ["ferry", "Bregenz"], **how(server)))
     assert found["data"][0]["file_id"] == "ferry"
     assert found["search_query"] == ["ferry", "Bregenz"]
 
 
-def test_its_errors_are_those_of_the_server(litellm: Any, server: RunningServer) -> None:
+def test_its_errors_are_those_of_the_server(server: RunningServer) -> None:
     with pytest.raises(litellm.exceptions.AuthenticationError, match="not valid"):
         litellm.vector_stores.search("docs", "ferry", **how(server, "wrong-0123456789abcdef"))
     with pytest.raises(litellm.exceptions.NotFoundError, match="no collection"):

@@ -122,8 +122,11 @@ def test_other_texts_and_threads_change_nothing(encoder: TransformerEncoder) -> 
     np.testing.assert_allclose(found, alone * 2, atol=1e-6)
 
 
-def test_first_token_pooling(encoder: TransformerEncoder) -> None:
-    settings = replace(encoder._settings, pooling="cls")
+def test_first_token_pooling(encoder: TransformerEncoder, tmp_path: Path) -> None:
+    folder = copy_model(model_folder(), tmp_path / "model")
+    pooling = '{"word_embedding_dimension": 384, "pooling_mode_cls_token": true}'
+    replace_file(folder / "1_Pooling" / "config.json", pooling)
+    settings = read_model_settings(folder)
     found = TransformerEncoder("cls", model_folder(), settings, encoder._run, threads=2).encode_documents(TEXTS)
     np.testing.assert_allclose(found, [unit(states(encoder, text)[0]) for text in TEXTS], atol=1e-6)
 
