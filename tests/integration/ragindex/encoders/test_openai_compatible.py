@@ -50,6 +50,8 @@ def test_vectors_in_order_over_batches(server: OpenAIServer) -> None:
     assert [request.body["input"] for request in server.requests] == [TEXTS[:2], TEXTS[2:]]
     assert {request.body["model"] for request in server.requests} == {"small"}
     assert all("dimensions" not in request.body for request in server.requests)
+    server.faults.append(data(lambda items: items[::-1]))  # each has its index
+    np.testing.assert_allclose(_opened().encode_documents(TEXTS), _expected(TEXTS), atol=1e-7)
 
 
 def test_dimensions_are_learnt_or_asked_for(server: OpenAIServer) -> None:
@@ -155,13 +157,10 @@ def test_falls_back_to_openai_variables(server: OpenAIServer, monkeypatch: pytes
     np.testing.assert_allclose(_opened().encode_queries(["one"]), _expected(["one"]), atol=1e-7)
 
 
-def test_missing_key(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_that_cannot_be(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("EMBEDDING_API_KEY")
     with pytest.raises(UsageError, match="openai:small needs a key: set EMBEDDING_API_KEY or OPENAI_API_KEY"):
         registry.encoder("openai:small").open()  # type: ignore[union-attr]
-
-
-def test_address_without_scheme(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMBEDDING_BASE_URL", "localhost:8000")
     with pytest.raises(UsageError, match="EMBEDDING_BASE_URL or OPENAI_BASE_URL must begin with http"):
         _opened()
@@ -189,11 +188,6 @@ def test_slow_answers_are_asked_for_again(server: OpenAIServer) -> None:
     with pytest.raises(ServiceError, match="no answer after 2 tries: .*timed out"):
         encoder.encode_queries(["one"])
     assert len(server.requests) == 2
-
-
-def test_order_is_told_by_the_index(server: OpenAIServer) -> None:
-    server.faults.append(data(lambda items: items[::-1]))
-    np.testing.assert_allclose(_opened().encode_documents(TEXTS), _expected(TEXTS), atol=1e-7)
 
 
 # ---------------------------------------------------------------- trouble that stays
