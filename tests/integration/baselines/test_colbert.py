@@ -192,7 +192,7 @@ def test_a_late_interaction_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """It alone decides on vectors: the encoder of the index is not opened."""
     model = Scripted()
     monkeypatch.setattr(multi_vector, "load_local_model", lambda *_, **__: model)
-    scheme = registry.scheme("colbert(vectors=multi_vectors:made/up, candidates=bm25)")
+    scheme = registry.scheme("colbert(vectors=multi_vectors(model=made/up), candidates=bm25)")
     with Workspace.open(tmp_path, chunking=None) as workspace:
         workspace.add([*testing.DOCUMENTS, Document("blank", "", " ")])
         workspace.sync([scheme])

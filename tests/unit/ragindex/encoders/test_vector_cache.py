@@ -201,7 +201,6 @@ SPOILT = {
     "one": (lambda made: made[0], "(4,) for"),
     "too many": (lambda made: np.concatenate([made, made]), "(6, 4) for 3 texts"),
     "short rows": (lambda made: made[:, :3], "(3, 3) for 3 texts"),
-    "too few": (lambda made: made[:2], "(2, 4) for 3 texts"),
     "NaN": (lambda made: made * np.nan, "NaN or infinity"),
 }
 
@@ -217,6 +216,18 @@ def test_what_an_encoder_must_not_give(kind: type[Spoilt], how: str, path: Path)
             getattr(encoder, ask)(_texts(3))
     CachedEncoder(inner, path).encode_documents(_texts(3))
     assert inner.seen == [_texts(3)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "left"), [(Spoilt, "(2, 4) for 3 texts", 3), (SpoiltAndPaid, "(0, 4) for 1 texts", 1)]
+)
+def test_too_few_rows(kind: type[Spoilt], said: str, left: int, path: Path) -> None:
+    """What was paid for is kept."""
+    with pytest.raises(UsageError, match=re.escape(said)):
+        CachedEncoder(kind(lambda made: made[:2]), path).encode_documents(_texts(3))
+    inner = Plain()
+    CachedEncoder(inner, path).encode_documents(_texts(3))
+    assert inner.seen == [_texts(3)[-left:]]
 
 
 def test_money_that_was_not_known_stays_unknown(path: Path) -> None:

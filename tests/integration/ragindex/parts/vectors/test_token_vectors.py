@@ -223,12 +223,13 @@ def test_scores_are_those_of_the_encoders_tokens(workspace: Workspace) -> None:
 
 
 def test_small_segments_are_joined_and_old_ones_kept_while_they_are_read(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(token_vectors, "_MOST_SMALL", 2)
+    workspace = made(tmp_path, *range(8))
     first, reader = opened(workspace), Workspace.open(workspace.folder)
     expected = everything(first)
-    for number in (6, 7):
+    for number in (8, 9):
         workspace.add(documents(number))
         workspace.sync([PART])
     assert len(opened(workspace).files) == 1  # of three, which were more than two
@@ -237,7 +238,7 @@ def test_small_segments_are_joined_and_old_ones_kept_while_they_are_read(
     found = everything(opened(workspace))
     assert {id: found[id] for id in expected} == expected
     reader.close()
-    workspace.add(documents(8))
+    workspace.add(documents(10))
     workspace.sync([PART])
     assert len(segments(workspace)) == len(opened(workspace).files) == 2
     found = everything(opened(workspace))
