@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tokenizers as kit
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from made_extractions import imported, openie, spelt
@@ -255,7 +256,6 @@ def test_spans_in_bytes_are_found_where_they_reach_beyond_the_text() -> None:
 @pytest.fixture(scope="module")
 def tokenizers() -> dict[str, Any]:
     """One of each kind, trained on a few lines: they give spans of their own kinds."""
-    kit = pytest.importorskip("tokenizers")
     lines = ["Who married the publisher of The North Star?", "Café Müller lies in 東京.", "aab ab xyz 👩‍👧 ﬁn İstanbul"]
     made = {}
     for name, model, trainer, normal, before in (
