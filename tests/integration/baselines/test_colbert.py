@@ -1,17 +1,19 @@
-"""ColBERT against plain loops over the encoder's own token vectors, and a late-interaction model against its library's
-scores. The tiny model has random weights from a seed: it says nothing about quality, and everything about arithmetic.
-"""
+"""ColBERT against plain loops over the token vectors of the encoder, and over those of a late-interaction model."""
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from letters import LettersEncoder
 
 from ragindex import testing
+from ragindex.encoders import multi_vector
 from ragindex.errors import UsageError
 from ragindex.filters import meta
+from ragindex.interfaces import Floats
 from ragindex.parts.vectors.quantized_tokens import compress, restore
 from ragindex.parts.vectors.token_vectors import MultiVectors, TokenVectors
 from ragindex.plugins import registry
@@ -66,8 +68,10 @@ def test_over_candidates(workspace: Workspace) -> None:
     retriever = registry.scheme(AMONG).open(workspace)
     assert isinstance(retriever, OverCandidates)
     among = registry.scheme("bm25").open(workspace)
-    for question in testing.QUESTIONS:
+    together = retriever.retrieve([Query("q", question) for question in testing.QUESTIONS], 2)
+    for question, one in zip(testing.QUESTIONS, together, strict=True):
         (found,) = retriever.retrieve([Query("q", question)], 2)
+        assert one.hits == found.hits
         (candidates,) = among.retrieve([Query("q", question)], 4)
         named = {hit.id for hit in candidates.hits}
         scores = plain(workspace, question, [one for one in testing.DOCUMENTS if one.id in named])
@@ -167,89 +171,46 @@ def test_vectors_of_another_part() -> None:
     assert registry.scheme(follows).parts() == registry.scheme(said).parts()
 
 
-@pytest.mark.parametrize("check", [testing.check_batches, testing.check_filter, testing.check_law])
-@pytest.mark.parametrize("candidates", ["null", "hybrid"])
-def test_the_contract_over_candidates(candidates: str, check: testing.Check, tmp_path: Path) -> None:
-    check(registry.scheme(f"colbert(all_below=0, candidate_factor=3, candidates={candidates})"), tmp_path, "lsa")
+def test_the_law_over_candidates(tmp_path: Path) -> None:
+    testing.check_law(registry.scheme("colbert(all_below=0, candidate_factor=3)"), tmp_path, "lsa")
 
 
 # ---------------------------------------------------------------- a model of its own
 
-WORDS = sorted(
-    {word for one in testing.DOCUMENTS for word in f"{one.title} {one.text}".lower().replace(".", "").split()}
-)
+
+class Scripted:
+    """In the place of sentence-transformers' MultiVectorEncoder: a vector for each word."""
+
+    def encode_query(self, texts: list[str], *, prompt: str = "", **_: Any) -> list[Floats]:
+        return [LettersEncoder().encode_queries(f"{prompt}{text}".split()) for text in texts]
+
+    def encode_document(self, texts: list[str], **how: Any) -> list[Floats]:
+        return self.encode_query(texts, prompt="passage ", **how)
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A late-interaction model of 2 layers and 16 numbers, made from a seed."""
-    library = pytest.importorskip("sentence_transformers", reason="the extra neural is not installed")
-    if not hasattr(library, "MultiVectorEncoder"):
-        pytest.skip("this sentence-transformers has no late-interaction models")
-    import torch
-    from transformers import BertConfig, BertModel, BertTokenizerFast
-
-    folder = tmp_path_factory.mktemp("tiny")
-    torch.manual_seed(7)
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", ",", "?", *WORDS]
-    (folder / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
-    BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder / "bert")
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    BertModel(BertConfig(vocab_size=len(vocabulary), **sizes)).save_pretrained(folder / "bert")
-    library.MultiVectorEncoder(str(folder / "bert"), device="cpu").save(str(folder / "model"))
-    return folder / "model"
-
-
-def test_a_late_interaction_model_scores_as_its_library_does(tiny: Path, tmp_path: Path) -> None:
-    from sentence_transformers import MultiVectorEncoder
-
-    scheme = registry.scheme({"name": "colbert", "params": {"vectors": f"multi_vectors:{tiny}", "candidates": "bm25"}})
-    workspace = Workspace.open(tmp_path / "w", chunking=None)
-    workspace.add(testing.DOCUMENTS)
-    workspace.sync([scheme])
-    found = scheme.open(workspace).retrieve([Query("q", text) for text in testing.QUESTIONS], 24)
-    model = MultiVectorEncoder(str(tiny), device="cpu")
-    texts = [f"{one.title}\n{one.text}" for one in testing.DOCUMENTS]
-    expected = model.similarity(model.encode_query(list(testing.QUESTIONS)), model.encode_document(texts)).numpy()
-    for row, retrieval in enumerate(found):
-        assert len(retrieval.hits) == 24
-        scores = [retrieval.hits[place].score for place in range(24)]
-        assert scores == pytest.approx([float(expected[row][int(hit.id[1:])]) for hit in retrieval.hits], abs=0.05)
-    assert workspace.encoder_id is None  # the workspace's own was not needed
+def test_a_late_interaction_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It alone decides on vectors: the encoder of the index is not opened."""
+    model = Scripted()
+    monkeypatch.setattr(multi_vector, "load_local_model", lambda *_, **__: model)
+    scheme = registry.scheme("colbert(vectors=multi_vectors(model=made/up), candidates=bm25)")
+    with Workspace.open(tmp_path, chunking=None) as workspace:
+        workspace.add([*testing.DOCUMENTS, Document("blank", "", " ")])
+        workspace.sync([scheme])
+        found = scheme.open(workspace).retrieve([Query("q", text) for text in testing.QUESTIONS], 24)
+        assert workspace.encoder_id is None
+    documents = {one.id: model.encode_document([f"{one.title}\n{one.text}"])[0] for one in testing.DOCUMENTS}
+    for text, retrieval in zip(testing.QUESTIONS, found, strict=True):
+        asked = model.encode_query([text])[0]
+        expected = {id: float((asked @ words.T).max(axis=1).sum()) for id, words in documents.items()}
+        scores = {hit.id: hit.score for hit in retrieval.hits}
+        assert len(scores) == 24
+        assert scores == pytest.approx({id: expected[id] for id in scores}, abs=0.05)
 
 
-def test_a_late_interaction_model_searches_a_pool_of_trees(tiny: Path, tmp_path: Path) -> None:
-    """Passages, aggregates and summaries: scored as its library scores their texts."""
-    from sentence_transformers import MultiVectorEncoder
-
-    base = {"name": "colbert", "params": {"vectors": f"multi_vectors:{tiny}"}}
-    scheme = registry.scheme({"name": "sirerag", "params": {"base": base}})
-    workspace = Workspace.open(tmp_path / "w", chunking=None)
-    workspace.add(testing.DOCUMENTS)
-    workspace.sync([scheme])
-    found = scheme.open(workspace).retrieve([Query("q", text) for text in testing.QUESTIONS], 200)
-    assert {hit.kind for hit in found[0].hits} == {"passage", "aggregate", "summary"}
-    model = MultiVectorEncoder(str(tiny), device="cpu")
-    for question, retrieval in zip(testing.QUESTIONS, found, strict=True):
-        texts = [f"{hit.title}\n{hit.text}".strip() for hit in retrieval.hits]
-        (expected,) = model.similarity(model.encode_query([question]), model.encode_document(texts)).tolist()
-        assert [hit.score for hit in retrieval.hits] == pytest.approx(expected, abs=0.05)
-
-
-def test_a_model_goes_by_its_files(tiny: Path, tmp_path: Path) -> None:
-    part = MultiVectors(model=str(tiny))
+def test_a_model_goes_by_its_files(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    part = MultiVectors(model=str(tmp_path))
     assert len(part.revision) == 8
     assert registry.part(registry.label(part)) == part
-    other = MultiVectors(model=str(tiny), revision="deadbeef")
-    workspace = Workspace.open(tmp_path, chunking=None)
-    workspace.add(testing.DOCUMENTS[:1])
-    with pytest.raises(UsageError, match=f"revision deadbeef, now {part.revision}"):
-        workspace.sync([other])
-    with pytest.raises(UsageError, match="cannot load 'no/such/folder'"):
-        workspace.sync([MultiVectors(model="no/such/folder")])
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    (copy / "config.json").write_text("{}")
-    revision = MultiVectors(model=str(copy)).revision
-    (copy / "config.json").write_text(json.dumps({"changed": True}))
-    assert MultiVectors(model=str(copy)).revision != revision
+    (tmp_path / "config.json").write_text(json.dumps({"changed": True}))
+    assert MultiVectors(model=str(tmp_path)).revision != part.revision

@@ -4,9 +4,6 @@ from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
-import pytest
-from bs4 import BeautifulSoup
-from comparing import compare
 from hypothesis import given
 from hypothesis import strategies as st
 from made_comparisons import made
@@ -15,14 +12,9 @@ from made_trees import Compass, around, at
 from ragindex.parts.trees.summary_tree import SummaryTree
 from ragindex.plugins import registry
 from ragindex.workspace.workspace import Workspace
-from ragindex_eval.data.datasets import read_dataset
 from ragindex_eval.metrics.tree_coverage import Coverage, Grouping, count_coverage, measure_coverage
-from ragindex_eval.report import page as report
 from ragindex_eval.report.sections import coverage
 from ragindex_eval.report.sections.coverage import CoverageRow, PoolRow, efficiency
-from ragindex_eval.results.load import load_results
-from ragindex_eval.results.model import Study
-from ragindex_eval.results.save import save_results
 
 ALIKE = [["a", "b", "c"], ["c", "d"]]
 RELATED = [["a", "d"], ["b", "a"], ["e"]]
@@ -101,28 +93,6 @@ def test_the_section() -> None:
     without = coverage.render_coverage(replace(comparison, coverage=replace(FOUND, pairs=0, questions=0)))
     assert without is not None
     assert without.rows == ()
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_in_the_report_of_a_comparison_and_read_back(tmp_path: Path) -> None:
-    data = read_dataset("world:100", limit=20)
-    result = compare(data, ["bm25", "sirerag(base=bm25)"], k=(5,), index=tmp_path / "w")
-    assert result.coverage is not None
-    names = ["summary_tree, level 1", "summary_tree(over=aggregates), level 1", "aggregates"]
-    assert [one.name for one in result.coverage.groupings] == names
-    assert list(result.coverage.pools) == ["sirerag(base=bm25)"]
-    assert result.coverage.pools["sirerag(base=bm25)"] > 100
-    study = Study("made", (result,))
-    save_results(study, tmp_path / "out")
-    again = load_results(tmp_path / "out")
-    assert again.comparisons[0].coverage == result.coverage
-    page = BeautifulSoup(report.render_report(again), "html.parser")
-    section = page.find(id="c1-coverage")
-    assert section is not None
-    told = [cell.text for cell in page.select('[aria-label="Coverage"] tbody th')]
-    assert told == [f"{number} {name}" for number, name in enumerate(names, start=1)]
-    assert page.select('[aria-label="Pools"] tbody td')[-1].text == "–"
 
 
 def test_nothing_is_kept_where_no_method_has_a_tree() -> None:

@@ -8,11 +8,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 
 from ragindex.encoders import model_hub
 from ragindex.errors import UsageError
 
-constants = pytest.importorskip("huggingface_hub.constants", reason="the extra neural is not installed")
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 
 

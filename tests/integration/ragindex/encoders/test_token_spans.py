@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tokenizers as kit
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from made_extractions import imported, openie, spelt
@@ -156,7 +157,7 @@ def by(retriever: GrieverRetriever, give: Callable[[str], Sequence[Span]]) -> Gr
     return replace(retriever, encoder=CachedEncoder(Tokenized(inner, give), Path("never opened")))
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(50))
 @given(data=st.data(), text=ASKED)
 def test_any_spans_of_the_contract_are_borne(data: st.DataObject, text: str, retriever: GrieverRetriever) -> None:
     drawn: dict[str, list[Span]] = {}
@@ -170,7 +171,7 @@ def test_any_spans_of_the_contract_are_borne(data: st.DataObject, text: str, ret
     assert len({hit.id for hit in found.hits}) == len(found.hits) <= 3
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(20))
 @given(text=ASKED, order=st.randoms(use_true_random=False))
 def test_the_order_of_tokens_and_those_of_no_characters_change_nothing(
     text: str, order: Any, retriever: GrieverRetriever
@@ -255,7 +256,6 @@ def test_spans_in_bytes_are_found_where_they_reach_beyond_the_text() -> None:
 @pytest.fixture(scope="module")
 def tokenizers() -> dict[str, Any]:
     """One of each kind, trained on a few lines: they give spans of their own kinds."""
-    kit = pytest.importorskip("tokenizers")
     lines = ["Who married the publisher of The North Star?", "Café Müller lies in 東京.", "aab ab xyz 👩‍👧 ﬁn İstanbul"]
     made = {}
     for name, model, trainer, normal, before in (
@@ -280,7 +280,7 @@ def tokenizers() -> dict[str, Any]:
     return made
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(40))
 @given(texts=st.lists(ASKED, min_size=1, max_size=3))
 def test_spans_of_real_tokenizers_are_in_the_contract(texts: list[str], tokenizers: dict[str, Any]) -> None:
     plain = [text.encode("utf-8", "replace").decode() for text in texts]

@@ -15,7 +15,7 @@ HITS = st.lists(st.lists(st.sampled_from(DOCUMENTS), min_size=1, max_size=3, uni
 GRADES = st.dictionaries(st.sampled_from(DOCUMENTS), st.integers(1, 4), min_size=1, max_size=8)
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(100))
 @given(hits=HITS, gold=GRADES, k=st.integers(1, 15))
 def test_equal_to_ir_measures(hits: list[list[str]], gold: dict[str, int], k: int) -> None:
     ranked = ranking(hits[:k])
@@ -53,7 +53,7 @@ def test_a_document_counts_at_its_first_appearance_and_the_cut_is_in_hits_and_do
     assert score_hits([["a", "b", "c"]], {"c": 1}, (2, 3))["R@2"] == 0  # a summary takes as many places as it names
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(60))
 @given(hits=HITS, gold=GRADES, k=st.integers(1, 10), others=st.lists(st.integers(1, 20), max_size=3))
 def test_a_metric_at_k_is_that_of_a_search_for_k_hits(
     hits: list[list[str]], gold: dict[str, int], k: int, others: list[int]

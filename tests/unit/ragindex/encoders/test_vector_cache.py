@@ -1,8 +1,6 @@
 """The cache of index vectors: what is encoded, what it costs, and what happens when things go wrong."""
 
 import hashlib
-import multiprocessing
-import os
 import re
 import resource
 import signal
@@ -11,12 +9,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hashed_encoder import Plain
+from hashed_encoder import numbered_texts as _texts
 
 from ragindex.accounting import ledger, timing
 from ragindex.accounting.ledger import CallRecord
@@ -25,26 +25,6 @@ from ragindex.encoders.vector_cache import CachedEncoder, share_question_vectors
 from ragindex.errors import ServiceError, StoreError, UsageError
 from ragindex.interfaces import Floats, TokenEmbeddings, TokenEncoder
 from ragindex.types import Usage
-
-
-@dataclass
-class Plain:
-    """Four numbers of a hash; remembers what it was asked."""
-
-    id: str = "plain"
-    dimensions: int = 4
-    seen: list[list[str]] = field(default_factory=list)
-    fails_at: str | None = None
-
-    def encode_documents(self, texts: Sequence[str]) -> Floats:
-        if self.fails_at in texts:
-            raise ServiceError("out of order")
-        self.seen.append(list(texts))
-        digests = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:4] for text in texts]
-        rows = np.array([list(digest) for digest in digests], dtype=np.float32).reshape(len(texts), 4) + 1
-        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
-
-    encode_queries = encode_documents
 
 
 @dataclass
@@ -79,10 +59,6 @@ class Tokens(Plain):
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "vectors.sqlite"
-
-
-def _texts(count: int) -> list[str]:
-    return [f"text {i} {'x' * (i % 7)}" for i in range(count)]
 
 
 # ---------------------------------------------------------------- what is encoded
@@ -230,21 +206,28 @@ SPOILT = {
 
 
 @pytest.mark.parametrize("how", sorted(SPOILT))
-@pytest.mark.parametrize(
-    "asked", ["encode_documents", "encode_queries", "encode_passing", "encode_queries_with_tokens"]
-)
 @pytest.mark.parametrize("kind", [Spoilt, SpoiltAndPaid])
-def test_what_an_encoder_must_not_give(kind: type[Spoilt], asked: str, how: str, path: Path) -> None:
+def test_what_an_encoder_must_not_give(kind: type[Spoilt], how: str, path: Path) -> None:
+    """Nothing of it is kept."""
     spoil, said = SPOILT[how]
-    with pytest.raises(UsageError, match=f"The encoder plain must give a row of 4 finite numbers.*{re.escape(said)}"):
-        getattr(CachedEncoder(kind(spoil), path), asked)(_texts(3))
-    assert len(CachedEncoder(Plain(), path).encode_documents(_texts(3))) == 3
+    encoder, inner = CachedEncoder(kind(spoil), path), Plain()
+    for ask in ("encode_documents", "encode_queries", "encode_passing", "encode_queries_with_tokens"):
+        with pytest.raises(UsageError, match=f"The encoder plain must give a row of 4 finite numb.*{re.escape(said)}"):
+            getattr(encoder, ask)(_texts(3))
+    CachedEncoder(inner, path).encode_documents(_texts(3))
+    assert inner.seen == [_texts(3)]
 
 
-@pytest.mark.parametrize("kind", [Spoilt, SpoiltAndPaid])
-def test_an_encoder_that_gives_too_few_rows(kind: type[Spoilt], path: Path) -> None:
-    with pytest.raises(UsageError, match="plain must give a row of 4 finite numbers for each text"):
+@pytest.mark.parametrize(
+    ("kind", "said", "left"), [(Spoilt, "(2, 4) for 3 texts", 3), (SpoiltAndPaid, "(0, 4) for 1 texts", 1)]
+)
+def test_too_few_rows(kind: type[Spoilt], said: str, left: int, path: Path) -> None:
+    """What was paid for is kept."""
+    with pytest.raises(UsageError, match=re.escape(said)):
         CachedEncoder(kind(lambda made: made[:2]), path).encode_documents(_texts(3))
+    inner = Plain()
+    CachedEncoder(inner, path).encode_documents(_texts(3))
+    assert inner.seen == [_texts(3)[-left:]]
 
 
 def test_money_that_was_not_known_stays_unknown(path: Path) -> None:
@@ -281,7 +264,7 @@ def test_batches_are_committed_one_by_one(path: Path, monkeypatch: pytest.Monkey
     np.testing.assert_array_equal(found, Plain().encode_documents(_texts(10)))
 
 
-# ---------------------------------------------------------------- threads and processes
+# ---------------------------------------------------------------- threads
 
 
 def test_threads(path: Path) -> None:
@@ -294,43 +277,15 @@ def test_threads(path: Path) -> None:
     assert sorted(text for batch in inner.seen for text in batch) == sorted(set(_texts(39)))
 
 
-def _encode_in_process(path: Path, start: int) -> None:
-    for i in range(start, start + 61):
-        CachedEncoder(Plain(), path).encode_documents(_texts(100)[i % 90 : i % 90 + 10])
-
-
-def _wait_for_batches(path: Path) -> None:
-    vector_cache._BATCH = 1
-    CachedEncoder(Plain(), path).encode_documents(_texts(1_000_000))
-
-
-def test_processes(path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=_encode_in_process, args=(path, 30 * n)) for n in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0, 0]
+def test_two_caches_write_one_file(path: Path) -> None:
+    encoders = [CachedEncoder(Plain(), path) for _ in range(2)]
+    jobs = [_texts(20)[n % 15 : n % 15 + 5] for n in range(30)]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda encoder: [encoder.encode_documents(job) for job in jobs], encoders))
     inner = Plain()
-    found = CachedEncoder(inner, path).encode_documents(_texts(99))
-    np.testing.assert_array_equal(found, Plain().encode_documents(_texts(99)))
+    found = CachedEncoder(inner, path).encode_documents(_texts(19))
+    np.testing.assert_array_equal(found, Plain().encode_documents(_texts(19)))
     assert inner.seen == []
-
-
-def test_a_killed_process_leaves_whole_rows(path: Path) -> None:
-    process = multiprocessing.get_context("spawn").Process(target=_wait_for_batches, args=(path,))
-    process.start()
-    while not path.exists() or _count(path) < 20:
-        time.sleep(0.01)
-    assert process.pid is not None
-    os.kill(process.pid, signal.SIGKILL)
-    process.join()
-    kept = _count(path)
-    inner = Plain()
-    found = CachedEncoder(inner, path).encode_documents(_texts(kept + 5))
-    np.testing.assert_array_equal(found, Plain().encode_documents(_texts(kept + 5)))
-    assert inner.seen == [_texts(kept + 5)[kept:]]
 
 
 # ---------------------------------------------------------------- bad luck
@@ -344,13 +299,6 @@ def _database(path: Path) -> Iterator[sqlite3.Connection]:
             yield connection
     finally:
         connection.close()
-
-
-def _count(path: Path) -> int:
-    with _database(path) as connection:
-        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'vectors'").fetchall():
-            return 0
-        return int(connection.execute("SELECT count(*) FROM vectors").fetchone()[0])
 
 
 @pytest.mark.parametrize("spoilt", [b"", b"123", b"x" * 20, "text"])

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-import pytest
 from letters import Letters, LettersEncoder
 from made_trees import notes
 
@@ -43,24 +42,26 @@ class ShortEncoder(LettersEncoder):
         return self.encode_queries(texts), self.encode_tokens(texts)
 
 
-@pytest.mark.parametrize("name", ["vectors", "token_vectors"])
-def test_what_is_not_read_is_noted(name: str, tmp_path: Path) -> None:
-    part = registry.part(name)
+def test_what_is_not_read_is_noted(tmp_path: Path) -> None:
+    parts = [registry.part(name) for name in ("vectors", "token_vectors")]
     with Workspace.open(tmp_path, encoder=Short(), chunking=None) as workspace:
         workspace.add([Document("a", "T", "one two three"), Document("b", "T", "one two three four five six")])
-        workspace.sync([part])
+        workspace.sync(parts)
         # 4 and 7 words with the title, so 3 of 11 are not read
         said = f"1 of 2 texts is longer than the 4 tokens that the encoder {workspace.encoder.id} reads"
         unread = "27.3% of all tokens are not encoded. Chunk smaller: over=passages(by=tokens, size=3)"
-        assert notes(workspace, name) == [f"{said}: {unread}"]
+        for name in ("vectors", "token_vectors"):
+            assert notes(workspace, name) == [f"{said}: {unread}"]
         workspace.add([Document("a", "T", "one two three four"), Document("c", "", "one")])
-        workspace.sync([part])
+        workspace.sync(parts)
         # 5, 7 and 1 words: 1 + 3 of 13
-        assert notes(workspace, name)[0].startswith("2 of 3 texts are longer than the 4 tokens")
-        assert "30.8% of all tokens" in notes(workspace, name)[0]
+        for name in ("vectors", "token_vectors"):
+            (note,) = notes(workspace, name)
+            assert note.startswith("2 of 3 texts are longer than the 4 tokens")
+            assert "30.8% of all tokens" in note
         workspace.remove(["a", "b"])
-        workspace.sync([part])
-        assert notes(workspace, name) == []
+        workspace.sync(parts)
+        assert [notes(workspace, name) for name in ("vectors", "token_vectors")] == [[], []]
 
 
 def test_an_encoder_without_a_limit_stores_no_counts(tmp_path: Path) -> None:

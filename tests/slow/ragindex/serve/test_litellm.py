@@ -11,7 +11,8 @@ from served import RunningServer, build_index, serving
 from ragindex.serve.keys import load_keyring
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else the import downloads prices
-litellm = pytest.importorskip("litellm")
+import litellm
+
 pytestmark = pytest.mark.filterwarnings("ignore")  # its dependencies deprecate one another
 KEY = "read-key-0123456789abcdef"
 

@@ -11,6 +11,7 @@ from made_library import QUESTION
 
 import ragindex
 from ragindex.errors import MissingPartError, UsageError
+from ragindex.integrations import usage_lines
 from ragindex.integrations.dspy import DSPyRetriever
 
 
@@ -75,3 +76,11 @@ async def test_errors_are_those_of_ragindex(library: Path, opened: ragindex.Inde
         DSPyRetriever(opened)(QUESTION, where={"year": 1931})
     with pytest.raises(MissingPartError, match="ragindex index --index .* --methods dense"):
         DSPyRetriever.from_index(library, "dense")
+
+
+def test_the_lines_run(library: Path, opened: ragindex.IndexRetriever, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile(usage_lines("dspy", library, "bm25").replace("your question", QUESTION), "dspy", "exec"), {})
+    found = capsys.readouterr().out.splitlines()
+    expected = [(hit.score, hit.text) for hit in opened.search(QUESTION)]
+    assert [float(line.partition(" ")[0]) for line in found] == [score for score, _ in expected]
+    assert all(line.endswith(text) for line, (_, text) in zip(found, expected, strict=True))
