@@ -248,23 +248,6 @@ def same(graph: WeightedGraph, other: WeightedGraph) -> bool:
     return all(getattr(graph, name).tolist() == getattr(other, name).tolist() for name in names)
 
 
-def test_the_law(tmp_path: Path) -> None:
-    workspace = made(tmp_path, A, B)
-    before = opened(workspace)
-    for add, remove in (([C, D], []), ([], ["B", "D"]), ([B], ["C"])):
-        workspace.add(add)
-        if remove:
-            workspace.remove(remove)
-        workspace.sync()
-    assert same(opened(workspace), before)
-    workspace.remove(["A", "B"])
-    workspace.sync()
-    assert (len(opened(workspace).phrases), len(opened(workspace).passages)) == (0, 0)
-    workspace.add([B, A])
-    workspace.sync()
-    assert same(opened(workspace), before)
-
-
 def test_readers_keep_the_graph_of_the_sync_they_are_pinned_to(tmp_path: Path) -> None:
     writer = made(tmp_path, A, B)
     first, late = opened(writer), Workspace.open(tmp_path / "w", encoder=Letters())
