@@ -171,15 +171,6 @@ def test_nothing_found_is_no_failure(server: OpenAIServer, tmp_path: Path) -> No
     assert shown(server, 0).startswith(f"The search found no passages.\n\nQuestion: {QUESTION}")
 
 
-def test_filters_hold_in_every_round(server: OpenAIServer, tmp_path: Path) -> None:
-    thinks(server, "The River Sarn ends in the Grey Sea.", ANSWERED)
-    with opened(tmp_path, server) as workspace:
-        query = Query("q", LONGER, meta("half", "chain"))
-        (found,) = built_retriever(workspace, "ircot").retrieve([query], 10)
-    assert sorted(ids(found)) == ["bridge", "ilse", "town"]
-    assert len(found.trace[2].ids) == 1  # the passage of the thought does not pass, one that names the river does
-
-
 # ---------------------------------------------------------------- what is no thought
 
 

@@ -153,15 +153,6 @@ def test_nothing_found_is_no_failure(server: OpenAIServer, tmp_path: Path) -> No
     assert shown(server, 0) == f"The search found no passages.\n\nQuestion: {QUESTION}"
 
 
-def test_filters_hold_for_follow_ups(server: OpenAIServer, tmp_path: Path) -> None:
-    script(server, {"follow_ups": [{"question": "Where does the River Sarn end?", "answer": "Grey Sea"}]})
-    with opened(tmp_path, server) as workspace:
-        query = Query("q", LONGER, meta("half", "chain"))
-        (found,) = built_retriever(workspace, "self-ask(base=bm25, searches=true)").retrieve([query], 10)
-    assert sorted(ids(found)) == ["bridge", "ilse", "town"]
-    assert len(found.trace[-1].ids) == 1  # of the two passages that name the river, one passes
-
-
 # ---------------------------------------------------------------- what is no follow-up
 
 

@@ -229,15 +229,6 @@ def test_both_walks_give_the_same_answers(local: HippoRAG, whole: HippoRAG, worl
         assert len(one.hits) == 15
 
 
-def test_k_above_the_corpus_finds_all_and_no_passage_twice(world: Workspace) -> None:
-    for scheme in (FACTS, POWER, ENTITIES):
-        for retrieval in scheme.open(world).retrieve(asked()[:5], 1000):
-            ids = [hit.id for hit in retrieval.hits]
-            assert SIZE - 1 <= len(ids) == len(set(ids)) <= SIZE  # the passage farthest of all resets nothing
-            scores = [hit.score for hit in retrieval.hits]
-            assert scores == sorted(scores, reverse=True)
-
-
 # ---------------------------------------------------------------- spread vectors
 
 
@@ -250,9 +241,9 @@ def solved(graph: WeightedGraph, reset: np.ndarray) -> np.ndarray:
     return values
 
 
-@pytest.mark.parametrize(("walks", "rows"), [(1, 7), (5, 40), (64, 8192)])
+@pytest.mark.parametrize(("walks", "rows"), [(5, 40), (64, 8192)])
 def test_spread_vectors_against_a_solver(
-    walks: int, rows: int, world: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    walks: int, rows: int, world: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resident = world.open_part(Vectors(of=Passages())).resident()
     graph = world.open_part(PhraseGraph()).graph
@@ -463,14 +454,11 @@ def test_another_part_is_no_graph() -> None:
 
 
 def test_contract(tmp_path: Path) -> None:
-    """Of facts, which the contract suite has in long histories and on Elasticsearch only."""
+    """Of facts, which the contract suite has in histories and on Elasticsearch only."""
     for check in (check_hits, check_batches, check_filter):
         check(FACTS, tmp_path / check.__name__, "lsa", built=tmp_path / "built")
-
-
-def test_from_facts_only_passages_without_triples_are_not_among_the_first(tmp_path: Path) -> None:
-    """What `check_finds` asks of a scheme, this mode does not give where a passage has no triple to lead to it."""
-    retriever = FACTS.open(build(FACTS, tmp_path, "lsa"))
+    # what `check_finds` asks of a scheme, this mode does not give where a passage has no triple to lead to it
+    retriever = FACTS.open(build(FACTS, tmp_path / "built", "lsa"))
     queries = [Query(one.id, f"{one.title}: {one.text}") for one in DOCUMENTS]
     found = [{id for hit in each.hits for id in hit.doc_ids} for each in retriever.retrieve(queries, 3)]
     assert [query.id for query, ids in zip(queries, found, strict=True) if query.id not in ids] == ["d12", "d18"]

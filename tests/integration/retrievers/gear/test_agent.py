@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from built_retriever import built_retriever
 from made_extractions import spelt
 from made_gear import (
     BORN,
@@ -494,13 +493,6 @@ def test_a_read_that_cannot_be_read_fails_the_question(before: int, workspace: W
     assert tally.stages[READ.name]["failed"] == 1
 
 
-def test_a_read_that_is_mended(workspace: Workspace, server: OpenAIServer) -> None:
-    calls = script(server, read=["I found none.", triples(DESIGNED), triples(DESIGNED)], reason=[YES])
-    told = asked(workspace, AGENT, SHORT)
-    paid = [(1, "read", 0, 1), (1, "gist read", 2), (1, "reason", 3)]
-    check(told, calls, ["bridge", "fair", "ilse"], [DESIGNED], ENOUGH, paid)
-
-
 def test_what_is_no_triple_spoils_no_other(workspace: Workspace, server: OpenAIServer) -> None:
     mixed = {"triples": [["Ostra Bridge", "spans"], [1, 2, 3], [" ", "a", "b"], triples(BORN)["triples"][0], "?"]}
     script(server, read=[triples(DESIGNED), mixed], reason=[YES])
@@ -666,14 +658,6 @@ def test_sync_of_nothing_read_is_its_base(workspace: Workspace, server: OpenAISe
     assert tally.calls == 1
 
 
-def test_several_questions_are_kept_apart(workspace: Workspace, server: OpenAIServer) -> None:
-    script(server, read=[triples(DESIGNED)] * 2 + [triples(BORN)] * 2, reason=[YES, YES])
-    queries = [Query("1", SHORT), Query("2", "Where was Ilse Harrow born?")]
-    found = built_retriever(workspace, AGENT).retrieve(queries, 2)
-    assert [ended(one)[0] for one in found] == [[DESIGNED], [BORN]]
-    assert [len(one.hits) for one in found] == [2, 2]
-
-
 # ---------------------------------------------------------------- what goes wrong elsewhere
 
 
@@ -686,12 +670,6 @@ def test_a_model_that_is_not_reached_is_no_answer(workspace: Workspace, server: 
     server.choose = drops
     with pytest.raises(LLMError, match="did not answer"):
         asked(workspace, AGENT, SHORT)
-
-
-def test_a_blank_rewrite_where_questions_may_be_asked_again(workspace: Workspace, server: OpenAIServer) -> None:
-    script(server, read=[triples(DESIGNED)] * 2 + [triples()], reason=[no("a")] * 2, rewrite=[ask(" ")])
-    found, _ = asked(workspace, AGENT.replace(")", ", repeated=ask, iterations=2)"), SHORT)
-    assert ids(found) == ["bridge", "fair", "ilse"]
 
 
 @pytest.mark.parametrize("written", ["gear.naive(base=ircot)", "gear.sync(base=ircot)", "gear(base=ircot)"])

@@ -1,7 +1,6 @@
 """Neighbours of triples: by hand, against a plain count, from files and from the store, over several syncs."""
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,15 +25,17 @@ C = spelt("C", "Oslo|is|far", "Rotterdam|has|harbour")
 IN_FILES, IN_STORE = TripleGraph(), TripleGraph(memory_gib=0)
 
 
-def made(tmp_path: Path, *documents: Document, known: Sequence[Document] = (A, B, C)) -> Workspace:
-    workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", known), documents)
-    workspace.sync([IN_FILES, IN_STORE])
+def made(tmp_path: Path, *documents: Document) -> Workspace:
+    workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", (A, B, C)), documents)
+    workspace.sync([IN_FILES])
     return workspace
 
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    return made(tmp_path_factory.mktemp("graph"), A, B, C)
+    workspace = made(tmp_path_factory.mktemp("graph"), A, B, C)
+    workspace.sync([IN_STORE])
+    return workspace
 
 
 @pytest.mark.parametrize("part", [IN_FILES, IN_STORE])

@@ -145,14 +145,6 @@ def test_of_a_linked_document_only_the_best_passage_gains(tmp_path: Path) -> Non
     }
 
 
-def test_filters_hold_along_every_link(harbour: Workspace) -> None:
-    found = ask(harbour, "links(hops=3)", "a film that was shot", year=1990)
-    assert {hit.id for hit in found.hits} == {"film", "ada", "otter"}
-    assert all("town" not in step.ids for step in found.trace)
-    few = ask(harbour, "links(depth=1,hops=3)", "a film that was shot", k=1, year=1970)
-    assert [hit.id for hit in few.hits] == ["town"]
-
-
 def test_a_passage_that_the_question_names_gets_a_bonus(harbour: Workspace) -> None:
     plain, named = (ask(harbour, f"links(seeds=0,title_bonus={bonus})", "where is tellin") for bonus in (0, 0.5))
     gained = {hit.id: hit.score for hit in named.hits}

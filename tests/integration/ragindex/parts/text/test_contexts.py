@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from letters import Letters
 from made_language import answering
@@ -64,7 +65,7 @@ def test_the_context_is_encoded_and_the_title_is_shown(context: str, workspace: 
     assert contexts(workspace, part(context)) == dict(zip(TEXTS, WRITTEN[context], strict=True))
     expected = ["\n".join(filter(None, pair)) for pair in zip(WRITTEN[context], TEXTS.values(), strict=True)]
     vectors = workspace.open_part(dense.parts()[-1]).get([*TEXTS], ("vector",)).column("vector").to_pylist()
-    assert vectors == Letters().open().encode_documents(expected).tolist()
+    assert np.array(vectors) == pytest.approx(Letters().open().encode_documents(expected), abs=1e-6)
     (found,) = workspace.retriever(dense).retrieve([Query("q", "berth costs nine crowns")], 1)
     assert [(hit.title, hit.text) for hit in found.hits] == [("Pier", TEXTS["pier#sections.2"])]
     assert workspace.open_part(part(context)).schema.text == ("context", "text")

@@ -40,7 +40,7 @@ def written() -> Iterator[OpenAIServer]:
 def server(written: OpenAIServer) -> Iterator[OpenAIServer]:
     written.requests.clear()
     yield written
-    written.write, written.choose = write, None
+    written.write, written.choose = write, lambda received, earlier: None
 
 
 def texts(workspace: Workspace, part: Any) -> dict[tuple[str, ...], str]:

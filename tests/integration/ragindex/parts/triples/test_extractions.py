@@ -17,7 +17,6 @@ from ragindex.parts.triples import extractions
 from ragindex.parts.triples.extractions import EXTRACT, NAMES, RELATE, Extractions
 from ragindex.parts.triples.triple_json import from_json
 from ragindex.parts.triples.triples import Triples
-from ragindex.parts.vectors.vectors import Vectors
 from ragindex.text_analysis import analyse
 from ragindex.types import Document, Query, Triple
 from ragindex.workspace.workspace import Workspace
@@ -172,7 +171,7 @@ def test_a_failed_passage_is_counted_and_tried_again_with_all_that_is_made_of_it
     server: OpenAIServer, tmp_path: Path
 ) -> None:
     sulking = {"c|likes|tea"}
-    parts = [BM25(over=Triples()), Vectors(of=Triples()), TripleGraph()]
+    parts = [BM25(over=Triples()), TripleGraph()]
 
     def choose(received: Any, earlier: int) -> Any:
         passage = received.body["messages"][5]["content"]  # after the instructions and two demonstrations
@@ -186,7 +185,6 @@ def test_a_failed_passage_is_counted_and_tried_again_with_all_that_is_made_of_it
     assert {name: list(reasons) for name, reasons in failed.items()} == {"extractions": ["2"]}
     assert "gave no usable answer" in failed["extractions"]["2"]
     assert [row["id"] for row in rows(workspace, Extractions(), "source")] == ["1", "3"]
-    assert [row["id"] for row in rows(workspace, Vectors(of=Triples()), "text")] == ["1#t0000", "3#t0000"]
     assert found(workspace, "tea") == []
     assert workspace.open_part(TripleGraph()).neighbours(["3#t0000"]) == [["1#t0000"]]
     assert len(server.requests) == 4  # the one that failed was asked twice
@@ -196,10 +194,9 @@ def test_a_failed_passage_is_counted_and_tried_again_with_all_that_is_made_of_it
     assert len(server.requests) == 6  # what was answered is not asked again
 
     sulking.clear()
-    assert workspace.sync(parts).made == 4  # one passage in each of four parts
+    assert workspace.sync(parts).made == 3  # one passage in each of three parts
     assert workspace.failures(BM25(over=Triples())) == {}
     assert found(workspace, "tea") == ["2#t0000"]
-    assert [row["text"] for row in rows(workspace, Vectors(of=Triples()), "text")][1] == "c likes tea"
     assert workspace.open_part(TripleGraph()).neighbours(["3#t0000"]) == [["1#t0000", "2#t0000"]]
     assert len(server.requests) == 7
 
@@ -207,7 +204,6 @@ def test_a_failed_passage_is_counted_and_tried_again_with_all_that_is_made_of_it
     workspace.add([spelt("2", "c|likes|milk")])  # a change that fails: what was known of it is gone
     workspace.sync(parts)
     assert [row["id"] for row in rows(workspace, Triples(), "text")] == ["1#t0000", "3#t0000"]
-    assert [row["id"] for row in rows(workspace, Vectors(of=Triples()), "text")] == ["1#t0000", "3#t0000"]
     assert workspace.open_part(TripleGraph()).neighbours(["3#t0000"]) == [["1#t0000"]]
 
 
