@@ -76,6 +76,7 @@ def test_each_name_is_encoded_once(tmp_path: Path) -> None:
     assert ENCODED[5:] == ["Mont  Blanc", "rhine", "Rises In", "is"]
     workspace.remove(["A"])
     workspace.sync()
+    assert [sorted(one) for one in held(workspace, NameVectors())] == [["Alps", "Mont  Blanc", "rhine"], ["Rises In", "is"]]
     workspace.add([A])
     workspace.sync()
     assert len(ENCODED) == 9
