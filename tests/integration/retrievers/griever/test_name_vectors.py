@@ -76,7 +76,8 @@ def test_each_name_is_encoded_once(tmp_path: Path) -> None:
     assert ENCODED[5:] == ["Mont  Blanc", "rhine", "Rises In", "is"]
     workspace.remove(["A"])
     workspace.sync()
-    assert [sorted(one) for one in held(workspace, NameVectors())] == [["Alps", "Mont  Blanc", "rhine"], ["Rises In", "is"]]
+    names = [sorted(one) for one in held(workspace, NameVectors())]
+    assert names == [["Alps", "Mont  Blanc", "rhine"], ["Rises In", "is"]]
     workspace.add([A])
     workspace.sync()
     assert len(ENCODED) == 9
