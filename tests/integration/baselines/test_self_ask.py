@@ -20,8 +20,7 @@ from made_dialogues import (
 from made_language import answering
 from openai_server import OpenAIServer
 
-from ragindex.accounting import ledger
-from ragindex.errors import BudgetError, LLMError, UsageError
+from ragindex.errors import LLMError, UsageError
 from ragindex.filters import meta
 from ragindex.llm import answer_question
 from ragindex.llm.answer_question import ANSWER, NumberedPassage
@@ -183,19 +182,6 @@ def test_blank_repeated_and_surplus_follow_ups_go() -> None:
     more = [FollowUp(question=text, answer="") for text in ("B?", "a? ", "C?", "D?")]
     assert [one.text for one in drop_repeats([*asks, *more], 3)] == ["A? 1", "B?", "C?"]
     assert [one.answer for one in drop_repeats([*asks, FollowUp(question="a?", answer="3")], 3)] == ["1"]
-
-
-def test_a_budget_ends_it_and_nothing_is_paid_twice(server: OpenAIServer, tmp_path: Path) -> None:
-    long = {"question": "Who designed Ostra Bridge?", "answer": "Ilse Harrow " * 200}  # more than half of the budget
-    script(server, {"follow_ups": [long]})
-    with opened(tmp_path, server, budget=2.4) as workspace, pytest.raises(BudgetError, match="is exhausted"):
-        asked(workspace, "self-ask(base=bm25, answers=true)")
-    assert len(server.requests) == 1
-    script(server, SAID)
-    with opened(tmp_path, server, budget=10.0) as workspace, ledger.record_calls() as tally:
-        found = asked(workspace, "self-ask(base=bm25, answers=true)")
-    assert (len(server.requests), tally.calls, tally.replayed) == (2, 2, 1)
-    assert found.notes == (f"Who designed Ostra Bridge? {'Ilse Harrow ' * 200}".strip(), "The answer is: Port Callan.")
 
 
 # ---------------------------------------------------------------- the rules

@@ -13,15 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_extractions import asking, imported, notes, openie, spells_out, spelt
-from made_language import PRICES, QUICK, answering
+from made_language import PRICES, answering
 from openai_server import OpenAIServer, chat
 
 from examples import examples
 from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
-from ragindex.errors import BudgetError, UsageError
+from ragindex.errors import UsageError
 from ragindex.estimate import estimate
-from ragindex.llm.budget import Budget
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.settings import LLMSettings
 from ragindex.parts.support import replace_all
@@ -463,29 +462,6 @@ def test_a_report_that_fails_is_survived_counted_and_asked_for_again(server: Ope
     before = len(server.requests)
     workspace.sync([Communities()])
     assert len(server.requests) == before + 1
-    assert sorted(reports(workspace)) == ["Ann Bob Cid", "Dan Eve Fay"]
-
-
-def test_a_budget_that_ends_in_the_middle(server: OpenAIServer, tmp_path: Path) -> None:
-    def opened(budget: float | None) -> Workspace:
-        limit = None if budget is None else Budget(budget)
-        plugin = OpenAICompatibleChat(model="small", base_url=server.url, retries=0, concurrency=1)
-        setting = LLMSettings(prices=PRICES, clock=QUICK, budget=limit)
-        return Workspace.open(tmp_path, llm=plugin, asking=setting, chunking=None)
-
-    workspace = opened(None)
-    workspace.add(TRIANGLES)
-    workspace.sync([Triples()])
-    assert len(server.requests) == 5
-    server.write = lambda body: json.dumps({"title": "A", "summary": "word " * 500, "findings": []})
-    with pytest.raises(BudgetError):
-        opened(4.5).sync([Communities()])  # a report costs 1.5 for its answer and .5 for its prompt, and may cost 3.5
-    assert len(report_calls(server)) == 1
-    workspace = opened(None)
-    with ledger.record_calls() as tally:
-        workspace.sync([Communities()])
-    assert len(report_calls(server)) == 2
-    assert [entry.replayed for entry in tally.entries if entry.task == REPORT.name] == [True, False]
     assert sorted(reports(workspace)) == ["Ann Bob Cid", "Dan Eve Fay"]
 
 
