@@ -180,22 +180,25 @@ def test_texts_as_integers(columns: list[list[str]], block: int) -> None:
 # ---------------------------------------------------------------- over several syncs
 
 
+def same(graph: WeightedGraph, other: WeightedGraph) -> bool:
+    names = ("phrases", "passages", "starts", "splits", "ends", "weights", "degrees", "phrase_degrees")
+    return all(getattr(graph, name).tolist() == getattr(other, name).tolist() for name in names)
+
+
 def test_each_phrase_is_encoded_once(tmp_path: Path) -> None:
     ENCODED.clear()
     workspace = made(tmp_path, A, B)
+    before = opened(workspace)
     assert sorted(ENCODED) == ["12 may 1899", "1871", "aabc", "abc", "xyz"]
     workspace.add([C])
     workspace.sync()
     assert ENCODED[5:] == ["uvw"]
     assert workspace.open_part(PhraseGraph()).vectors.count() == 6
+    assert opened(workspace).passages.to_pylist() == ["A", "B", "C"]
     workspace.remove(["C"])
     workspace.sync()
     assert workspace.open_part(PhraseGraph()).vectors.count() == 5
-
-
-def same(graph: WeightedGraph, other: WeightedGraph) -> bool:
-    names = ("phrases", "passages", "starts", "splits", "ends", "weights", "degrees", "phrase_degrees")
-    return all(getattr(graph, name).tolist() == getattr(other, name).tolist() for name in names)
+    assert same(opened(workspace), before)
 
 
 def test_files_that_are_lost(tmp_path: Path) -> None:
