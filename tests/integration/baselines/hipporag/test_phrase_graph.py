@@ -1,4 +1,4 @@
-"""The graph of phrases: by hand, against a plain computation, over several syncs."""
+"""The graph of phrases: by hand, a little at a time, over several syncs."""
 
 import shutil
 from itertools import chain
