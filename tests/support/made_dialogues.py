@@ -1,9 +1,13 @@
 """A corpus in which one passage leads to the next, and a server that says in its turns what a script says."""
 
+import atexit
 import json
+import shutil
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 from built_retriever import built_retriever
@@ -13,6 +17,7 @@ from openai_server import OpenAIServer
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.settings import LLMSettings
+from ragindex.plugins import registry
 from ragindex.types import Document, Query, Retrieval
 from ragindex.workspace.workspace import Workspace
 
@@ -43,12 +48,26 @@ def script(server: OpenAIServer, *turns: Any) -> None:
 def opened(
     folder: Path, server: OpenAIServer | None, budget: float | None = None, documents: Sequence[Document] = DOCUMENTS
 ) -> Workspace:
-    """A workspace that asks the server, or the rules where there is none."""
+    """A workspace that asks the server, or the rules where there is none; that of DOCUMENTS is built once."""
     llm = "offline" if server is None else OpenAICompatibleChat(model="small", base_url=server.url, retries=0)
     asking = LLMSettings(prices=PRICES, clock=QUICK, budget=parse_budget(budget))
+    if documents is DOCUMENTS and not folder.joinpath("workspace.json").exists():
+        shutil.copytree(_built(), folder, dirs_exist_ok=True)
     workspace = Workspace.open(folder, llm=llm, asking=asking, chunking=None)
-    workspace.add(documents)
+    if documents is not DOCUMENTS:
+        workspace.add(documents)
     return workspace
+
+
+@cache
+def _built() -> Path:
+    """The index of DOCUMENTS that each test has a copy of."""
+    folder = Path(mkdtemp("-dialogues"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with Workspace.open(folder / "w", chunking=None) as workspace:
+        workspace.add(DOCUMENTS)
+        workspace.sync([registry.scheme("hybrid")])
+    return folder / "w"
 
 
 def asked(workspace: Workspace, written: str, question: str = QUESTION, k: int = 10) -> Retrieval:

@@ -26,6 +26,7 @@ Partial: TypeAlias = tuple[str, str, bool]  # entity, predicate, whether the ent
 Stated: TypeAlias = tuple[str, Triple]  # a passage and a triple of it: two passages that state the same are two
 Path: TypeAlias = tuple[Stated, ...]
 Span: TypeAlias = tuple[int, int]
+Matched: TypeAlias = tuple[Any, dict[frozenset[str], tuple[float, Span | None]], list[tuple[Span, Any]]]
 CONNECTORS = {"who", "whom", "whose", "which", "that", "where", "when"}
 WORD = re.compile(r"[\w'’.-]*\w")
 SUB_QUERIES, LONGEST, SURE_ENTITY, SURE_PREDICATE = 8, 6, 0.7, 0.5
@@ -120,6 +121,8 @@ class Corpus:
         self.workspace, self.readings = workspace, readings
         self.opened: dict[str, Retriever] = {}
         self._cosines: dict[str, dict[str, float]] = {}
+        self._found: dict[tuple[Any, ...], list[str]] = {}
+        self.matchers: dict[str, Matched] = {}
         self.triples = {id: list(dict.fromkeys(own)) for id, own in triples.items()}
         self.aliases: list[dict[str, Any]] = []
         if readings.same_as != "none":
@@ -131,7 +134,11 @@ class Corpus:
     def search(self, scheme: str, text: str, k: int, where: Filter | None = None) -> list[str]:
         if scheme not in self.opened:
             self.opened[scheme] = registry.scheme(scheme).open(self.workspace)
-        return [hit.id for hit in self.opened[scheme].retrieve([Query("q", text, where)], k)[0].hits]
+        asked = (scheme, text, k, where)
+        if asked not in self._found:
+            hits = self.opened[scheme].retrieve([Query("q", text, where)], k)[0].hits
+            self._found[asked] = [hit.id for hit in hits]
+        return self._found[asked]
 
     def cosines(self, text: str) -> dict[str, float]:
         """The cosine of the text with every passage of the corpus."""
@@ -247,9 +254,13 @@ class Matcher:
 
     def __init__(self, graph: Graph, text: str) -> None:
         self.graph, self.text = graph, text
+        held = graph.corpus.matchers
+        if text in held:
+            self.vector, self.matched, self.grams = held[text]
+            return
         (self.vector,), (tokens,) = graph.corpus.workspace.encoder.encode_queries_with_tokens([text])
-        self.matched: dict[frozenset[str], tuple[float, Span | None]] = {}
-        self.grams: list[tuple[Span, Any]] = []
+        self.matched, self.grams = {}, []
+        held[text] = self.vector, self.matched, self.grams
         words = [word.span() for word in WORD.finditer(text)]
         for length in range(1, LONGEST + 1):
             for first in range(len(words) - length + 1):

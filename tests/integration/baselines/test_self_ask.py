@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from built_retriever import built_retriever
@@ -21,14 +20,13 @@ from made_dialogues import (
 from made_language import answering
 from openai_server import OpenAIServer
 
-from ragindex.accounting import ledger
-from ragindex.errors import BudgetError, LLMError, UsageError
+from ragindex.errors import LLMError, UsageError
 from ragindex.filters import meta
 from ragindex.llm import answer_question
 from ragindex.llm.answer_question import ANSWER, NumberedPassage
 from ragindex.llm.tasks import render_messages
 from ragindex.plugins import registry
-from ragindex.testing import check_batches, check_filter, check_hits, check_law
+from ragindex.testing import check_filter, check_hits
 from ragindex.types import Document, Query
 from ragindex_baselines.self_ask import FOLLOW_UPS, FollowUp, SelfAsk, drop_repeats, split_by_rule
 
@@ -154,21 +152,11 @@ def test_nothing_found_is_no_failure(server: OpenAIServer, tmp_path: Path) -> No
     assert shown(server, 0) == f"The search found no passages.\n\nQuestion: {QUESTION}"
 
 
-def test_filters_hold_for_follow_ups(server: OpenAIServer, tmp_path: Path) -> None:
-    script(server, {"follow_ups": [{"question": "Where does the River Sarn end?", "answer": "Grey Sea"}]})
-    with opened(tmp_path, server) as workspace:
-        query = Query("q", LONGER, meta("half", "chain"))
-        (found,) = built_retriever(workspace, "self-ask(base=bm25, searches=true)").retrieve([query], 10)
-    assert sorted(ids(found)) == ["bridge", "ilse", "town"]
-    assert len(found.trace[-1].ids) == 1  # of the two passages that name the river, one passes
-
-
 # ---------------------------------------------------------------- what is no follow-up
 
 
-@pytest.mark.parametrize("broken", ['{"follow_ups": [{"question":', '{"follow_ups": "none"}'])
-def test_follow_ups_that_cannot_be_had_fail_the_question(server: OpenAIServer, tmp_path: Path, broken: str) -> None:
-    script(server, "nothing of the kind", broken)
+def test_follow_ups_that_cannot_be_had_fail_the_question(server: OpenAIServer, tmp_path: Path) -> None:
+    script(server, "nothing of the kind", '{"follow_ups": "none"}')
     with opened(tmp_path, server) as workspace, pytest.raises(LLMError, match="follow-ups: small gave no usable"):
         asked(workspace, "self-ask(base=bm25)")
     assert len(server.requests) == 2
@@ -194,19 +182,6 @@ def test_blank_repeated_and_surplus_follow_ups_go() -> None:
     more = [FollowUp(question=text, answer="") for text in ("B?", "a? ", "C?", "D?")]
     assert [one.text for one in drop_repeats([*asks, *more], 3)] == ["A? 1", "B?", "C?"]
     assert [one.answer for one in drop_repeats([*asks, FollowUp(question="a?", answer="3")], 3)] == ["1"]
-
-
-def test_a_budget_ends_it_and_nothing_is_paid_twice(server: OpenAIServer, tmp_path: Path) -> None:
-    long = {"question": "Who designed Ostra Bridge?", "answer": "Ilse Harrow " * 200}  # more than half of the budget
-    script(server, {"follow_ups": [long]})
-    with opened(tmp_path, server, budget=2.4) as workspace, pytest.raises(BudgetError, match="is exhausted"):
-        asked(workspace, "self-ask(base=bm25, answers=true)")
-    assert len(server.requests) == 1
-    script(server, SAID)
-    with opened(tmp_path, server, budget=10.0) as workspace, ledger.record_calls() as tally:
-        found = asked(workspace, "self-ask(base=bm25, answers=true)")
-    assert (len(server.requests), tally.calls, tally.replayed) == (2, 2, 1)
-    assert found.notes == (f"Who designed Ostra Bridge? {'Ilse Harrow ' * 200}".strip(), "The answer is: Port Callan.")
 
 
 # ---------------------------------------------------------------- the rules
@@ -268,9 +243,10 @@ def test_the_first_of_more_are_the_same(tmp_path: Path) -> None:
             assert asked(workspace, written, LONGER, k=2).hits == whole.hits[:2]
 
 
-@pytest.mark.parametrize("check", [check_hits, check_batches, check_filter, check_law], ids=lambda c: c.__name__)
-def test_the_contract_over_other_bases(check: Any, tmp_path: Path) -> None:
-    check(registry.scheme("self-ask(base=ircot, searches=true, answers=true)"), tmp_path, "lsa")
+def test_contract_over_another_base(tmp_path: Path) -> None:
+    scheme = registry.scheme("self-ask(base=ircot, searches=true, answers=true)")
+    for check in (check_hits, check_filter):
+        check(scheme, tmp_path / check.__name__, "lsa", built=tmp_path / "built")
 
 
 def test_bad_parameters_are_named() -> None:

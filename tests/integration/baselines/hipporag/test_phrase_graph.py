@@ -1,8 +1,6 @@
-"""The graph of phrases: by hand, against a plain computation, over several syncs."""
+"""The graph of phrases: by hand, a little at a time, over several syncs."""
 
 import shutil
-from collections import defaultdict
-from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -13,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from letters import ENCODED, Letters
 from made_extractions import openie, spelt
-from plain_pairs import plainly
 
 from examples import examples
 from ragindex.durable_files import RepairWarning
-from ragindex.errors import StaleWarning, StoreError
+from ragindex.errors import StoreError
 from ragindex.parts.vectors import encoded_names, similar_pairs
 from ragindex.parts.vectors.encoded_names import Coder, find_distinct
 from ragindex.parts.vectors.similar_pairs import SimilarPairs
@@ -56,7 +53,15 @@ def opened(workspace: Workspace, part: PhraseGraph | None = None) -> WeightedGra
     return graph
 
 
-def test_by_hand(tmp_path: Path) -> None:
+@pytest.mark.parametrize("little", [False, True])
+def test_by_hand(little: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with so few rows, texts and edges at a time that even a small graph is made in many steps."""
+    if little:
+        monkeypatch.setattr(phrase_graph, "_BLOCK", 5)
+        monkeypatch.setattr(phrase_graph, "_SPELT", 3)
+        monkeypatch.setattr(encoded_names, "_BLOCK", 4)
+        monkeypatch.setattr(similar_pairs, "_WAITING", 3)
+        monkeypatch.setattr(similar_pairs, "_SIFTED", 9)
     graph = opened(made(tmp_path, A, B, C, D))
     assert graph.phrases.to_pylist() == ["12 may 1899", "1871", "aabc", "abc", "uvw", "xyz"]
     assert graph.passages.to_pylist() == ["A", "B", "C", "D"]
@@ -120,61 +125,6 @@ def test_phrases_that_are_all_synonyms(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- a little at a time
 
 
-@pytest.fixture
-def little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So many rows, texts and edges at a time that even a small graph is made in many steps."""
-    monkeypatch.setattr(phrase_graph, "_BLOCK", 5)
-    monkeypatch.setattr(phrase_graph, "_SPELT", 3)
-    monkeypatch.setattr(encoded_names, "_BLOCK", 4)
-    monkeypatch.setattr(similar_pairs, "_WAITING", 3)
-    monkeypatch.setattr(similar_pairs, "_SIFTED", 9)
-
-
-def spoken(numbers: Sequence[int]) -> list[Document]:
-    """Documents whose triples name few phrases, each in several, and in several spellings."""
-    rng = np.random.default_rng(5)
-    names = ["".join(rng.choice(list("abcdef"), 4)) for _ in range(40)]
-    written = [[name, name.upper(), f" {name} "][n % 3] for n, name in enumerate(names * 3)]
-    chosen = rng.choice(len(written), (60, 3, 2))
-    return [spelt(f"P{n:02d}", *(f"{written[a]}|is|{written[b]}" for a, b in chosen[n])) for n in numbers]
-
-
-def stated(documents: Sequence[Document]) -> dict[tuple[str, str], float]:
-    """The edges of documents made by `spelt`, one after the other."""
-    found: dict[tuple[str, str], float] = defaultdict(float)
-    phrases: set[str] = set()
-    for document in documents:
-        for line in document.text.splitlines():
-            subject, _, object = (side.strip().casefold() for side in line.split("|"))
-            found[min(subject, object), max(subject, object)] += subject != object
-            found[subject, document.id] = found[object, document.id] = 1
-            phrases |= {subject, object}
-    names = sorted(phrases)
-    vectors = Letters().open().encode_queries(names)
-    for (first, second), cosine in plainly(vectors, 0.8, 60).items():
-        found[names[first], names[second]] += cosine
-    return {pair: weight for pair, weight in found.items() if weight}
-
-
-@pytest.mark.usefixtures("little")
-def test_against_a_plain_computation(tmp_path: Path) -> None:
-    part, documents = PhraseGraph(synonyms=60), spoken(range(60))
-    workspace = Workspace.open(tmp_path / "w", encoder=Letters(), chunking=None)
-    workspace.import_part("extractions", openie(tmp_path / "f.json", documents))
-    for some in (documents[:25], documents[25:50], documents[50:]):
-        workspace.add(some)
-        workspace.sync([part])
-    graph, expected = opened(workspace, part), stated(documents)
-    assert len(graph.phrases) == 38
-    assert edges(graph) == pytest.approx(expected, abs=1e-6)
-    degrees = dict.fromkeys([*graph.phrases.to_pylist(), *graph.passages.to_pylist()], 0.0)
-    for pair, weight in expected.items():
-        for name in pair:
-            degrees[name] += weight
-    assert graph.degrees.tolist() == pytest.approx(list(degrees.values()), abs=1e-5)
-    assert graph.held.tolist() == [sum(a == name and b[0] == "P" for a, b in expected) for name in [*degrees][:38]]
-
-
 PLACE = st.integers(-1, 6)
 
 
@@ -230,61 +180,31 @@ def test_texts_as_integers(columns: list[list[str]], block: int) -> None:
 # ---------------------------------------------------------------- over several syncs
 
 
-def test_each_phrase_is_encoded_once(tmp_path: Path) -> None:
-    ENCODED.clear()
-    workspace = made(tmp_path, A, B)
-    assert sorted(ENCODED) == ["12 may 1899", "1871", "aabc", "abc", "xyz"]
-    workspace.add([C])
-    workspace.sync()
-    assert ENCODED[5:] == ["uvw"]
-    assert workspace.open_part(PhraseGraph()).vectors.count() == 6
-    workspace.remove(["C"])
-    workspace.sync()
-    assert workspace.open_part(PhraseGraph()).vectors.count() == 5
-
-
 def same(graph: WeightedGraph, other: WeightedGraph) -> bool:
     names = ("phrases", "passages", "starts", "splits", "ends", "weights", "degrees", "phrase_degrees")
     return all(getattr(graph, name).tolist() == getattr(other, name).tolist() for name in names)
 
 
-def test_the_law(tmp_path: Path) -> None:
+def test_each_phrase_is_encoded_once(tmp_path: Path) -> None:
+    ENCODED.clear()
     workspace = made(tmp_path, A, B)
     before = opened(workspace)
-    for add, remove in (([C, D], []), ([], ["B", "D"]), ([B], ["C"])):
-        workspace.add(add)
-        if remove:
-            workspace.remove(remove)
-        workspace.sync()
-    assert same(opened(workspace), before)
-    workspace.remove(["A", "B"])
+    assert sorted(ENCODED) == ["12 may 1899", "1871", "aabc", "abc", "xyz"]
+    workspace.add([C])
     workspace.sync()
-    assert (len(opened(workspace).phrases), len(opened(workspace).passages)) == (0, 0)
-    workspace.add([B, A])
+    assert ENCODED[5:] == ["uvw"]
+    assert workspace.open_part(PhraseGraph()).vectors.count() == 6
+    assert opened(workspace).passages.to_pylist() == ["A", "B", "C"]
+    workspace.remove(["C"])
     workspace.sync()
+    assert workspace.open_part(PhraseGraph()).vectors.count() == 5
     assert same(opened(workspace), before)
 
 
-def test_readers_keep_the_graph_of_the_sync_they_are_pinned_to(tmp_path: Path) -> None:
-    writer = made(tmp_path, A, B)
-    first, late = opened(writer), Workspace.open(tmp_path / "w", encoder=Letters())
-    writer.remove(["B"])
-    writer.sync()
-    with pytest.warns(StaleWarning):
-        assert same(opened(late), first)
-    assert opened(writer).passages.to_pylist() == ["A"]
-    folder = next((tmp_path / "w" / "parts").glob("phrase_graph-*"))
-    assert len(list(folder.iterdir())) == 2
-    late.close()
-    writer.sync()  # nothing changes; nobody reads the first graph any more
-    assert len(list(folder.iterdir())) == 1
-
-
-@pytest.mark.parametrize("lost", ["ends.npy", "phrases.arrow"])
-def test_files_that_are_lost(lost: str, tmp_path: Path) -> None:
+def test_files_that_are_lost(tmp_path: Path) -> None:
     workspace = made(tmp_path, A)
     folder = next((tmp_path / "w" / "parts").glob("phrase_graph-*/*"))
-    (folder / lost).write_bytes(b"")
+    (folder / "phrases.arrow").write_bytes(b"")
     with pytest.raises(
         StoreError, match=r"The phrase graph of .* has changed since it was written\. Run: ragindex repair"
     ):

@@ -3,15 +3,12 @@
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import make_desk
-from command_line import ragindex as ragindex_command
 from openai_server import KEY, Fault, OpenAIServer, drop, says, slow, status
 from search_server import PLAIN, VECTOR_STORE, dripping, searching
 from served import DOCUMENTS, build_index, serving
@@ -29,7 +26,6 @@ from ragindex.types import Query, Retrieval
 from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.remote import client
 from ragindex_baselines.remote.client import JsonAddress
-from ragindex_eval.data import worlds
 from ragindex_eval.run.batching import batching_for
 
 QUESTION = Query("q", "When was the lighthouse of Lindau built?")
@@ -46,9 +42,9 @@ def server() -> Iterator[OpenAIServer]:
         yield searching(running, DOCUMENTS)
 
 
-@pytest.fixture
-def index(tmp_path: Path) -> Workspace:
-    made = Workspace.open(tmp_path / "index", encoder="lsa", chunking=None)
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    made = Workspace.open(tmp_path_factory.mktemp("http") / "index", encoder="lsa", chunking=None)
     made.add(DOCUMENTS)
     made.sync([registry.scheme("bm25")])
     return made
@@ -156,7 +152,7 @@ def test_a_filter_asks_for_more_and_keeps_what_passes(server: OpenAIServer, inde
 # ---------------------------------------------------------------- servers that misbehave
 
 
-LATE = 1.5
+LATE = 0.5
 ONE_QUESTION: list[tuple[str, Fault, str]] = [
     ("error", status(500, "out of order"), "failed, status 500: .*out of order"),
     ("text", says("<html>hello"), "failed, status 200: expected JSON, got '<html>hello'"),
@@ -174,10 +170,8 @@ ONE_QUESTION: list[tuple[str, Fault, str]] = [
 @pytest.mark.parametrize(("fault", "message"), [pytest.param(*rest, id=name) for name, *rest in ONE_QUESTION])
 def test_what_goes_wrong_on_one_question(fault: Fault, message: str, server: OpenAIServer, index: Workspace) -> None:
     server.faults.append(fault)
-    began = time.monotonic()
     with pytest.raises(RequestError, match=message) as error:
         ask(index, server.url + PLAIN, timeout=LATE if "no whole answer" in message else 30, max_mb=1)
-    assert time.monotonic() - began < 25  # less than the limit that is not to be waited for
     assert f"POST {server.url}{PLAIN} failed" in str(error.value)
     assert KEY not in str(error.value)
 
@@ -240,10 +234,9 @@ def test_no_redirect_is_followed(number: int, server: OpenAIServer, index: Works
     ],
 )
 def test_a_server_that_sends_byte_by_byte_is_left(first: bytes, again: bytes, index: Workspace) -> None:
-    began = time.monotonic()
-    with dripping(first, again) as url, pytest.raises(RequestError, match="no whole answer within 0.7 seconds|lost"):
-        ask(index, url, timeout=0.7)
-    assert time.monotonic() - began < 25  # the server goes on without end
+    """Such a server goes on without end."""
+    with dripping(first, again) as url, pytest.raises(RequestError, match="no whole answer within 0.3 seconds|lost"):
+        ask(index, url, timeout=0.3)
 
 
 def test_an_answer_that_ends_too_early_is_a_lost_connection(index: Workspace) -> None:
@@ -334,9 +327,7 @@ def as_files(change: Callable[[str], str]) -> list[ragindex.Document]:
     return [replace(one, id=change(f"{one.id}.md")) for one in DOCUMENTS]
 
 
-def test_a_service_is_compared_like_any_method(
-    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_service_is_compared_like_any_method(server: OpenAIServer, tmp_path: Path) -> None:
     searching(server, as_files(str))
     documents, questions = write_questions(tmp_path)
     service = f"http(url={server.url}{PLAIN}, key=SEARCH_API_KEY, price=2)"
@@ -357,28 +348,6 @@ def test_ids_that_match_nothing_are_in_the_notes(server: OpenAIServer, tmp_path:
         f"{service}: 3 hits on 3 of 3 questions name no document of the corpus, and count as misses: "
         "'other/lindau.md', 'other/notes/bread.md'"
     )
-
-
-def test_a_service_races_and_passes_a_gate(
-    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make_desk(tmp_path, monkeypatch)
-    searching(server, worlds.make_documents(100))
-    service = f"http(url={server.url}{PLAIN}, key=SEARCH_API_KEY)"
-    given = ("world:100", "--limit", "30", "--k", "5", "--index", "w", "--json", "-")
-    raced = runs("recommend", *given, "--methods", f"bm25,{service}")
-    labels = {one["label"]: one for one in raced["candidates"]}
-    assert labels.keys() == {"bm25", service}
-    assert labels[service]["asked"] == labels["bm25"]["asked"]
-    gate = ragindex_command("gate", service, "--against", "bm25", "--data", *given, "--margin", "0.5")
-    assert gate.code == 0, gate.err
-    assert gate.json["new_score"] == pytest.approx(labels[service]["score"])
-
-
-def runs(*arguments: object) -> Any:
-    done = ragindex_command(*arguments)
-    assert done.code == 0, done.err
-    return done.json
 
 
 def test_ragindex_serve_answers_both_protocols(tmp_path: Path, index: Workspace) -> None:

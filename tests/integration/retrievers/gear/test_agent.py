@@ -1,6 +1,5 @@
 """GeAR's agent: whole dialogues with a scripted server, one of them worked out by hand from the paper's equations."""
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -8,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from built_retriever import built_retriever
 from made_extractions import spelt
 from made_gear import (
     BORN,
@@ -42,14 +40,14 @@ from made_language import answering
 from openai_server import OpenAIServer, Received
 
 from ragindex.accounting import ledger
-from ragindex.errors import BudgetError, LLMError
+from ragindex.errors import LLMError
 from ragindex.plugins import registry
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Query, Retrieval, Triple
 from ragindex.workspace.part_keys import tasks_of
 from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.gear.scheme import Gear
-from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE_QUESTION
+from ragindex_retrievers.gear.tasks import READ, REASON
 
 SHORT = "Who designed Ostra Bridge?"
 QUESTION = "On which river lies the town in which the designer of Ostra Bridge was born?"
@@ -494,13 +492,6 @@ def test_a_read_that_cannot_be_read_fails_the_question(before: int, workspace: W
     assert tally.stages[READ.name]["failed"] == 1
 
 
-def test_a_read_that_is_mended(workspace: Workspace, server: OpenAIServer) -> None:
-    calls = script(server, read=["I found none.", triples(DESIGNED), triples(DESIGNED)], reason=[YES])
-    told = asked(workspace, AGENT, SHORT)
-    paid = [(1, "read", 0, 1), (1, "gist read", 2), (1, "reason", 3)]
-    check(told, calls, ["bridge", "fair", "ilse"], [DESIGNED], ENOUGH, paid)
-
-
 def test_what_is_no_triple_spoils_no_other(workspace: Workspace, server: OpenAIServer) -> None:
     mixed = {"triples": [["Ostra Bridge", "spans"], [1, 2, 3], [" ", "a", "b"], triples(BORN)["triples"][0], "?"]}
     script(server, read=[triples(DESIGNED), mixed], reason=[YES])
@@ -519,62 +510,6 @@ def test_a_blank_rewrite_ends_it(workspace: Workspace, server: OpenAIServer) -> 
     found, _ = asked(workspace, AGENT, SHORT)
     assert (ids(found), len(calls)) == (["bridge", "fair", "ilse"], 4)
     assert ended(found)[0] == [DESIGNED]
-
-
-def test_a_server_without_json(workspace: Workspace, server: OpenAIServer) -> None:
-    server.refuses = {"response_format"}
-    calls = script(
-        server,
-        read=[
-            '("Ostra Bridge", "was designed by", "Ilse Harrow"),\n("Ilse Harrow", "was born in", "Port Callan")',
-            '("Ostra Bridge", "was designed by", "Ilse Harrow"),\n("Ilse Harrow", "was born in", "Port Callan")',
-            '```json\n{"triples": [["Port Callan", "lies on", "River Arl"]]}\n```',
-            f"Here they are: {json.dumps(triples(LIES, DESIGNED))}. That is all.",
-        ],
-        reason=[
-            "Answerable: No\nWhy: The river of Port Callan is not known.",
-            "**Answerable:** Yes\n**Answer:** the Arl",
-        ],
-        rewrite=["On which river does Port Callan lie?\nThis follows from the facts."],
-    )
-    told = asked(workspace, AGENT, QUESTION)
-    check(told, calls, BRIDGE_RANKING, [DESIGNED, BORN, LIES, DESIGNED], ENOUGH, BRIDGE_PAID)
-    stages = told[1].stages
-    assert (stages[REASON.name], stages[REWRITE_QUESTION.name]) == ({"read": 2}, {"read": 1})
-    assert stages[READ.name].total() == 4
-    reasons = [step.note for step in steps(told[0], "reason")]
-    assert reasons == ["not yet: The river of Port Callan is not known.", "answerable: the Arl"]
-    assert calls[3].shown.endswith("Not enough, because: The river of Port Callan is not known.")
-
-
-# ---------------------------------------------------------------- money
-
-
-def test_the_budget_ends_in_the_middle_and_nothing_is_paid_twice(
-    made: Path, tmp_path: Path, server: OpenAIServer
-) -> None:
-    # A read may cost $3.07 for its answer and half a dollar for its input, and costs about $0.22: with $4 the first
-    # round can be paid for, and not the read of the second.
-    calls = script(server, **BRIDGE)
-    with opened(made, tmp_path, server, budget=4.0) as workspace, ledger.record_calls() as tally:  # noqa: SIM117
-        with pytest.raises(BudgetError, match="is exhausted"):
-            asked(workspace, AGENT, QUESTION)
-    assert [call.task for call in calls] == ["read", "read", "reason", "rewrite"]
-    assert tally.spent.money == pytest.approx(sum(0.001 * call.read + 0.003 * call.written for call in calls))
-    left = {name: turns[sum(call.task == name for call in calls) :] for name, turns in BRIDGE.items()}
-    later = script(server, **left)
-    with opened(made, tmp_path, server, budget=20.0) as workspace:
-        found, again = asked(workspace, AGENT, QUESTION)
-    assert [call.task for call in later] == ["read", "read on", "reason"]
-    assert len(server.requests) == 7
-    assert (again.calls, again.replayed) == (7, 4)
-    assert (again.spent.input_tokens, again.spent.output_tokens) == cost(later, 0, 1, 2)
-    assert (again.first.input_tokens, again.first.output_tokens) == cost([*calls, *later], *range(7))
-    check_steps = [(n, name, cost([*calls, *later], number)) for n, name, number in BRIDGE_PAID]
-    asking = [one for one in found.trace if one.input_tokens]
-    assert [(one.iteration, one.index, (one.input_tokens, one.output_tokens)) for one in asking] == check_steps
-    assert ids(found) == BRIDGE_RANKING
-    assert ended(found) == ([DESIGNED, BORN, LIES, DESIGNED], ENOUGH)
 
 
 # ---------------------------------------------------------------- the readings of G5 to G7
@@ -666,14 +601,6 @@ def test_sync_of_nothing_read_is_its_base(workspace: Workspace, server: OpenAISe
     assert tally.calls == 1
 
 
-def test_several_questions_are_kept_apart(workspace: Workspace, server: OpenAIServer) -> None:
-    script(server, read=[triples(DESIGNED)] * 2 + [triples(BORN)] * 2, reason=[YES, YES])
-    queries = [Query("1", SHORT), Query("2", "Where was Ilse Harrow born?")]
-    found = built_retriever(workspace, AGENT).retrieve(queries, 2)
-    assert [ended(one)[0] for one in found] == [[DESIGNED], [BORN]]
-    assert [len(one.hits) for one in found] == [2, 2]
-
-
 # ---------------------------------------------------------------- what goes wrong elsewhere
 
 
@@ -686,12 +613,6 @@ def test_a_model_that_is_not_reached_is_no_answer(workspace: Workspace, server: 
     server.choose = drops
     with pytest.raises(LLMError, match="did not answer"):
         asked(workspace, AGENT, SHORT)
-
-
-def test_a_blank_rewrite_where_questions_may_be_asked_again(workspace: Workspace, server: OpenAIServer) -> None:
-    script(server, read=[triples(DESIGNED)] * 2 + [triples()], reason=[no("a")] * 2, rewrite=[ask(" ")])
-    found, _ = asked(workspace, AGENT.replace(")", ", repeated=ask, iterations=2)"), SHORT)
-    assert ids(found) == ["bridge", "fair", "ilse"]
 
 
 @pytest.mark.parametrize("written", ["gear.naive(base=ircot)", "gear.sync(base=ircot)", "gear(base=ircot)"])

@@ -1,4 +1,4 @@
-"""Vectors of entities and predicates: which there are, that each is encoded once, and the law."""
+"""Vectors of entities and predicates: which there are, and that each is encoded once."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,10 +9,8 @@ import pytest
 from letters import ENCODED, Letters
 from made_extractions import imported, openie, spelt
 
-from ragindex.errors import UsageError
 from ragindex.interfaces import VectorQuery
 from ragindex.parts.triples.triples import Triples
-from ragindex.plugins import registry
 from ragindex.types import Document
 from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.griever.parts.name_vectors import NameCollections, NameVectors
@@ -42,9 +40,16 @@ def by_hand(*names: str) -> dict[str, Any]:
     return {name: pytest.approx(Letters().open().encode_queries([name])[0].tolist()) for name in names}
 
 
-def test_entities_by_key_and_predicates_as_written(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """All names, encoded two at a time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ragindex.parts.vectors.encoded_names._BLOCK", 2)
+        return made(tmp_path_factory.mktemp("names"), [A, B, D], NameVectors())
+
+
+def test_entities_by_key_and_predicates_as_written(workspace: Workspace) -> None:
     exact = NameVectors()
-    workspace = made(tmp_path, [A, B, D], exact)
     entities, predicates = held(workspace, exact)
     assert entities == by_hand("Rhine", "rhine", "Alps", "Rotterdam", "Mont  Blanc")
     assert predicates == by_hand("rises in", "Rises In", "reaches", "is")
@@ -55,8 +60,7 @@ def test_entities_by_key_and_predicates_as_written(tmp_path: Path) -> None:
     assert predicates == by_hand("rises in", "Rises In", "reaches", "is")
 
 
-def test_they_are_searched_by_vector(tmp_path: Path) -> None:
-    workspace = made(tmp_path, [A, B, D], NameVectors())
+def test_they_are_searched_by_vector(workspace: Workspace) -> None:
     names: NameCollections = workspace.open_part(NameVectors())
     vector = np.array(by_hand("Alps")["Alps"].expected, np.float32)
     found = names.entities.search([VectorQuery(vector, 2)])[0]
@@ -72,38 +76,8 @@ def test_each_name_is_encoded_once(tmp_path: Path) -> None:
     assert ENCODED[5:] == ["Mont  Blanc", "rhine", "Rises In", "is"]
     workspace.remove(["A"])
     workspace.sync()
+    names = [sorted(one) for one in held(workspace, NameVectors())]
+    assert names == [["Alps", "Mont  Blanc", "rhine"], ["Rises In", "is"]]
     workspace.add([A])
     workspace.sync()
     assert len(ENCODED) == 9
-
-
-def test_the_law(tmp_path: Path) -> None:
-    workspace = made(tmp_path, [A, D], NameVectors())
-    before = held(workspace, NameVectors())
-    for add, remove in (([B], ["D"]), ([D], ["A"]), ([A], ["B"])):
-        workspace.remove(remove)
-        workspace.add(add)
-        workspace.sync()
-    assert held(workspace, NameVectors()) == before
-    workspace.remove(["A"])
-    workspace.sync()
-    assert held(workspace, NameVectors()) == ({}, {})
-
-
-def test_more_names_than_are_encoded_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = held(made(tmp_path, [A, B], NameVectors()), NameVectors())
-    monkeypatch.setattr("ragindex.parts.vectors.encoded_names._BLOCK", 2)
-    (tmp_path / "other").mkdir()
-    assert held(made(tmp_path / "other", [A, B], NameVectors()), NameVectors()) == whole
-
-
-def test_other_parts_are_refused() -> None:
-    message = "The 'over' parameter of name_vectors must be triples. Got 'passages' instead."
-    with pytest.raises(UsageError, match=message):
-        registry.part("name_vectors(over=passages)")
-
-
-def test_the_registry_makes_it_again() -> None:
-    part = NameVectors(over=Triples(entity_key="casefold"))
-    assert registry.part(registry.describe(part)) == part
-    assert registry.label(part) == "name_vectors(over=triples(entity_key=casefold))"

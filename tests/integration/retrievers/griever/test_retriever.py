@@ -9,13 +9,11 @@ from made_extractions import imported, openie, spelt
 
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import UsageError
-from ragindex.filters import meta
 from ragindex.interfaces import Floats
 from ragindex.llm.plugins import LLMPlugin
 from ragindex.llm.tasks import Task
 from ragindex.plugins import registry
 from ragindex.retrieval.trace import IF_STOPPED
-from ragindex.testing import assert_same
 from ragindex.types import Document, Query, Retrieval, Step
 from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.griever.lookups import aliases_in
@@ -90,19 +88,6 @@ def test_stopping_after_one_iteration_is_told(workspace: Workspace) -> None:
     assert [step.iteration for step in told] == [1, 2]
     once = asked(workspace, "griever(base_k=2, t_max=4, split=false, iterations=1)")
     assert told[0].ids == tuple(hit.id for hit in once.hits)
-
-
-def test_hits_pass_the_filter(workspace: Workspace) -> None:
-    found = asked(workspace, FEW, where=meta("id", "star", "rose", "honeoye"))
-    assert set(ids(found)) <= {"star", "rose", "honeoye"}
-    assert "star" in ids(found)
-
-
-def test_many_questions_are_answered_like_each_alone(workspace: Workspace) -> None:
-    texts = [NORTH_STAR, "Where was the woman who married Frederick Douglass born?", "What is glass made of?"]
-    together = registry.scheme("griever").open(workspace).retrieve([Query(text, text) for text in texts], 4)
-    for text, found in zip(texts, together, strict=True):
-        assert_same([found], [asked(workspace, "griever", text, 4)], text)
 
 
 # ---------------------------------------------------------------- whom it asks
@@ -225,28 +210,7 @@ def test_what_is_allowed(written: str, message: str) -> None:
         registry.scheme(written)
 
 
-# ---------------------------------------------------------------- bad input
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "who published The North Star",
-        "?!",
-        "Is it so?",
-        "Find one " + "who knows one " * 40,
-        "Wer heiratete den Herausgeber der Zeitung The North Star?",
-        "誰が北極星を出版しましたか",
-        "[bold]The North Star[/bold] {{ 1 }} \x1b[31m",
-        "The North Star " * 3_000,
-    ],
-)
-def test_any_question_is_answered(workspace: Workspace, text: str) -> None:
-    found = asked(workspace, "griever", text, 3)
-    scores = [hit.score for hit in found.hits]
-    assert scores == sorted(scores, reverse=True)
-    assert len(ids(found)) == len(set(ids(found))) <= 3
-    assert (len(steps(found, "clauses")[0].note.split(" | ")) == 8) == ("knows one" in text)
+# ---------------------------------------------------------------- small corpora
 
 
 def test_a_corpus_without_triples(tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ QUESTIONS = (
 KINDS = ("a", "b", "c")
 # How many results, and the kinds that are allowed.
 ASKED: Sequence[tuple[int, Sequence[str] | None]] = (
-    *((1, None), (5, None), (50, None)),
-    *((1, ("a",)), (5, ("b", "c")), (50, ("a",))),
+    *((1, None), (50, None)),
+    *((5, ("b", "c")), (50, ("a",))),
 )
 CLOSE = 1e-6
 HEADING = re.compile(r"^#{1,6} (.*)$", re.MULTILINE)
@@ -70,6 +70,8 @@ CHANGED: Sequence[Mapping[str, Any]] = (
 READINGS = (TITLED, SHALLOW, *({**SHALLOW, **changed} for changed in CHANGED))
 WITHOUT_KEPT = {**SHALLOW, "kept": 0}
 BY_CONFIRMED: Sequence[Mapping[str, Any]] = ({}, UNTITLED, {**SHALLOW, **UNTITLED})
+ALL = [TITLED, *READINGS, WITHOUT_KEPT, *BY_CONFIRMED]
+"""In turn of the corpus of whole documents and of that of passages; the first of both."""
 
 
 def made_text(chance: random.Random) -> str:
@@ -146,13 +148,14 @@ class Compared:
         return [{hit.id: hit.score for hit in one.hits} for one in answers]
 
 
-@pytest.fixture(scope="module", params=range(4))
-def compared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Compared:
-    return Compared(tmp_path_factory.mktemp("naive") / "w", request.param)
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> list[Compared]:
+    return [Compared(tmp_path_factory.mktemp("naive") / "w", seed) for seed in range(2)]
 
 
-@pytest.mark.parametrize("readings", [*READINGS, WITHOUT_KEPT, *BY_CONFIRMED], ids=str)
-def test_the_same_passages_with_the_same_scores(readings: Mapping[str, Any], compared: Compared) -> None:
+@pytest.mark.parametrize("place", range(len(ALL)), ids=lambda place: str(ALL[place]))
+def test_the_same_passages_with_the_same_scores(place: int, corpora: Sequence[Compared]) -> None:
+    readings, compared = ALL[place], corpora[place % 2]
     for k, kinds in ASKED:
         for text, found in zip(compared.questions, compared.found(k, kinds, readings), strict=True):
             every, asked = compared.expected(text, k, kinds, readings), (text, kinds, k)
@@ -162,9 +165,9 @@ def test_the_same_passages_with_the_same_scores(readings: Mapping[str, Any], com
 
 
 @pytest.mark.parametrize("readings", [*READINGS[1:], BY_CONFIRMED[-1]], ids=str)
-def test_every_reading_makes_a_difference(readings: Mapping[str, Any], compared: Compared) -> None:
+def test_every_reading_makes_a_difference(readings: Mapping[str, Any], corpora: Sequence[Compared]) -> None:
     """Else the comparison says nothing of it."""
-    usual = SHALLOW if len(readings) > len(SHALLOW) or "depth" not in readings else TITLED
+    usual, compared = SHALLOW if len(readings) > len(SHALLOW) or "depth" not in readings else TITLED, corpora[1]
     first, second = (
         [list(compared.expected(text, 1, None, one).items()) for text in compared.questions]
         for one in (readings, usual)

@@ -30,6 +30,15 @@ def workspace(tmp_path: Path) -> Workspace:
     return Workspace.open(tmp_path / "w", encoder=Letters(), chunking=None)
 
 
+@pytest.fixture(scope="module")
+def harbour(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """Four documents; no test adds others."""
+    made = Workspace.open(tmp_path_factory.mktemp("harbour"), encoder=Letters(), chunking=None)
+    made.add([FILM, DIRECTOR, TOWN, OTTER])
+    made.sync([Links()])
+    return made
+
+
 def links_of(workspace: Workspace, documents: Sequence[Document], *seeds: str, **settings: int) -> set[Link]:
     workspace.add(documents)
     scheme = Links(**settings)
@@ -44,9 +53,8 @@ def ask(workspace: Workspace, method: object, text: str, k: int = 5, year: int |
     return found
 
 
-def test_links_in_both_directions(workspace: Workspace) -> None:
-    documents = [FILM, DIRECTOR, TOWN, OTTER]
-    assert links_of(workspace, documents, "ada") == {
+def test_links_in_both_directions(harbour: Workspace) -> None:
+    assert links_of(harbour, [], "ada") == {
         Link("ada", "town", ("town",), 1.0, "tellin"),  # log(4 / 1) / log 4: one passage mentions it, one has the name
         Link("ada", "film", ("film",), 1.0, "ada lund", backward=True),
     }
@@ -88,40 +96,37 @@ LEXICAL = "links(weight=0,seeds=1,title_bonus=0,link_weight=0.25,novelty_weight=
 """The base score is BM25 alone, from 0 to 1 over all passages; a link is worth a quarter of its seed's score."""
 
 
-def test_a_linked_passage_gains_a_share_of_its_seed(workspace: Workspace) -> None:
-    workspace.add([FILM, DIRECTOR, TOWN, OTTER])
-    found = ask(workspace, LEXICAL, "a film that was shot")
+def test_a_linked_passage_gains_a_share_of_its_seed(harbour: Workspace) -> None:
+    found = ask(harbour, LEXICAL, "a film that was shot")
     assert {hit.id: hit.score for hit in found.hits} == {"film": 1.0, "ada": 0.25, "otter": 0.0, "town": 0.0}
     assert (found.trace[-1].query, found.trace[-1].ids) == ("film", ("ada",))
     assert found.trace[-1].note == "ada is mentioned by film (ada lund)"
     assert found.trace[-1].paths == ((Triple("film", "ada lund", "ada"),),)
-    two = ask(workspace, LEXICAL.replace("seeds=1", "seeds=1,hops=2"), "a film that was shot")
+    two = ask(harbour, LEXICAL.replace("seeds=1", "seeds=1,hops=2"), "a film that was shot")
     assert {hit.id: hit.score for hit in two.hits} == {"film": 1.0, "ada": 0.25, "otter": 0.0, "town": 0.0625}
     assert two.trace[-1].note == "town is mentioned by ada (tellin)"
 
 
-def test_backward_links_weigh_less(workspace: Workspace) -> None:
-    workspace.add([FILM, DIRECTOR, TOWN, OTTER])
-    found = ask(workspace, LEXICAL, "which town")
+def test_backward_links_weigh_less(harbour: Workspace) -> None:
+    found = ask(harbour, LEXICAL, "which town")
     assert {hit.id: hit.score for hit in found.hits} == {"town": 1.0, "ada": 0.175, "film": 0.0, "otter": 0.0}
     assert found.trace[-1].note == "ada mentions town (tellin)"
-    without = ask(workspace, LEXICAL.replace("seeds=1", "seeds=1,backward=0"), "which town")
+    without = ask(harbour, LEXICAL.replace("seeds=1", "seeds=1,backward=0"), "which town")
     assert {hit.id: hit.score for hit in without.hits} == {"town": 1.0, "ada": 0.0, "film": 0.0, "otter": 0.0}
 
 
-def test_what_a_linked_passage_adds_to_the_question_counts(workspace: Workspace) -> None:
-    workspace.add([FILM, DIRECTOR, TOWN, OTTER])
+def test_what_a_linked_passage_adds_to_the_question_counts(harbour: Workspace) -> None:
     method = "links(weight=0,seeds=1,title_bonus=0,link_weight=0,novelty_weight=1,kept={kept})"
     question = "film born"
-    words = {word: {hit.id: hit.score for hit in ask(workspace, "bm25", word).hits} for word in question.split()}
+    words = {word: {hit.id: hit.score for hit in ask(harbour, "bm25", word).hits} for word in question.split()}
     whole = words["film"]["film"]  # more than "born" of ada, whose text is longer
     base = words["born"]["ada"] / whole
-    found = ask(workspace, method.format(kept=0), question)
+    found = ask(harbour, method.format(kept=0), question)
     assert [hit.id for hit in found.hits] == ["ada", "film", "otter", "town"]
     gained = pytest.approx(base + 1.0 * base)
     assert [hit.score for hit in found.hits] == [gained, 1.0, 0.0, 0.0]
     assert found.trace[-1].note == "ada is mentioned by film (ada lund); adds born"
-    kept = ask(workspace, method.format(kept=1), question)
+    kept = ask(harbour, method.format(kept=1), question)
     assert [(hit.id, hit.score) for hit in kept.hits] == [("film", gained), ("ada", gained), ("otter", 0), ("town", 0)]
 
 
@@ -140,18 +145,8 @@ def test_of_a_linked_document_only_the_best_passage_gains(tmp_path: Path) -> Non
     }
 
 
-def test_filters_hold_along_every_link(workspace: Workspace) -> None:
-    workspace.add([FILM, DIRECTOR, TOWN, OTTER])
-    found = ask(workspace, "links(hops=3)", "a film that was shot", year=1990)
-    assert {hit.id for hit in found.hits} == {"film", "ada", "otter"}
-    assert all("town" not in step.ids for step in found.trace)
-    few = ask(workspace, "links(depth=1,hops=3)", "a film that was shot", k=1, year=1970)
-    assert [hit.id for hit in few.hits] == ["town"]
-
-
-def test_a_passage_that_the_question_names_gets_a_bonus(workspace: Workspace) -> None:
-    workspace.add([FILM, DIRECTOR, TOWN, OTTER])
-    plain, named = (ask(workspace, f"links(seeds=0,title_bonus={bonus})", "where is tellin") for bonus in (0, 0.5))
+def test_a_passage_that_the_question_names_gets_a_bonus(harbour: Workspace) -> None:
+    plain, named = (ask(harbour, f"links(seeds=0,title_bonus={bonus})", "where is tellin") for bonus in (0, 0.5))
     gained = {hit.id: hit.score for hit in named.hits}
     assert {hit.id: gained[hit.id] - hit.score for hit in plain.hits} == {
         "town": pytest.approx(0.5),
@@ -278,7 +273,8 @@ def test_a_name_in_more_than_four_passages_per_document_links_nothing(
     assert {(link.passage, link.backward) for link in back} == {(f"a#{n}", True) for n in range(linked)}
 
 
-@pytest.mark.parametrize("given", [7, "text", ["text", [1], ["first", "b.md", 3]], [["first", 5]], {"first": "b.md"}])
-def test_any_metadata_under_hyperlinks(workspace: Workspace, given: MetadataValue) -> None:
-    documents = [Document("a.md", "Start", "first", {"hyperlinks": given}), Document("b.md", "Other", "nothing")]
-    assert links_of(workspace, documents, "a.md") == set()
+def test_any_metadata_under_hyperlinks(workspace: Workspace) -> None:
+    given: list[MetadataValue] = [7, "text", ["text", [1], ["first", "b.md", 3]], [["first", 5]], {"first": "b.md"}]
+    documents = [Document(f"a{n}.md", f"Start {n}", "first", {"hyperlinks": one}) for n, one in enumerate(given)]
+    seeds = [one.id for one in documents]
+    assert links_of(workspace, [*documents, Document("b.md", "Other", "nothing")], *seeds) == set()

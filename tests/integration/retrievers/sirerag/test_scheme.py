@@ -9,12 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from made_language import PRICES, QUICK, answering
-from made_trees import Compass, CompassEncoder, around, at, drawn, nodes, notes, opened, task_of, write
+from made_trees import Compass, CompassEncoder, around, at, drawn, nodes, opened, task_of, write
 from openai_server import OpenAIServer
 
-from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
-from ragindex.estimate import estimate
 from ragindex.filters import meta
 from ragindex.interfaces import Floats
 from ragindex.llm import answer_question
@@ -32,7 +30,6 @@ from ragindex.testing import DOCUMENTS, QUESTIONS
 from ragindex.types import Document, Hit, Query, Retrieval, Triple
 from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.dense import Dense
-from ragindex_eval.data import worlds
 from ragindex_retrievers.sirerag.entity_boost import Raised, lifted
 from ragindex_retrievers.sirerag.scheme import SiReRAG
 
@@ -47,16 +44,30 @@ LIFTED = SiReRAG(ranking="lifted")
 SUMMARISED = SiReRAG(pool=TreePool(trees=(SummaryTree(stop_at=1), SummaryTree(over=Aggregates(), stop_at=1))))
 
 
+SUMMARISED_LIFTED = SUMMARISED.model_copy(update={"ranking": "lifted"})
+BASES = ("bm25", "hybrid", "composed", "colbert")
+
+
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
     with answering(monkeypatch, write) as running:
         yield running
 
 
-def built(folder: Path, server: OpenAIServer, *schemes: SiReRAG) -> Workspace:
-    workspace = opened(folder, server, TOWNS)
-    workspace.sync(schemes)
-    return workspace
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    with pytest.MonkeyPatch.context() as patch, answering(patch, write) as running:
+        made = opened(tmp_path_factory.mktemp("sirerag"), running, TOWNS)
+        made.sync([LEAVES, LIFTED, SUMMARISED, SUMMARISED_LIFTED])
+        yield made
+
+
+@pytest.fixture(scope="module")
+def by_rules(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    made = Workspace.open(tmp_path_factory.mktemp("rules"), encoder="lsa", chunking=None)
+    made.add(DOCUMENTS)
+    made.sync([registry.scheme(f"sirerag(base={base})") for base in (*BASES, "dense")])
+    return made
 
 
 def asked(workspace: Workspace, scheme: Any, text: str, k: int = 9, where: Any = None) -> Retrieval:
@@ -72,8 +83,7 @@ def found(retrieval: Retrieval) -> list[tuple[str, float]]:
 # ---------------------------------------------------------------- the pool
 
 
-def test_the_best_nodes_of_both_trees(server: OpenAIServer, tmp_path: Path) -> None:
-    workspace = built(tmp_path, server, LEAVES)
+def test_the_best_nodes_of_both_trees(workspace: Workspace) -> None:
     assert found(asked(workspace, LEAVES, "@1,1,0", 3)) == [("aggregate 1+2", 1.0), ("1", 0.7071), ("2", 0.7071)]
     retrieval = asked(workspace, LEAVES, "@0.2,1,0", 3)
     assert found(retrieval) == [("2", 0.9806), ("aggregate 1+2", 0.8321), ("1", 0.1961)]
@@ -85,15 +95,13 @@ def test_the_best_nodes_of_both_trees(server: OpenAIServer, tmp_path: Path) -> N
     assert (step.index, step.paths) == (WAYS, ((Triple(f"aggregate {bob.id}", "is made of", "2"),),))
 
 
-def test_every_document_of_a_hit_passes_the_filter(server: OpenAIServer, tmp_path: Path) -> None:
-    workspace = built(tmp_path, server, LEAVES, LIFTED)
+def test_every_document_of_a_hit_passes_the_filter(workspace: Workspace) -> None:
     assert found(asked(workspace, LEAVES, "@1,1,0", 9, meta("year", 2)))[0] == ("2", 0.7071)
     assert found(asked(workspace, LIFTED, "@1,1,0", 9, meta("year", 2)))[0] == ("2", 0.7071)  # BOB may lift nothing
 
 
-def test_the_way_from_a_summary_to_its_passages(server: OpenAIServer, tmp_path: Path) -> None:
+def test_the_way_from_a_summary_to_its_passages(workspace: Workspace) -> None:
     """A summary of aggregates is of these, and they of propositions of the passage; one of passages, of passages."""
-    workspace = built(tmp_path, server, SUMMARISED)
     retrieval = asked(workspace, SUMMARISED, "@1.1,1,1.2", 2)
     assert [(hit.kind, sorted(hit.passage_ids)) for hit in retrieval.hits] == [("summary", ["1", "2", "3"])] * 2
     assert [hit.doc_ids for hit in retrieval.hits] == [("3", "1", "2")] * 2
@@ -109,37 +117,10 @@ def test_the_way_from_a_summary_to_its_passages(server: OpenAIServer, tmp_path: 
     assert {held[hit.id]["tree"] for hit in retrieval.hits} == {"passages", "aggregates"}
 
 
-@pytest.mark.slow
-def test_the_ablations_leave_out_what_they_say(server: OpenAIServer, tmp_path: Path) -> None:
-    """(A) no summaries of aggregates, (B) single propositions too, (C) these alone, (D) and no summaries of them."""
-    trees = SUMMARISED.pool.trees  # type: ignore[attr-defined]
-    told = {
-        "A": {"relatedness_summaries": False},
-        "B": {"propositions": True},
-        "C": {"propositions": True, "aggregates": False},
-        "D": {"propositions": True, "aggregates": False, "relatedness_summaries": False},
-    }
-    schemes = {name: SiReRAG(pool=TreePool(trees=trees, **values)) for name, values in told.items()}  # type: ignore[arg-type]
-    workspace = built(tmp_path, server, SUMMARISED, *schemes.values())
-    kinds = {
-        name: sorted(hit.kind for hit in asked(workspace, scheme, "@1,1.1,1.3", 99).hits)
-        for name, scheme in {"": SUMMARISED, **schemes}.items()
-    }
-    passages, both = ["passage"] * 3, ["aggregate"] * 2
-    assert kinds == {
-        "": [*both, *passages, "summary", "summary"],
-        "A": [*both, *passages, "summary"],
-        "B": [*both, *passages, *["proposition"] * 3, "summary", "summary"],
-        "C": [*passages, *["proposition"] * 3, "summary", "summary"],
-        "D": [*passages, *["proposition"] * 3, "summary"],
-    }
-
-
 # ---------------------------------------------------------------- lifted
 
 
-def test_passages_are_lifted_by_what_is_said_of_an_entity(server: OpenAIServer, tmp_path: Path) -> None:
-    workspace = built(tmp_path, server, LIFTED)
+def test_passages_are_lifted_by_what_is_said_of_an_entity(workspace: Workspace) -> None:
     assert found(asked(workspace, LIFTED, "@1,1,0")) == [("1", 0.8536), ("2", 0.8536), ("3", 0.0)]
     retrieval = asked(workspace, LIFTED, "@0.2,1,0", 2)
     assert found(retrieval) == [("2", 0.9806), ("1", 0.5141)]  # half of 0.1961 + 0.8321
@@ -148,10 +129,8 @@ def test_passages_are_lifted_by_what_is_said_of_an_entity(server: OpenAIServer, 
     assert retrieval.hits[0].text == "BOB lives in ULM @0,1,0"
 
 
-def test_summaries_lift_nothing(server: OpenAIServer, tmp_path: Path) -> None:
-    scheme = SUMMARISED.model_copy(update={"ranking": "lifted"})
-    workspace = built(tmp_path, server, scheme, LIFTED)
-    assert found(asked(workspace, scheme, "@1,1,1.5")) == found(asked(workspace, LIFTED, "@1,1,1.5"))
+def test_summaries_lift_nothing(workspace: Workspace) -> None:
+    assert found(asked(workspace, SUMMARISED_LIFTED, "@1,1,1.5")) == found(asked(workspace, LIFTED, "@1,1,1.5"))
 
 
 def test_lifting_by_hand() -> None:
@@ -170,9 +149,8 @@ def test_lifting_by_hand() -> None:
     assert lifted([]) == {}
 
 
-def test_only_the_best_leaves_are_looked_at(server: OpenAIServer, tmp_path: Path) -> None:
+def test_only_the_best_leaves_are_looked_at(workspace: Workspace) -> None:
     scheme = LIFTED.model_copy(update={"depth": 1})
-    workspace = built(tmp_path, server, scheme)
     assert found(asked(workspace, scheme, "@0.2,1,0", 1)) == [("2", 0.9806)]
     assert found(asked(workspace, scheme, "@0.2,1,0", 2)) == [("2", 0.9806), ("1", 0.8321)]  # never fewer than k
 
@@ -180,33 +158,26 @@ def test_only_the_best_leaves_are_looked_at(server: OpenAIServer, tmp_path: Path
 # ---------------------------------------------------------------- bases, readers
 
 
-@pytest.mark.parametrize("base", ["bm25", "hybrid", "composed", "colbert"])
-def test_the_pool_is_searched_by_any_flat_scheme(base: str, tmp_path: Path) -> None:
-    with Workspace.open(tmp_path, encoder="lsa", chunking=None) as workspace:
-        workspace.add(DOCUMENTS)
-        scheme = registry.scheme(f"sirerag(base={base})")
-        plain = registry.scheme(f"{base}(over=tree_pool)")
-        workspace.sync([scheme])
-        queries = [Query(f"q{n}", text) for n, text in enumerate(QUESTIONS)]
-        ours, theirs = (one.open(workspace).retrieve(queries, 6) for one in (scheme, plain))
-        assert [[(hit.id, hit.score) for hit in one.hits] for one in ours] == [
-            [(hit.id, hit.score) for hit in one.hits] for one in theirs
-        ]
+@pytest.mark.parametrize("base", BASES)
+def test_the_pool_is_searched_by_any_flat_scheme(base: str, by_rules: Workspace) -> None:
+    scheme, plain = registry.scheme(f"sirerag(base={base})"), registry.scheme(f"{base}(over=tree_pool)")
+    queries = [Query(f"q{n}", text) for n, text in enumerate(QUESTIONS)]
+    ours, theirs = (one.open(by_rules).retrieve(queries, 6) for one in (scheme, plain))
+    assert [[(hit.id, hit.score) for hit in one.hits] for one in ours] == [
+        [(hit.id, hit.score) for hit in one.hits] for one in theirs
+    ]
 
 
-def test_under_self_ask(tmp_path: Path) -> None:
+def test_under_self_ask(by_rules: Workspace) -> None:
     """Its candidates are the ten best nodes of the pool, for both calls."""
-    with Workspace.open(tmp_path, encoder="lsa", chunking=None) as workspace:
-        workspace.add(DOCUMENTS)
-        over, alone = registry.scheme("self-ask(base=sirerag)"), registry.scheme("sirerag")
-        workspace.sync([over])
-        queries = [Query(f"q{n}", text) for n, text in enumerate(QUESTIONS)]
-        candidates = [one.hits for one in alone.open(workspace).retrieve(queries, 10)]
-        asking = over.open(workspace).retrieve(queries, 10)
-        assert [one.hits for one in asking] == [
-            tuple(replace(hit, source="self-ask(base=sirerag)") for hit in hits) for hits in candidates
-        ]
-        assert any(hit.kind == "aggregate" for hits in candidates for hit in hits)
+    over, alone = registry.scheme("self-ask(base=sirerag)"), registry.scheme("sirerag")
+    queries = [Query(f"q{n}", text) for n, text in enumerate(QUESTIONS)]
+    candidates = [one.hits for one in alone.open(by_rules).retrieve(queries, 10)]
+    asking = over.open(by_rules).retrieve(queries, 10)
+    assert [one.hits for one in asking] == [
+        tuple(replace(hit, source="self-ask(base=sirerag)") for hit in hits) for hits in candidates
+    ]
+    assert any(hit.kind == "aggregate" for hits in candidates for hit in hits)
 
 
 def test_a_long_summary_does_not_win_by_its_length(server: OpenAIServer, tmp_path: Path) -> None:
@@ -217,10 +188,9 @@ def test_a_long_summary_does_not_win_by_its_length(server: OpenAIServer, tmp_pat
         return json.dumps({"summary": "@1,1,1 " + "word " * 2_000}) if is_summary else write(body)
 
     server.write = long
-    scheme = SiReRAG(pool=TreePool(trees=(SummaryTree(stop_at=1), SummaryTree(over=Aggregates(), stop_at=1))))
-    workspace = opened(tmp_path, server, [*TOWNS, *(at(f"p{n}", 1, 1, n / 10) for n in range(40))])
-    workspace.sync([scheme, Dense()])
-    pool, flat = asked(workspace, scheme, "@1,1,1", 20), asked(workspace, Dense(), "@1,1,1", 20)
+    workspace = opened(tmp_path, server, [*TOWNS, *(at(f"p{n}", 1, 1, n / 10) for n in range(20))])
+    workspace.sync([SUMMARISED, Dense()])
+    pool, flat = asked(workspace, SUMMARISED, "@1,1,1", 20), asked(workspace, Dense(), "@1,1,1", 20)
     first = pool.hits[0]
     assert (first.kind, len(first.text.split())) == ("summary", 2_001)
     seen, plain = (answer_question.build_context(one.hits, one.notes, tokens=100) for one in (pool, flat))
@@ -296,52 +266,6 @@ class Told:
             for id, passage, position, names in rows
         ]
         return [pa.RecordBatch.from_pylist(made)]
-
-
-@pytest.mark.slow
-def test_cross_tree_clusters_the_nodes_of_both_on_every_level(server: OpenAIServer, tmp_path: Path) -> None:
-    """First passages and aggregates together; then the summaries of these, of the passages and of the aggregates."""
-    crossed = SUMMARISED.model_copy(update={"pool": SUMMARISED.pool.model_copy(update={"cross_tree": True})})
-    without = crossed.model_copy(update={"pool": crossed.pool.model_copy(update={"relatedness_summaries": False})})
-    told = without.model_copy(update={"pool": without.pool.model_copy(update={"propositions": True})})
-    workspace = built(tmp_path, server, crossed, without, told)
-    assert clusters(nodes(workspace, crossed.pool)) == [
-        ("aggregates", 1, ["aggregate"] * 2),
-        ("passages", 1, ["passage"] * 3),
-        ("tree_pool", 1, ["aggregate"] * 2 + ["passage"] * 3),
-        ("tree_pool", 2, ["summary"] * 3),
-    ]
-    assert "9 nodes: 4 of passages, 3 of aggregates, 2 of tree_pool." in notes(workspace, "tree_pool")
-    fewer = [
-        ("passages", 1, ["passage"] * 3),
-        ("tree_pool", 1, ["aggregate"] * 2 + ["passage"] * 3),
-    ]  # the aggregates repeat lines of the passages: both clusters show the same, and have one summary
-    assert clusters(nodes(workspace, without.pool)) == clusters(nodes(workspace, told.pool)) == fewer
-    assert len(nodes(workspace, told.pool)) == len(nodes(workspace, without.pool)) + 3
-
-
-def clusters(held: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, int, list[str]]]:
-    """Of each summary the tree, the level and the kinds of its children."""
-    rows = [row for row in held.values() if row["children"]]
-    return sorted(
-        (row["tree"], int(row["level"]), sorted(held[child]["kind"] for child in row["children"])) for row in rows
-    )
-
-
-@pytest.mark.slow
-def test_the_estimate_counts_cross_tree_summaries(tmp_path: Path) -> None:
-    """Built by the rules with lsa it is what the estimate builds: one call a summary."""
-    documents = tuple(worlds.make_documents(60))
-    scheme = registry.scheme("sirerag(base=bm25, pool=tree_pool(cross_tree=true))")
-    found = estimate(
-        Corpus("world", "world", documents, 0, (), True), [scheme], registry.llm("openai:small"), LLMSettings()
-    )
-    with Workspace.open(tmp_path, encoder="lsa", chunking=None) as workspace:
-        workspace.add(documents)
-        workspace.sync([scheme])
-        made = clusters(nodes(workspace, scheme.pool))  # type: ignore[attr-defined]
-    assert {one.task: one.calls for one in found}["summary"] == len(made)
-    assert {tree for tree, _, _ in made} == {"passages", "aggregates", "tree_pool"}
 
 
 def test_hierarchical_chunks_stand_beside_the_summaries_of_others(server: OpenAIServer, tmp_path: Path) -> None:

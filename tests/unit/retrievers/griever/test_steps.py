@@ -1,6 +1,5 @@
 """GRIEVER's steps one by one: splitting, n-grams, scores, paths, rewriting."""
 
-import itertools
 import math
 from dataclasses import replace
 
@@ -103,26 +102,6 @@ def test_an_ngram_is_the_greatest_of_its_tokens() -> None:
     tokens = TokenEmbeddings(((0, 1), (2, 3)), np.array([[0.6, 0.8], [-0.8, 0.6]], np.float32))
     vector = ngrams("a b", tokens, 2, "max").vectors[2]
     np.testing.assert_allclose(vector, [0.6, 0.8], atol=1e-6)
-
-
-@given(st.lists(st.text("ab", min_size=1, max_size=3), max_size=6), st.integers(1, 4))
-def test_ngrams_by_hand(words: list[str], longest: int) -> None:
-    """Against a plain double loop; a token is a letter."""
-    text = " ".join(words)
-    letters = [(i, i + 1) for i, letter in enumerate(text) if letter != " "]
-    vectors = np.random.default_rng(len(text)).normal(size=(len(letters), 3)).astype(np.float32)
-    found = ngrams(text, TokenEmbeddings(tuple(letters), vectors), longest, "mean")
-    expected = []
-    for low, high in itertools.combinations(range(len(words) + 1), 2):
-        if high - low <= longest:
-            start = len(" ".join(words[:low])) + (low > 0)
-            end = start + len(" ".join(words[low:high]))
-            mean = vectors[[i for i, (at, _) in enumerate(letters) if start <= at < end]].mean(axis=0)
-            expected.append(((start, end), mean / np.linalg.norm(mean)))
-    assert sorted(found.spans) == sorted(span for span, _ in expected)
-    by_span = dict(zip(found.spans, found.vectors, strict=True))
-    for span, vector in expected:
-        np.testing.assert_allclose(by_span[span], vector, atol=1e-5)
 
 
 @given(st.data(), st.sampled_from(["mean", "max"]))

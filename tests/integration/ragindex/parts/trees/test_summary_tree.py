@@ -1,17 +1,11 @@
-"""Summary trees: node by node by hand, corpora that are unkind, failures, changes, and a process that is killed."""
+"""Summary trees: node by node by hand, corpora that are unkind, failures, and changes."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import tree_child
 from made_language import PRICES, answering
 from made_trees import (
     Compass,
@@ -28,8 +22,7 @@ from made_trees import (
     summaries,
     write,
 )
-from openai_server import KEY, OpenAIServer, Received, chat
-from tree_child import GROUPS, TREE
+from openai_server import OpenAIServer, Received, chat
 
 from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
@@ -43,7 +36,7 @@ from ragindex.parts.text.passages import Passages
 from ragindex.parts.trees.summary_tree import SUMMARY, SummaryTree
 from ragindex.parts.vectors.vectors import Vectors, vectors_of
 from ragindex.plugins import registry
-from ragindex.testing import CHECKS, DOCUMENTS
+from ragindex.testing import DOCUMENTS
 from ragindex.types import Document, Query
 from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
@@ -162,23 +155,6 @@ def test_a_corpus_of_one_and_of_two_passages(count: int, server: OpenAIServer, t
     assert nodes(workspace, lowest) == nodes(workspace, default) == {}
 
 
-@pytest.mark.slow
-def test_500_identical_passages(server: OpenAIServer, tmp_path: Path) -> None:
-    same = [Document(f"s{number:03d}", "", "same @0,0,1") for number in range(500)]
-    workspace = opened(tmp_path, server, same)
-    workspace.sync([SummaryTree()])
-    assert len(nodes(workspace, SummaryTree())) == 500
-    assert server.requests == []  # one text is no cluster
-    workspace.add([*around("a", 0, 0.2, 6), *around("b", 1, 0.2, 6), at("t", 0, 0.05, 1)])
-    workspace.sync([FLAT])
-    found = drawn(workspace, FLAT)
-    ids = [one.id for one in same]
-    (row,) = (row for row in nodes(workspace, FLAT).values() if named(row["text"]) == "(same t)")
-    assert row["passage_ids"] == row["children"] == [*ids, "t"]  # each is a child; the text was shown once
-    assert "(a1 a2 a3 a4 a5 a6)" in found
-    assert ["same", "t"] in summaries(server)
-
-
 def test_texts_without_words_are_leaves_and_nothing_else(server: OpenAIServer, tmp_path: Path) -> None:
     blank = [Document("x", "", " \n"), Document("y", "", ""), Document("z", "", "no direction")]
     workspace = opened(tmp_path, server, [*BRIDGED, *blank])
@@ -257,7 +233,7 @@ def test_a_summary_that_is_longer_than_asked_for_is_cut(server: OpenAIServer, tm
 
 @pytest.mark.parametrize(
     ("answer", "kind"),
-    [("No.", "malformed"), ('{"summary": "  "}', "malformed"), ('{"text": "x"}', "malformed"), ("", "empty")],
+    [('{"summary": "  "}', "malformed"), ("", "empty")],
 )
 def test_an_answer_that_cannot_be_used_is_asked_for_again_and_counted(
     answer: str, kind: str, server: OpenAIServer, tmp_path: Path
@@ -277,12 +253,11 @@ def test_an_answer_that_cannot_be_used_is_asked_for_again_and_counted(
     assert failed(workspace, "summary_tree") == []
 
 
-@pytest.mark.parametrize("answer", ["No.", '{"summary": " "}', ""])
 def test_a_summary_that_fails_is_survived_counted_and_asked_for_at_the_next_sync(
-    answer: str, server: OpenAIServer, tmp_path: Path
+    server: OpenAIServer, tmp_path: Path
 ) -> None:
     def choose(received: Received, earlier: int) -> Any:
-        return chat(content=answer) if "c1 @" in json.dumps(received.body) else None
+        return chat(content='{"summary": " "}') if "c1 @" in json.dumps(received.body) else None
 
     server.choose = choose
     workspace = opened(tmp_path, server, BRIDGED)
@@ -322,9 +297,6 @@ def test_only_what_changed_is_asked_again(server: OpenAIServer, tmp_path: Path) 
     workspace.sync()
     assert nodes(workspace, FLAT) == before
     assert len(server.requests) == grown  # the answers were kept
-    again = opened(tmp_path / "again", server, BRIDGED)
-    again.sync([FLAT])
-    assert nodes(again, FLAT) == before
 
 
 def test_another_seed_language_or_parameter_is_another_part(server: OpenAIServer, tmp_path: Path) -> None:
@@ -333,16 +305,6 @@ def test_another_seed_language_or_parameter_is_another_part(server: OpenAIServer
     assert len([1 for record in workspace.manifest.parts.values() if record.name == "summary_tree"]) == 2
     one, other = (set(nodes(workspace, tree)) for tree in (FLAT, FLAT.model_copy(update={"threshold": 0.5})))
     assert one & other == {document.id for document in BRIDGED}  # summaries are named by the tree too
-
-
-METHODS = {"dense": "dense(over=summary_tree(stop_at=4))", "composed": "composed(over=summary_tree)"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("method", METHODS)
-def test_the_contract_of_a_scheme_holds_over_trees(method: str, check: Any, tmp_path: Path) -> None:
-    check(registry.scheme(METHODS[method]), tmp_path, "lsa")
 
 
 def test_the_rules_summarise_24_documents(tmp_path: Path) -> None:
@@ -390,45 +352,3 @@ def test_leaves_need_the_fields_of_hits(server: OpenAIServer, tmp_path: Path) ->
         UsageError, match="summary_tree needs records with kind, .*; kind, metadata, text, title is missing"
     ):
         workspace.sync([SummaryTree(over=registry.part("extractions"))])
-
-
-# ---------------------------------------------------------------- killed
-
-
-@pytest.mark.slow
-def test_killed_in_the_middle_of_the_second_level(server: OpenAIServer, tmp_path: Path) -> None:
-    level_two = threading.Event()
-    hold = threading.Event()
-
-    def choose(received: Received, earlier: int) -> Any:
-        if not shown(received.body)[0].startswith("(") or hold.is_set():
-            return None
-        if level_two.is_set():  # the second request of the level: its answer never arrives
-            hold.wait(30)
-            return lambda answer: None
-        level_two.set()
-        return None
-
-    server.choose = choose
-    child = subprocess.Popen(
-        [sys.executable, str(Path(tree_child.__file__)), str(tmp_path / "killed"), server.url],
-        env={**os.environ, "OPENAI_API_KEY": KEY},
-    )
-    while len(server.requests) < len(GROUPS) + 2:
-        assert child.poll() is None
-        threading.Event().wait(0.02)
-    child.send_signal(signal.SIGKILL)
-    child.wait()
-    hold.set()
-    paid = server.sent
-    assert paid == len(GROUPS) + 1
-    killed, undisturbed = (
-        tree_child.bring(tmp_path / "killed", server.url),
-        tree_child.bring(tmp_path / "other", server.url),
-    )
-    assert nodes(killed, TREE) == nodes(undisturbed, TREE)
-    assert len(drawn(killed, TREE)) == len(GROUPS) + 3
-    calls = [json.dumps(one.body) for one in server.requests]
-    everything = len(GROUPS) + 3
-    assert len(calls) == everything + 1 + everything  # the killed build asked for one that it did not get
-    assert server.sent == 2 * everything

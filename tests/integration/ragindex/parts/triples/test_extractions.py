@@ -1,7 +1,7 @@
 """Entities and triples of passages: from rules, from a model behind HTTP, from a file; and what becomes of failures."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,8 @@ from ragindex.parts.triples import extractions
 from ragindex.parts.triples.extractions import EXTRACT, NAMES, RELATE, Extractions
 from ragindex.parts.triples.triple_json import from_json
 from ragindex.parts.triples.triples import Triples
-from ragindex.parts.vectors.vectors import Vectors
 from ragindex.text_analysis import analyse
 from ragindex.types import Document, Query, Triple
-from ragindex.workspace import sync
 from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
 from ragindex_retrievers.gear.parts.triple_graph import TripleGraph
@@ -49,9 +47,12 @@ def test_the_rules_by_hand(tmp_path: Path) -> None:
             Document("b", "Rotterdam", "Rotterdam has the largest harbour of Europe."),
         ]
     )
-    workspace.sync([Extractions()])
+    numbers, sequential = Extractions(numbers_as_entities=True), Extractions(calls="sequential")
+    workspace.sync([Extractions(), numbers, sequential])
     a, b = rows(workspace, Extractions(), *FIELDS)
     assert a["entities"] == ["Ada Miller", "Lindau"]
+    assert rows(workspace, numbers, "entities")[0]["entities"] == ["Ada Miller", "Lindau", "1871"]
+    assert rows(workspace, sequential, *FIELDS) == [a, b]
     assert from_json(a["triples"]) == [
         Triple("Ada Miller", "was", "glass painter"),
         Triple("Ada Miller", "was born in", "Lindau"),
@@ -67,16 +68,7 @@ def test_the_rules_by_hand(tmp_path: Path) -> None:
         "kept": 1.0,
         "dropped": 0.0,
     }
-    assert notes(workspace, "extractions") == ["2 passages were read by rules, not by a language model."]
-
-
-def test_numbers_are_entities_where_that_is_asked(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, chunking=None)
-    workspace.add([Document("a", "Ada Miller", "Ada Miller was born in Lindau in 1871.")])
-    part = Extractions(numbers_as_entities=True)
-    workspace.sync([Extractions(), part])
-    assert rows(workspace, Extractions(), "entities")[0]["entities"] == ["Ada Miller", "Lindau"]
-    assert rows(workspace, part, "entities")[0]["entities"] == ["Ada Miller", "Lindau", "1871"]
+    assert notes(workspace, "extractions") == ["2 passages were read by rules, not by a language model."] * 3
 
 
 def test_what_the_rules_could_not_read_is_said(tmp_path: Path) -> None:
@@ -127,6 +119,9 @@ def test_one_call_a_passage_and_malformed_triples_are_dropped_and_counted(server
     assert len(server.requests) == 1
     last = server.requests[0].body["messages"][-1]
     assert last == {"role": "user", "content": "Title: Rhine\n\nThe Rhine rises in the Alps."}
+    schema = server.requests[0].body["response_format"]["json_schema"]["schema"]
+    triple = {"type": "array", "items": {"type": "string"}, "minItems": 3, "maxItems": 3}
+    assert (schema["required"], schema["properties"]["triples"]["items"]) == (["entities", "triples"], triple)
     assert workspace.sync([Extractions()]).made == 0
     (record,) = workspace.manifest.parts.values()
     assert (record.failed, record.output_tokens > 10) == ({}, True)
@@ -159,16 +154,6 @@ def test_names_first_then_triples_of_these_names(server: OpenAIServer, tmp_path:
     assert list(record.failed) == ["b"]
 
 
-def test_rules_give_the_same_in_one_call_or_two(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, chunking=None)
-    workspace.add([Document("a", "Ada Miller", "Ada Miller was a glass painter who was born in Lindau in 1871.")])
-    both = [Extractions(), Extractions(calls="sequential")]
-    workspace.sync(both)
-    joint, sequential = (rows(workspace, part, *FIELDS) for part in both)
-    assert joint == sequential
-    assert sequential[0]["source"] == "rules"
-
-
 def test_triples_that_are_no_list_do_not_lose_the_answer(server: OpenAIServer, tmp_path: Path) -> None:
     server.write = lambda body: json.dumps({"entities": ["A"], "triples": {"t1": ["A", "p", "B"], "t2": ["A"]}})
     workspace = asking(tmp_path, server)
@@ -186,7 +171,7 @@ def test_a_failed_passage_is_counted_and_tried_again_with_all_that_is_made_of_it
     server: OpenAIServer, tmp_path: Path
 ) -> None:
     sulking = {"c|likes|tea"}
-    parts = [BM25(over=Triples()), Vectors(of=Triples()), TripleGraph()]
+    parts = [BM25(over=Triples()), TripleGraph()]
 
     def choose(received: Any, earlier: int) -> Any:
         passage = received.body["messages"][5]["content"]  # after the instructions and two demonstrations
@@ -200,7 +185,6 @@ def test_a_failed_passage_is_counted_and_tried_again_with_all_that_is_made_of_it
     assert {name: list(reasons) for name, reasons in failed.items()} == {"extractions": ["2"]}
     assert "gave no usable answer" in failed["extractions"]["2"]
     assert [row["id"] for row in rows(workspace, Extractions(), "source")] == ["1", "3"]
-    assert [row["id"] for row in rows(workspace, Vectors(of=Triples()), "text")] == ["1#t0000", "3#t0000"]
     assert found(workspace, "tea") == []
     assert workspace.open_part(TripleGraph()).neighbours(["3#t0000"]) == [["1#t0000"]]
     assert len(server.requests) == 4  # the one that failed was asked twice
@@ -210,10 +194,9 @@ def test_a_failed_passage_is_counted_and_tried_again_with_all_that_is_made_of_it
     assert len(server.requests) == 6  # what was answered is not asked again
 
     sulking.clear()
-    assert workspace.sync(parts).made == 4  # one passage in each of four parts
+    assert workspace.sync(parts).made == 3  # one passage in each of three parts
     assert workspace.failures(BM25(over=Triples())) == {}
     assert found(workspace, "tea") == ["2#t0000"]
-    assert [row["text"] for row in rows(workspace, Vectors(of=Triples()), "text")][1] == "c likes tea"
     assert workspace.open_part(TripleGraph()).neighbours(["3#t0000"]) == [["1#t0000", "2#t0000"]]
     assert len(server.requests) == 7
 
@@ -221,38 +204,7 @@ def test_a_failed_passage_is_counted_and_tried_again_with_all_that_is_made_of_it
     workspace.add([spelt("2", "c|likes|milk")])  # a change that fails: what was known of it is gone
     workspace.sync(parts)
     assert [row["id"] for row in rows(workspace, Triples(), "text")] == ["1#t0000", "3#t0000"]
-    assert [row["id"] for row in rows(workspace, Vectors(of=Triples()), "text")] == ["1#t0000", "3#t0000"]
     assert workspace.open_part(TripleGraph()).neighbours(["3#t0000"]) == [["1#t0000"]]
-
-
-def dying_at(name: str, cover: Callable[..., None]) -> Callable[..., None]:
-    """Dies after a batch of the part is in the data and before it is covered."""
-
-    def dying(task: Any, *given: Any) -> None:
-        if task.name == name:
-            raise KeyboardInterrupt
-        cover(task, *given)
-
-    return dying
-
-
-def test_a_batch_that_comes_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    documents = [spelt("1", "a|knows|b", "b|knows|c"), spelt("2", "c|likes|tea")]
-    file = openie(tmp_path / "file.json", documents)
-    parts = [Vectors(of=Triples()), TripleGraph()]
-    once = imported(tmp_path / "once", file, documents)
-    once.sync(parts)
-    twice = imported(tmp_path / "twice", file, documents)
-    for name in ("extractions", "triples", "vectors", "triple_graph"):
-        with monkeypatch.context() as patch:
-            patch.setattr(sync, "_cover", dying_at(name, sync._cover))
-            with pytest.raises(KeyboardInterrupt):
-                twice.sync(parts)
-    twice.sync(parts)
-    assert rows(twice, Extractions()) == rows(once, Extractions())
-    assert rows(twice, Triples()) == rows(once, Triples())
-    assert rows(twice, Vectors(of=Triples())) == rows(once, Vectors(of=Triples()))
-    assert twice.open_part(TripleGraph()).neighbours(["1#t0001"]) == [["1#t0000", "2#t0000"]]
 
 
 # ---------------------------------------------------------------- identity
@@ -290,20 +242,6 @@ def test_another_model_prompt_or_file_gives_another_part_beside(
     outdated = sorted(key.split("-")[0] for key in Workspace.open(folder).manifest.outdated)
     assert outdated == ["extractions", "triples"]  # of the second file, which somebody reads; nobody reads the rules'
     assert second.open_part(Triples()).count() == 1  # a reader from before goes on
-
-
-def test_the_schema_that_a_model_is_held_to(server: OpenAIServer, tmp_path: Path) -> None:
-    workspace = asking(tmp_path, server)
-    workspace.add([spelt("1", "a|knows|b")])
-    workspace.sync([Extractions()])
-    asked: Mapping[str, Any] = server.requests[0].body["response_format"]["json_schema"]["schema"]
-    assert asked["required"] == ["entities", "triples"]
-    assert asked["properties"]["triples"]["items"] == {
-        "type": "array",
-        "items": {"type": "string"},
-        "minItems": 3,
-        "maxItems": 3,
-    }
 
 
 # ---------------------------------------------------------------- the prompts

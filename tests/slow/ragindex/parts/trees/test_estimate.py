@@ -67,7 +67,6 @@ def near(estimated: list[Estimate], used: Mapping[str, tuple[int, int, int]]) ->
     }
 
 
-@pytest.mark.slow
 def test_rewriting_propositions_and_every_level_are_estimated(server: OpenAIServer, tmp_path: Path) -> None:
     """As docs/methods/sirerag.md says: a call a passage exactly, summaries within a third, sampled within a tenth."""
     corpus = Corpus("world", "world", tuple(worlds.make_documents(80)), 0, (), True)

@@ -1,0 +1,34 @@
+"""Contexts of passages on both stores."""
+
+from pathlib import Path
+
+from elasticsearch_node.node import store as elasticsearch_store
+
+from ragindex.plugins import registry
+from ragindex.types import Document, Query, Section
+from ragindex.workspace.workspace import Workspace
+
+PIER = "# Pier\n\nThe old pier is closed.\n\n## Tides\n\nIt turns twice.\n\n## Fees\n\nA berth costs nine crowns."
+HEADINGS = (("# Pier", ("Pier",)), ("## Tides", ("Pier", "Tides")), ("## Fees", ("Pier", "Fees")))
+SECTIONS = tuple(Section(PIER.index(line), path) for line, path in HEADINGS)
+DOCUMENTS = [Document("pier", "Pier", PIER, sections=SECTIONS), Document("blank", "Blank", " ")]
+CONTEXTS = ("title", "none", "headings", "sentence")
+
+
+def test_both_stores_find_the_same(tmp_path: Path) -> None:
+    methods = [registry.scheme(f"bm25(over=passages(by=sections, context={one}))") for one in CONTEXTS]
+    questions = [Query(str(n), text) for n, text in enumerate(("pier", "tides", "closed", "blank", "nine fees"))]
+    answers = []
+    with elasticsearch_store() as written:
+        for store in ("lancedb", written):
+            with Workspace.open(tmp_path / str(len(answers)), store=store) as workspace:
+                workspace.add(DOCUMENTS)
+                workspace.sync(methods)
+                answers.append(
+                    [
+                        [(hit.id, round(hit.score, 5)) for hit in one.hits]
+                        for method in methods
+                        for one in workspace.retriever(method).retrieve(questions, 9)
+                    ]
+                )
+    assert answers[0] == answers[1]

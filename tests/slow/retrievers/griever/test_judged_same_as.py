@@ -1,0 +1,57 @@
+"""The estimate of aliases judged by a model, against a run."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_language import answering
+from openai_server import OpenAIServer
+
+from ragindex.accounting import ledger
+from ragindex.corpus import Corpus
+from ragindex.estimate import estimate
+from ragindex.llm.openai_compatible import OpenAICompatibleChat
+from ragindex.llm.settings import LLMSettings
+from ragindex.parts.triples.extractions import EXTRACT
+from ragindex.plugins import registry
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.data import worlds
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+    with answering(monkeypatch) as running:
+        yield running
+
+
+def test_an_estimate_counts_the_calls_of_a_run(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Exactly, where the model finds the triples that the rules find and the encoder is lsa."""
+
+    def write(body: Mapping[str, Any]) -> str:
+        shown = str(body["messages"][-1]["content"])
+        if shown.startswith("Name: "):
+            return '{"same": false}'
+        title, _, text = shown.removeprefix("Title: ").partition("\n\n")
+        assert EXTRACT.rule is not None
+        inputs = {"title": title, "text": text, "language": "english", "numbers_as_entities": False}
+        return EXTRACT.rule(inputs).model_dump_json()
+
+    server.write = write
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    corpus = Corpus("world", "world", tuple(worlds.make_documents(60)), 0, (), True)
+    schemes, llm = [registry.scheme("griever(same_as=llm)")], OpenAICompatibleChat(model="small")
+    expected = {one.task: one.calls for one in estimate(corpus, schemes, llm, LLMSettings())}
+    assert server.requests == []
+    with (
+        ledger.record_calls() as tally,
+        Workspace.open(tmp_path / "w", llm=llm, chunking=None, encoder="lsa") as workspace,
+    ):
+        workspace.add(corpus.documents)
+        workspace.sync(schemes)
+    assert Counter(entry.task for entry in tally.entries) == expected
+    assert expected["extract"] == 60
+    assert expected["same_as"] > 10
