@@ -4,7 +4,6 @@ import json
 import os
 import select
 import sqlite3
-import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -210,24 +209,6 @@ def test_a_row_that_cannot_be_written_is_told_to_whoever_waits(tmp_path: Path) -
     for number in range(2):
         with pytest.raises(StoreError, match="no such table: calls"):
             cache.put(key(number), ORIGIN, ANSWER)
-
-
-def test_claims_are_held_by_one_thread(tmp_path: Path) -> None:
-    inside, most = 0, 0
-    lock = threading.Lock()
-
-    def work(number: int) -> None:
-        nonlocal inside, most
-        with key_locks.hold_key(tmp_path / "file", key(number % 2)):
-            with lock:
-                inside, most = inside + 1, max(most, inside + 1)
-            time.sleep(0.005)
-            with lock:
-                inside -= 1
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(work, range(24)))
-    assert (inside, most) == (0, 2)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

@@ -1,6 +1,5 @@
 """Many calls, of a server that fails, from threads and processes that die: every answer received is paid once."""
 
-import json
 import os
 import signal
 import subprocess
@@ -110,17 +109,3 @@ def test_killed_while_asking(server: OpenAIServer, tmp_path: Path) -> None:
     with ledger.record_calls() as tally:
         assert opened(server, path, concurrency=8).map(ECHO, texts(count)) == [Echo(**each) for each in texts(count)]
     assert (tally.replayed, server.sent) == (kept, sent + count - kept)
-
-
-def test_two_processes_share_a_cache(server: OpenAIServer, tmp_path: Path) -> None:
-    server.choose = lambda received, earlier: slow(0.02)
-    path, count = tmp_path / "calls.sqlite", 100
-    processes = [child(server, path, count, 8) for _ in range(2)]
-    for process in processes:
-        ready(process)
-    for process in processes:
-        begin(process)
-    told = [json.loads(f"[{ended(process).replace(' ', ',')}]") for process in processes]
-    assert [calls for calls, _ in told] == [count, count]
-    assert sum(count - replayed for _, replayed in told) == len(server.requests) == count
-    assert summarize(SQLiteCache(path))[0].responses == count
