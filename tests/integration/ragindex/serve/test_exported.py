@@ -92,7 +92,8 @@ def test_they_answer_as_exported_while_their_index_goes_on(tmp_path: Path) -> No
         raise AssertionError("the server has started")
 
 
-def test_a_changed_file_is_not_served(desk: Path, tmp_path: Path) -> None:
+def test_a_changed_file_is_not_served(desk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGINDEX_CACHE", str(tmp_path / "cache"))  # where the file as it was is not unpacked yet
     content = (desk / "packed.ragindex").read_bytes()
     place = content.rindex(b"lighthouse")
     (tmp_path / "packed.ragindex").write_bytes(content[:place] + b"watchhouse" + content[place + 10 :])
