@@ -18,6 +18,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
 from typing import Any, Self, TypeAlias
 
+import one_ssl_context  # noqa: F401  # quick clients
+
 KEY = "sk-a-secret-of-this-test"
 NATIVE = 48  # dimensions where none are asked for
 

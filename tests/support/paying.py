@@ -3,11 +3,15 @@
 Run as a process, `paying.py KIND URL`, it reads lines `PATH TEXT TEXT …` and pays for them, then says `done`.
 """
 
+import json
+import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from made_language import ECHO, PRICES, QUICK
+from openai_server import OpenAIServer
 
 from ragindex.encoders.openai_compatible import OpenAICompatible, OpenAIEncoder
 from ragindex.encoders.vector_cache import CachedEncoder
@@ -40,6 +44,33 @@ def embeds(url: str, path: Path) -> Callable[[Sequence[str]], object]:
 
 
 KINDS = {"chat": chats, "rerank": reranks, "embed": embeds}
+
+
+PATHS = ("same", "folder", "link", "dots", "relative")
+"""How the second cache is told of the file of the first."""
+
+
+def seen_as(how: str, path: Path) -> Path:
+    """Another path of the file: through a linked folder, a link to the file itself, dots, or the working folder."""
+    if how == "folder":
+        linked = path.parent.parent / "linked"
+        if not linked.exists():
+            linked.symlink_to(path.parent, target_is_directory=True)
+        return linked / path.name
+    if how == "link":
+        link = path.parent.parent / "link.sqlite"
+        if not link.is_symlink():
+            link.symlink_to(path)
+        return link
+    if how == "dots":
+        return path.parent / ".." / path.parent.name / path.name
+    return Path(os.path.relpath(path)) if how == "relative" else path
+
+
+def paid(server: OpenAIServer) -> Counter[str]:
+    """How often each call was asked for, whatever its headers."""
+    return Counter(json.dumps(received.body, sort_keys=True) for received in server.requests)
+
 
 if __name__ == "__main__":
     make, url = KINDS[sys.argv[1]], sys.argv[2]

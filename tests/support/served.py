@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import one_ssl_context  # noqa: F401  # quick clients
 import uvicorn
 
 import ragindex

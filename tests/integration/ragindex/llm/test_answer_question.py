@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_language import QUICK
-from openai_server import KEY, OpenAIServer
+from openai_server import OpenAIServer
 
 from examples import examples
 from ragindex.accounting import ledger
 from ragindex.errors import UsageError
-from ragindex.llm import answer_question, endpoint_features, tokens
+from ragindex.llm import answer_question, tokens
 from ragindex.llm.answer_question import (
     ANSWER,
     AnswerContext,
@@ -45,14 +45,6 @@ HITS = (
     hit("lindau", LIGHTHOUSE, "Lindau"),
     hit("notes", "Ada Miller painted the harbour of Lindau.", "Old notes"),
 )
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(endpoint_features, "_memories", {})
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    with OpenAIServer() as running:
-        yield running
 
 
 # ---------------------------------------------------------------- the context

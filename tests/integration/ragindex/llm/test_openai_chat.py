@@ -2,20 +2,19 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import openai_server
 import pytest
-from made_language import ECHO, PRICES, PROMPT, QUICK, Echo, opened, texts
+from made_language import ECHO, PROMPT, Echo, opened, texts
 from openai_server import KEY, OpenAIServer, chat, cut, drop, says, slow, status, usage
 from pydantic import BaseModel, Field
 
 from ragindex.accounting import ledger
 from ragindex.accounting.ledger import Tally
 from ragindex.errors import LLMError, ServiceError, UsageError
-from ragindex.llm import endpoint_features
 from ragindex.llm.offline import Offline
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.schema import schema_text
@@ -26,16 +25,6 @@ from ragindex.types import Usage
 from ragindex_retrievers.gear.tasks import READ
 
 TEXT = {"text": "one two"}
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(endpoint_features, "_memories", {})
-    for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY_FILE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    with OpenAIServer() as running:
-        yield running
 
 
 def run(server: OpenAIServer, task: Task[Echo] = ECHO, **given: Any) -> tuple[Echo, Tally]:
@@ -51,7 +40,7 @@ def bodies(server: OpenAIServer) -> list[Mapping[str, Any]]:
 
 
 def test_what_is_sent(server: OpenAIServer) -> None:
-    answer, tally = run(server, seed=7, extra={"reasoning_effort": "low"}, reasoning_tokens=50)
+    answer, tally = run(server, seed=7, extra={"top_p": 0.5}, reasoning_tokens=50)
     assert answer == Echo(text="one two")
     (body,) = bodies(server)
     schema = {
@@ -69,7 +58,7 @@ def test_what_is_sent(server: OpenAIServer) -> None:
         "max_tokens": 150,
         "temperature": 0.0,
         "seed": 7,
-        "reasoning_effort": "low",
+        "top_p": 0.5,
         "response_format": {"type": "json_schema", "json_schema": {"name": "echo", "schema": schema, "strict": True}},
     }
     assert tally.stages == {"echo": Counter(strict=1)}
@@ -91,8 +80,11 @@ def test_id_names_what_answers_depend_on(server: OpenAIServer) -> None:
         {"extra": {"a": 1}},
         {"max_tokens": 5},
         {"base_url": "http://127.0.0.1:1"},
+        {"reasoning_effort": "low"},
+        {"reasoning_effort": "high"},
     ]
-    assert len({first, *(opened(server, **other).id for other in others)}) == 6
+    assert len({first, *(opened(server, **other).id for other in others)}) == 8
+    assert opened(server, reasoning_effort=None).id == first
 
 
 def test_settings_of_the_environment(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -236,8 +228,8 @@ def test_an_input_too_long_says_nothing_about_the_structure(server: OpenAIServer
 
 @pytest.mark.parametrize(
     "fault",
-    [status(408), status(409), status(429), status(429, retry_after="0"), status(500), status(503), drop, cut(30),
-     says("<html>busy</html>"), says('{"choices": []}'), says('{"error": {"message": "overloaded", "code": 529}}')],
+    [status(429), status(500), drop, cut(30), says("<html>busy</html>"), says('{"choices": []}'),
+     says('{"error": {"message": "overloaded", "code": 529}}')],
 )  # fmt: skip
 def test_sent_again(server: OpenAIServer, fault: openai_server.Fault) -> None:
     server.faults.extend([fault, fault])
@@ -248,15 +240,9 @@ def test_sent_again(server: OpenAIServer, fault: openai_server.Fault) -> None:
     assert tally.stages == {"echo": Counter({"retried": 2, "strict": 1})}
 
 
-def test_waits_as_long_as_told(server: OpenAIServer) -> None:
-    server.faults.append(status(429, retry_after="1"))
-    assert opened(server, setting=LLMSettings(prices=PRICES)).run(ECHO, TEXT) == Echo(text="one two")
-    assert server.requests[1].at - server.requests[0].at >= 1.0
-
-
 def test_a_slow_answer_is_asked_for_again(server: OpenAIServer) -> None:
-    server.faults.append(slow(3.0))
-    assert run(server, timeout=1.5)[0] == Echo(text="one two")
+    server.faults.append(slow(2.0))
+    assert run(server, timeout=1.0)[0] == Echo(text="one two")
     assert len(server.requests) == 2
 
 
@@ -307,6 +293,22 @@ def test_twenty_in_a_row_without_an_answer_stop_everything(server: OpenAIServer)
     assert 20 <= len(server.requests) < 100  # how soon depends on the machine
 
 
+def test_bad_inputs_end_no_run(server: OpenAIServer, tmp_path: Path) -> None:
+    bad = {3: status(400, "too many tokens"), 8: chat(content="nothing"), 9: chat(refusal="no"), 15: status(500)}
+    server.choose = lambda received, earlier: bad.get(int(received.body["messages"][1]["content"].split()[1]))
+    path, whole = tmp_path / "calls.sqlite", [Echo(**each) for each in texts(20)]
+    answers = opened(server, path, retries=1).map(ECHO, texts(20))
+    kinds = {at: answer.kind for at, answer in enumerate(answers) if isinstance(answer, Failure)}
+    assert kinds == {3: "rejected", 8: "malformed", 9: "refusal", 15: "unreachable"}
+    assert [answer for at, answer in enumerate(answers) if at not in bad] == [
+        answer for at, answer in enumerate(whole) if at not in bad
+    ]
+    bad.clear()
+    asked = len(server.requests)
+    assert opened(server, path).map(ECHO, texts(20), again=True) == whole
+    assert len(server.requests) == asked + 4
+
+
 def test_no_server(server: OpenAIServer) -> None:
     with pytest.raises(
         ServiceError, match=r"small at http://127\.0\.0\.1:1/v1 cannot be reached \(attempts: 1\); "
@@ -349,16 +351,12 @@ def test_the_model_is_shown_its_error_once(
 
 
 def test_tolerant_reading_needs_no_second_question(server: OpenAIServer) -> None:
+    parts = chat(content=[{"type": "text", "text": '{"text":'}, {"type": "text", "text": ' "x"}'}])
     server.faults.extend(
-        [chat(content='Sure! {"text": "x"}'), chat(content='{"text": "x",}'), chat(content='{"Text": 3}')]
+        [chat(content='Sure! {"text": "x"}'), chat(content='{"text": "x",}'), chat(content='{"Text": 3}'), parts]
     )
-    stages = [run(server)[1].stages["echo"] for _ in range(3)]
-    assert stages == [Counter(found=1), Counter(repaired=1), Counter(reshaped=1)]
-
-
-def test_parts_of_a_text(server: OpenAIServer) -> None:
-    server.faults.append(chat(content=[{"type": "text", "text": '{"text":'}, {"type": "text", "text": ' "x"}'}]))
-    assert run(server)[0] == Echo(text="x")
+    stages = [run(server)[1].stages["echo"] for _ in range(4)]
+    assert stages == [Counter(found=1), Counter(repaired=1), Counter(reshaped=1), Counter(strict=1)]
 
 
 def test_a_refusal_is_not_asked_twice(server: OpenAIServer) -> None:
@@ -426,13 +424,6 @@ def test_a_reasoning_model(server: OpenAIServer, caplog: pytest.LogCaptureFixtur
     run(server, **given)
     assert len(server.requests) == 4
     assert len(caplog.records) == 1
-
-
-def test_the_effort_is_part_of_the_identity_and_is_not_sent_unless_given(server: OpenAIServer) -> None:
-    run(server)
-    assert "reasoning_effort" not in bodies(server)[-1]
-    assert len({opened(server, reasoning_effort=effort).id for effort in (None, "low", "high")}) == 3
-    assert opened(server).id == opened(server, reasoning_effort=None).id
 
 
 @pytest.mark.parametrize(
@@ -544,16 +535,6 @@ def in_the_words_of(choice: Mapping[str, Any], message: Mapping[str, Any], **bod
             (9, 3),
             id="vllm",
         ),
-        pytest.param(
-            in_the_words_of({}, {}, timings={"prompt_n": 9, "predicted_n": 3, "predicted_per_second": 41.5}),
-            (9, 3),
-            id="llama.cpp",
-        ),
-        pytest.param(
-            in_the_words_of({"logprobs": None}, {"tool_calls": []}, stats={}, system_fingerprint="small"),
-            (9, 3),
-            id="lm-studio",
-        ),
     ],
 )
 def test_replies_of_servers_of_ones_own(
@@ -602,9 +583,7 @@ def test_tokens_as_the_server_counts_them(server: OpenAIServer) -> None:
 def test_missing_and_impossible_counts_are_estimated(server: OpenAIServer, counts: Any) -> None:
     server.faults.append(usage(counts))
     (entry,) = run(server)[1].entries
-    characters = len("You are asked to repeat a text.") / 4, len("one two") / 4, len('{"text": "one two"}') / 4
-    assert entry.input_tokens == 8 + 2 + 2 * 4 + 3
-    assert [round(count, 2) for count in characters] == [7.75, 1.75, 4.75]
+    assert entry.input_tokens == 8 + 2 + 2 * 4 + 3  # a quarter of 31 and 7 characters, and the frame of two messages
     assert (entry.output_tokens, entry.estimated) == (5, True)
 
 
@@ -640,9 +619,3 @@ def test_a_rule_that_finds_nothing_is_a_failure() -> None:
 
     failing = Task("failing", 1, PROMPT, Echo, rule=never)
     assert Offline().open().map(failing, [TEXT]) == [Failure("failing", "nothing in one two", "empty")]
-
-
-def test_quick_clock_is_only_quicker() -> None:
-    start = QUICK.now()
-    QUICK.sleep(1.0)
-    assert QUICK.now() - start >= 0.02

@@ -1,8 +1,6 @@
-"""The clients that people have: OpenAI's, and MCP's over HTTP and stdio."""
+"""The clients that people have: OpenAI's, and MCP's over HTTP."""
 
 import asyncio
-import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +8,9 @@ from typing import Any
 import httpx2
 import openai
 import pytest
-from mcp import Client, StdioServerParameters
+from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp_tools import structured, use_tools
 from served import RunningServer, build_index, serving
 
 from ragindex.serve.keys import load_keyring
@@ -107,41 +106,9 @@ def test_options_may_be_null(server: RunningServer) -> None:
             assert [one["file_id"] for one in answer.json()["data"]] == ["ferry"]
 
 
-def structured(result: Any) -> dict[str, Any]:
-    assert not result.is_error, result.content
-    value: dict[str, Any] = result.structured_content
-    assert json.loads(result.content[0].text) == value
-    return value
-
-
-async def use_tools(client: Client) -> None:
-    tools = (await client.list_tools()).tools
-    assert [tool.name for tool in tools] == ["search", "fetch"]
-    assert all(tool.annotations is not None and tool.annotations.read_only_hint for tool in tools)
-    found = structured(await client.call_tool("search", {"query": "When was the lighthouse built?", "k": 1}))
-    (hit,) = found["results"]
-    assert (hit["id"], hit["title"], hit["url"]) == ("lindau", "Lindau", "https://example.org/lindau")
-    assert hit["text"].startswith("The lighthouse of Lindau was built in 1856.")
-    assert hit["positions"][0]["doc_id"] == "lindau"
-    document = structured(await client.call_tool("fetch", {"id": "lindau"}))
-    assert document["text"].endswith("It stands at the harbour of Lindau.")
-    assert document["truncated"] is False
-    missing = await client.call_tool("fetch", {"id": "none"})
-    assert missing.is_error
-
-
 def test_mcp_over_http(server: RunningServer) -> None:
     async def run() -> None:
         async with Client(f"{server.url}/mcp") as client:
-            await use_tools(client)
-
-    asyncio.run(run())
-
-
-def test_mcp_over_stdio(folder: Path) -> None:
-    async def run() -> None:
-        command = ["-m", "ragindex", "mcp", f"docs={folder}", "--method", "bm25"]
-        async with Client(StdioServerParameters(command=sys.executable, args=command)) as client:
             await use_tools(client)
 
     asyncio.run(run())

@@ -18,23 +18,27 @@ WRITE, JUDGE = "write-key-0123456789abcdef", "judge-key-0123456789abcdef"
 QUESTION = "When was the lighthouse built?"
 
 
-@pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """An index, and two methods exported from it: `folder`, which refers to it, and `packed.ragindex`."""
-    monkeypatch.setenv("RAGINDEX_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("RAGINDEX_WRITE_KEY", WRITE)
-    build_index(tmp_path / "index", ("bm25", "hybrid"))
-    with ragindex.open(tmp_path / "index", read_only=True) as index:
-        index.export("bm25", tmp_path / "folder")
-        index.export("hybrid", tmp_path / "packed", pack=True)
-    return tmp_path
+    desk = tmp_path_factory.mktemp("desk")
+    build_index(desk / "index", ("bm25", "hybrid"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAGINDEX_CACHE", str(desk / "cache"))
+        with ragindex.open(desk / "index", read_only=True) as index:
+            index.export("bm25", desk / "folder")
+            index.export("hybrid", desk / "packed", pack=True)
+        yield desk
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server(desk: Path) -> Iterator[RunningServer]:
     shutil.copytree(desk / "index", desk / "other")
     places = (f"live={desk}/other", f"{desk}/folder", f"{desk}/packed.ragindex")
-    with serving(*places, keys=load_keyring(None, ["live", "folder", "packed"])) as running:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAGINDEX_WRITE_KEY", WRITE)
+        keyring = load_keyring(None, ["live", "folder", "packed"])
+    with serving(*places, keys=keyring) as running:
         yield running
 
 
@@ -74,23 +78,26 @@ def test_they_accept_no_documents_and_show_theirs(server: RunningServer, name: s
         assert accepted.json()["collection"] == "live"
 
 
-def test_they_answer_as_exported_while_their_index_goes_on(desk: Path) -> None:
-    with serving(f"{desk}/folder") as server, server.client() as client:
-        with ragindex.open(desk / "index") as index:
+def test_they_answer_as_exported_while_their_index_goes_on(tmp_path: Path) -> None:
+    with ragindex.open(build_index(tmp_path / "index"), read_only=True) as index:
+        index.export("bm25", tmp_path / "folder")
+    with serving(f"{tmp_path}/folder") as server, server.client() as client:
+        with ragindex.open(tmp_path / "index") as index:
             index.add([ragindex.Document("new", "New", "A kangaroo by the lighthouse.")], source="other")
             index.build()
         assert server.service.refresh("folder") is False
         assert client.post("/search", json={"query": "kangaroo"}).json()["hits"] == []
         assert client.get("/ready").json()["collections"]["folder"]["newest"] is True
-    with pytest.raises(WorkspaceError, match="its documents have changed since"), serving(f"{desk}/folder"):
+    with pytest.raises(WorkspaceError, match="its documents have changed since"), serving(f"{tmp_path}/folder"):
         raise AssertionError("the server has started")
 
 
-def test_a_changed_file_is_not_served(desk: Path) -> None:
+def test_a_changed_file_is_not_served(desk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGINDEX_CACHE", str(tmp_path / "cache"))  # where the file as it was is not unpacked yet
     content = (desk / "packed.ragindex").read_bytes()
     place = content.rindex(b"lighthouse")
-    (desk / "packed.ragindex").write_bytes(content[:place] + b"watchhouse" + content[place + 10 :])
-    with pytest.raises(DamagedError, match="is not as it was exported"), serving(f"{desk}/packed.ragindex"):
+    (tmp_path / "packed.ragindex").write_bytes(content[:place] + b"watchhouse" + content[place + 10 :])
+    with pytest.raises(DamagedError, match="is not as it was exported"), serving(f"{tmp_path}/packed.ragindex"):
         raise AssertionError("the server has started")
 
 

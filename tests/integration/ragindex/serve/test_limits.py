@@ -1,35 +1,18 @@
-"""Limits: bodies, time, concurrency, slow and broken clients, a graceful stop, the schema."""
+"""Limits: bodies, time, concurrency, slow and broken clients, a graceful stop."""
 
-import json
-import os
 import socket
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
-from copy import copy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from schemathesis import openapi
 from served import RunningServer, build_index, serving
 
 from ragindex.serve.config import RequestLimits
-from ragindex.serve.keys import Keyring, load_keyring
-from ragindex.serve.page.page_routes import PAGE_ROUTER
 from ragindex.types import Query, Retrieval
-
-REQUESTS = int(os.environ.get("RAGINDEX_REQUESTS", "100"))
-"""Random requests for each operation of the schema."""
-ALL_RIGHTS = "all-0123456789abcdef"
-KNOWN = {"collection": "docs", "vector_store_id": "docs", "document": "lindau", "id": "ferry"}
-OPEN_TO_ALL = ("/", "/health", "/ready", "/metrics")
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +20,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_index(tmp_path_factory.mktemp("limits") / "docs")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[RunningServer]:
     with serving(f"docs={folder}", limits=RequestLimits(concurrent=2, timeout=1.5, body=5000)) as running:
         yield running
@@ -64,6 +47,16 @@ def slow_down(server: RunningServer) -> WaitingRetriever:
     return slow
 
 
+@pytest.fixture
+def slow(server: RunningServer) -> Iterator[WaitingRetriever]:
+    collection = server.service.collections["docs"]
+    before = collection.state
+    slow = slow_down(server)
+    yield slow
+    slow.go_on.set()
+    collection.state = before
+
+
 @pytest.mark.parametrize("stated", [True, False])
 def test_large_bodies_are_refused(server: RunningServer, stated: bool) -> None:
     body = b'{"query": "' + b"x" * 6000 + b'"}'
@@ -73,8 +66,7 @@ def test_large_bodies_are_refused(server: RunningServer, stated: bool) -> None:
     assert (response.status_code, response.json()["error"]["code"]) == (413, "body_size")
 
 
-def test_beyond_the_cap_requests_are_told_to_come_again(server: RunningServer) -> None:
-    slow = slow_down(server)
+def test_beyond_the_cap_requests_are_told_to_come_again(server: RunningServer, slow: WaitingRetriever) -> None:
     statuses: list[int] = []
 
     def ask() -> None:
@@ -97,8 +89,7 @@ def test_beyond_the_cap_requests_are_told_to_come_again(server: RunningServer) -
         assert client.post("/search", json={"query": "x"}).status_code == 200
 
 
-def test_work_beyond_its_time_keeps_its_slot_and_health_says_when_all_hang(server: RunningServer) -> None:
-    slow = slow_down(server)
+def test_hanging_work_keeps_its_slot(server: RunningServer, slow: WaitingRetriever) -> None:
     with server.client() as client:
         for _ in range(2):
             late = client.post("/search", json={"query": "x"})
@@ -172,64 +163,3 @@ def test_a_stop_waits_for_requests_in_progress(folder: Path) -> None:
         slow.go_on.set()
         thread.join()
     assert answered == [200]
-
-
-def page_schema() -> dict[str, Any]:
-    """The schema of the page's routes, which the server's own leaves out."""
-    routes = [copy(route) for route in PAGE_ROUTER.routes]
-    for route in routes:
-        assert isinstance(route, APIRoute)
-        route.include_in_schema = True
-    return get_openapi(title="page", version="1", routes=routes)
-
-
-@pytest.fixture
-def all_rights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keyring:
-    monkeypatch.setenv("ALL_SECRET", ALL_RIGHTS)
-    (tmp_path / "keys.toml").write_text(
-        '[[keys]]\nname = "all"\nrights = ["read", "write", "judge"]\nvariable = "ALL_SECRET"\n'
-    )
-    return load_keyring(tmp_path / "keys.toml", ["docs"])
-
-
-def ask_at_random(server: RunningServer, operation: Any) -> Counter[int]:
-    """Send requests of one operation, most of them with the key of all rights; return how often each status came."""
-    statuses = Counter[int]()
-
-    @settings(max_examples=REQUESTS, suppress_health_check=list(HealthCheck), database=None)
-    @given(
-        case=operation.as_strategy(),
-        key=st.sampled_from([*[ALL_RIGHTS] * 8, "wrong-0123456789abcdef", ""]),
-        known=st.booleans(),
-    )
-    def ask(case: Any, key: str, known: bool) -> None:
-        for given_values in (case.path_parameters, case.body) if known else ():
-            if isinstance(given_values, dict):
-                given_values.update({name: KNOWN[name] for name in KNOWN if name in given_values})
-        headers = {"Origin": server.url, **({"Authorization": f"Bearer {key}"} if key else {})}
-        response = case.call(base_url=server.url, headers=headers, timeout=30)
-        statuses[response.status_code] += 1
-        assert response.status_code < 500, response.text
-        assert "Traceback" not in response.text
-        if response.status_code >= 400:
-            assert set(json.loads(response.text)) == {"error"}
-        elif key != ALL_RIGHTS:
-            assert operation.path in OPEN_TO_ALL
-
-    ask()
-    return statuses
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::ragindex.errors.StaleWarning")  # as in the command, which syncs by itself
-def test_random_requests_by_the_schema(tmp_path: Path, all_rights: Keyring) -> None:
-    """Documents are written and synced meanwhile."""
-    folder = build_index(tmp_path / "docs")
-    with serving(f"docs={folder}", keys=all_rights) as server, server.client(ALL_RIGHTS) as client:
-        schemas = [client.get("/openapi.json").raise_for_status().json(), page_schema()]
-        operations = [found.ok() for one in schemas for found in openapi.from_dict(one).get_all_operations()]
-        statuses = {f"{one.method.upper()} {one.path}": ask_at_random(server, one) for one in operations}
-        found = client.post("/search", json={"query": "lighthouse of Lindau", "k": 1}).raise_for_status().json()
-    print(sum(statuses.values(), Counter[int]()).total(), "requests", statuses)
-    assert [hit["id"] for hit in found["hits"]] == ["lindau#0"]
-    assert {name for name, counts in statuses.items() if not any(status < 400 for status in counts)} == set()

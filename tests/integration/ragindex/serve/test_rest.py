@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from served import RunningServer, build_index, serving, wait_until
 
+import ragindex
 from ragindex.serve.keys import load_keyring
 
 READ, WRITE = "read-key-0123456789abcdef", "write-key-0123456789abcdef"
@@ -111,6 +112,9 @@ def test_health_readiness_metrics_and_openapi(server: RunningServer) -> None:
 def test_documents_are_accepted_indexed_changed_and_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAGINDEX_WRITE_KEY", WRITE)
     folder = build_index(tmp_path / "docs")
+    with ragindex.open(folder) as index:
+        index.add([ragindex.Document("theirs", "Theirs", "A text of another program.")], source="other")
+        index.build()
     with (
         serving(f"docs={folder}", keys=load_keyring(None, ["docs"])) as running,
         running.client(WRITE) as writer,
@@ -124,11 +128,15 @@ def test_documents_are_accepted_indexed_changed_and_deleted(tmp_path: Path, monk
             return str(writer.get(f"/documents/{id}").json().get("status"))
 
         document = {"id": "notes/old zoo", "title": "Zoo", "text": "The zoo keeps a zebra.", "metadata": {"a": 1}}
-        accepted = writer.post("/documents", json={"documents": [document]})
+        taken = {"id": "theirs", "text": "taken over"}
+        accepted = writer.post("/documents", json={"documents": [document, taken]})
         assert accepted.status_code == 202
         assert accepted.json()["documents"][0]["status"] in ("accepted", "indexed")
         wait_until(lambda: status("notes/old%20zoo") == "indexed")
         assert titles("zebra") == ["Zoo"]
+        failed = writer.get("/documents/theirs").json()
+        assert failed["status"] == "failed"
+        assert "is already used by" in failed["reason"]
         found = writer.post("/search", json={"query": "zebra"})  # as anyone may, without a key
         assert [hit["title"] for hit in found.json()["hits"]] == ["Zoo"]
         assert writer.get("/documents/notes/old%20zoo").json()["text"] is None  # it may write, not read
@@ -143,27 +151,7 @@ def test_documents_are_accepted_indexed_changed_and_deleted(tmp_path: Path, monk
         assert reader.post("/documents", json={"documents": [document]}).status_code == 401
 
 
-def test_a_document_that_cannot_be_indexed_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAGINDEX_WRITE_KEY", WRITE)
-    folder = build_index(tmp_path / "docs")
-    from ragindex import Document
-    from ragindex import open as open_index
-
-    with open_index(folder) as index:
-        index.add([Document("theirs", "Theirs", "A text of another program.")], source="other")
-        index.build()
-    with serving(f"docs={folder}", keys=load_keyring(None, ["docs"])) as running, running.client(WRITE) as writer:
-        both = [{"id": "theirs", "text": "taken over"}, {"id": "ours", "text": "A text of ours."}]
-        assert writer.post("/documents", json={"documents": both}).status_code == 202
-        wait_until(lambda: writer.get("/documents/ours").json().get("status") == "indexed")
-        failed = writer.get("/documents/theirs").json()
-        assert failed["status"] == "failed"
-        assert "is already used by" in failed["reason"]
-
-
 def test_the_server_moves_on_to_what_another_process_has_built(tmp_path: Path) -> None:
-    import ragindex
-
     folder = build_index(tmp_path / "docs")
     with serving(f"docs={folder}") as running, running.client() as client:
         before = running.service.collections["docs"].state

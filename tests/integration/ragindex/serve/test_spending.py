@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import openai
 import pytest
 from made_language import answering
 from openai_server import KEY, OpenAIServer, slow, status
@@ -263,19 +262,6 @@ def test_a_method_that_asks_a_model_is_charged_on_each_face(path: str, model: Op
         with running.client(FREE) as client:
             client.post(path, json={"query": QUESTION})
         assert counted(running, "free") > 0
-
-
-def test_the_openai_client_sees_the_cap(model: OpenAIServer, tmp_path: Path) -> None:
-    folder = build(tmp_path / "docs", model, ("ircot",))
-    (tmp_path / "keys.toml").write_text(KEYS.replace("3.0", "0.0001"))
-    keys = load_keyring(tmp_path / "keys.toml", ["docs"])
-    with (
-        serving(f"docs={folder}", methods=("ircot",), keys=keys) as running,
-        openai.OpenAI(base_url=f"{running.url}/v1", api_key=CAPPED, max_retries=0) as client,
-        pytest.raises(openai.APIStatusError, match="spend cap of this key is used up") as raised,
-    ):
-        client.vector_stores.search("docs", query=QUESTION)
-    assert raised.value.status_code == 402
 
 
 def test_a_cap_needs_the_price_of_the_model(model: OpenAIServer, tmp_path: Path) -> None:

@@ -68,7 +68,6 @@ def post(
             unsure.discard(id)
 
 
-@pytest.mark.slow
 def test_no_acknowledged_document_is_lost(tmp_path: Path) -> None:
     folder, chance = build_index(tmp_path / "docs"), Random(7)
     texts: dict[str, str] = {}

@@ -56,7 +56,6 @@ def traces(store: str) -> list[Trace]:
     return list(found)
 
 
-@pytest.mark.slow
 def test_each_request_of_each_face_is_a_retriever_span(folder: Path, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/mlflow.db"
     with process(folder, store, "--trace", "1") as client:
@@ -83,7 +82,6 @@ def test_each_request_of_each_face_is_a_retriever_span(folder: Path, tmp_path: P
     assert first.outputs[0]["metadata"]["doc_uri"] == "lindau"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("share", "least", "most"), [("0.5", 10, 50), ("1", 60, 60)])
 def test_traces_are_a_share_of_the_requests(folder: Path, tmp_path: Path, share: str, least: int, most: int) -> None:
     store = f"sqlite:///{tmp_path}/mlflow.db"
@@ -95,14 +93,12 @@ def test_traces_are_a_share_of_the_requests(folder: Path, tmp_path: Path, share:
     assert set(found) <= {f"question {number}" for number in range(60)}
 
 
-@pytest.mark.slow
 def test_nothing_is_traced_by_default(folder: Path, tmp_path: Path) -> None:
     with process(folder, f"sqlite:///{tmp_path}/mlflow.db") as client:
         assert client.post("/search", json={"query": QUESTION}).status_code == 200
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
 def test_requests_are_answered_where_traces_cannot_be_written(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     with process(folder, f"sqlite:///{tmp_path}/taken/mlflow.db", "--trace", "1") as client:

@@ -212,7 +212,7 @@ def test_a_format_that_the_path_cannot_hold(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(40))
 def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     folder = tmp_path_factory.mktemp("any")
     for name in ("c.jsonl", "c.json", "c.txt", "c.md", "c.html"):

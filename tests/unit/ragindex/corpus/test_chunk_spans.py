@@ -41,7 +41,7 @@ def chunkings(draw: st.DrawFn) -> Chunking:
 
 
 @given(documents(), chunkings())
-@settings(max_examples=examples(400))
+@settings(max_examples=examples(100))
 def test_passages_are_in_order_and_hold_all_but_white_space(document: Document, chunking: Chunking) -> None:
     found = chunk(document, chunking)
     end = 0
@@ -57,7 +57,7 @@ def test_passages_are_in_order_and_hold_all_but_white_space(document: Document, 
 
 
 @given(documents(), st.integers(1, 30))
-@settings(max_examples=examples(400))
+@settings(max_examples=examples(100))
 def test_no_block_is_divided_by_headings(document: Document, size: int) -> None:
     found = chunk(document, Chunking(size, 0, "headings"))
     for start, end in document.blocks:

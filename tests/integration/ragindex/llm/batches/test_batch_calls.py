@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -267,7 +268,7 @@ def test_polls_wait_out_rate_limits_errors_and_dropped_connections(server: Batch
     assert server.single.requests + server.batched.requests == 10
 
 
-@pytest.mark.parametrize("fault", [drop, status(500), says("<html>")])
+@pytest.mark.parametrize("fault", [drop, says("<html>")])
 def test_a_creation_whose_answer_is_lost_is_found_by_its_metadata(
     server: BatchServer, path: Path, fault: Fault
 ) -> None:
@@ -323,7 +324,7 @@ def test_a_form_that_is_refused_costs_one_request_and_no_batch(server: BatchServ
 # ---------------------------------------------------------------- crashes, budgets, other runs
 
 
-@pytest.mark.parametrize("rows", [0, 4, 8])
+@pytest.mark.parametrize("rows", [0, 4])
 def test_a_crash_between_the_answers_of_a_batch(
     server: BatchServer, path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
@@ -378,12 +379,12 @@ def test_ctrl_c_says_that_the_batch_goes_on(
 
 def test_the_budget_holds_a_batch_back(server: BatchServer, path: Path) -> None:
     """A call may cost 10 tokens in and 100 out: 0.155 dollars in a batch, and is billed 0.011."""
-    budget = Budget(1.0)
+    budget = Budget(0.5)
     setting = LLMSettings(cache=SQLiteCache(path), prices=PRICES, clock=QUICK, budget=budget)
     with answers_can_wait(), pytest.raises(BudgetError):
-        opened(server, setting=setting, **BATCHED).map(ECHO, texts(200))
+        opened(server, setting=setting, **BATCHED).map(ECHO, texts(60))
     assert budget.spent == pytest.approx(bill(server)) == pytest.approx(cached_money(path))
-    assert 0.8 < bill(server) <= 1.0
+    assert 0.3 < bill(server) <= 0.5
     assert len(server.batches) > 3
 
 
@@ -427,8 +428,6 @@ def test_no_secret_reaches_the_file(server: BatchServer, path: Path) -> None:
 
 
 def test_other_runs_wait_for_the_same_batch(server: BatchServer, path: Path) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
     with ThreadPoolExecutor(2) as pool:
         both = [pool.submit(ask, server, path, 10) for _ in range(2)]
         (first, one), (second, other) = (future.result() for future in both)

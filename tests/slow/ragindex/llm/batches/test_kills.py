@@ -3,7 +3,7 @@
 import json
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,7 @@ from batch_server import BatchPlan, BatchServer
 
 PASSAGES = 130
 NAMES = ("Anna", "Sarn", "Orla", "Quill", "Nether", "Vell", "Tann", "Moor", "Kest", "Pell")
-TWICE = [("POST batches", 1, False), ("GET files/ID/content", 1, False)]
-"""Killed when a batch was created and the answer did not arrive, and when its results arrived."""
-ANYWHERE = [
+MOMENTS = [
     ("POST completions", 1, True),
     ("POST files", 1, True),
     ("POST files", 1, False),
@@ -48,14 +46,11 @@ def server() -> Iterator[BatchServer]:
         yield running
 
 
-@pytest.mark.parametrize("moments", [TWICE, pytest.param(ANYWHERE, marks=pytest.mark.slow)], ids=["twice", "anywhere"])
-def test_killed_and_resumed(
-    data: Path, tmp_path: Path, server: BatchServer, moments: Sequence[tuple[str, int, bool]]
-) -> None:
+def test_killed_and_resumed(data: Path, tmp_path: Path, server: BatchServer) -> None:
     """The first batch expires with 105 of 129 requests unanswered, which come in a second one."""
     server.plans = [BatchPlan("expired", looks=4, unanswered=frozenset(range(20, 125)), errors={3: 500}), BatchPlan()]
     killer, index = Killer(server), tmp_path / "index"
-    for path, time, before in moments:
+    for path, time, before in MOMENTS:
         killer.aim(path, time, before=before)
         killer.process = start(data, index, server)
         _, said = killer.process.communicate()

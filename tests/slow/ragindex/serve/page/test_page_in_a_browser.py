@@ -11,7 +11,7 @@ import ragindex
 from ragindex.judgements import JudgedQuestion, add_judgement, question_id, read_judgements
 from ragindex.serve.keys import load_keyring
 
-pytestmark = [pytest.mark.slow, needs_browser]
+pytestmark = needs_browser
 
 JUDGE = "judge-key-0123456789abcdef"
 QUESTION = "When was the lighthouse built?"

@@ -220,6 +220,7 @@ def test_a_word_file() -> None:
     read = read_file("a.docx", word_file())
     table = "Year | Days\n2025 | 25 |"
     assert read.text == f"Handbook\n\nWelcome.\n\nLeave\n\nHolidays\n\n{table}\n\nPay\n\nEach month."
+    assert [read.text[start:end] for start, end in read.blocks] == [table]
     assert (read.title, sections(read)) == (
         "Handbook",
         [
@@ -252,6 +253,7 @@ def test_a_powerpoint_file() -> None:
     assert read.text == "Plan\n\nFirst\nSecond\n\nSay hello.\n\nNumbers\n\na | b"
     assert read.sections == (Section(0, ("Plan",), 1), Section(32, (), 2))
     assert (read.text[32:39], read.metadata) == ("Numbers", {"pages": 2})
+    assert [read.text[start:end] for start, end in read.blocks] == ["a | b"]
 
 
 @pytest.mark.parametrize("name", ["a.docx", "a.pptx"])

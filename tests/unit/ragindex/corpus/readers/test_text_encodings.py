@@ -114,29 +114,3 @@ def test_any_front_matter(text: str) -> None:
     front, rest = split_front_matter(f"---\n{text}\n---\nBody")
     assert rest.endswith("Body")
     assert all(isinstance(key, str) for key in front)
-
-
-@pytest.mark.parametrize(
-    ("text", "title"),
-    [
-        ("# The name {#the-name}\n", "The name"),
-        ("The name\n-----\n\ntext", "The name"),
-        ("text before\n\n- item\n---\n\n# The name", "The name"),
-        ("````\n```\n# not this\n````\n\n# The name", "The name"),
-        ("```\n``` python\n# not this\n```\n# The name", "The name"),
-        ("~~~\n```\n# not this\n~~~~\n# The name", "The name"),
-    ],
-)
-def test_titles(tmp_path: Path, text: str, title: str) -> None:
-    assert only(tmp_path, text).title == title
-
-
-def test_restructured_text_has_an_underlined_title(tmp_path: Path) -> None:
-    assert only(tmp_path, "=======\nThe name\n=======\n\ntext", "x.rst").title == "The name"
-    (tmp_path / "x.rst").unlink()
-    assert only(tmp_path, "# The name\n\ntext", "x.markdown").title == "The name"
-
-
-def test_the_title_of_a_picture_is_not_that_of_the_page(tmp_path: Path) -> None:
-    assert only(tmp_path, "<svg><title>Menu</title></svg><title>The page</title><p>text", "x.html").title == "The page"
-    assert only(tmp_path, "<svg><title>Menu</title></svg><h1>The page</h1><p>text", "x.html").title == "The page"

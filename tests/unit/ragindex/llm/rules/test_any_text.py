@@ -14,11 +14,14 @@ from ragindex.llm.rules import (
     entity_key,
     extract,
     extract_answer,
+    extracting,
     find_mentions,
     normalize_text,
+    sentences,
     split_sentences,
     summarise,
 )
+from ragindex.llm.rules.extracting import Extraction
 from ragindex.llm.rules.sentences import MAX_SENTENCE_LENGTH
 
 VOCABULARY = """
@@ -30,7 +33,7 @@ prose = st.lists(st.sampled_from(VOCABULARY.split()), max_size=60).map(" ".join)
 anything = st.one_of(st.text(max_size=300), prose)
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(100))
 @given(title=st.one_of(st.just(""), anything), text=anything)
 def test_extraction_of_any_text(title: str, text: str) -> None:
     found = extract(title, text)
@@ -48,7 +51,7 @@ def test_extraction_of_any_text(title: str, text: str) -> None:
         assert {entity_key(entity) for entity in proposition.entities} <= keys
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(100))
 @given(text=anything)
 def test_mentions_of_any_text(text: str) -> None:
     text = normalize_text(text)
@@ -58,7 +61,7 @@ def test_mentions_of_any_text(text: str) -> None:
     assert all(one.end <= next.start for one, next in pairwise(found))
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(100))
 @given(text=anything)
 def test_sentences_of_any_text(text: str) -> None:
     found = split_sentences(text)
@@ -75,29 +78,21 @@ def test_answers_and_summaries_of_any_text(question: str, passages: list[tuple[s
 
 NASTY = {
     "one letter": "a",
-    "one capital": "A",
     "capitals": "Aa ",
     "initials": "A. ",
     "open brackets": "(",
     "bracketed verbs": "( is ",
     "closed brackets": ")",
     "quotes": '"A ',
-    "commas": ", ",
     "digits": "1,",
-    "full stops": ". ",
     "line breaks": "\n",
-    "pronouns": "he ",
     "descriptions": "the film ",
     "links": "Of of ",
     "lists": "And A and B, ",
-    "never": "never ",
     "relatives": "that A which who ",
     "everything": "The A of B, a C, was D in 1990 (born 3 May 1950) and ",
-    "shouting": "THE FILM WAS MADE BY JOHN. ",
-    "Chinese": "中文的",
     "Chinese sentences": "中文。",
     "Arabic": "العربية ",
-    "Devanagari": "हिन्दी ",
     "marks": "a" + "\u0301" * 30,
     "emoji": "👩‍👩‍👧",
     "zeros": "\x00",
@@ -106,25 +101,21 @@ NASTY = {
 }
 
 
-def of_length(piece: str, length: int) -> str:
-    return (piece * (length // len(piece) + 1))[:length]
-
-
 @pytest.mark.parametrize("piece", NASTY.values(), ids=NASTY)
-def test_of_a_million_characters_the_first_are_read_and_that_is_said(piece: str) -> None:
-    found = extract("Film", of_length(piece, 1_000_000))
-    assert found.notes[0] == "Only the first 100,000 of 1,000,000 characters were read."
+def test_work_grows_with_text_to_its_limit(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = 3 * MAX_SENTENCE_LENGTH
+    for module in (sentences, extracting):
+        monkeypatch.setattr(module, "MAX_TEXT_LENGTH", limit)
+    text = piece * (10_000 // len(piece))
+    few, _ = count_calls(text[:MAX_SENTENCE_LENGTH])
+    many, found = count_calls(text)
+    assert many <= 3.2 * few
+    assert found.notes[0] == f"Only the first {limit:,} of {len(text):,} characters were read."
     assert found.entities[0] == "Film"
 
 
-@pytest.mark.parametrize("piece", NASTY.values(), ids=NASTY)
-def test_work_grows_no_faster_than_the_text(piece: str) -> None:
-    short, long = (calls(of_length(piece, length)) for length in (2 * MAX_SENTENCE_LENGTH, 6 * MAX_SENTENCE_LENGTH))
-    assert long <= 3.2 * short
-
-
-def calls(text: str) -> int:
-    """How many functions are called to extract from a text."""
+def count_calls(text: str) -> tuple[int, Extraction]:
+    """How many functions are called to extract from a text, and what is found."""
     count = 0
 
     def profile(frame: FrameType, event: str, argument: Any) -> None:
@@ -134,7 +125,7 @@ def calls(text: str) -> int:
     before = sys.getprofile()
     sys.setprofile(profile)
     try:
-        extract("Film", text)
+        found = extract("Film", text)
     finally:
         sys.setprofile(before)
-    return count
+    return count, found

@@ -1,6 +1,5 @@
 """Many calls, of a server that fails, from threads and processes that die: every answer received is paid once."""
 
-import json
 import os
 import signal
 import subprocess
@@ -15,12 +14,11 @@ import language_child
 import openai_server
 import pytest
 from made_language import ECHO, Echo, opened, texts
-from openai_server import KEY, OpenAIServer, Received, chat, cut, drop, slow, status
+from openai_server import KEY, OpenAIServer, Received, cut, drop, slow, status
 
 from ragindex.accounting import ledger
 from ragindex.llm import endpoint_features
 from ragindex.llm.cache import SQLiteCache, summarize
-from ragindex.llm.tasks import Failure
 from ragindex.types import Usage
 
 CHILD = Path(language_child.__file__)
@@ -69,7 +67,6 @@ def a_fifth(received: Received, earlier: int) -> openai_server.Fault | None:
     return TROUBLE[number // 5 % 5] if number % 5 == 0 and earlier == 0 else None
 
 
-@pytest.mark.slow
 def test_a_thousand_inputs_with_a_fifth_failing(server: OpenAIServer, tmp_path: Path) -> None:
     server.choose = a_fifth
     inputs, path = texts(1000), tmp_path / "calls.sqlite"
@@ -90,37 +87,9 @@ def test_a_thousand_inputs_with_a_fifth_failing(server: OpenAIServer, tmp_path: 
     assert tally.spent.money == pytest.approx(1000 * (10e-3 + 4 * 3e-3))
 
 
-def test_bad_inputs_end_no_run(server: OpenAIServer, tmp_path: Path) -> None:
-    bad = {3: status(400, "too many tokens"), 8: chat(content="nothing"), 9: chat(refusal="no"), 15: status(500)}
-
-    def choose(received: Received, earlier: int) -> openai_server.Fault | None:
-        return bad.get(int(received.body["messages"][1]["content"].split()[1]))
-
-    server.choose = choose
-    path = tmp_path / "calls.sqlite"
-    answers = opened(server, path, retries=1).map(ECHO, texts(20))
-    kinds = {at: answer.kind for at, answer in enumerate(answers) if isinstance(answer, Failure)}
-    assert kinds == {3: "rejected", 8: "malformed", 9: "refusal", 15: "unreachable"}
-    assert [answer for at, answer in enumerate(answers) if at not in bad] == [
-        Echo(**each) for at, each in enumerate(texts(20)) if at not in bad
-    ]
-    bad.clear()
-    asked = len(server.requests)
-    assert opened(server, path).map(ECHO, texts(20), again=True) == [Echo(**each) for each in texts(20)]
-    assert len(server.requests) == asked + 4
-
-
 # ---------------------------------------------------------------- threads and processes
 
 
-def test_as_many_at_once_as_there_are_connections(server: OpenAIServer) -> None:
-    server.choose = lambda received, earlier: slow(0.2)
-    opened(server, concurrency=32).map(ECHO, texts(96))
-    assert server.most_in_flight == 32
-    assert len(server.requests) == 96
-
-
-@pytest.mark.slow
 def test_killed_while_asking(server: OpenAIServer, tmp_path: Path) -> None:
     server.choose = lambda received, earlier: slow(0.02)
     path, concurrency, count = tmp_path / "calls.sqlite", 8, 300
@@ -140,18 +109,3 @@ def test_killed_while_asking(server: OpenAIServer, tmp_path: Path) -> None:
     with ledger.record_calls() as tally:
         assert opened(server, path, concurrency=8).map(ECHO, texts(count)) == [Echo(**each) for each in texts(count)]
     assert (tally.replayed, server.sent) == (kept, sent + count - kept)
-
-
-@pytest.mark.slow
-def test_two_processes_share_a_cache(server: OpenAIServer, tmp_path: Path) -> None:
-    server.choose = lambda received, earlier: slow(0.02)
-    path, count = tmp_path / "calls.sqlite", 100
-    processes = [child(server, path, count, 8) for _ in range(2)]
-    for process in processes:
-        ready(process)
-    for process in processes:
-        begin(process)
-    told = [json.loads(f"[{ended(process).replace(' ', ',')}]") for process in processes]
-    assert [calls for calls, _ in told] == [count, count]
-    assert sum(count - replayed for _, replayed in told) == len(server.requests) == count
-    assert summarize(SQLiteCache(path))[0].responses == count
