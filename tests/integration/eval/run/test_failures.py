@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from asking import GOLD, QUERIES, TEXTS
 from command_line import failed, make_desk, ragindex
 from comparing import compare
 from made_language import ECHO, answering
@@ -24,13 +25,8 @@ from ragindex.parts.text.passages import Passages
 from ragindex.types import Document, Query, Retrieval
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset
-from ragindex_eval.data.gold import Gold
 from ragindex_eval.results.model import Comparison
 from ragindex_eval.stats.first_sentence import state_conclusion
-
-TEXTS = {"anna": "Grey Anna is a hill.", "sarn": "The Sarn is a river.", "quill": "Nether Quill is a town."}
-QUERIES = (Query("q1", "Which hill?"), Query("q2", "Which river?"))
-GOLD = {"q1": Gold(frozenset({"anna"})), "q2": Gold(frozenset({"sarn"}))}
 
 
 class Asking(Scheme):

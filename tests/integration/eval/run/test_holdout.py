@@ -13,7 +13,7 @@ from unrecorded import record_nothing
 
 from ragindex_eval.run.holdout import LEDGER, read_uses
 
-GIVEN = ("mills", "--encoder", "lsa:1", "--k", "1", "--index", "w", "--questions", "main.csv")
+GIVEN = ("mills", "--encoder", "lsa:4", "--k", "1", "--index", "w", "--questions", "main.csv")
 COMPARE = ("compare", *GIVEN, "--methods", "bm25,dense", "--json", "-")
 SEALED = ("--holdout", "sealed.csv")
 
