@@ -295,7 +295,9 @@ def test_the_flags_and_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_names_in_mlflow() -> None:
-    assert [metric_name(name) for name in NAMES] == ["qa/em", "qa/f1", "qa/str_em", "qa/rouge_l"]
+    names = (*NAMES, "accuracy", "ROUGE-Lsum", "Disambig-F1", "DR")
+    recorded = ["em", "f1", "str_em", "rouge_l", "accuracy", "rouge_lsum", "disambig_f1", "dr"]
+    assert [metric_name(name) for name in names] == [f"qa/{name}" for name in recorded]
 
 
 # ---------------------------------------------------------------- calls
