@@ -3,10 +3,9 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, ClassVar
+from typing import Any
 
 import ir_measures
 import pytest
@@ -14,96 +13,32 @@ from bs4 import BeautifulSoup
 from built_retriever import built_retriever
 from command_line import write
 from comparing import compare
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console
+from scripted import GOLD, QUESTIONS, TEXTS, Scripted, ScriptedRetriever, dataset, hit
 
-from ragindex.accounting.ledger import EMBEDDING, CallRecord, record_call
 from ragindex.accounting.timing import add_seconds
 from ragindex.corpus import Corpus
 from ragindex.errors import (
     ContractError,
     DataError,
     QuestionError,
-    RagindexError,
     StoreError,
     UsageError,
     WorkspaceError,
 )
-from ragindex.interfaces import Part, Scheme
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
-from ragindex.types import Document, Hit, Query, Retrieval, Step, Triple
+from ragindex.types import Document, Query, Retrieval
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.report.terminal import render_comparison
 from ragindex_eval.results.load import load_results
-from ragindex_eval.results.model import NOT_TIMED, Comparison, MethodAnswer, MethodResult, Percentiles, SavedHit, Study
-from ragindex_eval.results.save import method_file_name, save_results
-from ragindex_eval.run import ask, latency
-from ragindex_eval.run.answers_file import append_answers, load_answers
-from ragindex_eval.run.batching import Batching
+from ragindex_eval.results.model import Comparison, MethodResult, Percentiles, SavedHit
+from ragindex_eval.results.save import method_file_name
+from ragindex_eval.run import latency
 from ragindex_eval.stats.first_sentence import state_conclusion
-
-TEXTS = {
-    "anna": "Grey Anna is the highest hill of the north.",
-    "sarn": "The Sarn is a river that carries barges with slate.",
-    "orla": "The Orla is a short river with eleven gorges.",
-    "brandt": "Ulla Brandt drew the first map of the hills.",
-    "quill": "Nether Quill is a town made of slate.",
-    "penn": "Aldous Penn printed cheap books in yellow covers.",
-}
-QUESTIONS = ("Which hill is the highest?", "Which river carries slate?", "Who drew a map of the hills?")
-GOLD = {
-    "q1": Gold(frozenset({"anna"}), grades={"anna": 1}),
-    "q2": Gold(frozenset({"sarn", "quill"}), grades={"sarn": 2, "quill": 1}),
-    "q3": Gold(frozenset({"brandt", "anna"}), grades={"brandt": 1, "anna": 1}),
-}
-
-
-def dataset(questions: Sequence[str] = QUESTIONS, gold: dict[str, Gold] | None = GOLD) -> Dataset:
-    documents = tuple(Document(id, id.title(), text) for id, text in TEXTS.items())
-    queries = tuple(Query(f"q{number}", text) for number, text in enumerate(questions, start=1))
-    return Dataset("tiny", Corpus("tiny", "jsonl", documents, 0, (), True), queries, gold, "0123456789abcdef")
-
-
-def hit(*doc_ids: str) -> Hit:
-    return Hit("+".join(doc_ids), "passage", doc_ids, doc_ids, "", "", 1.0, "scripted")
-
-
-class Scripted(Scheme):
-    """A fake scheme: the same documents for every question, what it was asked written to a file."""
-
-    version: ClassVar[int] = 1
-    ranking: tuple[tuple[str, ...], ...] = (("anna",), ("sarn", "orla"), ("quill",))
-    fails_on: tuple[str, ...] = ()
-    stops_at: str = ""
-    journal: str = ""
-    mark: str = ""
-
-    def parts(self) -> tuple[Part[Any], ...]:
-        return (Passages(),)
-
-    def open(self, workspace: Workspace) -> "ScriptedRetriever":
-        return ScriptedRetriever(self)
-
-
-@dataclass(frozen=True)
-class ScriptedRetriever:
-    scheme: Scripted
-
-    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        for query in queries:
-            if self.scheme.stops_at == query.text:
-                raise KeyboardInterrupt
-            if query.text in self.scheme.fails_on:
-                raise ValueError(f"nothing is known of [bold]{query.text}")
-        if self.scheme.journal:
-            with Path(self.scheme.journal).open("a") as file:
-                file.writelines(f"{k} {self.scheme.mark}{query.id}\n" for query in queries)
-        return [Retrieval(tuple(hit(*doc_ids) for doc_ids in self.scheme.ranking)[:k])] * len(queries)
 
 
 class ReadsK(Scripted):
@@ -144,8 +79,21 @@ def shown(comparison: Comparison) -> str:
     return console.export_text()
 
 
-def test_metrics_of_a_scripted_ranking_by_hand(tmp_path: Path) -> None:
-    method = run(tmp_path, Scripted(), k=(1, 3)).methods[0]  # documents: anna sarn orla quill
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Comparison, Path]:
+    """A comparison of three methods, and the folder of its files; its index is `shared`."""
+    folder = tmp_path_factory.mktemp("compared")
+    return run(folder / "w", "bm25", "dense", "hybrid", k=(1, 3, 5), out=folder / "out"), folder / "out"
+
+
+@pytest.fixture(scope="module")
+def shared(compared: tuple[Comparison, Path]) -> Path:
+    """An index of the documents."""
+    return compared[1].parent / "w"
+
+
+def test_metrics_of_a_scripted_ranking_by_hand(shared: Path) -> None:
+    method = run(shared, Scripted(), k=(1, 3)).methods[0]  # documents: anna sarn orla quill
     assert method.per_query["q1"]["R@1"] == 1
     assert method.per_query["q2"] == {
         **{"R@1": 0, "R@3": 0.5, "full_R@1": 0, "full_R@3": 0, "Success@1": 0, "Success@3": 1},
@@ -156,19 +104,19 @@ def test_metrics_of_a_scripted_ranking_by_hand(tmp_path: Path) -> None:
     assert method.metrics["full_R@3"] == pytest.approx(1 / 3)
 
 
-def test_real_methods_score_as_ir_measures_says_of_the_files_written(tmp_path: Path) -> None:
-    comparison = run(tmp_path / "w", "bm25", "dense", "hybrid", k=(1, 3, 5), out=tmp_path / "out")
-    assert json.loads((tmp_path / "out" / "comparison.json").read_text()) == comparison.to_json()
-    qrels = list(ir_measures.read_trec_qrels(str(tmp_path / "out" / "qrels.trec")))
+def test_real_methods_score_as_ir_measures_says_of_the_files_written(compared: tuple[Comparison, Path]) -> None:
+    comparison, out = compared
+    assert json.loads((out / "comparison.json").read_text()) == comparison.to_json()
+    qrels = list(ir_measures.read_trec_qrels(str(out / "qrels.trec")))
     for method in comparison.methods:
-        found = list(ir_measures.read_trec_run(str(tmp_path / "out" / "runs" / f"{method.label}.trec")))
+        found = list(ir_measures.read_trec_run(str(out / "runs" / f"{method.label}.trec")))
         names = [name for name in method.metrics if not name.startswith(("full_R", "one_doc_R"))]
         expected = ir_measures.calc_aggregate([ir_measures.parse_measure(name) for name in names], qrels, found)
         assert {str(name): value for name, value in expected.items()} == pytest.approx(
             {name: method.metrics[name] for name in map(str, expected)}, abs=1e-9
         )
     assert comparison.method("bm25").final[0].hits[0].doc_ids == ("anna",)
-    lines = [json.loads(line) for line in (tmp_path / "out" / "per_query.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (out / "per_query.jsonl").read_text().splitlines()]
     first, second = comparison.methods[:2]  # the best comes first
     assert first.metrics["R@1"] >= second.metrics["R@1"]
     assert [(line["method"], line["query"]) for line in lines[:4]] == [
@@ -225,21 +173,24 @@ def test_json_is_the_published_schema(tmp_path: Path) -> None:
     assert dense["latency_ms"]["encoder"]["p50"] > 0
 
 
-def test_a_method_that_fails_on_one_question_scores_zero_there_and_is_counted(tmp_path: Path) -> None:
-    comparison = run(tmp_path, Scripted(fails_on=(QUESTIONS[0],)), k=(3,))
+def test_failed_question_scores_zero_and_is_counted(shared: Path) -> None:
+    scheme = Scripted(fails_on=(QUESTIONS[0],))
+    comparison = run(shared, scheme, k=(3,))
     method = comparison.methods[0]
     assert method.failures == {"q1": f"ValueError: nothing is known of [bold]{QUESTIONS[0]}"}
     assert method.to_json()["unanswered"] == 1
     assert method.per_query["q1"]["R@3"] == 0
     assert method.metrics["R@3"] == pytest.approx((0 + 0.5 + 0.5) / 3)
     assert method.latency.questions == 2
-    assert "answered 2 of 3 questions; the others score 0: ValueError: nothing is known of [bold]Which" in shown(
-        comparison
-    )
+    said = "answered 2 of 3 questions; the others score 0: ValueError: nothing is known of [bold]Which"
+    assert said in shown(comparison)
+    strict = rf"failed on the question q1 \('{QUESTIONS[0].replace('?', '.')}'\): ValueError: nothing is known of"
+    with pytest.raises(QuestionError, match=strict):
+        run(shared, scheme, k=(3,), strict=True)
 
 
-def test_a_method_that_fails_always_is_said_loudly(tmp_path: Path) -> None:
-    comparison = run(tmp_path, Scripted(fails_on=QUESTIONS), "bm25", k=(3,), out=tmp_path / "o")
+def test_a_method_that_fails_always_is_said_loudly(shared: Path, tmp_path: Path) -> None:
+    comparison = run(shared, Scripted(fails_on=QUESTIONS), "bm25", k=(3,), out=tmp_path / "o")
     (failed,) = comparison.failed
     assert [method.label for method in comparison.methods] == ["bm25"]
     assert comparison.pairs == ()
@@ -254,44 +205,17 @@ def test_a_method_that_fails_always_is_said_loudly(tmp_path: Path) -> None:
     assert "failed on every question, and is not compared" in (tmp_path / "o" / "report.html").read_text()
 
 
-def test_failing_on_every_question_with_gold_is_no_score_either(tmp_path: Path) -> None:
+def test_failing_on_every_question_with_gold_is_no_score_either(shared: Path) -> None:
     """The one question that is answered counts for nothing: the mean would be of failures alone."""
     scheme = Scripted(fails_on=(QUESTIONS[1],))
-    comparison = run(tmp_path, scheme, "bm25", data=dataset(gold={"q2": GOLD["q2"]}), k=(3,))
+    comparison = run(shared, scheme, "bm25", data=dataset(gold={"q2": GOLD["q2"]}), k=(3,))
     assert [method.label for method in comparison.methods] == ["bm25"]
     assert "failed on every question with gold, and is not compared" in state_conclusion(comparison)
 
 
-def test_strict_stops_at_a_question_on_which_a_method_fails(tmp_path: Path) -> None:
-    scheme = Scripted(fails_on=(QUESTIONS[1],))
-    said = rf"failed on the question q2 \('{QUESTIONS[1].replace('?', '.')}'\): ValueError: nothing is known of"
-    with pytest.raises(QuestionError, match=said):
-        run(tmp_path, scheme, strict=True)
-    assert run(tmp_path, scheme).methods[0].failures.keys() == {"q2"}
-
-
-def test_the_trace_and_what_a_person_reads_are_kept_and_bounded(tmp_path: Path) -> None:
-    class Telling(ScriptedRetriever):
-        def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-            path = (Triple("a", "b", "c"),) * 30
-            steps = (Step(1, "words", "x" * 9000, ("id",) * 900, path, (path,) * 30, 2.0),) * 60
-            found = tuple(replace(hit("anna"), id=str(n), title="t" * 900, text="x" * 900) for n in range(k))
-            return [Retrieval(found, steps, ("note",))] * len(queries)
-
-    kept = tmp_path / "answers.jsonl"
-    asked = ask.answer_all(Telling(Scripted()), dataset().queries[:1], 7, kept, "telling")
-    assert [(len(one.title), len(one.text)) for one in asked[0].hits] == [(200, 300)] * 5 + [(0, 0)] * 2
-    assert len(asked[0].trace) == 50
-    step = asked[0].trace[0]
-    assert (len(step.query), len(step.ids), len(step.triples), len(step.paths)) == (500, 20, 20, 20)
-    assert step.paths[0][19] == Triple("a", "b", "c")
-    assert asked[0].notes == ("note",)
-    assert load_answers(kept) == {"q1": asked[0]}
-
-
-def test_more_than_k_hits_are_a_failure(tmp_path: Path) -> None:
+def test_more_than_k_hits_are_a_failure(shared: Path) -> None:
     with pytest.raises(ContractError, match="it returned 6 hits for k = 2"):
-        run(tmp_path, Careless(), k=(2,))
+        run(shared, Careless(), k=(2,))
 
 
 def test_a_finished_comparison_asks_nothing_again(tmp_path: Path) -> None:
@@ -312,111 +236,39 @@ def test_a_finished_comparison_asks_nothing_again(tmp_path: Path) -> None:
     assert second.fingerprint == first.fingerprint
 
 
-@given(st.integers(1, 70), st.integers(0, 200), st.integers(0, 200), st.integers(0, 3))
-def test_what_a_batch_pays_is_shared_out_to_the_last_token(questions: int, read: int, written: int, calls: int) -> None:
-    class Paying(ScriptedRetriever):
-        def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-            record_call(CallRecord(EMBEDDING, "encoder", input_tokens=read, money=0.5), 0.0)
-            for _ in range(calls):
-                record_call(CallRecord("task", "model", output_tokens=written), 0.0)
-            return super().retrieve(queries, k)
-
-    queries = [Query(f"q{number}", "?") for number in range(questions)]
-    with TemporaryDirectory() as folder:
-        answers = ask.answer_all(Paying(Scripted()), queries, 1, Path(folder) / "answers.jsonl", "paying")
-    batches = math.ceil(questions / Batching().size)
-    assert sum(answer.usage.input_tokens for answer in answers) == batches * read
-    assert sum(answer.usage.output_tokens for answer in answers) == batches * calls * written
-    assert sum(answer.calls for answer in answers) == batches * calls
-    assert math.fsum(answer.usage.money for answer in answers) == pytest.approx(batches * 0.5)
-    for first in range(0, questions, Batching().size):
-        tokens = [answer.usage.input_tokens for answer in answers[first : first + Batching().size]]
-        assert max(tokens) - min(tokens) <= 1
-
-
-def test_a_stopped_comparison_goes_on_where_it_was(tmp_path: Path) -> None:
-    kept, queries = tmp_path / "answers.jsonl", dataset().queries
-    journal = tmp_path / "journal"
-    with pytest.raises(KeyboardInterrupt):
-        ask.answer_all(
-            ScriptedRetriever(Scripted(journal=str(journal), stops_at=QUESTIONS[2])),
-            queries,
-            5,
-            kept,
-            "scripted",
-            batching=Batching(1, 1),
-        )
-    assert journal.read_text() == "5 q1\n5 q2\n"
-    answers = ask.answer_all(ScriptedRetriever(Scripted(journal=str(journal))), queries, 5, kept, "scripted")
-    assert [answer.query_id for answer in answers] == ["q1", "q2", "q3"]
-    assert journal.read_text().split("\n")[0] == "5 q1"
-    assert "5 q3" in journal.read_text()
-    assert journal.read_text().count("5 q1") == 1
-
-
-@pytest.mark.parametrize("cut", range(2, 60, 7))
-def test_a_line_cut_short_is_asked_again_and_nothing_else(tmp_path: Path, cut: int) -> None:
-    kept, queries, journal = tmp_path / "answers.jsonl", dataset().queries, tmp_path / "journal"
-    whole = ask.answer_all(ScriptedRetriever(Scripted()), queries, 5, kept, "scripted")
-    kept.write_bytes(kept.read_bytes()[:-cut])
-    again = ask.answer_all(ScriptedRetriever(Scripted(journal=str(journal))), queries, 5, kept, "scripted")
-    assert again == whole
-    assert journal.read_text() == "5 q3\n"
-    assert load_answers(kept) == {answer.query_id: answer for answer in whole}
-
-
-def test_answers_survive_the_file_whatever_their_ids_hold(tmp_path: Path) -> None:
-    answer = MethodAnswer("q\n1", (SavedHit("ä\u2028\x00", ("\ud800", 'a"b'), -1.5),))
-    append_answers(tmp_path / "runs" / "a.jsonl", [answer, MethodAnswer("q2", ())])
-    assert load_answers(tmp_path / "runs" / "a.jsonl") == {"q\n1": answer, "q2": MethodAnswer("q2", ())}
-
-
-def test_answers_that_cannot_be_kept_are_an_error(tmp_path: Path) -> None:
-    (tmp_path / "runs").write_text("a file where a folder should be")
-    with pytest.raises(StoreError, match="a.jsonl could not be written"):
-        append_answers(tmp_path / "runs" / "a.jsonl", [MethodAnswer("q", ())])
-
-
-def test_failures_are_asked_again_the_next_time(tmp_path: Path) -> None:
-    kept, queries = tmp_path / "answers.jsonl", dataset().queries
-    failing = ScriptedRetriever(Scripted(fails_on=(QUESTIONS[1],)))
-    assert [a.error is None for a in ask.answer_all(failing, queries, 5, kept, "x")] == [True, False, True]
-    assert [a.error for a in ask.answer_all(ScriptedRetriever(Scripted()), queries, 5, kept, "x")] == [None] * 3
-
-
-def test_a_scheme_that_depends_on_k_is_asked_once_for_each(tmp_path: Path) -> None:
+def test_a_scheme_that_depends_on_k_is_asked_once_for_each(shared: Path, tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     scheme = ReadsK(journal=str(journal))
-    method = run(tmp_path / "w", scheme, k=(1, 2)).methods[0]
+    method = run(shared, scheme, k=(1, 2)).methods[0]
     assert set(method.answers) == {1, 2}
     assert method.per_query["q1"]["R@1"] == 0
     assert method.per_query["q1"]["R@2"] == 1
-    other = run(tmp_path / "w", Scripted(journal=str(tmp_path / "other")), k=(1, 2)).methods[0]
+    other = run(shared, Scripted(journal=str(tmp_path / "other")), k=(1, 2)).methods[0]
     assert set(other.answers) == {2}
     assert "1 q1" not in (tmp_path / "other").read_text()
 
 
-def test_without_gold_no_quality_is_claimed(tmp_path: Path) -> None:
-    comparison = run(tmp_path, "bm25", data=dataset(gold=None))
+def test_without_gold_no_quality_is_claimed(shared: Path, tmp_path: Path) -> None:
+    comparison = run(shared, "dense", "bm25", data=dataset(gold=None), out=tmp_path / "out")
+    assert [one.label for one in comparison.methods] == ["dense", "bm25"]  # as they were named
     assert comparison.methods[0].metrics == {}
     assert comparison.methods[0].latency.questions == 3
     text = shown(comparison)
     assert "No quality was measured: the questions have no gold documents" in text
     assert "R" not in text.splitlines()[0].split()
-    save_results(Study("tiny", (comparison,)), tmp_path / "out")
     assert not (tmp_path / "out" / "qrels.trec").exists()
 
 
-def test_questions_without_gold_documents_are_left_out_of_means_and_said(tmp_path: Path) -> None:
-    comparison = run(tmp_path, Scripted(), data=dataset(gold={"q2": GOLD["q2"]}), k=(3,))
+def test_questions_without_gold_documents_are_left_out_of_means_and_said(shared: Path) -> None:
+    comparison = run(shared, Scripted(), data=dataset(gold={"q2": GOLD["q2"]}), k=(3,))
     assert comparison.methods[0].metrics["R@3"] == 0.5
     assert comparison.to_json()["dataset"]["judged"] == 1
     assert "3 questions (1 with gold)" in shown(comparison)
 
 
-def test_one_document_recall_is_shown_where_it_differs(tmp_path: Path) -> None:
-    same = shown(run(tmp_path / "a", "bm25", k=(3,)))
-    other = shown(run(tmp_path / "b", Scripted(ranking=(("sarn", "anna"), ("quill",))), k=(3,)))
+def test_one_document_recall_is_shown_where_it_differs(shared: Path) -> None:
+    same = shown(run(shared, "bm25", k=(3,)))
+    other = shown(run(shared, Scripted(ranking=(("sarn", "anna"), ("quill",))), k=(3,)))
     assert "one-doc" not in same
     assert "one-doc R" in other
 
@@ -452,23 +304,14 @@ def test_equal_labels_and_no_methods_are_refused(tmp_path: Path) -> None:
         run(tmp_path, {"name": "bm25", "label": " "})
 
 
-@pytest.mark.slow
-def test_every_registered_method_and_the_quick_ones(tmp_path: Path) -> None:
-    quick, every = compare(dataset(), index=tmp_path), compare(dataset(), "all", index=tmp_path)
-    assert {method.label for method in quick.methods} == {"bm25", "dense", "hybrid", "links", "evidence"}
-    assert {"bm25", "composed", "dense", "hybrid", "raptor"} <= {method.label for method in every.methods}
-
-
-@pytest.mark.parametrize("ks", [(), (0,), (5, -1), (2.5,), (True,)])
-def test_cutoffs_are_checked(tmp_path: Path, ks: tuple[Any, ...]) -> None:
-    with pytest.raises(UsageError, match="compare: 'k': Input should be"):
-        run(tmp_path, "bm25", k=ks)
-
-
-def test_cutoffs_are_sorted_once_each_and_may_exceed_the_corpus(tmp_path: Path) -> None:
-    comparison = run(tmp_path, "bm25", k=(50, 2, 50))
+def test_cutoffs(shared: Path) -> None:
+    """Sorted, once each; they may exceed the corpus."""
+    comparison = run(shared, "bm25", k=(50, 2, 50))
     assert comparison.ks == (2, 50)
     assert comparison.methods[0].metrics["R@50"] >= comparison.methods[0].metrics["R@2"]
+    for ks in [(), (0,), (5, -1), (2.5,), (True,)]:
+        with pytest.raises(UsageError, match="compare: 'k': Input should be"):
+            run(shared, "bm25", k=ks)
 
 
 def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
@@ -511,8 +354,8 @@ def test_an_open_workspace_brings_its_own_settings_and_stays_open(tmp_path: Path
         )
 
 
-def test_two_workspaces_give_the_same_result(tmp_path: Path) -> None:
-    one, two = (run(tmp_path / name, "bm25", "dense", "hybrid") for name in ("one", "two"))
+def test_two_workspaces_give_the_same_result(compared: tuple[Comparison, Path], tmp_path: Path) -> None:
+    one, two = compared[0], run(tmp_path, "bm25", "dense", "hybrid", k=(1, 3, 5))
     assert [rankings(method) for method in one.methods] == [rankings(method) for method in two.methods]
     assert [quality(method) for method in one.methods] == [quality(method) for method in two.methods]
     assert [pair for pair in one.pairs if "@" in pair.metric] == [pair for pair in two.pairs if "@" in pair.metric]
@@ -611,24 +454,6 @@ def test_methods_that_do_not_fit_into_memory_together_are_timed_alone(
     assert [rankings(method) for method in tight.methods] == [rankings(method) for method in roomy.methods]
 
 
-def test_latency_percentiles_are_numpys() -> None:
-    assert latency.MethodTimes().latency == NOT_TIMED
-    seconds = {f"q{n}": [n / 1000, 0, 0, n / 1000, 0.001] for n in range(1, 101)}
-    times = latency.Times("run", "2025-01-01T00:00:00+00:00", tuple(seconds), seconds)
-    measured = latency.MethodTimes(times).latency
-    assert measured.total.p50 == pytest.approx(50.5)
-    assert measured.total.p95 == pytest.approx(95.05)
-
-
-def test_latency_sample_is_drawn_by_the_seed() -> None:
-    queries = [Query(f"q{number}", "text") for number in range(1000)]
-    assert latency.sample(queries[:200], 1) == queries[:200]
-    drawn = latency.sample(queries, 1)
-    assert len({query.id for query in drawn}) == 200
-    assert drawn == latency.sample(queries, 1)
-    assert drawn != latency.sample(queries, 2)
-
-
 def test_trec_files_keep_ids_with_white_space_apart(tmp_path: Path) -> None:
     documents = (Document("my notes.md", "Notes", "slate"), Document("100%", "Percent", "wool"))
     gold = {"q1": Gold(frozenset({"my notes.md"}), grades={"my notes.md": 1})}
@@ -646,19 +471,10 @@ def test_trec_files_keep_ids_with_white_space_apart(tmp_path: Path) -> None:
     assert comparison.methods[0].metrics["R@2"] == 1
 
 
-def test_outputs_that_cannot_be_written_are_an_error(tmp_path: Path) -> None:
+def test_outputs_that_cannot_be_written_are_an_error(shared: Path, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file")
     with pytest.raises(StoreError, match="results could not be written"):
-        run(tmp_path / "w", "bm25", out=tmp_path / "out")
-
-
-def test_retrieve_holds_a_retriever_to_one_answer_a_question() -> None:
-    class Short(ScriptedRetriever):
-        def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-            return super().retrieve(queries, k)[1:]
-
-    with pytest.raises(RagindexError, match="gives 2 Retrievals for 3 questions"):
-        ask.retrieve(Short(Scripted()), dataset().queries, 5)
+        run(shared, "bm25", out=tmp_path / "out")
 
 
 def test_what_is_searched_approximately_is_said(tmp_path: Path) -> None:
@@ -667,13 +483,13 @@ def test_what_is_searched_approximately_is_said(tmp_path: Path) -> None:
     assert result.methods[0].to_json()["index"]["parts"]["passages"]["search"].startswith("approximate")
 
 
-@pytest.mark.parametrize("names", [("bm25", "worse", "same"), ("worse", "same", "bm25"), ("same", "bm25", "worse")])
-def test_the_best_comes_first_everywhere(tmp_path: Path, names: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("names", [("worse", "same", "bm25"), ("bm25", "worse", "same")])
+def test_the_best_comes_first_everywhere(shared: Path, tmp_path: Path, names: tuple[str, ...]) -> None:
     """Of equal ones, who was named first; in the terminal, the report, the JSON and the files."""
     nothing = (("penn",), ("orla",))
     last = Scripted(ranking=nothing)
     schemes = {"worse": last, "same": {"name": "bm25", "label": "same"}, "bm25": "bm25"}
-    comparison = run(tmp_path / "w", *(schemes[name] for name in names), k=(1, 3), out=tmp_path / "out")
+    comparison = run(shared, *(schemes[name] for name in names), k=(1, 3), out=tmp_path / "out")
     names = tuple(registry.label(last) if name == "worse" else name for name in names)
     best_first = [*(name for name in names if name in schemes), registry.label(last)]
     assert [method.label for method in comparison.methods] == best_first
@@ -689,7 +505,3 @@ def test_the_best_comes_first_everywhere(tmp_path: Path, names: tuple[str, ...])
     assert ([method.label for method in back.methods], back.asked) == (best_first, names)
     page = BeautifulSoup((tmp_path / "out" / "report.html").read_text(), "html.parser")
     assert [cell.get_text() for cell in page.select("#c1-table tbody th")] == best_first
-
-
-def test_without_a_metric_the_methods_stand_as_they_were_named(tmp_path: Path) -> None:
-    assert [one.label for one in run(tmp_path, "dense", "bm25", data=dataset(gold=None)).methods] == ["dense", "bm25"]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from asking import GOLD, QUERIES, TEXTS
 from command_line import failed, make_desk, ragindex
 from comparing import compare
 from made_language import ECHO, answering
@@ -24,13 +25,8 @@ from ragindex.parts.text.passages import Passages
 from ragindex.types import Document, Query, Retrieval
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset
-from ragindex_eval.data.gold import Gold
 from ragindex_eval.results.model import Comparison
 from ragindex_eval.stats.first_sentence import state_conclusion
-
-TEXTS = {"anna": "Grey Anna is a hill.", "sarn": "The Sarn is a river.", "quill": "Nether Quill is a town."}
-QUERIES = (Query("q1", "Which hill?"), Query("q2", "Which river?"))
-GOLD = {"q1": Gold(frozenset({"anna"})), "q2": Gold(frozenset({"sarn"}))}
 
 
 class Asking(Scheme):
@@ -87,7 +83,6 @@ KINDS: dict[str, Exception] = {
     "language": LLMError("this answer cannot be read"),
     "plugin": ValueError("a mistake"),
 }
-SCORES = ("request", "language", "plugin")
 
 
 @dataclass(frozen=True)
@@ -147,42 +142,32 @@ def dead_address() -> str:
         return f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
 
 
-# ---------------------------------------------------------------- what stops
+# ---------------------------------------------------------------- what stops, and what is a score
 
 
 @pytest.mark.parametrize("who", WHO)
-@pytest.mark.parametrize(
-    ("fault", "said"),
-    [
+def test_faults_of_a_service(server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, who: str) -> None:
+    """What every question would meet stops the run; one request that failed after its retries scores 0."""
+    method, options = WHO[who]
+    stops = [
         (status(401, f"wrong key {KEY}"), "status 401"),
-        (status(403, "not for you"), "status 403"),
-        (status(404, "no such model"), "status 404"),
         (status(400, "no such model", code="model_not_found"), "status 400"),
-        (status(402, "pay first"), "status 402"),
         (status(429, "You exceeded your current quota"), "status 429"),
-        (status(429, "later", retry_after="3600"), "status 429"),
-    ],
-)
-def test_what_every_question_would_meet_stops_the_run(
-    server: OpenAIServer, tmp_path: Path, who: str, fault: Fault, said: str
-) -> None:
-    method, options = WHO[who]
-    server.choose = of_questions(fault)
-    with pytest.raises(ServiceError, match=said) as caught:
-        compared(tmp_path, "bm25", method, **options)
-    assert not isinstance(caught.value, RequestError)
-    assert KEY not in str(caught.value)
+    ]
+    for fault, said in stops:
+        server.choose = of_questions(fault)
+        with pytest.raises(ServiceError, match=said) as caught:
+            compared(tmp_path, "bm25", method, **options)
+        assert not isinstance(caught.value, RequestError)
+        assert KEY not in str(caught.value)
     assert not list((tmp_path / "w").rglob("latency-*"))
-
-
-@pytest.mark.parametrize("who", WHO)
-def test_an_endpoint_that_cannot_be_reached_stops_the_run(
-    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, who: str
-) -> None:
-    method, options = WHO[who]
+    for fault in (status(500, "broken"), drop, says("<html>busy</html>")):
+        server.choose = of_questions(fault, "Which hill?")
+        comparison = compared(tmp_path, "bm25", method, **options)
+        failing = next(method for method in comparison.methods if method.label != "bm25")
+        assert list(failing.failures) == ["q1"]
+        assert failing.latency.questions == 1
     if who == "encoder":  # its documents are there; nobody answers when a question comes
-        server.choose = of_questions(status(500))
-        compared(tmp_path, "bm25", method, **options)
         monkeypatch.setattr("ragindex.encoders.openai_compatible.strip_credentials", lambda _: server.url)
     for name in ("OPENAI_BASE_URL", "EMBEDDING_BASE_URL", "RERANK_BASE_URL"):
         monkeypatch.setenv(name, dead_address())
@@ -191,76 +176,41 @@ def test_an_endpoint_that_cannot_be_reached_stops_the_run(
     assert not isinstance(caught.value, RequestError)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in SCORES])
-def test_errors_that_say_nothing_of_a_method_stop_the_run(tmp_path: Path, kind: str) -> None:
-    with pytest.raises(type(KINDS[kind])):
-        compared(tmp_path, "bm25", Raising(kind=kind))
-
-
-def test_an_engine_that_fails_stops_the_run(tmp_path: Path) -> None:
+def test_only_errors_of_one_question_are_scores(tmp_path: Path) -> None:
+    for kind in ("request", "language", "plugin"):
+        comparison = compared(tmp_path, "bm25", Raising(kind=kind))
+        method = next(method for method in comparison.methods if method.label != "bm25")
+        assert list(method.failures) == ["q1"]
+        assert method.per_query["q1"]["R@1"] == 0
+        assert method.latency.questions == 1
+    for kind in ("usage", "data", "workspace", "store", "service"):
+        with pytest.raises(type(KINDS[kind])):
+            compared(tmp_path, "bm25", Raising(kind=kind))
     with pytest.raises(StoreError, match="The store could not"):
         compared(tmp_path, "bm25", Raising(kind="engine"))
 
 
-def test_a_model_without_a_price_and_a_budget_stop_the_run(server: OpenAIServer, tmp_path: Path) -> None:
+def test_budget_needs_a_price(server: OpenAIServer, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="A budget needs the price of small, which is not listed"):
         compared(tmp_path, "bm25", Asking(), llm=LLM, budget=1.0)
     assert not server.requests
 
 
-@pytest.mark.parametrize(
-    ("fault", "options", "code", "said"),
-    [
-        (status(401, "wrong"), (), 6, "rejects the API key, status 401: wrong. Check OPENAI_API_KEY"),
-        (status(404, "no such model"), (), 6, "has no such model or address, status 404: no such model. Check --llm"),
-        (None, ("--budget", "1"), 2, "A budget needs the price of small, which is not listed"),
-        ("away", (), 6, "cannot be reached (attempts: 1)"),
-    ],
-)
-def test_the_command_says_so_and_names_no_winner(
-    server: OpenAIServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    fault: Any,
-    options: tuple[str, ...],
-    code: int,
-    said: str,
+def test_command_that_stops_names_no_winner(
+    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_desk(tmp_path, monkeypatch)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setenv("OPENAI_BASE_URL", dead_address() if fault == "away" else server.url)
-    server.choose = lambda received, earlier: fault
-    asked = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25,self-ask(base=bm25)")
-    assert said in failed(code, *asked, "--llm", LLM, *options)
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    server.choose = lambda received, earlier: status(401, "wrong")
+    asked = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25,self-ask(base=bm25)", "--llm", LLM)
+    assert "rejects the API key, status 401: wrong. Check OPENAI_API_KEY" in failed(6, *asked)
+    monkeypatch.setenv("OPENAI_BASE_URL", dead_address())
+    assert "cannot be reached (attempts: 1)" in failed(6, *asked)
     assert not (tmp_path / "ragindex-results" / "notes").exists()
 
 
-# ---------------------------------------------------------------- what is a score
-
-
-@pytest.mark.parametrize("kind", SCORES)
-def test_a_question_that_failed_for_a_reason_of_its_own_scores_0_and_is_counted(tmp_path: Path, kind: str) -> None:
-    comparison = compared(tmp_path, "bm25", Raising(kind=kind))
-    method = next(method for method in comparison.methods if method.label != "bm25")
-    assert list(method.failures) == ["q1"]
-    assert method.per_query["q1"]["R@1"] == 0
-    assert method.latency.questions == 1
-
-
-@pytest.mark.parametrize("who", WHO)
-@pytest.mark.parametrize("fault", [status(500, "broken"), drop, says("<html>busy</html>")])
-def test_one_request_that_failed_after_its_retries_is_a_score(
-    server: OpenAIServer, tmp_path: Path, who: str, fault: Fault
-) -> None:
-    method, options = WHO[who]
-    server.choose = of_questions(fault, "Which hill?")
-    comparison = compared(tmp_path, "bm25", method, **options)
-    failing = next(method for method in comparison.methods if method.label != "bm25")
-    assert list(failing.failures) == ["q1"]
-    assert failing.latency.questions == 1
-
-
-def test_what_a_failed_question_paid_is_in_its_usage(server: OpenAIServer, tmp_path: Path) -> None:
+def test_usage_of_a_failed_question(server: OpenAIServer, tmp_path: Path) -> None:
     server.choose = lambda received, earlier: (
         chat(content="no JSON at all") if "Which hill? 1" in json.dumps(received.body["messages"]) else None
     )
@@ -281,9 +231,7 @@ def test_what_a_failed_question_paid_is_in_its_usage(server: OpenAIServer, tmp_p
 # ---------------------------------------------------------------- failing on every question
 
 
-def test_a_method_that_failed_on_every_question_is_no_loser_and_comes_back(
-    server: OpenAIServer, tmp_path: Path
-) -> None:
+def test_method_that_always_failed_comes_back(server: OpenAIServer, tmp_path: Path) -> None:
     server.choose = lambda received, earlier: status(500, "broken")
     comparison = compared(tmp_path, "bm25", Asking(), llm=LLM)
     (broken,) = comparison.failed
@@ -297,7 +245,7 @@ def test_a_method_that_failed_on_every_question_is_no_loser_and_comes_back(
     assert all(method.latency.questions == 2 for method in mended.methods)  # its latency was not lost for good
 
 
-def test_the_command_ends_with_a_code_after_the_others_are_shown(
+def test_exit_code_after_the_others_are_shown(
     server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_desk(tmp_path, monkeypatch)

@@ -1,85 +1,27 @@
 """Which latencies stand beside one another: those of one run on one machine, whatever was timed when."""
 
-import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from made_comparisons import made
+from timed import QUERIES, NamedRetriever, asked, runs, timings
 
-from examples import examples
 from ragindex.accounting.ledger import CallRecord, record_call
 from ragindex.errors import ServiceError
-from ragindex.interfaces import Part, Scheme
 from ragindex.types import Query, Retrieval
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.results.model import LATENCY, Comparison
 from ragindex_eval.run import environment, latency
-from ragindex_eval.run.latency import LazyRetriever, MethodTimes, Timing
 from ragindex_eval.stats.conclusions import differ
-
-QUERIES = [Query(f"q{number}", f"What is {number}?") for number in range(4)]
-
-
-class Named(Scheme):
-    """A scheme that needs no part, finds nothing, and says in a file that it was asked."""
-
-    version: ClassVar[int] = 1
-    name: str
-    journal: str
-    raises: bool = False
-
-    def parts(self) -> tuple[Part[Any], ...]:
-        return ()
-
-    def open(self, workspace: Workspace) -> "NamedRetriever":
-        return NamedRetriever(self)
-
-
-@dataclass(frozen=True)
-class NamedRetriever:
-    scheme: Named
-
-    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        with Path(self.scheme.journal).open("a") as file:
-            file.writelines(f"{self.scheme.name}\n" for _ in queries)
-        if self.scheme.raises:
-            raise ValueError("not today")
-        return [Retrieval(())] * len(queries)
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
     with Workspace.open(tmp_path / "w") as opened:
         yield opened
-
-
-def timings(workspace: Workspace, names: str, *, failed: Sequence[str] = (), raises: str = "") -> list[Timing]:
-    """One method a letter, each with the file that it has in every comparison on this machine."""
-    root = workspace.folder
-    schemes = [Named(name=name, journal=str(root / "journal"), raises=name in raises) for name in names]
-    return [
-        Timing(scheme.name, LazyRetriever(scheme, workspace), root / scheme.name / latency.latency_file_name(5), failed)
-        for scheme in schemes
-    ]
-
-
-def asked(workspace: Workspace) -> str:
-    """Which methods were asked since the last look, in the order of their first question."""
-    journal = workspace.folder / "journal"
-    lines = journal.read_text().split() if journal.exists() else []
-    journal.unlink(missing_ok=True)
-    return "".join(dict.fromkeys(lines))
-
-
-def runs(timed: Sequence[MethodTimes]) -> set[str]:
-    return {one.times.run for one in timed if one.times}
 
 
 def test_a_method_that_joins_is_timed_together_with_those_that_were_timed_before(workspace: Workspace) -> None:
@@ -234,30 +176,3 @@ def test_requests_that_are_paid_for_are_not_repeated(workspace: Workspace, monke
     latency.measure_latency(timings(workspace, "ab"), QUERIES, 5, 0)
     asked = (workspace.folder / "journal").read_text().split()
     assert (asked.count("a"), asked.count("b")) == (5 + 10 * 4, 5 + 4)
-
-
-steps = st.lists(
-    st.tuples(st.sets(st.sampled_from("abcd"), min_size=1), st.sampled_from(["here", "there"]), st.booleans()),
-    min_size=1,
-    max_size=8,
-)
-
-
-@pytest.mark.slow
-@given(steps)
-@settings(max_examples=examples(60))
-def test_whatever_was_timed_before_one_table_holds_one_run(history: list[tuple[set[str], str, bool]]) -> None:
-    """Over any history of comparisons, on two machines that share a workspace, some of them stopped halfway."""
-    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch, Workspace.open(Path(folder)) as opened:
-        for names, machine, stops in history:
-            patch.setattr(latency, "environment", lambda machine=machine: {"processor": machine})
-            timed = timings(opened, "".join(sorted(names)))
-            if stops:
-                timed[-1].kept.unlink(missing_ok=True)  # as if it had died before this one was written
-            measured = latency.measure_latency(timed, QUERIES, 5, 0)
-            assert len(runs(measured)) == 1
-            assert all(times.latency.questions == 4 for times in measured)
-            for one, times in zip(timed, measured, strict=True):
-                kept = json.loads((opened.folder / one.label / latency.latency_file_name(5)).read_text())
-                assert {kept["run"]} == runs(measured)
-                assert {id: row[0] * 1e3 for id, row in kept["seconds"].items()} == times.latency.per_query

@@ -16,7 +16,6 @@ from ragindex.llm.offline import OfflineRules
 from ragindex.types import Document, Query, Retrieval
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold, SubQuestion
-from ragindex_eval.mlflow_values import metric_name
 from ragindex_eval.report.page import render_report
 from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Comparison, MethodAnswer, Study
@@ -107,14 +106,6 @@ def test_a_model_chooses_and_what_names_no_option_is_counted(tmp_path: Path, ser
     assert "An answer that names none is wrong." in page
 
 
-def test_no_retriever_sees_the_options(tmp_path: Path) -> None:
-    assert {field for query in dataset(MULTIPLE_CHOICE).queries for field in query.__slots__} == {
-        "id",
-        "text",
-        "filter",
-    }
-
-
 def test_options_tell_readers_apart() -> None:
     plain = AnswerReader(OfflineRules(), 2000, "", "english")
     one, other = (AnswerReader(OfflineRules(), 2000, "", "english", {"q": ("a", last)}) for last in "bc")
@@ -185,14 +176,3 @@ def test_without_a_model_disambig_f1_is_not_there(tmp_path: Path) -> None:
     assert comparison.methods[0].final[1].reading.answer == "The mill burned in the winter of 1871."
     with pytest.raises(UsageError, match="--qa-model measures answers. Add --read."):
         study.run_study(make_settings({"data": "world:20", "methods": "bm25", "qa_model": "made"}))
-
-
-def test_names_in_mlflow() -> None:
-    names = ("accuracy", "STR-EM", "ROUGE-Lsum", "Disambig-F1", "DR")
-    assert [metric_name(name) for name in names] == [
-        "qa/accuracy",
-        "qa/str_em",
-        "qa/rouge_lsum",
-        "qa/disambig_f1",
-        "qa/dr",
-    ]

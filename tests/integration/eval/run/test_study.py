@@ -32,30 +32,24 @@ def settings(**more: object) -> CompareSettings:
     return CompareSettings.model_validate({"questions": "questions.csv", "methods": "bm25,dense", "k": "1,2", **more})
 
 
-@pytest.mark.slow
-def test_every_corpus_with_every_encoder_and_seed() -> None:
+def test_every_corpus_with_every_encoder_and_seed(working_folder: Path) -> None:
     corpora = ["notes", {"data": "other", "limit": 1}]
-    study = run_study(
-        settings(corpora=corpora, encoders=["lsa", "lsa(dimensions=2)"], seeds=[0, 1], name="all"), "ragindex …"
-    )
+    encoders = ["lsa", "lsa(dimensions=2)"]
+    several = settings(corpora=corpora, encoders=encoders, seeds=[0, 1], name="all", methods="bm25", index="all")
+    study = run_study(several, "ragindex …")
     told = [(one.dataset.name, one.encoder, one.seed, one.dataset.questions) for one in study.comparisons]
     assert told == [
-        *[("notes", encoder, seed, 2) for encoder in ("lsa", "lsa(dimensions=2)") for seed in (0, 1)],
-        *[("other", encoder, seed, 1) for encoder in ("lsa", "lsa(dimensions=2)") for seed in (0, 1)],
+        *[("notes", encoder, seed, 2) for encoder in encoders for seed in (0, 1)],
+        *[("other", encoder, seed, 1) for encoder in encoders for seed in (0, 1)],
     ]
     assert (study.name, study.command) == ("all", "ragindex …")
     asked = {one.queries for one in study.comparisons if one.dataset.name == "other"}
     assert len(asked) == 1  # every seed asks what the first one drew
-    alone = run_study(settings(data="notes")).comparisons[0]
+    assert sorted(path.name for path in (working_folder / "all").iterdir()) == ["notes", "other"]
+    alone = run_study(settings(data="notes", index="one", methods="bm25")).comparisons[0]
+    assert (working_folder / "one" / "workspace.json").is_file()
     assert study.comparisons[0].fingerprint == alone.fingerprint
     assert [method.metrics for method in study.comparisons[0].methods] == [method.metrics for method in alone.methods]
-
-
-def test_a_workspace_for_each_corpus(working_folder: Path) -> None:
-    run_study(settings(corpora=["notes", "other"], index="all", methods="bm25"))
-    assert sorted(path.name for path in (working_folder / "all").iterdir()) == ["notes", "other"]
-    run_study(settings(data="notes", index="one", methods="bm25"))
-    assert (working_folder / "one" / "workspace.json").is_file()
 
 
 def test_all_comparisons_have_one_budget(working_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,147 +1,79 @@
-"""Nested cross-validation by hand: which bases stay, what is claimed in sample and found out of fold."""
+"""The command `tune`, and what `compare` makes of the weights that it writes."""
 
+import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
-import numpy as np
 import pytest
-from command_line import failed, make_desk, ragindex
+from command_line import failed, ragindex
+from made_mills import write_mills
+from unrecorded import record_nothing
 
-from ragindex_eval.run.tune import Judged, fit_nested
-from ragindex_eval.stats.logistic import JudgedCandidates
-
-KS = (1, 2)
-
-
-def judged(names: Sequence[str], questions: Sequence[Sequence[Sequence[float]]], right: Sequence[int]) -> Judged:
-    """One relevant candidate each, at the place that `right` says."""
-    made = []
-    for features, place in zip(questions, right, strict=True):
-        relevant = tuple("d" if row == place else "" for row in range(len(features)))
-        ids = tuple(f"p{row}" for row in range(len(features)))
-        made.append(JudgedCandidates(np.array(features, float), relevant, ids, 1))
-    return Judged(tuple(made), tuple(names), (True,) * len(names))
+MILLS = ("mills", "--questions", "questions.csv", "--index", "index", "--k", "1,2")
+TUNE = ("tune", *MILLS, "--limit", "30")
 
 
-def test_a_base_that_adds_nothing_is_dropped() -> None:
-    """`rank:good` finds every passage first, `links_rank` one of two, and `rank:copy` the same ones."""
-    half, other = [[0, 0, 0], [1 / 6, 1 / 7, 1 / 6]], [[0, 0, 0], [0, 1 / 2, 0]]
-    found = fit_nested(judged(("links_rank", "rank:good", "rank:copy"), [half, other] * 20, [1] * 40), KS, 0)
-    assert found.bases == ("good",)
-    assert found.dropped == {"copy": 0.0}
-    assert found.out_of_fold == found.in_sample == (1.0, 1.0)
-    assert found.best_single == "good"
-    assert found.single == (1.0, 1.0)
-    assert found.gain == (0.0, 0.0)
-    assert found.interval == ((0.0, 0.0), (0.0, 0.0))
-    assert (found.p, found.gains) == ((1.0, 1.0), False)
-    assert set(found.weights) == {"links_rank", "rank:good"}
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
+    """What `tune` printed and told of 30 of 32 questions, in its folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("desk")
+        patch.chdir(folder)
+        record_nothing(patch)
+        write_mills(folder)
+        done = ragindex(*TUNE, "--bases", "bm25,hybrid", "--out", "mine.json", "--json", "told.json")
+        assert done.code == 0, done.err
+        yield SimpleNamespace(done=done, told=json.loads(Path("told.json").read_text()))
 
 
-def test_the_gain_over_the_best_single_ranking_is_that_of_both_together() -> None:
-    """Each of two rankings finds the passages of half of the questions, and is silent in the others."""
-    first, second = [[0, 0], [1 / 6, 0]], [[0, 0], [0, 1 / 6]]
-    found = fit_nested(judged(("links_rank", "rank:good"), [*[first] * 24, *[second] * 16], [1] * 40), KS, 0)
-    assert (found.best_single, found.single) == ("links", (0.6, 1.0))
-    assert found.out_of_fold == (1.0, 1.0)
-    assert found.gain == (0.4, 0.0)
-    low, high = found.interval[0]
-    assert low == pytest.approx(0.25, abs=0.03)  # 0.4 ± 1.96 · √(0.4 · 0.6 / 40)
-    assert high == pytest.approx(0.55, abs=0.03)
-    assert found.p == (pytest.approx(2 * 2 / 10_001, abs=5e-4), 1.0)  # 16 gains, no loss: 2 in 2^16 patterns, and two k
-    assert found.gains
-    assert found.bases == ("good",)
-
-
-def test_few_gains_among_many_level_questions_are_not_significant() -> None:
-    """Of 40 questions the weights gain 5 and lose none: drawn again, they would nearly always gain."""
-    first, second = [[0, 0], [1 / 6, 0]], [[0, 0], [0, 1 / 6]]
-    found = fit_nested(judged(("links_rank", "rank:good"), [*[first] * 35, *[second] * 5], [1] * 40), KS, 0)
-    assert found.gain[0] == pytest.approx(5 / 40)
-    assert found.interval[0][0] > 0
-    assert found.p[0] == pytest.approx(2 * 2 / 2**5, abs=0.02)
-    assert not found.gains
-
-
-def test_what_holds_for_one_question_alone_is_no_gain_out_of_fold() -> None:
-    """Each question has a feature of its own, which tells its passage; without it the passage is the last of two."""
-    count = 30
-    questions = [[[0.0] * count, [float(n == own) for n in range(count)]] for own in range(count)]
-    found = fit_nested(
-        judged(
-            [f"mark{n}" for n in range(count)] + ["links_rank"],
-            [[[*row, 0.0] for row in one] for one in questions],
-            [1] * count,
-        ),
-        KS,
-        0,
-    )
-    assert found.in_sample == (1.0, 1.0)
-    assert found.out_of_fold == (0.0, 1.0)
-
-
-@pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return make_desk(tmp_path, monkeypatch)
-
-
-WORLD = ("world:60", "--encoder", "lsa", "--index", "index", "--k", "2,5")
-
-
-@pytest.mark.usefixtures("desk")
-def test_the_weights_rank_as_tune_says() -> None:
+def test_weights_rank_as_tune_says(tuned: SimpleNamespace) -> None:
     """Recall in sample is what `compare` measures with the weights, and the bases are in the file."""
-    tuned = ragindex("tune", *WORLD, "--limit", "40", "--bases", "bm25,bm25(over=triples)", "--json", "-").json
-    assert tuned["questions"] == 40
-    assert tuned["file"] == "tuned.json"
-    assert sorted([*tuned["bases"], *tuned["dropped"]]) == ["bm25", "bm25(over=triples)"]
-    compared = ragindex("compare", *WORLD, "--limit", "40", "--methods", "evidence(weights=tuned.json)", "--json", "-")
-    (method,) = compared.json["methods"]
-    assert [method["metrics"][f"R@{k}"] for k in (2, 5)] == pytest.approx(tuned["in_sample"])
-    said = f"{method['label']} was fitted to 40 of these 40 questions, where its figures are too high"
-    assert [note.partition(":")[0] for note in compared.json["notes"] if "was fitted to" in note] == [said]
-    within = "parent(base=evidence(weights=tuned.json))"
-    more = ragindex("compare", *WORLD, "--methods", f"bm25,{within}", "--json", "-").json
+    told, method = tuned.told, "evidence(weights=mine.json)"
+    assert (told["questions"], told["file"]) == (30, "mine.json")
+    assert sorted([*told["bases"], *told["dropped"]]) == ["bm25", "hybrid"]
+    compared = ragindex("compare", *MILLS, "--limit", "30", "--methods", method, "--json", "-").json
+    (measured,) = compared["methods"]
+    assert [measured["metrics"][f"R@{k}"] for k in (1, 2)] == pytest.approx(told["in_sample"])
+    said = f"{measured['label']} was fitted to 30 of these 30 questions, where its figures are too high"
+    assert [note.partition(":")[0] for note in compared["notes"] if "was fitted to" in note] == [said]
+    more = ragindex("compare", *MILLS, "--methods", f"bm25,parent(base={method})", "--json", "-").json
     (note,) = [note for note in more["notes"] if "was fitted to" in note]
-    assert f" was fitted to 40 of these {more['dataset']['questions']} questions, " in note
     assert note.startswith("parent(")
+    assert " was fitted to 30 of these 32 questions, " in note
 
 
-@pytest.mark.usefixtures("desk")
-def test_what_tune_prints_says_how_to_use_the_weights() -> None:
-    done = ragindex("tune", *WORLD, "--limit", "30", "--bases", "bm25", "--out", "mine.json")
-    assert done.code == 0
-    assert "evidence, out of fold" in done.out
-    assert "evidence, on the questions it was fitted to" in done.out
-    assert "Gain out of fold over " in done.out
+def test_tune_prints_how_to_use_weights(tuned: SimpleNamespace) -> None:
+    out, err = tuned.done.out, " ".join(tuned.done.err.split())
+    assert "evidence, out of fold" in out
+    assert "evidence, on the questions it was fitted to" in out
+    assert "Gain out of fold over " in out
     naming = r"\d+ of 30 questions name the title of a document that answers them: questions without it may give other"
-    assert re.search(f"{naming} weights and gains", " ".join(done.err.split()))
-    (line,) = [one for one in done.out.splitlines() if "use them" in one]
-    assert ("use them anyway" in line) == ("No gain is significant" in done.out)
+    assert re.search(f"{naming} weights and gains", err)
+    (line,) = [one for one in out.splitlines() if "use them" in one]
+    assert ("use them anyway" in line) == ("No gain is significant" in out)
     command = shlex.split(line[line.index("ragindex index") :])
-    assert command == [
-        *("ragindex", "index", "world:60", "--index", "index"),
-        "--methods",
-        "evidence(weights=mine.json)",
-    ]
+    method = "evidence(weights=mine.json)"
+    assert command == ["ragindex", "index", "mills", "--index", "index", "--methods", method]
     assert ragindex(*command[1:]).code == 0
-    found = ragindex("search", "Who wrote a novel?", "--index", "index", "--method", "evidence(weights=mine.json)")
+    found = ragindex("search", "What does Quill grind?", "--index", "index", "--method", method)
     assert found.code == 0, found.err
 
 
-@pytest.mark.usefixtures("desk")
-def test_tune_refuses_too_few_questions() -> None:
-    said = failed(2, "tune", *WORLD, "--limit", "29")
-    assert said == (
-        "tune needs at least 30 questions with gold documents, and got 29. Draft more: ragindex questions DATA --out "
-        "drafts.csv"
-    )
+@pytest.mark.parametrize(
+    ("count", "bases", "said"),
+    [
+        (29, "bm25", "tune needs at least 30 questions with gold documents, and got 29. Draft more: "),
+        (32, "dens", "No method is called 'dens'."),
+    ],
+)
+def test_tune_refuses_before_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, bases: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_mills(tmp_path, count)
+    assert failed(2, "tune", *MILLS, "--bases", bases).startswith(said)
     assert not Path("tuned.json").exists()
-    assert not Path("index").exists()  # nothing was built before it was refused
-
-
-@pytest.mark.usefixtures("desk")
-def test_tune_refuses_a_base_that_does_not_exist() -> None:
-    assert failed(2, "tune", *WORLD, "--bases", "dens").startswith("No method is called 'dens'.")
+    assert not Path("index").exists()

@@ -1,10 +1,8 @@
 """Which methods are compared if none is named, and what the others would take."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from command_line import make_desk, ragindex
 from made_comparisons import made
 
 from ragindex.errors import UsageError
@@ -73,16 +71,3 @@ def test_all_stands_for_every_installed_method_beside_those_that_are_named() -> 
     assert [method.label for method in chosen if method.asked_for] == ["hybrid(depth=7)"]
     with pytest.raises(UsageError, match="Two methods have the label 'bm25'"):
         choose_methods(["all", "bm25"])
-
-
-@pytest.mark.slow
-def test_compare_without_methods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_desk(tmp_path, monkeypatch)
-    done = ragindex("compare", "notes", "--questions", "questions.csv")
-    assert done.code == 0
-    rest = len(registry.plugin_names("schemes")) - 6
-    line = done.out.splitlines()[-1]
-    assert line.startswith(f"{rest} more methods: --methods all, about 3")
-    assert line.endswith(" GB of memory here")
-    named = ragindex("compare", "notes", "--questions", "questions.csv", "--methods", "bm25")
-    assert "more methods" not in named.out

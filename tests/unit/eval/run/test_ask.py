@@ -1,0 +1,138 @@
+"""Asking methods, the file of their answers, and the sample and percentiles of latency."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted import QUESTIONS, Scripted, ScriptedRetriever, dataset, hit
+
+from ragindex.accounting.ledger import EMBEDDING, CallRecord, record_call
+from ragindex.errors import RagindexError, StoreError
+from ragindex.types import Query, Retrieval, Step, Triple
+from ragindex_eval.results.model import NOT_TIMED, MethodAnswer, SavedHit
+from ragindex_eval.run import ask, latency
+from ragindex_eval.run.answers_file import append_answers, load_answers
+from ragindex_eval.run.batching import Batching
+
+
+def test_the_trace_and_what_a_person_reads_are_kept_and_bounded(tmp_path: Path) -> None:
+    class Telling(ScriptedRetriever):
+        def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+            path = (Triple("a", "b", "c"),) * 30
+            steps = (Step(1, "words", "x" * 9000, ("id",) * 900, path, (path,) * 30, 2.0),) * 60
+            found = tuple(replace(hit("anna"), id=str(n), title="t" * 900, text="x" * 900) for n in range(k))
+            return [Retrieval(found, steps, ("note",))] * len(queries)
+
+    kept = tmp_path / "answers.jsonl"
+    asked = ask.answer_all(Telling(Scripted()), dataset().queries[:1], 7, kept, "telling")
+    assert [(len(one.title), len(one.text)) for one in asked[0].hits] == [(200, 300)] * 5 + [(0, 0)] * 2
+    assert len(asked[0].trace) == 50
+    step = asked[0].trace[0]
+    assert (len(step.query), len(step.ids), len(step.triples), len(step.paths)) == (500, 20, 20, 20)
+    assert step.paths[0][19] == Triple("a", "b", "c")
+    assert asked[0].notes == ("note",)
+    assert load_answers(kept) == {"q1": asked[0]}
+
+
+@given(st.integers(1, 70), st.integers(0, 200), st.integers(0, 200), st.integers(0, 3))
+def test_what_a_batch_pays_is_shared_out_to_the_last_token(questions: int, read: int, written: int, calls: int) -> None:
+    class Paying(ScriptedRetriever):
+        def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+            record_call(CallRecord(EMBEDDING, "encoder", input_tokens=read, money=0.5), 0.0)
+            for _ in range(calls):
+                record_call(CallRecord("task", "model", output_tokens=written), 0.0)
+            return super().retrieve(queries, k)
+
+    queries = [Query(f"q{number}", "?") for number in range(questions)]
+    with TemporaryDirectory() as folder:
+        answers = ask.answer_all(Paying(Scripted()), queries, 1, Path(folder) / "answers.jsonl", "paying")
+    batches = math.ceil(questions / Batching().size)
+    assert sum(answer.usage.input_tokens for answer in answers) == batches * read
+    assert sum(answer.usage.output_tokens for answer in answers) == batches * calls * written
+    assert sum(answer.calls for answer in answers) == batches * calls
+    assert math.fsum(answer.usage.money for answer in answers) == pytest.approx(batches * 0.5)
+    for first in range(0, questions, Batching().size):
+        tokens = [answer.usage.input_tokens for answer in answers[first : first + Batching().size]]
+        assert max(tokens) - min(tokens) <= 1
+
+
+def test_a_stopped_comparison_goes_on_where_it_was(tmp_path: Path) -> None:
+    kept, queries = tmp_path / "answers.jsonl", dataset().queries
+    journal = tmp_path / "journal"
+    with pytest.raises(KeyboardInterrupt):
+        ask.answer_all(
+            ScriptedRetriever(Scripted(journal=str(journal), stops_at=QUESTIONS[2])),
+            queries,
+            5,
+            kept,
+            "scripted",
+            batching=Batching(1, 1),
+        )
+    assert journal.read_text() == "5 q1\n5 q2\n"
+    answers = ask.answer_all(ScriptedRetriever(Scripted(journal=str(journal))), queries, 5, kept, "scripted")
+    assert [answer.query_id for answer in answers] == ["q1", "q2", "q3"]
+    assert journal.read_text().split("\n")[0] == "5 q1"
+    assert "5 q3" in journal.read_text()
+    assert journal.read_text().count("5 q1") == 1
+
+
+@pytest.mark.parametrize("cut", [2, 30, 58])
+def test_a_line_cut_short_is_asked_again_and_nothing_else(tmp_path: Path, cut: int) -> None:
+    kept, queries, journal = tmp_path / "answers.jsonl", dataset().queries, tmp_path / "journal"
+    whole = ask.answer_all(ScriptedRetriever(Scripted()), queries, 5, kept, "scripted")
+    kept.write_bytes(kept.read_bytes()[:-cut])
+    again = ask.answer_all(ScriptedRetriever(Scripted(journal=str(journal))), queries, 5, kept, "scripted")
+    assert again == whole
+    assert journal.read_text() == "5 q3\n"
+    assert load_answers(kept) == {answer.query_id: answer for answer in whole}
+
+
+def test_answers_survive_the_file_whatever_their_ids_hold(tmp_path: Path) -> None:
+    answer = MethodAnswer("q\n1", (SavedHit("ä\u2028\x00", ("\ud800", 'a"b'), -1.5),))
+    append_answers(tmp_path / "runs" / "a.jsonl", [answer, MethodAnswer("q2", ())])
+    assert load_answers(tmp_path / "runs" / "a.jsonl") == {"q\n1": answer, "q2": MethodAnswer("q2", ())}
+
+
+def test_answers_that_cannot_be_kept_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file where a folder should be")
+    with pytest.raises(StoreError, match="a.jsonl could not be written"):
+        append_answers(tmp_path / "runs" / "a.jsonl", [MethodAnswer("q", ())])
+
+
+def test_failures_are_asked_again_the_next_time(tmp_path: Path) -> None:
+    kept, queries = tmp_path / "answers.jsonl", dataset().queries
+    failing = ScriptedRetriever(Scripted(fails_on=(QUESTIONS[1],)))
+    assert [a.error is None for a in ask.answer_all(failing, queries, 5, kept, "x")] == [True, False, True]
+    assert [a.error for a in ask.answer_all(ScriptedRetriever(Scripted()), queries, 5, kept, "x")] == [None] * 3
+
+
+def test_latency_percentiles_are_numpys() -> None:
+    assert latency.MethodTimes().latency == NOT_TIMED
+    seconds = {f"q{n}": [n / 1000, 0, 0, n / 1000, 0.001] for n in range(1, 101)}
+    times = latency.Times("run", "2025-01-01T00:00:00+00:00", tuple(seconds), seconds)
+    measured = latency.MethodTimes(times).latency
+    assert measured.total.p50 == pytest.approx(50.5)
+    assert measured.total.p95 == pytest.approx(95.05)
+
+
+def test_latency_sample_is_drawn_by_the_seed() -> None:
+    queries = [Query(f"q{number}", "text") for number in range(1000)]
+    assert latency.sample(queries[:200], 1) == queries[:200]
+    drawn = latency.sample(queries, 1)
+    assert len({query.id for query in drawn}) == 200
+    assert drawn == latency.sample(queries, 1)
+    assert drawn != latency.sample(queries, 2)
+
+
+def test_retrieve_holds_a_retriever_to_one_answer_a_question() -> None:
+    class Short(ScriptedRetriever):
+        def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+            return super().retrieve(queries, k)[1:]
+
+    with pytest.raises(RagindexError, match="gives 2 Retrievals for 3 questions"):
+        ask.retrieve(Short(Scripted()), dataset().queries, 5)
