@@ -161,10 +161,7 @@ def test_a_file_of_settings_and_flags_that_win(run: Run, working_folder: Path, m
     [
         (["--methods", "bm52"], UnknownNameError, "Did you mean bm25"),
         (["--methods", "bm25,bm25"], UsageError, "Two methods have the label 'bm25'"),
-        (["--methods", "hybrid(depht=3)"], UsageError, "depth"),
-        (["--methods", "hybrid(depth=0)"], UsageError, "depth"),
         (["--k", "0"], UsageError, r"range \[1, inf\)"),
-        (["--encoder", "word2vec"], UnknownNameError, "word2vec"),
         (["--language", "klingon"], UsageError, "klingon"),
     ],
 )

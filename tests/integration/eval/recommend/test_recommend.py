@@ -229,6 +229,6 @@ def test_shared_parts_count_once_among_the_seconds() -> None:
 def test_undecided_race_says_how_many_questions_would_tell(first: tuple[Path, Done, Any]) -> None:
     assert re.search(
         r"Undecided between bm25, (dense and links|links and dense) \(the cheapest first\) on .*, "
-        r"with a margin of 2\.0 points: add about [\d,]*0 questions to tell whether 2\.0 points lie between them\. Best",
+        r"with a margin of 2\.0 points: add about [\d,]*0 questions to tell whether 2\.0 points lie between them\.",
         " ".join(first[1].out.split()),
     )
