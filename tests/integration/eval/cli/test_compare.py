@@ -173,8 +173,3 @@ def test_flags_that_cannot_be(run: Run, arguments: list[str], error: type[Except
 def test_no_data(run: Run) -> None:
     with pytest.raises(UsageError, match="compare needs DATA"):
         run("compare", "--methods", "bm25")
-
-
-@pytest.mark.parametrize("command", ["compare", "demo"])
-def test_help_has_an_example(run: Run, command: str) -> None:
-    assert f"Example: ragindex {command}" in run(command, "--help").stdout
