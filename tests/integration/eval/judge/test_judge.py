@@ -324,22 +324,25 @@ def test_without_a_person_the_models_figures_are_said_to_be_uncorrected() -> Non
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
-    """The folder of a first run of the command, and what it said."""
+    """The folder of a first run of the command, and what it said; its pool is in `pooled`."""
     with pytest.MonkeyPatch.context() as patch:
-        return make_desk(tmp_path_factory.mktemp("first"), patch), ragindex(*COMMAND)
+        folder = make_desk(tmp_path_factory.mktemp("first"), patch)
+        done = ragindex(*COMMAND)
+    (folder / "judged").rename(folder / "pooled")
+    return folder, done
 
 
 @pytest.fixture
-def built(first: tuple[Path, Done], desk: Path) -> Path:
-    """The working folder, with an index in which the pool's methods are built."""
-    shutil.copytree(first[0] / "w", desk / "w")
-    return desk
+def built(first: tuple[Path, Done], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work where the pool's methods are built, without a pool."""
+    monkeypatch.chdir(first[0])
+    shutil.rmtree("judged", ignore_errors=True)
 
 
 @pytest.fixture
-def pooled(first: tuple[Path, Done], built: Path) -> Done:
-    """What the first run said; its pool is in the working folder."""
-    shutil.copytree(first[0] / "judged", built / "judged")
+def pooled(first: tuple[Path, Done], built: None) -> Done:
+    """What the first run said; its pool is there."""
+    shutil.copytree("pooled", "judged")
     return first[1]
 
 
@@ -361,12 +364,12 @@ def test_the_command_pools_and_resumes(pooled: Done) -> None:
     assert load_pool(Path("judged")) == pool
 
 
-def test_an_index_is_judged_like_data(built: Path) -> None:
+def test_an_index_is_judged_like_data(built: None) -> None:
     done = ragindex("judge", "w", "questions.txt", "--methods", "bm25", "--depth", "2", "--json", "-")
     assert (done.code, done.json["questions"], done.json["depth"]) == (0, 2, 2)
 
 
-def test_a_model_judges_first_and_another_is_refused(built: Path) -> None:
+def test_a_model_judges_first_and_another_is_refused(built: None) -> None:
     done = ragindex(*COMMAND, "--llm", "offline", "--json", "-")
     assert done.json["model"] == "offline"
     assert json.loads(Path("judged/model/model.json").read_text()) == {"model": "offline", "whole": True}
@@ -381,7 +384,7 @@ def test_a_model_judges_first_and_another_is_refused(built: Path) -> None:
     assert said.startswith("The pool was judged by openai:other, and --llm is offline.")
 
 
-def test_a_model_is_asked_once_about_each_document(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_is_asked_once_about_each_document(built: None, monkeypatch: pytest.MonkeyPatch) -> None:
     def write(body: Mapping[str, Any]) -> str:
         """Yes to the hill; an answer that cannot be used for slate."""
         asked = str(body["messages"])  # with the answer before, where it could not be used
@@ -405,7 +408,8 @@ def test_a_model_is_asked_once_about_each_document(built: Path, monkeypatch: pyt
         assert again == [], "what was answered is not paid for again"
 
 
-def test_a_pool_that_was_made_otherwise_is_refused(pooled: Done) -> None:
+def test_a_pool_that_was_made_otherwise_is_refused() -> None:
+    assert ragindex(*COMMAND).code == 0
     said = failed(2, *COMMAND[:-1], "3")
     assert said == (
         "The pool in judged was made otherwise: depth was 2, and is 3. Give what it was made from, or another --out."
@@ -417,7 +421,7 @@ def test_a_pool_that_was_made_otherwise_is_refused(pooled: Done) -> None:
     assert "documents have changed" in changed.err.splitlines()[-1]
 
 
-def test_gold_is_not_read(built: Path) -> None:
+def test_gold_is_not_read(built: None) -> None:
     done = ragindex(*COMMAND[:2], "questions.csv", *COMMAND[3:], "--json", "-")
     assert (done.code, done.json["by_person"]) == (0, 0)
     assert "gold" not in Path("judged/pool.json").read_text()
