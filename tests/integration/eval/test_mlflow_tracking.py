@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from comparing import compare
 from mlflow.utils.validation import _validate_metric_name
+from mlflow_database import all_runs, make_client, parent_of
 
 from ragindex.corpus import Corpus
 from ragindex.errors import MissingExtraError
@@ -44,19 +45,16 @@ def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_parent_run_with_a_child_a_method(
-    comparison: Comparison, working_folder: Path, capfd: pytest.CaptureFixture[str]
+    comparison: Comparison, working_folder: Path, empty_store: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    shutil.copy(empty_store, working_folder)
     study = Study(comparison.dataset.name, (comparison,))
     parent_id = track(study)
     assert capfd.readouterr() == ("", "")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from mlflow import MlflowClient
-
-        client = MlflowClient(tracking_uri="sqlite:///mlflow.db")
-        experiment = client.get_experiment_by_name("ragindex")
-        assert experiment is not None
-        runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+        client = make_client("sqlite:///mlflow.db")
+        runs = {run.info.run_name: run for run in all_runs("sqlite:///mlflow.db")}
         name = f"two {comparison_id(study)[:8]}"
         assert set(runs) == {name, "bm25", "words, again"}
         parent, child = runs[name], runs["words, again"]
@@ -95,22 +93,13 @@ def test_a_parent_run_with_a_child_a_method(
         assert json.loads(Path(stored).read_text()) == comparison.to_json()
 
 
-def test_a_method_that_failed_is_a_failed_run_and_unknown_money_no_metric(
-    comparison: Comparison, working_folder: Path
-) -> None:
+def test_failed_method_is_a_failed_run_and_unknown_money_no_metric(comparison: Comparison, uri: str) -> None:
     method = comparison.method("bm25")
     errors = tuple(MethodAnswer(answer.query_id, (), "ValueError: no") for answer in method.final)
     nothing = {"metrics": {}, "per_query": {}, "latency": NOT_TIMED, "ci95": {}, "answers": {2: errors}}
     broken = replace(method, label="broken", spent=Usage(1.0, 10, 5, None), **nothing)
     assert track(Study("two", (replace(comparison, failed=(broken,)),))) is not None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from mlflow import MlflowClient
-
-        client = MlflowClient(tracking_uri="sqlite:///mlflow.db")
-        experiment = client.get_experiment_by_name("ragindex")
-        assert experiment is not None
-        runs = {run.info.run_name.split()[0]: run for run in client.search_runs([experiment.experiment_id])}
+    runs = {run.info.run_name.split()[0]: run for run in all_runs(uri)}
     assert {name: run.info.status for name, run in runs.items()} == {
         **{"two": "FINISHED", "bm25": "FINISHED", "words,": "FINISHED"},
         "broken": "FAILED",
@@ -124,27 +113,6 @@ def test_a_method_that_failed_is_a_failed_run_and_unknown_money_no_metric(
 STARTED = "2026-11-23T20:00:00.000+00:00"  # 1,795,464,000 seconds after 1970
 
 
-@pytest.fixture(scope="module")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with MLflow's tables, which take seconds to make."""
-    path = tmp_path_factory.mktemp("store") / "mlflow.db"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from mlflow import MlflowClient
-
-        MlflowClient(tracking_uri=f"sqlite:///{path}").search_experiments()
-    return path
-
-
-@pytest.fixture
-def uri(working_folder: Path, empty_store: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A store of its own: MLflow keeps the database of a relative address open, wherever the working folder is."""
-    shutil.copy(empty_store, working_folder)
-    uri = f"sqlite:///{working_folder / 'mlflow.db'}"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    return uri
-
-
 def timed(comparison: Comparison, seconds: float = 12.5, **changes: object) -> Study:
     """A study that took some seconds, whose second method took 2 of them."""
     first, second = comparison.methods
@@ -152,27 +120,11 @@ def timed(comparison: Comparison, seconds: float = 12.5, **changes: object) -> S
     return Study("two", (replace(comparison, methods=(first, slow), **changes),), "", STARTED, seconds)
 
 
-def all_runs(uri: str) -> list[Any]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from mlflow import MlflowClient
-
-        client = MlflowClient(tracking_uri=uri)
-        experiment = client.get_experiment_by_name("ragindex")
-        assert experiment is not None
-        return list(client.search_runs([experiment.experiment_id]))
-
-
-def parent_of(runs: list[Any]) -> Any:
-    (parent,) = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
-    return parent
-
-
 def test_durations_datasets_and_a_summary(comparison: Comparison, working_folder: Path, uri: str) -> None:
     facts = replace(comparison.dataset, corpus_digest="c0", questions_digest="a0", questions_file="asked.csv")
     assert track(timed(comparison, dataset=facts)) is not None
     runs = all_runs(uri)
-    parent, (child,) = parent_of(runs), [run for run in runs if run.data.metrics.get("duration_seconds") == 2.0]
+    parent, (child,) = parent_of(uri), [run for run in runs if run.data.metrics.get("duration_seconds") == 2.0]
     assert (parent.info.start_time, parent.info.end_time) == (1_795_464_000_000, 1_795_464_012_500)
     assert (child.info.start_time, child.info.end_time) == (1_795_464_000_000, 1_795_464_002_000)
     assert parent.data.metrics["duration_seconds"] == 12.5
@@ -203,10 +155,9 @@ def test_an_equal_comparison_has_one_tree(comparison: Comparison, working_folder
     assert track(timed(comparison)) == first
     assert count_rows(working_folder) == kept  # nothing is added where nothing differs
     assert track(timed(comparison, 3.0)) == first
-    after = all_runs(uri)
-    assert {run.info.run_id for run in after} == {run.info.run_id for run in before}
-    assert parent_of(after).data.metrics["duration_seconds"] == 3.0
-    assert parent_of(after).info.end_time == 1_795_464_003_000
+    assert {run.info.run_id for run in all_runs(uri)} == {run.info.run_id for run in before}
+    assert parent_of(uri).data.metrics["duration_seconds"] == 3.0
+    assert parent_of(uri).info.end_time == 1_795_464_003_000
     assert track(replace(timed(comparison), name="other")) != first
     assert track(timed(comparison, fingerprint="other")) != first
     assert len(all_runs(uri)) == 9
@@ -235,14 +186,14 @@ def test_a_tree_that_was_interrupted_is_completed(
             assert track(timed(comparison)) is None
     before = all_runs(uri)
     assert sorted(run.info.status for run in before) == ["FINISHED", "RUNNING", "RUNNING"]
-    assert track(timed(comparison)) == parent_of(before).info.run_id
+    assert track(timed(comparison)) == parent_of(uri).info.run_id
     after = all_runs(uri)
     assert {run.info.run_id: run.info.status for run in after} == {run.info.run_id: "FINISHED" for run in before}
 
 
 def test_the_commit_of_the_working_folder(comparison: Comparison, working_folder: Path, uri: str) -> None:
     track(timed(comparison))
-    tags = parent_of(all_runs(uri)).data.tags
+    tags = parent_of(uri).data.tags
     assert "mlflow.source.git.commit" not in tags
     assert (tags["mlflow.source.name"], tags["mlflow.source.type"]) == ("ragindex", "LOCAL")
     told = ("git", "-c", "user.name=a", "-c", "user.email=a@b.example")
@@ -252,6 +203,39 @@ def test_the_commit_of_the_working_folder(comparison: Comparison, working_folder
     track(timed(comparison))
     runs = all_runs(uri)
     assert [run.data.tags["mlflow.source.git.commit"] for run in runs] == [head] * 3
+
+
+def test_study_is_one_parent_run(comparison: Comparison, uri: str) -> None:
+    other = replace(comparison, seed=1)
+    study = Study("seeds", (comparison, other))
+    parent_id = track(study)
+    parent = f"seeds {comparison_id(study)[:8]}"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        runs = {run.info.run_name: run for run in all_runs(uri)}
+        assert set(runs) == {
+            parent,
+            *(f"{label}, seed {seed}" for label in ("bm25", "words, again") for seed in (0, 1)),
+        }
+        assert runs["bm25, seed 1"].data.params["seed"] == "1"
+        assert json.loads(runs[parent].data.params["seed"]) == [0, 1]
+        assert (
+            runs[parent].data.metrics["methods/bm25/retrieval/recall_at_1"] == comparison.method("bm25").metrics["R@1"]
+        )
+        everything = {file.path for file in make_client(uri).list_artifacts(parent_id)}
+        assert everything == {"study.json", "report.html", "01-two", "02-two"}
+
+
+def test_new_database_in_a_new_folder(
+    comparison: Comparison, working_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = working_folder / "new folder" / "runs.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{elsewhere}")
+    track(Study(comparison.dataset.name, (comparison,)))
+    assert not (working_folder / "mlflow.db").exists()
+    with sqlite3.connect(elsewhere) as database:
+        assert database.execute("SELECT count(*) FROM runs").fetchone() == (3,)
+    database.close()
 
 
 def test_no_secret_is_a_parameter(comparison: Comparison, uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,47 +256,6 @@ def test_a_run_is_found_again_in_its_database(comparison: Comparison, working_fo
     with closing(sqlite3.connect(working_folder / "mlflow.db")) as database, database:
         database.execute("UPDATE runs SET lifecycle_stage = 'deleted'")
     assert not has_run(uri, run)
-
-
-@pytest.mark.slow
-def test_a_study_is_one_parent_run(
-    comparison: Comparison, working_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    uri = f"sqlite:///{working_folder / 'study.db'}"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    other = replace(comparison, seed=1)
-    study = Study("seeds", (comparison, other))
-    parent_id = track(study)
-    parent = f"seeds {comparison_id(study)[:8]}"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from mlflow import MlflowClient
-
-        client = MlflowClient(tracking_uri=uri)
-        found = client.search_runs([client.get_experiment_by_name("ragindex").experiment_id])
-        runs = {run.info.run_name: run for run in found}
-        assert set(runs) == {
-            parent,
-            *(f"{label}, seed {seed}" for label in ("bm25", "words, again") for seed in (0, 1)),
-        }
-        assert runs["bm25, seed 1"].data.params["seed"] == "1"
-        assert json.loads(runs[parent].data.params["seed"]) == [0, 1]
-        assert (
-            runs[parent].data.metrics["methods/bm25/retrieval/recall_at_1"] == comparison.method("bm25").metrics["R@1"]
-        )
-        everything = {file.path for file in client.list_artifacts(parent_id)}
-        assert everything == {"study.json", "report.html", "01-two", "02-two"}
-
-
-@pytest.mark.slow
-def test_tracking_elsewhere(comparison: Comparison, working_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = working_folder / "new folder" / "runs.db"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{elsewhere}")
-    track(Study(comparison.dataset.name, (comparison,)))
-    assert not (working_folder / "mlflow.db").exists()
-    with sqlite3.connect(elsewhere) as database:
-        assert database.execute("SELECT count(*) FROM runs").fetchone() == (3,)
-    database.close()
 
 
 def fails(comparison: Comparison, match: str) -> None:
@@ -337,17 +280,14 @@ def test_a_server_that_is_not_there(comparison: Comparison, monkeypatch: pytest.
             fails(comparison, "was not recorded in MLflow at .*127.0.0.1")
 
 
-def test_a_database_that_is_none(comparison: Comparison, working_folder: Path) -> None:
+def test_stores_that_cannot_be_used(
+    comparison: Comparison, working_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (working_folder / "mlflow.db").write_bytes(b"this is not a database" * 100)
     fails(comparison, "file is not a database")
-
-
-def test_a_database_that_cannot_be_made(comparison: Comparison, working_folder: Path) -> None:
-    (working_folder / "mlflow.db").mkdir()
+    (working_folder / "folder.db").mkdir()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{working_folder}/folder.db")
     fails(comparison, "unable to open database file")
-
-
-def test_an_unknown_kind_of_store(comparison: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "carrier-pigeon://roof")
     fails(comparison, "carrier-pigeon")
 

@@ -3,13 +3,14 @@
 import io
 import json
 import shlex
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import failed, make_desk, ragindex
+from command_line import Done, failed, make_desk, ragindex
 from made_language import answering
 from rich.console import Console
 
@@ -321,10 +322,33 @@ def test_without_a_person_the_models_figures_are_said_to_be_uncorrected() -> Non
 # ---------------------------------------------------------------- the command
 
 
-def test_the_command_pools_and_resumes() -> None:
-    first = ragindex(*COMMAND)
-    assert first.code == 0, first.err
-    assert "documents are left to judge: run this command in a terminal, or with --page." in first.err
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
+    """The folder of a first run of the command, and what it said; its pool is in `pooled`."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = make_desk(tmp_path_factory.mktemp("first"), patch)
+        done = ragindex(*COMMAND)
+    (folder / "judged").rename(folder / "pooled")
+    return folder, done
+
+
+@pytest.fixture
+def built(first: tuple[Path, Done], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work where the pool's methods are built, without a pool."""
+    monkeypatch.chdir(first[0])
+    shutil.rmtree("judged", ignore_errors=True)
+
+
+@pytest.fixture
+def pooled(first: tuple[Path, Done], built: None) -> Done:
+    """What the first run said; its pool is there."""
+    shutil.copytree("pooled", "judged")
+    return first[1]
+
+
+def test_the_command_pools_and_resumes(pooled: Done) -> None:
+    assert pooled.code == 0, pooled.err
+    assert "documents are left to judge: run this command in a terminal, or with --page." in pooled.err
     pool = load_pool(Path("judged"))
     assert pool is not None
     assert pool.source.methods == ("bm25", "dense")
@@ -340,13 +364,12 @@ def test_the_command_pools_and_resumes() -> None:
     assert load_pool(Path("judged")) == pool
 
 
-def test_an_index_is_judged_like_data() -> None:
-    assert ragindex("index", "notes", "--index", "w").code == 0
+def test_an_index_is_judged_like_data(built: None) -> None:
     done = ragindex("judge", "w", "questions.txt", "--methods", "bm25", "--depth", "2", "--json", "-")
     assert (done.code, done.json["questions"], done.json["depth"]) == (0, 2, 2)
 
 
-def test_a_model_judges_first_and_another_is_refused() -> None:
+def test_a_model_judges_first_and_another_is_refused(built: None) -> None:
     done = ragindex(*COMMAND, "--llm", "offline", "--json", "-")
     assert done.json["model"] == "offline"
     assert json.loads(Path("judged/model/model.json").read_text()) == {"model": "offline", "whole": True}
@@ -361,7 +384,7 @@ def test_a_model_judges_first_and_another_is_refused() -> None:
     assert said.startswith("The pool was judged by openai:other, and --llm is offline.")
 
 
-def test_a_real_model_is_asked_once_about_each_document_and_not_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_is_asked_once_about_each_document(built: None, monkeypatch: pytest.MonkeyPatch) -> None:
     def write(body: Mapping[str, Any]) -> str:
         """Yes to the hill; an answer that cannot be used for slate."""
         asked = str(body["messages"])  # with the answer before, where it could not be used
@@ -398,7 +421,7 @@ def test_a_pool_that_was_made_otherwise_is_refused() -> None:
     assert "documents have changed" in changed.err.splitlines()[-1]
 
 
-def test_gold_is_not_read() -> None:
+def test_gold_is_not_read(built: None) -> None:
     done = ragindex(*COMMAND[:2], "questions.csv", *COMMAND[3:], "--json", "-")
     assert (done.code, done.json["by_person"]) == (0, 0)
     assert "gold" not in Path("judged/pool.json").read_text()

@@ -1,6 +1,7 @@
 """A study's files, read back."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,14 +30,26 @@ GOLD = {
 }
 
 
-def compared(folder: Path, gold: dict[str, Gold] | None, seed: int = 0) -> Comparison:
+def compared(folder: Path, gold: dict[str, Gold] | None) -> Comparison:
     data = Dataset("tiny", Corpus("tiny", "jsonl", DOCUMENTS, 0, (), True), QUERIES, gold, "0123456789abcdef")
-    return compare(data, ["bm25", "hybrid"], k=(1, 2), index=folder, seed=seed)
+    return compare(data, ["bm25", "hybrid"], k=(1, 2), index=folder)
 
 
-@pytest.mark.parametrize("gold", [GOLD, None])
-def test_what_is_read_back_is_what_was_written(tmp_path: Path, gold: dict[str, Gold] | None) -> None:
-    comparison = compared(tmp_path / "w", gold)
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("w")
+
+
+@pytest.fixture(scope="module")
+def comparison(index: Path) -> Comparison:
+    return compared(index, GOLD)
+
+
+@pytest.mark.parametrize("judged", [True, False])
+def test_what_is_read_back_is_what_was_written(
+    tmp_path: Path, comparison: Comparison, index: Path, judged: bool
+) -> None:
+    comparison = comparison if judged else compared(index, None)
     study = Study("tiny", (comparison,), "ragindex compare tiny")
     save_results(study, tmp_path / "out")
     back = load_results(tmp_path / "out")
@@ -52,8 +65,8 @@ def test_what_is_read_back_is_what_was_written(tmp_path: Path, gold: dict[str, G
     assert page.render_report(back) == page.render_report(study)
 
 
-def test_several_comparisons_each_have_a_folder(tmp_path: Path) -> None:
-    study = Study("seeds", tuple(compared(tmp_path / "w", GOLD, seed) for seed in (0, 1)))
+def test_several_comparisons_each_have_a_folder(tmp_path: Path, comparison: Comparison) -> None:
+    study = Study("seeds", (comparison, replace(comparison, seed=1)))
     save_results(study, tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "01-tiny",
@@ -66,10 +79,10 @@ def test_several_comparisons_each_have_a_folder(tmp_path: Path) -> None:
     assert set(study_to_json(back)) == {"schema", "name", "comparisons", "spread"}
 
 
-def test_what_is_no_result_is_an_error(tmp_path: Path) -> None:
+def test_what_is_no_result_is_an_error(tmp_path: Path, comparison: Comparison) -> None:
     with pytest.raises(DataError, match=r"study.json: expected a folder that ragindex compare --out wrote"):
         load_results(tmp_path)
-    save_results(Study("tiny", (compared(tmp_path / "w", GOLD),)), tmp_path / "out")
+    save_results(Study("tiny", (comparison,)), tmp_path / "out")
     lines = (tmp_path / "out" / "per_query.jsonl").read_text().strip().split("\n")
     (tmp_path / "out" / "per_query.jsonl").write_text(lines[0] + "\n" + lines[1][:50])
     with pytest.raises(DataError, match=r"per_query.jsonl, line 2: expected a JSON object a line"):

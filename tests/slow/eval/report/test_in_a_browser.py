@@ -20,7 +20,7 @@ from ragindex.types import Query, Step
 from ragindex_eval.report import page
 from ragindex_eval.results.model import Comparison, MethodAnswer, SavedHit, Study
 
-pytestmark = [pytest.mark.slow, needs_browser]
+pytestmark = needs_browser
 
 WIDTHS = (360, 1280)
 DARK, LIGHT = 0, 1  # Chromium's own numbers

@@ -366,14 +366,6 @@ def test_a_limit_is_a_seeded_sample_in_the_order_of_the_file(tmp_path: Path, see
     assert read_dataset(many(tmp_path), limit=30, seed=seed) == read_dataset(many(tmp_path), limit=1000) == whole
 
 
-@pytest.mark.slow
-def test_ids_grow_with_the_number_of_questions(tmp_path: Path) -> None:
-    questions = tmp_path / "questions.txt"
-    questions.write_text("".join(f"{number}?\n" for number in range(100_000)))
-    dataset = read_dataset(own(tmp_path / "docs"), questions=questions)
-    assert (dataset.queries[0].id, dataset.queries[-1].id) == ("q000001", "q100000")
-
-
 def test_the_fingerprint_is_of_contents_not_of_places(tmp_path: Path) -> None:
     docs, questions = own(tmp_path / "docs"), csv(tmp_path, "question,documents\nRed?,a.md\n")
     first = read_dataset(docs, questions=questions).fingerprint

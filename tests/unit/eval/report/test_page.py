@@ -327,10 +327,6 @@ def test_how_to_make_it_again() -> None:
     assert facts["latency"] == "at k = 5 over 40 questions, one by one, after a warm-up"
 
 
-def test_the_same_study_makes_the_same_page() -> None:
-    assert report.render_report(study()) == report.render_report(study())
-
-
 # ---------------------------------------------------------------- text that is not ours
 
 
@@ -394,13 +390,6 @@ def test_no_request_can_be_made_and_no_script_run() -> None:
     assert "url(" not in html
     assert "@import" not in html
     assert set(re.findall(r"https?://[^\"'\s<]*", html)) == {"http://www.w3.org/2000/svg"}
-
-
-def test_every_drawing_is_xml() -> None:
-    drawings = re.findall(r"<svg.*?</svg>", report.render_report(hostile(UGLY)))
-    assert len(drawings) > 5
-    for drawing in drawings:
-        ElementTree.fromstring(drawing)
 
 
 class Balance(HTMLParser):

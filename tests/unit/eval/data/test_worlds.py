@@ -4,9 +4,9 @@ import hashlib
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from functools import cache
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 from world_solver import Solver
 
 from examples import examples
-from ragindex.types import Query
-from ragindex.workspace.workspace import Workspace
-from ragindex_baselines.bm25 import BM25
+from ragindex.types import Document, Triple
 from ragindex_eval.data import worlds
 from ragindex_eval.data.questions import DatasetQuestion
 from ragindex_eval.data.worlds.draws import Draws, permutation
@@ -31,6 +29,21 @@ PINNED = {
     (1000, 0): "51324686e89faa7e83b3919b4ea8e5d65bfe43192559af0e1767d00de11c8ff1",
     (1000, 20260101): "13aa8717d64cdf7e52200b15631f2797f51ea895bad761947a3d7e7567750bfb",
 }
+
+
+@cache
+def documents_of(size: int, seed: int) -> list[Document]:
+    return list(worlds.make_documents(size, seed))
+
+
+@cache
+def triples_of(size: int, seed: int) -> list[tuple[str, Triple]]:
+    return list(worlds.make_triples(size, seed))
+
+
+@cache
+def questions_of(size: int, seed: int) -> list[DatasetQuestion]:
+    return list(worlds.make_questions(size, seed))
 
 
 def digest(values: Iterable[Any]) -> str:
@@ -47,9 +60,9 @@ def as_json(one: DatasetQuestion) -> list[Any]:
 
 @pytest.mark.parametrize(("size", "seed"), PINNED)
 def test_the_same_seed_gives_the_same_bytes(size: int, seed: int) -> None:
-    documents = ([one.id, one.title, one.text] for one in worlds.make_documents(size, seed))
-    triples = ([id, t.subject, t.predicate, t.object] for id, t in worlds.make_triples(size, seed))
-    asked = map(as_json, worlds.make_questions(size, seed))
+    documents = ([one.id, one.title, one.text] for one in documents_of(size, seed))
+    triples = ([id, t.subject, t.predicate, t.object] for id, t in triples_of(size, seed))
+    asked = map(as_json, questions_of(size, seed))
     assert digest([digest(documents), digest(triples), digest(asked)]) == PINNED[size, seed]
 
 
@@ -58,14 +71,14 @@ def test_the_same_seed_gives_the_same_bytes(size: int, seed: int) -> None:
 
 @pytest.mark.parametrize(("size", "seed"), [(1000, 0), (61, 4)])
 def test_every_question_has_one_answer_and_its_gold_is_what_that_follows_from(size: int, seed: int) -> None:
-    solver = Solver(worlds.make_triples(size, seed))
-    for one in worlds.make_questions(size, seed):
+    solver = Solver(triples_of(size, seed))
+    for one in questions_of(size, seed):
         assert one.gold is not None
         assert solver.solve(one.text) == {(one.gold.answers[0], one.gold.doc_ids)}, one.text
 
 
 def test_what_questions_are_like() -> None:
-    asked = worlds.make_questions(1000, 0)
+    asked = questions_of(1000, 0)
     gold = [one.gold for one in asked if one.gold is not None]
     assert Counter(one.kind for one in gold) == dict.fromkeys(worlds.QUESTION_KINDS, 200)
     assert len({one.text for one in asked}) == 1000
@@ -87,7 +100,7 @@ def test_how_many_there_are_is_told() -> None:
 
 
 def test_accepted_forms_of_answers() -> None:
-    found = {one.gold.answers for one in worlds.make_questions(1000, 0) if one.gold}
+    found = {one.gold.answers for one in questions_of(1000, 0) if one.gold}
     numbers = {" / ".join(re.sub(r"\d", "1", form) for form in forms) for forms in found if forms[0][0].isdigit()}
     common = {"1111", "1,111 / 1111", "11,111 / 11111", "111 km / 111 kilometres / 111"}
     areas = {"1,111 square kilometres / 1111 square kilometres / 1,111 / 1111"}
@@ -118,30 +131,30 @@ def forms(subject: str, text: str) -> list[str]:
 
 
 def test_every_passage_states_its_triples_and_nothing_else_does() -> None:
-    documents = {one.id: one for one in worlds.make_documents(1000, 0)}
+    documents = {one.id: one for one in documents_of(1000, 0)}
     stated: dict[str, int] = Counter()
-    for id, triple in worlds.make_triples(1000, 0):
+    for id, triple in triples_of(1000, 0):
         document = documents[id]
         assert triple.subject == document.title
         assert document.title in document.text
         assert any(form.removesuffix("\b") in document.text for form in forms(triple.subject, triple.object)), triple
         stated[id] += 1
     assert stated.keys() == documents.keys()
-    pairs = [(triple.subject, triple.predicate) for _, triple in worlds.make_triples(1000, 0)]
+    pairs = [(triple.subject, triple.predicate) for _, triple in triples_of(1000, 0)]
     assert len(set(pairs)) == len(pairs)  # a chain can go one way only
 
 
 def test_short_names_stand_for_one_entity() -> None:
-    documents = list(worlds.make_documents(3000, 1))
+    documents = documents_of(1500, 1)
     titles = [one.title for one in documents]
     initials = Counter(re.sub(r"^(\w)\w+ (\w+)$", r"\1. \2", title) for title in titles)
     mentions = [name for one in documents for name in re.findall(r"\b[A-Z]\. [A-Z][a-z]+", one.text)]
-    assert len(mentions) > 200
+    assert len(mentions) > 100
     assert {initials[name] for name in mentions} == {1}
 
 
 def test_names_are_shared_in_part() -> None:
-    titles = [one.title for one in worlds.make_documents(1000, 0)]
+    titles = [one.title for one in documents_of(1000, 0)]
     families = defaultdict(set)
     for title in titles:
         if found := re.fullmatch(r"(\w+) family of (.+)", title):
@@ -151,37 +164,11 @@ def test_names_are_shared_in_part() -> None:
     assert sum(first_words[word] > 1 for title in titles for word in title.split()[:1]) > 600
 
 
-# ---------------------------------------------------------------- what word overlap finds
-
-
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_word_overlap_alone_does_not_win(seed: int, tmp_path: Path) -> None:
-    found = recalls(seed, tmp_path)
-    assert 0.5 < found["2hop"] < 0.75
-    assert 1 / 3 < found["3hop"] < 0.6
-    assert 1 / 4 < found["4hop"] < 0.6
-
-
-def recalls(seed: int, folder: Path) -> Mapping[str, float]:
-    """bm25's mean R@5 of each kind of question, at 1,000 passages."""
-    asked = worlds.make_questions(1000, seed)
-    with Workspace.open(folder / "w", chunking=None) as workspace:
-        workspace.add(worlds.make_documents(1000, seed))
-        workspace.sync([BM25()])
-        found = BM25().open(workspace).retrieve([Query(str(i), one.text) for i, one in enumerate(asked)], 5)
-    values = defaultdict(list)
-    for one, retrieval in zip(asked, found, strict=True):
-        assert one.gold is not None
-        hits = {id for hit in retrieval.hits for id in hit.doc_ids}
-        values[one.gold.kind].append(len(hits & one.gold.doc_ids) / len(one.gold.doc_ids))
-    return {kind: sum(recall) / len(recall) for kind, recall in values.items()}
-
-
 # ---------------------------------------------------------------- any size, any seed
 
 
-@settings(max_examples=examples(15))
-@given(st.integers(50, 2000), st.integers(0, 2**60))
+@settings(max_examples=examples(8))
+@given(st.integers(50, 1000), st.integers(0, 2**60))
 def test_any_world_is_whole(size: int, seed: int) -> None:
     documents = list(worlds.make_documents(size, seed))
     ids = {one.id for one in documents}

@@ -1,0 +1,85 @@
+"""The command `demo`, with all methods and without."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+from click.testing import Result
+from snapshots import SENTENCE, assert_matches, masked
+from typer.testing import CliRunner
+from unrecorded import record_nothing
+
+from ragindex.errors import MissingExtraError
+from ragindex.plugins import registry
+from ragindex_eval.cli import compare
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    record_nothing(monkeypatch, "the id of a run")
+    return tmp_path
+
+
+@pytest.fixture
+def run() -> Run:
+    app = typer.Typer()
+    app.command("compare")(compare.compare)
+    app.command("demo")(compare.demo)
+
+    def call(*arguments: str) -> Result:
+        return CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+    return call
+
+
+@pytest.fixture
+def small_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare, "_DEMO", "world:50")
+
+
+def test_the_demo_compares_quick_methods_and_says_where_things_are(run: Run, working_folder: Path) -> None:
+    result = run("demo")
+    assert result.exit_code == 0
+    value = json.loads((working_folder / "ragindex-demo" / "results" / "comparison.json").read_text())
+    labels = [method["label"] for method in value["methods"]]
+    assert set(labels) == {"bm25", "dense", "hybrid", "composed", "links", "ircot"}
+    assert all(method["unanswered"] == 0 for method in value["methods"])
+    assert (value["dataset"]["documents"], value["dataset"]["questions"]) == (1000, 200)
+    assert (working_folder / "ragindex-demo" / "results" / "report.html").is_file()
+    assert_matches(masked(result.stdout, *SENTENCE), Path(__file__).parent / "snapshots" / "demo.txt")
+
+
+def test_the_demo_of_all_methods(run: Run, small_demo: None, working_folder: Path) -> None:
+    run("demo", "--all")
+    value = json.loads((working_folder / "ragindex-demo" / "results" / "comparison.json").read_text())
+    assert {method["label"] for method in value["methods"]} == set(registry.plugin_names("schemes")) - {"http"}
+
+
+def test_a_tracker_that_failed_is_not_pointed_at(run: Run, small_demo: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    record_nothing(monkeypatch)
+    assert "mlflow" not in run("demo").stdout
+
+
+def test_a_server_of_runs_is_named_by_its_address(run: Run, small_demo: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
+    assert "the runs        http://127.0.0.1:5000\n" in run("demo").stdout
+
+
+def test_the_demo_lists_what_is_not_installed(run: Run, small_demo: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = registry.scheme
+
+    def without(written: registry.Written) -> object:
+        if written == "dense":
+            raise MissingExtraError("The method 'dense' needs … Run: pip install 'sentence-transformers>=5'")
+        return found(written)
+
+    monkeypatch.setattr(registry, "scheme", without)
+    result = run("demo", "--all", "--dir", "elsewhere")
+    assert "left out: dense: The method 'dense' needs … Run: pip install 'sentence-transformers>=5'" in result.stdout
+    assert "\ndense" not in result.stdout

@@ -1,0 +1,52 @@
+"""MLflow databases of tests: an empty one to copy, and the runs that one holds."""
+
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with MLflow's tables, which take seconds to make."""
+    path = tmp_path_factory.mktemp("store") / "mlflow.db"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        make_client(f"sqlite:///{path}").search_experiments()
+    return path
+
+
+@pytest.fixture
+def uri(tmp_path: Path, empty_store: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A database of the test's own that is tracked to, in the working folder, `tmp_path`."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(empty_store, tmp_path)
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    return uri
+
+
+def make_client(uri: str) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from mlflow import MlflowClient
+
+        return MlflowClient(tracking_uri=uri)
+
+
+def all_runs(uri: str, view: int = 1) -> list[Any]:
+    """Return the runs in the order of their start: active ones with view 1, deleted ones with view 2."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        client = make_client(uri)
+        experiment = client.get_experiment_by_name("ragindex")
+        if experiment is None:
+            return []
+        return list(client.search_runs([experiment.experiment_id], "", view, order_by=["start_time ASC"]))
+
+
+def parent_of(uri: str) -> Any:
+    (parent,) = [run for run in all_runs(uri) if "mlflow.parentRunId" not in run.data.tags]
+    return parent

@@ -1,0 +1,90 @@
+"""The verdict of a gate, by hand and by simulation."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from ragindex.errors import UsageError
+from ragindex_eval.gate import QuestionScores, count_needed_questions, judge_gate
+
+
+def scored(label: str, values: list[float], hits: str = "") -> QuestionScores:
+    """The scores of a method whose hits are called by the letters of `hits`, its label by default."""
+    keys = [(f"question {number}", ("d",)) for number in range(len(values))]
+    return QuestionScores(label, dict(zip(keys, values, strict=True)), dict.fromkeys(keys, tuple(hits or label)))
+
+
+@pytest.mark.parametrize(
+    ("new", "baseline", "verdict"),
+    [
+        ([1.0] * 77, [1.0] * 77, "PASS"),
+        ([1.0] * 76, [1.0] * 76, "UNDECIDED"),  # 4 of 80 that are drawn again may be lost
+        ([1.0] * 50, [0.0] * 50, "PASS"),
+        ([0.0] * 50, [1.0] * 50, "FAIL"),
+        ([0.0] * 2 + [1.0] * 48, [1.0] * 50, "UNDECIDED"),  # 4 points below, from 0 to 10
+        ([0.0, 1.0] * 25, [1.0, 0.0] * 25, "UNDECIDED"),
+    ],
+)
+def test_the_interval_decides(new: list[float], baseline: list[float], verdict: str) -> None:
+    gate = judge_gate(scored("new", new), scored("old", baseline), "R@5", 0.05, 0)
+    assert gate.verdict == verdict
+    assert (gate.new_score, gate.baseline_score) == (sum(new) / len(new), sum(baseline) / len(baseline))
+
+
+@pytest.mark.parametrize("questions", [1, 8, 50])
+def test_few_questions_that_are_level_do_not_pass(questions: int) -> None:
+    """They are level with a probability of 98 % each although the method loses 2 points, as the margin says."""
+    gate = judge_gate(scored("new", [1.0] * questions), scored("old", [1.0] * questions), "R@5", 0.02, 0)
+    low, high = gate.difference
+    assert gate.verdict == "UNDECIDED"
+    assert low == -high < -0.02
+
+
+@pytest.mark.parametrize("margin", [0.01, 0.1, 0.5])
+def test_needed_questions_pass_and_one_fewer_does_not(margin: float) -> None:
+    needed = count_needed_questions(margin)
+    verdicts = [
+        judge_gate(scored("new", [0.5] * number), scored("old", [0.5] * number), "R@5", margin, 0).verdict
+        for number in (needed - 1, needed)
+    ]
+    assert verdicts == ["UNDECIDED", "PASS"]
+
+
+@pytest.mark.parametrize(
+    ("lost", "won", "margin", "questions"),
+    [(0.02, 0.0, 0.02, 50), (0.02, 0.0, 0.02, 200), (0.12, 0.10, 0.02, 20), (0.12, 0.07, 0.05, 50)],
+)
+def test_method_worse_by_margin_seldom_passes(lost: float, won: float, margin: float, questions: int) -> None:
+    @cache
+    def passes(losses: int, wins: int) -> bool:
+        values = [0.0] * losses + [1.0] * wins + [0.5] * (questions - losses - wins)
+        level = scored("old", [0.5] * questions)
+        return judge_gate(scored("new", values), level, "R@5", margin / 2, 0).verdict == "PASS"
+
+    drawn = np.random.default_rng(0).multinomial(questions, [lost, won, 1 - lost - won], 200)
+    assert sum(passes(losses, wins) for losses, wins, _ in drawn.tolist()) <= 200 * 0.05
+
+
+def test_only_same_method_passes_by_its_hits() -> None:
+    same = judge_gate(scored("bm25", [1.0, 0.0]), scored("bm25", [1.0, 0.0]), "R@5", 0.02, 0)
+    assert (same.verdict, same.same_hits) == ("PASS", True)
+    assert same.describe() == (
+        "PASS: R@5 of bm25 is 50.0, from the same hits as in the baseline for each of 2 questions."
+    )
+    others = (
+        scored("dense", [1.0, 0.0], hits="bm25"),
+        scored("bm25", [1.0, 0.0], hits="bm52"),
+        scored("bm25", [0.0, 1.0]),  # other answers from the same hits
+    )
+    for other in others:
+        gate = judge_gate(scored("bm25", [1.0, 0.0]), other, "R@5", 0.02, 0)
+        assert (gate.verdict, gate.same_hits) == ("UNDECIDED", False)
+
+
+def test_other_questions_or_other_gold_are_refused() -> None:
+    with pytest.raises(UsageError, match="new has 3 judged questions and old 2, of which 2 are the same"):
+        judge_gate(scored("new", [1.0] * 3), scored("old", [1.0] * 2), "R@5", 0.05, 0)
+    other = QuestionScores("old", {(f"question {number}", ("e",)): 1.0 for number in range(3)}, {})
+    with pytest.raises(UsageError, match="of which 0 are the same"):
+        judge_gate(scored("new", [1.0] * 3), other, "R@5", 0.05, 0)
