@@ -1,0 +1,26 @@
+"""The GitHub Action of a gate, which tests/slow/examples/test_github_action.py runs."""
+
+import re
+import shlex
+
+import typer
+import yaml
+from project import ROOT
+
+from ragindex.cli import main
+
+WORKFLOW = ROOT / "examples" / "github-action" / "retrieval-gate.yml"
+
+
+def test_workflow_runs_gate_and_uploads_what_it_writes() -> None:
+    job = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))["jobs"]["gate"]
+    upload = next(step for step in job["steps"] if "upload-artifact" in step.get("uses", ""))
+    line = next(step["run"] for step in job["steps"] if step.get("name") == "gate")
+    assert upload["if"] == "always()"
+    for file in upload["with"]["path"].split():
+        assert file in line
+    assert job["env"]["BASELINE"] == "bm25"
+    given = re.sub(r"\$\{?(\w+)\}?", lambda found: str(job["env"][found[1]]), line.replace("\\\n", " "))
+    program, command, *arguments = shlex.split(given, comments=True)
+    assert (program, command) == ("ragindex", "gate")
+    typer.main.get_command(main.app).commands[command].make_context(command, arguments).close()  # type: ignore[attr-defined]
