@@ -18,8 +18,6 @@ from ragindex.plugins import registry
 pytestmark = pytest.mark.filterwarnings("ignore", "error::ragindex.mlflow_tracing.TracingWarning")
 _RUN = [page for page in PAGES if page.name not in ELSEWHERE | SLOW_PAGES]
 QUICK_PAGES = [page for page in _RUN if blocks(page, "python", "bash", "yaml")]
-    page for page in PAGES if page.name not in ELSEWHERE | SLOW_PAGES and blocks(page, "python", "bash", "yaml")
-]
 
 
 @pytest.mark.parametrize("page", QUICK_PAGES, ids=lambda page: page.name)

@@ -5,7 +5,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from ragindex import errors, workers
@@ -16,7 +15,6 @@ from ragindex.errors import DataError, LLMError, RagindexError, UsageError
 from ragindex.estimate import CountingRules
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.tasks import Failure
-from ragindex.parts.trees.soft_clusters import Clustering, soft_clusters
 from ragindex.parts.trees.summary_tree import SUMMARY
 from ragindex.workers import available_workers, map_in_processes, use_workers
 
@@ -42,10 +40,6 @@ def _fail(number: int) -> int:
     if number == 3:
         raise DataError("a number", "three", path="file", line=3)
     return number
-
-
-def _die(number: int) -> int:
-    os._exit(9)
 
 
 @pytest.mark.usefixtures("processes")
@@ -76,13 +70,6 @@ def test_warnings_and_errors_of_processes_are_those_of_one() -> None:
     assert (raised.value.path, raised.value.line, raised.value.expected) == ("file", 3, "a number")
 
 
-@pytest.mark.usefixtures("processes")
-def test_a_process_that_dies_is_named_with_what_to_do() -> None:
-    with pytest.raises(RagindexError, match="One of 2 worker processes died.*--workers 1, or RAGINDEX_WORKERS=1"):
-        list(map_in_processes(_die, range(4)))
-    assert [result for result, _ in map_in_processes(_square, range(3))] == [0, 1, 4]  # the next work has new processes
-
-
 @pytest.mark.parametrize(
     "error",
     [DataError("a", "b", path="c"), LLMError("refused", "refusal"), errors.MissingExtraError("x"), UsageError("y")],
@@ -108,17 +95,6 @@ def test_bad_numbers_of_workers(written: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 # ---------------------------------------------------------------- who uses them
-
-
-@pytest.mark.usefixtures("processes")
-def test_clusters_are_those_of_one_process() -> None:
-    rng = np.random.default_rng(0)
-    centres = rng.standard_normal((12, 24))
-    vectors = (centres[rng.integers(0, 12, 300)] + 0.3 * rng.standard_normal((300, 24))).astype(np.float32)
-    found = soft_clusters(vectors, [1.0] * 300, 12.0, Clustering(dimensions=6))
-    with use_workers(1):
-        assert soft_clusters(vectors, [1.0] * 300, 12.0, Clustering(dimensions=6)) == found
-    assert len(found) > 12
 
 
 @pytest.mark.usefixtures("processes")
