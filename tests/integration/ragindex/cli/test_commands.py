@@ -199,9 +199,7 @@ def test_help_of_commands() -> None:
         assert f"Example: ragindex {command}" in done.out
         assert max(map(len, done.out.splitlines())) <= 80
         assert "[[" not in done.out
-        for flag in (
-            ("--include", "--exclude", "--encoding", "--max-file-mb", "--skip-bad") if command in reading else ()
-        ):
+        for flag in flags if command in reading else ():
             assert f"  {flag} " in done.out or f"  {flag}\n" in done.out, (command, flag)
     listed = ragindex("--help")
     assert all(f"\n  {command} " in listed.out for command in COMMANDS)
