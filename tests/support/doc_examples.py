@@ -6,8 +6,10 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from command_line import write
 from empty_tracker import make_tracker
 from project import ROOT
@@ -54,6 +56,14 @@ def commands(code: str) -> list[list[str]]:
     lines = [line for line in code.splitlines() if line and not line.startswith(_INSTALLS)]
     assert [line for line in lines if not line.startswith("ragindex ")] == []
     return [shlex.split(line, comments=True)[1:] for line in lines]
+
+
+def parse_command(words: list[str]) -> None:
+    """Fail if there is no such command, or none of its options is called so."""
+    group: Any = typer.main.get_command(main.app)
+    context = group.make_context("ragindex", words, resilient_parsing=True)
+    name, command, arguments = group.resolve_command(context, words)
+    command.make_context(name, arguments).close()
 
 
 @contextmanager
