@@ -135,6 +135,7 @@ def test_limits_of_searches() -> None:
     assert most == available_cores(), most
 
     # searches that follow one another keep the limit
+    assert after_lingering() == {4}
     changes = []
     original = cores._limits._limit
     cores._limits._limit = lambda threads: (changes.append(threads), original(threads))
