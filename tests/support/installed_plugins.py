@@ -5,11 +5,20 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import packages_distributions
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from ragindex.plugins import code_fingerprint, registry
+
+
+@cache
+def _environment() -> Mapping[str, list[str]]:
+    """The distributions of every package that is really installed, which take a second to read."""
+    return packages_distributions()
 
 
 @dataclass
@@ -32,6 +41,11 @@ class Installed:
         (self.folder / file).parent.mkdir(parents=True, exist_ok=True)
         (self.folder / file).write_text(code)
 
+    def packages(self) -> Mapping[str, list[str]]:
+        """The distributions of every package, of which only those of this folder change."""
+        with patch.object(sys, "path", [str(self.folder)]):
+            return {**_environment(), **packages_distributions()}
+
     def reload(self, *names: str) -> None:
         """As a new process would see it."""
         for name in [one for one in sys.modules if one.partition(".")[0] in names]:
@@ -46,9 +60,12 @@ def plugins_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     """Put a new folder on the import path; what was imported from it is forgotten behind the block."""
     folder = tmp_path / "site"
     folder.mkdir()
+    _environment()
     monkeypatch.syspath_prepend(str(folder))
+    installed = Installed(folder)
+    monkeypatch.setattr(code_fingerprint, "packages_distributions", installed.packages)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a file may be written twice in one second
-    yield Installed(folder)
+    yield installed
     for name in [one for one in sys.modules if one.startswith("another_")]:
         del sys.modules[name]
     code_fingerprint._distributions.cache_clear()

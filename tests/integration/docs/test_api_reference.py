@@ -5,6 +5,7 @@ import runpy
 from pathlib import Path
 
 import pytest
+from empty_tracker import make_tracker
 from project import ROOT
 
 import ragindex
@@ -28,7 +29,7 @@ def test_every_public_name_has_an_example() -> None:
 def test_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each by itself, where an index, a retriever over it, hits and a comparison are there."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", make_tracker(tmp_path))
     for name, text in {
         "notes/old.md": "# Old notes\nAda wrote the report.",
         "light.md": "# Light\nBuilt in 1931.",
@@ -37,9 +38,10 @@ def test_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "my-documents" / name).write_text(text, encoding="utf-8")
     (tmp_path / "questions.csv").write_text("question,answer,documents\nWho wrote the report?,Ada,notes/old.md\n")
     assert len(EXAMPLES) > 20
+    documents = ragindex.read("my-documents")
     for example in EXAMPLES:
         with ragindex.open(tmp_path / "my-index", encoder="lsa", create=True) as index:
-            index.replace(ragindex.read("my-documents"))
+            index.replace(documents)
             index.build("bm25", "hybrid")
             retriever = index.retriever("hybrid")
             hits = retriever.search("Who wrote the report?")

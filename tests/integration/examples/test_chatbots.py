@@ -1,8 +1,6 @@
-"""The chatbots in examples/, run as programs: with a server that speaks OpenAI's protocol, and without a model."""
+"""The chatbots in examples/, with a server that speaks OpenAI's protocol, and without a model."""
 
-import os
-import subprocess
-import sys
+import runpy
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,18 +20,18 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_library(tmp_path_factory.mktemp("library") / "index")
 
 
-def talk(name: str, said: str, *arguments: object, **variables: str) -> list[str]:
-    """What a chatbot prints, without the prompts for input."""
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name), *map(str, arguments)],
-        input=said,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **variables},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.replace("> ", "").splitlines()
+@pytest.fixture
+def talk(library: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """What a chatbot prints when these lines are given, and then an empty one."""
+
+    def printed(name: str, *said: str, model: str | None = None) -> list[str]:
+        lines = iter([*said, ""])
+        monkeypatch.setattr("builtins.input", lambda prompt: next(lines))
+        main = runpy.run_path(str(EXAMPLES / name))["main"]
+        main(str(library), "bm25", *([model] if model else []))
+        return capsys.readouterr().out.splitlines()
+
+    return printed
 
 
 def answer(body: Mapping[str, Any]) -> str:
@@ -46,12 +44,12 @@ def answer(body: Mapping[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("name", CHATBOTS)
-def test_it_answers_with_citations_and_remembers(name: str, library: Path) -> None:
+def test_chatbot_cites_and_remembers(name: str, talk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with OpenAIServer() as server:
         server.write = answer
-        said = "When was the lighthouse built?\nAnd what of?\n\n"
-        variables = {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": KEY}
-        printed = talk(name, said, library, "bm25", "any-model", **variables)
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        printed = talk(name, "When was the lighthouse built?", "And what of?", model="any-model")
     cited = f"  [1] Lighthouse  {PLACE}"
     if name == "chatbot.py":
         cited = "  [1] Lighthouse  light, page 3, Lighthouse › History"
@@ -68,19 +66,16 @@ def test_it_answers_with_citations_and_remembers(name: str, library: Path) -> No
 
 
 @pytest.mark.parametrize("name", CHATBOTS)
-def test_without_a_model_it_shows_what_it_found(name: str, library: Path) -> None:
-    printed = talk(name, "Which lighthouse is of slate?\n\n", library, "bm25")
+def test_chatbot_without_model_shows_hits(name: str, talk: Any) -> None:
+    printed = talk(name, "Which lighthouse is of slate?")
     place = "light, page 3, Lighthouse › History" if name == "chatbot.py" else PLACE
     sentence = "      The lighthouse was built of slate in 1931."
     assert printed == ["Ask a question; an empty line ends.", f"  [1] Lighthouse  {place}", sentence]
 
 
-@pytest.mark.parametrize("name", CHATBOTS)
-def test_it_has_at_most_50_lines(name: str) -> None:
-    assert len((EXAMPLES / name).read_text(encoding="utf-8").splitlines()) <= 50
-
-
-def test_the_page_names_every_example() -> None:
+def test_chatbots_are_short_and_the_page_names_them() -> None:
+    files = {file.name: file.read_text(encoding="utf-8") for file in sorted(EXAMPLES.glob("*.py"))}
+    assert list(files) == CHATBOTS
+    assert max(len(text.splitlines()) for text in files.values()) <= 50
     page = (EXAMPLES / "README.md").read_text(encoding="utf-8")
-    assert [file.name for file in sorted(EXAMPLES.glob("*.py")) if f"[{file.name}]({file.name})" not in page] == []
-    assert sorted(file.name for file in EXAMPLES.glob("*.py")) == CHATBOTS
+    assert [name for name in files if f"[{name}]({name})" not in page] == []

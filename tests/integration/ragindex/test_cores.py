@@ -1,4 +1,4 @@
-"""Cores of this process, and BLAS kept to them. Each test has a process of its own: limits are the process's."""
+"""Cores of this process, and BLAS kept to them, in processes of their own because limits are a process's."""
 
 import math
 import os
@@ -56,8 +56,43 @@ def _run(script: str) -> None:
     assert (ran.stdout, ran.stderr) == ("passed\n", "")
 
 
-def test_an_interrupt_while_a_limit_is_set_leaves_no_limit() -> None:
+def test_blas_limits() -> None:
     _run("""
+    # the lowest limit holds until the last block has ended
+    first, second = limit_blas(2), limit_blas(3)
+    first.__enter__()
+    assert threads() == {2}
+    second.__enter__()
+    assert threads() == {2}
+    with limit_blas(1):
+        assert threads() == {1}
+    assert threads() == {2}
+    first.__exit__(None, None, None)
+    assert threads() == {3}
+    second.__exit__(None, None, None)
+    assert after_lingering() == {4}
+
+    # a limit ends with an error in the block too
+    try:
+        with limit_blas(1):
+            assert threads() == {1}
+            1 / 0
+    except ZeroDivisionError:
+        pass
+    assert after_lingering() == {4}
+
+    # a library that is loaded later is limited too
+    import sys
+    with limit_blas(1):
+        assert threads() == {1}
+        cores._limits._seen = frozenset({"numpy"})  # as if SciPy's had been loaded since
+        set_before = cores._limits._controller
+        with limit_blas(1):
+            assert cores._limits._controller is not set_before
+            assert threads() == {1}
+    assert after_lingering() == {4}
+
+    # an interrupt while a limit is set leaves no limit
     wait = cores._BlasLimits._await_lowest
 
     def interrupted(limits):
@@ -78,80 +113,9 @@ def test_an_interrupt_while_a_limit_is_set_leaves_no_limit() -> None:
     """)
 
 
-def test_the_lowest_limit_holds_until_the_last_block_has_ended() -> None:
+def test_limits_of_searches() -> None:
     _run("""
-    first, second = limit_blas(2), limit_blas(3)
-    first.__enter__()
-    assert threads() == {2}
-    second.__enter__()
-    assert threads() == {2}
-    with limit_blas(1):
-        assert threads() == {1}
-    assert threads() == {2}
-    first.__exit__(None, None, None)
-    assert threads() == {3}
-    second.__exit__(None, None, None)
-    assert after_lingering() == {4}
-    """)
-
-
-def test_the_limit_ends_with_an_error_in_the_block_too() -> None:
-    _run("""
-    try:
-        with limit_blas(1):
-            assert threads() == {1}
-            1 / 0
-    except ZeroDivisionError:
-        pass
-    assert after_lingering() == {4}
-    """)
-
-
-def test_searches_that_follow_one_another_keep_the_limit() -> None:
-    _run("""
-    changes = []
-    original = cores._limits._limit
-    cores._limits._limit = lambda threads: (changes.append(threads), original(threads))
-    cores.LINGER = 5.0
-    for _ in range(50):
-        with limit_blas(1):
-            assert threads() == {1}
-    assert changes == [1]
-    """)
-
-
-def test_a_library_that_is_loaded_later_is_limited_too() -> None:
-    script = """
-    import sys
-    with limit_blas(1):
-        assert threads() == {1}
-        cores._limits._seen = frozenset({"numpy"})  # as if SciPy's had been loaded since
-        set_before = cores._limits._controller
-        with limit_blas(1):
-            assert cores._limits._controller is not set_before
-            assert threads() == {1}
-    assert after_lingering() == {4}
-    """
-    _run(script)
-
-
-def test_a_forked_process_limits_anew() -> None:
-    if not hasattr(os, "fork"):
-        pytest.skip("this system does not fork")
-    _run("""
-    import os
-    with limit_blas(2):
-        child = os.fork()
-        if not child:
-            with limit_blas(1):
-                os._exit(0 if threads() == {1} else 1)
-        assert os.waitpid(child, 0)[1] == 0
-    assert after_lingering() == {4}
-    """)
-
-
-def test_at_most_a_thread_a_core_searches_at_once() -> None:
-    _run("""
+    # at most one thread a core searches at once
     inside, most, lock = 0, 0, threading.Lock()
 
     def search(_):
@@ -169,11 +133,37 @@ def test_at_most_a_thread_a_core_searches_at_once() -> None:
     with ThreadPoolExecutor(workers) as pool:
         list(pool.map(search, range(8 * workers)))
     assert most == available_cores(), most
+
+    # searches that follow one another keep the limit
+    assert after_lingering() == {4}
+    changes = []
+    original = cores._limits._limit
+    cores._limits._limit = lambda threads: (changes.append(threads), original(threads))
+    cores.LINGER = 5.0
+    for _ in range(50):
+        with limit_blas(1):
+            assert threads() == {1}
+    assert changes == [1]
+    """)
+
+
+def test_forked_process_limits_anew() -> None:
+    if not hasattr(os, "fork"):
+        pytest.skip("this system does not fork")
+    _run("""
+    import os
+    with limit_blas(2):
+        child = os.fork()
+        if not child:
+            with limit_blas(1):
+                os._exit(0 if threads() == {1} else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    assert after_lingering() == {4}
     """)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity")
-def test_cores_are_those_that_the_process_may_use() -> None:
+def test_cores_follow_affinity() -> None:
     _run("""
     import os
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -209,7 +199,7 @@ V1, V2 = "3:cpu,cpuacct:{}\n1:memory:/other", "0::{}"
         (None, {}, math.inf),  # not Linux
     ],
 )
-def test_limits_of_control_groups(membership: str | None, files: dict[str, str], cores: float, tmp_path: Path) -> None:
+def test_control_group_limits(membership: str | None, files: dict[str, str], cores: float, tmp_path: Path) -> None:
     written = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
     written |= {} if membership is None else {"proc/self/cgroup": membership}
     for name, text in written.items():
@@ -236,7 +226,7 @@ def one_core() -> Iterator[Path]:
         group.rmdir()
 
 
-def test_a_limit_that_the_kernel_enforces_is_seen(one_core: Path) -> None:
+def test_limit_of_real_control_group(one_core: Path) -> None:
     asked = f'echo $$ > {one_core}/cgroup.procs && exec {sys.executable} -c "$1"'
     script = (
         "from ragindex.cores import available_cores, read_cgroup_limit; print(available_cores(), read_cgroup_limit())"
@@ -246,7 +236,7 @@ def test_a_limit_that_the_kernel_enforces_is_seen(one_core: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", [None, "1", "64"])
-def test_cores_are_those_that_joblib_counts(limit: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cores_are_those_of_joblib(limit: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     available_cores.cache_clear()
     monkeypatch.delenv("LOKY_MAX_CPU_COUNT", raising=False)
     if limit is not None:

@@ -20,7 +20,6 @@ from ragindex.estimate import Estimate, estimate, estimate_questions
 from ragindex.estimate_encoding import estimate_encoding
 from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
 from ragindex.llm import endpoint_features, tokens
-from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.prices import load_prices
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Task
@@ -67,7 +66,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[OpenAISe
 
 @pytest.fixture(scope="module")
 def corpus() -> Corpus:
-    return Corpus("world", "world", tuple(worlds.make_documents(120)), 0, (), True)
+    return Corpus("world", "world", tuple(worlds.make_documents(40)), 0, (), True)
 
 
 def used(corpus: Corpus, folder: Path, setting: LLMSettings) -> Any:
@@ -82,42 +81,10 @@ def test_without_a_sample_nothing_is_asked_and_input_is_near(
 ) -> None:
     (one,) = estimate(corpus, SCHEMES, LLM, LLMSettings())
     assert server.requests == []
-    assert (one.task, one.calls, one.sampled, one.counted) == ("extract", 120, False, True)
+    assert (one.task, one.calls, one.sampled, one.counted) == ("extract", 40, False, True)
     real = used(corpus, tmp_path / "w", LLMSettings()).first
     assert one.input_tokens == pytest.approx(real.input_tokens, rel=0.05)
     assert one.money == pytest.approx(one.input_tokens / 1e6 + 4 * one.output_tokens / 1e6)
-
-
-@pytest.mark.slow
-def test_a_sample_measures_the_answers_and_is_not_paid_twice(
-    server: OpenAIServer, corpus: Corpus, tmp_path: Path
-) -> None:
-    setting = LLMSettings(cache=SQLiteCache(tmp_path / "calls.sqlite"))
-    (one,) = estimate(corpus, SCHEMES, LLM, setting, sample=20)
-    assert one.sampled
-    assert len(server.requests) == 20
-    tally = used(corpus, tmp_path / "w", setting)
-    assert len(server.requests) == 120
-    assert tally.replayed == 20
-    assert one.input_tokens == pytest.approx(tally.first.input_tokens, rel=0.05)
-    assert one.output_tokens == pytest.approx(tally.first.output_tokens, rel=0.15)
-
-
-@pytest.mark.slow
-def test_reading_is_estimated_for_each_method(server: OpenAIServer, tmp_path: Path) -> None:
-    data = datasets.read_dataset("world:100", limit=40)
-    server.write = lambda body: json.dumps({"answer": "x " * (1 + len(body["messages"][-1]["content"]) % 5)})
-    setting = LLMSettings(cache=SQLiteCache(tmp_path / "calls.sqlite"))
-    schemes = {"bm25": registry.scheme("bm25")}
-    (one,) = estimate_questions(data.corpus, schemes, LLM, setting, data.queries, reads=True, sample=20)
-    assert (one.task, one.calls, one.sampled) == ("answer, bm25", 40, True)
-    assert len(server.requests) == 20
-    folder = tmp_path / "w"
-    calls = {"llm": "openai:small", "read": True, "index": folder}
-    result = compare(data, ["bm25"], k=(20,), **calls)  # type: ignore[arg-type]
-    costs = [answer.reading.usage for answer in result.methods[0].final if answer.reading]
-    assert one.input_tokens == pytest.approx(sum(cost.input_tokens for cost in costs), rel=0.05)
-    assert one.output_tokens == pytest.approx(sum(cost.output_tokens for cost in costs), rel=0.15)
 
 
 class Restating(Scheme):

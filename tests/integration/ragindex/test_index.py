@@ -2,6 +2,7 @@
 
 import asyncio
 import pydoc
+import shutil
 from datetime import date
 from pathlib import Path
 
@@ -20,13 +21,20 @@ DOCUMENTS = [
 ]
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """An index over three documents, with bm25 built."""
-    with ragindex.open(tmp_path / "my-index", encoder="lsa", create=True) as index:
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index over three documents, with bm25 built; never written to."""
+    folder = tmp_path_factory.mktemp("built") / "my-index"
+    with ragindex.open(folder, encoder="lsa", create=True) as index:
         index.add(DOCUMENTS)
         index.build("bm25")
-    return tmp_path / "my-index"
+    return folder
+
+
+@pytest.fixture
+def folder(built: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(built, tmp_path / "my-index"))
 
 
 def files(folder: Path) -> dict[str, tuple[int, int]]:
@@ -155,8 +163,8 @@ def test_a_path_is_not_taken_for_documents(folder: Path) -> None:
         (Terms("meta.kind", ("port",)), {"harbour"}),
     ],
 )
-def test_where(where: object, documents: set[str], folder: Path) -> None:
-    with ragindex.open(folder) as index:
+def test_where(where: object, documents: set[str], built: Path) -> None:
+    with ragindex.open(built, read_only=True) as index:
         hits = index.retriever("bm25").search("lighthouse harbour mill", where=where)  # type: ignore[arg-type]
     assert {id for hit in hits for id in hit.doc_ids} == documents
 

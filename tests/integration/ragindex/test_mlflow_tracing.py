@@ -1,6 +1,5 @@
 import contextvars
 import json
-import shutil
 import socket
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from built_retriever import built_retriever
+from empty_tracker import make_tracker
 
 from ragindex import mlflow_tracing
 from ragindex.errors import MissingExtraError, UsageError
@@ -48,22 +48,11 @@ class Fixed:
         return [Retrieval((HIT, SUMMARY)[:k], STEPS, ("a thought",)) for _ in queries]
 
 
-@pytest.fixture(scope="module")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """MLflow's tables, which take a second to make."""
-    path = tmp_path_factory.mktemp("store") / "mlflow.db"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        mlflow.MlflowClient(tracking_uri=f"sqlite:///{path}").search_experiments()
-    return path
-
-
 @pytest.fixture(autouse=True)
-def _store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_store: Path) -> Iterator[None]:
+def _store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Traces go to a database of the test's own, at once."""
-    shutil.copy(empty_store, tmp_path / "mlflow.db")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", make_tracker(tmp_path))
     monkeypatch.setenv("MLFLOW_ENABLE_ASYNC_TRACE_LOGGING", "false")
     mlflow.tracing.reset()  # type: ignore[no-untyped-call]
     yield
@@ -335,16 +324,14 @@ def test_a_database_that_cannot_be_made(tmp_path: Path) -> None:
     fails("unable to open database file")
 
 
-def test_recording_goes_on_when_the_tracker_is_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_store: Path
-) -> None:
+def test_recording_goes_on_when_the_tracker_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mlflow.db").unlink()
     (tmp_path / "mlflow.db").mkdir()
     retriever = trace_retriever(Fixed(), "fixed")
     with pytest.warns(TracingWarning):
         retriever.retrieve([Query("q1", "slate")], 1)
     (tmp_path / "mlflow.db").rmdir()
-    shutil.copy(empty_store, tmp_path / "mlflow.db")
+    make_tracker(tmp_path)
     retriever.retrieve([Query("q2", "within the pause")], 1)
     monkeypatch.setattr(mlflow_tracing._tracker, "again_at", 0.0)  # the pause is over
     retriever.retrieve([Query("q3", "after the pause")], 1)

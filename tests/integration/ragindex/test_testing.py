@@ -23,10 +23,16 @@ from ragindex.types import Query, Retrieval
 from ragindex_baselines.bm25 import BM25
 
 
-def message(check: Check, scheme: Scheme, folder: Path) -> str:
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The index that checks share which only read."""
+    return tmp_path_factory.mktemp("built") / "index"
+
+
+def message(check: Check, scheme: Scheme, folder: Path, built: Path | None = None) -> str:
     """What a check says, without the path of this file and the numbers of its lines."""
     with pytest.raises(AssertionError) as error:
-        check(scheme, folder)
+        check(scheme, folder, built=built)
     return re.sub(r"line \d+", "line N", str(error.value).replace(__file__, "FILE"))
 
 
@@ -71,12 +77,9 @@ class WithoutJson(Wrapper):
     pattern: Any = object()
 
 
-def test_without_a_version(tmp_path: Path) -> None:
+def test_parameters_and_version(tmp_path: Path) -> None:
     said = message(testing.check_parameters, WithoutVersion(), tmp_path)
     assert said == "WithoutVersion (FILE): has no version. Add: version: ClassVar[int] = 1"
-
-
-def test_a_parameter_that_is_no_json(tmp_path: Path) -> None:
     said = message(testing.check_parameters, WithoutJson(), tmp_path)
     assert re.fullmatch(r"WithoutJson \(FILE\): the parameter 'pattern' must be JSON, and <object .*> is not", said)
 
@@ -126,24 +129,24 @@ class UncheckedRetriever:
         return self.base.retrieve(queries, max(k, 1))
 
 
-def test_hits_without_metadata(tmp_path: Path) -> None:
-    said = message(testing.check_hits, WithoutMetadata(), tmp_path)
+def test_hits_without_metadata(tmp_path: Path, built: Path) -> None:
+    said = message(testing.check_hits, WithoutMetadata(), tmp_path, built)
     assert said == (
         "WithoutMetadata (FILE): the hit 'd06' lacks the metadata of the document 'd06': metadata['d06'] must be "
         "{'number': 6, 'half': 'first'}. Make hits with ragindex.retrieval.hits.read_hits"
     )
 
 
-def test_an_exception_on_one_question(tmp_path: Path) -> None:
-    said = message(testing.check_hits, FailingOnOne(), tmp_path)
+def test_an_exception_on_one_question(tmp_path: Path, built: Path) -> None:
+    said = message(testing.check_hits, FailingOnOne(), tmp_path, built)
     assert said == (
         "FailingOnOne (FILE): raised ValueError: no stones for the question 'What are curling stones cut from?' "
         "(test_testing.py, line N, in change)"
     )
 
 
-def test_a_k_that_is_not_refused(tmp_path: Path) -> None:
-    assert message(testing.check_bad_input, Unchecked(), tmp_path) == (
+def test_k_that_is_not_refused(tmp_path: Path, built: Path) -> None:
+    assert message(testing.check_bad_input, Unchecked(), tmp_path, built) == (
         "Unchecked (FILE): retrieve must raise UsageError for the question 'glass' with k = 0. "
         "Call ragindex.retrieval.hits.check_queries first"
     )
@@ -180,20 +183,13 @@ class AskingScheme(Wrapper):
         return found
 
 
-def test_a_part_that_does_not_declare_its_task(tmp_path: Path) -> None:
-    said = message(testing.check_tasks, WithAskingPart(), tmp_path)
-    assert said == "AskingPart (FILE): asks an LLM the task 'echo' without declaring it: return it from tasks()"
-
-
-def test_a_part_that_does_not_say_that_it_uses_a_model(tmp_path: Path) -> None:
-    said = message(testing.check_tasks, WithUnallowed(), tmp_path)
+def test_undeclared_tasks(tmp_path: Path) -> None:
+    for name, scheme in (("AskingPart", WithAskingPart()), ("AskingScheme", AskingScheme())):
+        said = message(testing.check_tasks, scheme, tmp_path / name)
+        assert said == f"{name} (FILE): asks an LLM the task 'echo' without declaring it: return it from tasks()"
+    said = message(testing.check_tasks, WithUnallowed(), tmp_path / "unallowed")
     assert said.startswith("Unallowed (FILE): raised UsageError: The part ")
     assert said.endswith('uses an LLM; add "model" to its `uses`. (test_testing.py, line N, in apply)')
-
-
-def test_a_scheme_that_does_not_declare_its_task(tmp_path: Path) -> None:
-    said = message(testing.check_tasks, AskingScheme(), tmp_path)
-    assert said == "AskingScheme (FILE): asks an LLM the task 'echo' without declaring it: return it from tasks()"
 
 
 # ---------------------------------------------------------------- building, changes and crashes
@@ -247,11 +243,6 @@ def test_a_batch_that_cannot_be_applied_again_after_a_crash(tmp_path: Path) -> N
     said = message(testing.check_crash, WithDoubling(), tmp_path)
     assert said.startswith("WithDoubling (FILE): after a crash behind write ")
     assert "of an update (apply must be repeatable): " in said
-
-
-@pytest.mark.slow
-def test_a_scheme_that_keeps_the_contract_passes_all(tmp_path: Path) -> None:
-    testing.check_scheme(BM25(), tmp_path)
 
 
 # ---------------------------------------------------------------- one line broken on purpose
@@ -362,6 +353,6 @@ class OldTexts(Passages):
         (testing.check_law, "old texts", "the changed document 'd03' still has its old text in the hits ['d03']"),
     ],
 )
-def test_each_broken_line_is_found_and_named(check: Check, fault: str, said: str, tmp_path: Path) -> None:
-    check(Broken(), tmp_path / "whole")
-    assert said in message(check, Broken(fault=fault), tmp_path / "broken")
+def test_broken_line_is_found(check: Check, fault: str, said: str, tmp_path: Path, built: Path) -> None:
+    shared = None if check is testing.check_law else built
+    assert said in message(check, Broken(fault=fault), tmp_path, shared)

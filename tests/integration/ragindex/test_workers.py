@@ -1,17 +1,11 @@
 """Work on processes: the results of one process, in order; errors, warnings, an interrupt and a death."""
 
 import os
-import signal
-import subprocess
-import sys
-import time
 import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from sessions import live_members, wait_for_end_of_session
 
 from ragindex import errors, workers
 from ragindex.accounting import ledger
@@ -21,7 +15,6 @@ from ragindex.errors import DataError, LLMError, RagindexError, UsageError
 from ragindex.estimate import CountingRules
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.tasks import Failure
-from ragindex.parts.trees.soft_clusters import Clustering, soft_clusters
 from ragindex.parts.trees.summary_tree import SUMMARY
 from ragindex.workers import available_workers, map_in_processes, use_workers
 
@@ -47,10 +40,6 @@ def _fail(number: int) -> int:
     if number == 3:
         raise DataError("a number", "three", path="file", line=3)
     return number
-
-
-def _die(number: int) -> int:
-    os._exit(9)
 
 
 @pytest.mark.usefixtures("processes")
@@ -81,13 +70,6 @@ def test_warnings_and_errors_of_processes_are_those_of_one() -> None:
     assert (raised.value.path, raised.value.line, raised.value.expected) == ("file", 3, "a number")
 
 
-@pytest.mark.usefixtures("processes")
-def test_a_process_that_dies_is_named_with_what_to_do() -> None:
-    with pytest.raises(RagindexError, match="One of 2 worker processes died.*--workers 1, or RAGINDEX_WORKERS=1"):
-        list(map_in_processes(_die, range(4)))
-    assert [result for result, _ in map_in_processes(_square, range(3))] == [0, 1, 4]  # the next work has new processes
-
-
 @pytest.mark.parametrize(
     "error",
     [DataError("a", "b", path="c"), LLMError("refused", "refusal"), errors.MissingExtraError("x"), UsageError("y")],
@@ -113,17 +95,6 @@ def test_bad_numbers_of_workers(written: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 # ---------------------------------------------------------------- who uses them
-
-
-@pytest.mark.usefixtures("processes")
-def test_clusters_are_those_of_one_process() -> None:
-    rng = np.random.default_rng(0)
-    centres = rng.standard_normal((12, 24))
-    vectors = (centres[rng.integers(0, 12, 300)] + 0.3 * rng.standard_normal((300, 24))).astype(np.float32)
-    found = soft_clusters(vectors, [1.0] * 300, 12.0, Clustering(dimensions=6))
-    with use_workers(1):
-        assert soft_clusters(vectors, [1.0] * 300, 12.0, Clustering(dimensions=6)) == found
-    assert len(found) > 12
 
 
 @pytest.mark.usefixtures("processes")
@@ -161,65 +132,3 @@ def test_files_are_read_as_in_one_process(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------- stopped
-
-_PROGRAM = """
-import signal, time
-from ragindex import workers
-
-signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in jobs that a shell started in the background
-
-def work(number):
-    time.sleep(0.2)
-    return number
-
-workers.SERIAL_SECONDS = 0.0
-with workers.use_workers(2):
-    for number in workers.map_in_processes(work, range(10_000)):
-        print(number, flush=True)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="process groups")
-@pytest.mark.parametrize("signalled", [signal.SIGINT, signal.SIGKILL])
-def test_workers_end_with_their_process(signalled: signal.Signals) -> None:
-    """Without a guard for `__main__`: workers do not import the caller's program."""
-    program = [sys.executable, "-c", _PROGRAM]
-    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True) as run:
-        assert run.stdout is not None
-        run.stdout.readline()
-        assert len(live_members(run.pid)) >= 3
-        os.kill(run.pid, signalled)
-        run.stdout.read()
-    wait_for_end_of_session(run.pid)
-
-
-_LARGE_ITEMS = """
-from ragindex import workers
-
-workers.SERIAL_SECONDS = 0.0
-with workers.use_workers(2):
-    print("ready", flush=True)
-    list(workers.map_in_processes(len, [b"x" * 10_000_000] * 4))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="process groups")
-def test_workers_end_with_a_process_that_is_killed_while_it_writes_their_first_item() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", _LARGE_ITEMS], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
-    ) as run:
-        assert run.stdout is not None
-        run.stdout.readline()
-        while not (started := live_members(run.pid, "LokyProcess")):
-            time.sleep(0.01)
-        for pid in started:
-            os.kill(pid, signal.SIGSTOP)  # so that the item, larger than a pipe, stays half written
-        time.sleep(2.0)
-        started = live_members(run.pid, "LokyProcess")
-        run.kill()
-        run.wait()
-        for pid in started:
-            os.kill(pid, signal.SIGCONT)
-        wait_for_end_of_session(run.pid)

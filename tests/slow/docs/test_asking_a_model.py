@@ -13,8 +13,6 @@ import pytest
 from openai_server import KEY, OpenAIServer
 from project import ROOT
 
-pytestmark = pytest.mark.slow
-
 PAGE = ROOT / "docs" / "asking-a-model.md"
 MODULE, PROGRAM = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 PRICES = "models:\n  gpt-4o-mini: {input: 1.0, output: 4.0}\n"

@@ -173,33 +173,6 @@ def test_a_comparison_that_was_stopped_goes_on_and_a_finished_one_opens_no_index
     assert again == {name: value for name, value in done.items() if name != "notes"}
 
 
-_KILLED = """
-import os, signal
-from ragindex.cli import main
-from ragindex_eval.run import pipeline
-
-asking = pipeline.answer_all
-def killed(retriever, queries, k, kept, label, **more):
-    if label == "hybrid":
-        os.kill(os.getpid(), signal.SIGKILL)
-    return asking(retriever, queries, k, kept, label, **more)
-pipeline.answer_all = killed
-main.run_cli()
-"""
-
-
-@pytest.mark.slow
-def test_a_comparison_that_was_killed_goes_on() -> None:
-    arguments = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25,hybrid", "--json", "-")
-    child = subprocess.run([sys.executable, "-c", _KILLED, *arguments], capture_output=True, timeout=60, check=False)
-    assert (child.returncode, child.stdout) == (-signal.SIGKILL, b"")
-    (kept,) = Path("ragindex-workspaces/notes/runs").rglob("answers-20.jsonl")
-    before = kept.stat().st_mtime_ns
-    value = ragindex(*arguments).json
-    assert kept.stat().st_mtime_ns == before
-    assert [(method["label"], method["metrics"]["R@5"]) for method in value["methods"]] == [("bm25", 1), ("hybrid", 1)]
-
-
 _STOPPED_WHILE_IMPORTING = """
 import signal, sys
 
@@ -241,33 +214,6 @@ def test_a_second_ctrl_c_ends_at_once() -> None:
     done = subprocess.run([sys.executable, "-c", _STOPPED_TWICE], capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (130, b"")
     assert done.stderr == b"Stopped at once. Run the same command to resume.\n"
-
-
-@pytest.mark.slow
-def test_the_program_as_a_module() -> None:
-    done = subprocess.run([sys.executable, "-m", "ragindex", "methods"], capture_output=True, timeout=60, check=True)
-    assert b"bm25" in done.stdout
-    assert done.stderr == b""
-
-
-@pytest.mark.slow
-def test_the_program_itself_where_nothing_is_utf_8(built: Path) -> None:
-    program = [sys.executable, "-m", "ragindex.cli.main"]
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    shown = subprocess.run(
-        [*program, "index", "--index", built, "--methods", "bm25"],
-        capture_output=True,
-        env=environment,
-        timeout=60,
-        check=True,
-    )
-    assert shown.stdout.splitlines()[-1].startswith(b'Next: ragindex search "\\u2026" --index ')
-    assert shown.stderr == b""
-    refused = subprocess.run(
-        [*program, "methods", "bm52\u00e9"], capture_output=True, env=environment, timeout=60, check=False
-    )
-    assert refused.returncode == 2
-    assert refused.stderr == b"error: No method is called 'bm52\\xe9'. Did you mean bm25?\n"
 
 
 # ---------------------------------------------------------------- progress

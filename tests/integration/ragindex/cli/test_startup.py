@@ -37,24 +37,32 @@ def test_help_imports_no_command() -> None:
     assert len(imported) < 350
 
 
-@pytest.mark.parametrize("arguments", [["compare", "--help"], ["methods"], ["search", "--help"]])
-def test_a_command_imports_no_slow_package_and_no_other_command(arguments: list[str]) -> None:
+COMMANDS = {
+    *("add", "ask", "cache", "doctor", "export", "index", "methods", "parts", "remove", "repair", "search", "use"),
+}
+
+
+def imported_commands(imported: set[str]) -> set[str]:
+    return {name for name in COMMANDS if f"ragindex.cli.{name}" in imported}
+
+
+@pytest.mark.parametrize("arguments", [["compare", "--help"], ["methods"]])
+def test_command_imports_no_slow_package_and_no_other_command(arguments: list[str]) -> None:
     imported = find_imported(*arguments)
     assert SLOW & imported == set()
     assert len(imported) < 1_000
-    commands = {"add", "ask", "cache", "doctor", "export", "index", "methods", "parts", "remove", "repair", "search"}
-    commands |= {"use"}
-    assert {name for name in commands if f"ragindex.cli.{name}" in imported} == commands & {arguments[0]}
+    assert imported_commands(imported) == COMMANDS & {arguments[0]}
 
 
-def test_a_search_imports_what_it_needs(tmp_path: Path) -> None:
+def test_search_imports_what_it_needs(tmp_path: Path) -> None:
     folder = build(tmp_path)
     imported = find_imported("search", "slate", "--index", folder, "--method", "bm25")
     assert (SLOW | {"joblib"}) & imported == set()  # pyarrow imports pandas for values that it converts from Python
     assert len(imported) < 1_000
+    assert imported_commands(imported) == {"search"}
     assert not any(name.startswith(("ragindex_eval", "ragindex_retrievers")) for name in imported)
 
 
-def test_the_version_is_printed() -> None:
+def test_version() -> None:
     found = find_distribution()
     assert ragindex("--version").out == f"{found.name} {found.version}\n"

@@ -154,6 +154,8 @@ def run(*arguments: str) -> str:
     return done.err.splitlines()[-1]
 
 
+COMPARE = ("compare", "notes", "--questions", "questions.csv", "--index", "w", "--methods")
+INDEX = ("index", "notes", "--index", "w", "--methods")
 BEFORE = {  # found before anything is built: what is said behind the class and its file
     "partwithoutversion": ("Bare", "has no version. Add: version: ClassVar[int] = 1"),
     "nojson": ("NoJson", "the parameter 'thing' must be JSON, and <object object at "),
@@ -166,102 +168,92 @@ BEFORE = {  # found before anything is built: what is said behind the class and 
 }
 
 
-@pytest.mark.parametrize("name", BEFORE)
-def test_what_a_class_lacks_is_said_by_every_command(name: str, module: Path) -> None:
-    kind, said = BEFORE[name]
-    ragindex("index", "notes", "--index", "w", "--methods", "bm25")
-    commands = (
-        ("methods", name),
-        ("index", "notes", "--index", "w", "--methods", name),
-        ("search", "slate", "--index", "w", "--method", name),
-        ("compare", "notes", "--questions", "questions.csv", "--methods", f"bm25,{name}", "--index", "w"),
-    )
-    for command in commands:
-        assert run(*command).startswith(f"error: {kind} ({module}): {said}"), command
-
-
-BATCH = "in a batch of 4 passages of the part another_failing"
-BUILDING = {  # what is raised while a part is built, and the function that it comes from
-    "applying": (f"KeyError: 'Sarn' {BATCH}:FailsToApply, first at the passage 'rivers/sarn.md#0'", "read"),
-    "applyingmany": (f"ZeroDivisionError: too many {BATCH}:FailsOnMany, at no passage alone", "apply"),
-    "applyingotherwise": (f"KeyError: 'many' {BATCH}:FailsOtherwise, first at the passage 'hill.md#0'", "apply"),
-    "applyingown": (f"OwnError: no quota {BATCH}:FailsInOwnWords, first at the passage 'hill.md#0'", "apply"),
-    "finishing": ("ZeroDivisionError: division by zero", "finish"),
-}
+def test_commands_name_what_a_class_lacks(module: Path) -> None:
+    ragindex(*INDEX, "bm25")
+    for name, (kind, said) in BEFORE.items():
+        search = ("search", "slate", "--index", "w", "--method", name)
+        for command in (("methods", name), (*INDEX, name), search, (*COMPARE, f"bm25,{name}")):
+            assert run(*command).startswith(f"error: {kind} ({module}): {said}"), command
 
 
 def line_of(module: Path, text: str) -> int:
     return 1 + next(number for number, line in enumerate(module.read_text().splitlines()) if text in line)
 
 
-RAISING = {
-    "applying": '{"Grey Anna": 1',
-    "applyingmany": "too many",
-    "applyingotherwise": 'KeyError("many")',
-    "applyingown": "no quota",
-    "finishing": "division by zero",
+BATCH = "in a batch of 4 passages of the part another_failing"
+BUILDING = {  # what is raised while a part is built, the line that raises it, and the function that it is in
+    "applying": (
+        f"KeyError: 'Sarn' {BATCH}:FailsToApply, first at the passage 'rivers/sarn.md#0'",
+        '{"Grey Anna": 1',
+        "read",
+    ),
+    "applyingmany": (f"ZeroDivisionError: too many {BATCH}:FailsOnMany, at no passage alone", "too many", "apply"),
+    "applyingotherwise": (
+        f"KeyError: 'many' {BATCH}:FailsOtherwise, first at the passage 'hill.md#0'",
+        'KeyError("many")',
+        "apply",
+    ),
+    "applyingown": (
+        f"OwnError: no quota {BATCH}:FailsInOwnWords, first at the passage 'hill.md#0'",
+        "no quota",
+        "apply",
+    ),
+    "finishing": ("ZeroDivisionError: division by zero", "division by zero", "finish"),
 }
 
 
-@pytest.mark.parametrize("name", BUILDING)
-def test_what_is_raised_while_building_names_the_line_the_batch_and_the_passage(name: str, module: Path) -> None:
-    said, function = BUILDING[name]
-    place = f"({module}, line {line_of(module, RAISING[name])}, in {function})"
-    told = run("index", "notes", "--index", "w", "--methods", name)
-    assert told == f"error: A plugin failed: {said} {place}. Fix it, or see the traceback with RAGINDEX_TRACEBACK=1."
-    told = run("compare", "notes", "--questions", "questions.csv", "--methods", f"bm25,{name}", "--index", "w")
+def test_build_error_names_location(module: Path) -> None:
+    for name, (said, raising, function) in BUILDING.items():
+        place = f"({module}, line {line_of(module, raising)}, in {function})"
+        told = run(*INDEX, name)
+        assert told == (
+            f"error: A plugin failed: {said} {place}. Fix it, or see the traceback with RAGINDEX_TRACEBACK=1."
+        )
+    told = run(*COMPARE, f"bm25,{name}")
     assert told == f"error: The method {name} is broken: {said} {place}. Fix or uninstall it, or leave it out."
 
 
-@pytest.mark.parametrize(
-    ("name", "said", "function"),
-    [
-        ("opening", "AttributeError: 'Workspace' object has no attribute 'no_such_name'", "open"),
-        ("base", "KeyError: 'answer'", "retrieve"),
-        ("answeringown", "OwnError: answer", "retrieve"),
-    ],
-)
-def test_what_is_raised_while_answering_names_the_line(name: str, said: str, function: str, module: Path) -> None:
-    texts = {"opening": "index.no_such_name", "base": 'KeyError("answer")', "answeringown": 'OwnError("answer")'}
-    text = texts[name]
-    place = f"({module}, line {line_of(module, text)}, in {function})"
-    assert ragindex("index", "notes", "--index", "w", "--methods", name).code == 0
-    for command in (("search", "slate"), ("ask", "What is made of slate?")):
-        told = run(*command, "--index", "w", "--method", name)
-        assert told.startswith(f"error: A plugin failed: {said} {place}. Fix it")
-    told = run("compare", "notes", "--questions", "questions.csv", "--methods", f"bm25,{name}", "--index", "w")
-    assert f"{name} failed on every question, and is not compared: {said} {place}." in told
+def test_search_error_names_location(module: Path) -> None:
+    raised = {
+        "opening": ("AttributeError: 'Workspace' object has no attribute 'no_such_name'", "index.no_such_name", "open"),
+        "base": ("KeyError: 'answer'", 'KeyError("answer")', "retrieve"),
+        "answeringown": ("OwnError: answer", 'OwnError("answer")', "retrieve"),
+    }
+    assert ragindex(*INDEX, ",".join(raised)).code == 0
+    for name, (said, raising, function) in raised.items():
+        place = f"({module}, line {line_of(module, raising)}, in {function})"
+        for command in (("search", "slate"), ("ask", "What is made of slate?")):
+            told = run(*command, "--index", "w", "--method", name)
+            assert told.startswith(f"error: A plugin failed: {said} {place}. Fix it")
+        told = run(*COMPARE, f"bm25,{name}")
+        assert f"{name} failed on every question, and is not compared: {said} {place}." in told
 
 
-def test_a_part_that_cannot_be_opened_names_the_line(module: Path) -> None:
+def test_part_that_cannot_be_opened_names_location(module: Path) -> None:
     place = f"({module}, line {line_of(module, 'no such model')}, in open)"
-    for command in (
-        ("index", "notes", "--index", "w", "--methods", "partopening"),
-        ("search", "slate", "--index", "w", "--method", "partopening"),
-    ):
+    for command in ((*INDEX, "partopening"), ("search", "slate", "--index", "w", "--method", "partopening")):
         assert f"OSError: no such model {place}" in run(*command)
 
 
-def test_the_traceback_is_shown_on_request(module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traceback_is_shown_on_request(module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAGINDEX_TRACEBACK", "1")
+    monkeypatch.setattr("sys.argv", ["ragindex", *INDEX, "finishing"])
     with pytest.raises(ZeroDivisionError, match="division by zero"):
-        monkeypatch.setattr("sys.argv", ["ragindex", "index", "notes", "--index", "w", "--methods", "finishing"])
         main.run_cli()
 
 
-def test_a_part_that_asks_a_model_is_not_applied_again_to_name_a_passage(module: Path) -> None:
+def test_part_that_asks_a_model_is_not_applied_again_to_name_a_passage(module: Path) -> None:
     """It could pay for answers that the batch had not come to."""
-    told = run("index", "notes", "--index", "w", "--methods", "asking")
-    assert f"KeyError: 'before it asks' {BATCH}:Asks (" in told
+    assert f"KeyError: 'before it asks' {BATCH}:Asks (" in run(*INDEX, "asking")
     assert sys.modules["another_failing"].APPLIED == [4]
 
 
-def test_after_a_failed_batch_the_mended_part_goes_on(module: Path, installed: Installed) -> None:
+def test_mended_part_goes_on_after_failed_batch(module: Path, installed: Installed) -> None:
     """What passages that were tried alone have left behind does no harm."""
-    run("index", "notes", "--index", "w", "--methods", "applying")
+    run(*INDEX, "applying")
     module.write_text(MODULE.replace('"Orla": 2', '"Orla": 2, "Sarn": 0'))
     installed.reload("another_failing", "another_names")
-    done = ragindex("index", "notes", "--index", "w", "--methods", "applying")
+    done = ragindex(*INDEX, "applying")
     assert done.code == 0, done.err
     assert "another_failing:FailsToApply" in done.out
 
@@ -272,6 +264,6 @@ class Around(BM25):
     inner: SerializeAsAny[Scheme] | None = None
 
 
-def test_a_method_of_a_program_may_hold_another_one() -> None:
+def test_method_of_program_may_hold_another() -> None:
     """Its parameters cannot be read back by name, and need not be to be used in the same program."""
     assert require_working(Around(inner=Around())) == Around(inner=Around())

@@ -1,4 +1,4 @@
-"""The plugin of docs/writing-a-retriever.md, taken from the page, installed with pip, listed, checked and compared."""
+"""The plugin of docs/writing-a-retriever.md, installed with pip, listed, checked and compared."""
 
 import json
 import os
@@ -34,7 +34,6 @@ def run(site: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[s
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)
 
 
-@pytest.mark.slow
 def test_a_class_of_a_notebook_is_compared_and_checked(tmp_path: Path) -> None:
     """A notebook's class is in `__main__`, and in no file: as in a program from standard input."""
     given = blocks("python")[0]
@@ -49,11 +48,6 @@ def test_a_class_of_a_notebook_is_compared_and_checked(tmp_path: Path) -> None:
     assert "Shortest (" in done.stderr.splitlines()[-1], done.stderr
 
 
-def test_it_has_at_most_60_lines() -> None:
-    assert len(blocks("python")[1].splitlines()) <= 60
-
-
-@pytest.mark.slow
 def test_a_scheme_may_search_a_part_that_exists(tmp_path: Path) -> None:
     imports = blocks("python")[1].partition("class ")[0]
     (tmp_path / "first_words.py").write_text(imports + blocks("python")[3], encoding="utf-8")
@@ -77,7 +71,6 @@ def test_it_is_listed_without_being_imported(site: Path, tmp_path: Path) -> None
     assert run(site, "-c", code, cwd=tmp_path).stdout.split() == ["True", "False"]
 
 
-@pytest.mark.slow
 def test_it_passes_the_contract(site: Path, tmp_path: Path) -> None:
     test = tmp_path / "test_shared_names.py"
     test.write_text(blocks("python")[2], encoding="utf-8")
@@ -86,7 +79,6 @@ def test_it_passes_the_contract(site: Path, tmp_path: Path) -> None:
     assert "1 passed" in done.stdout
 
 
-@pytest.mark.slow
 def test_the_contract_finds_out_that_it_depends_on_k(site: Path, tmp_path: Path) -> None:
     says = "    def depends_on_k(self, k: int) -> bool:\n        return True\n"
     assert says in blocks("python")[1]
@@ -101,7 +93,6 @@ def test_the_contract_finds_out_that_it_depends_on_k(site: Path, tmp_path: Path)
     assert "its first hits depend on k, so depends_on_k must return True" in done.stdout
 
 
-@pytest.mark.slow
 def test_it_is_compared(site: Path, tmp_path: Path) -> None:
     documents = tmp_path / "documents"
     documents.mkdir()
@@ -125,3 +116,7 @@ def test_it_is_compared(site: Path, tmp_path: Path) -> None:
     assert re.search(r"bm25, shared-names, shared-names\(seeds=1\): 2 answers each read from \d\d:\d\d; --fresh", told)
     answered = {path.name for path in tmp_path.rglob("answers-*.jsonl")}
     assert answered == {"answers-1.jsonl", "answers-2.jsonl"}  # shared-names depends on k, and is asked for each
+
+
+def test_it_has_at_most_60_lines() -> None:
+    assert len(blocks("python")[1].splitlines()) <= 60

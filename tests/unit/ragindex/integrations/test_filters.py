@@ -116,7 +116,7 @@ LANGCHAIN_FILTERS = st.recursive(
 
 
 @given(CORPORA, LANGCHAIN_FILTERS)
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(100))
 def test_langchain_mappings(corpus: list[Metadata], wanted: dict[str, Any]) -> None:
     assert select(translate_langchain_filter(wanted), corpus) == [matches(wanted, one) for one in corpus]
 
@@ -144,7 +144,7 @@ def directive_matches(wanted: FilterDirective, document: Metadata) -> bool:
 
 
 @given(CORPORA, DIRECTIVES)
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(100))
 def test_langchain_directives(corpus: list[Metadata], wanted: FilterDirective) -> None:
     assert select(translate_langchain_filter(wanted), corpus) == [directive_matches(wanted, one) for one in corpus]
 
@@ -215,7 +215,7 @@ def llama_index_matches(wanted: MetadataFilter | MetadataFilters, document: Meta
 
 
 @given(CORPORA, LLAMA_INDEX_FILTERS)
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(100))
 def test_llama_index_filters(corpus: list[Metadata], wanted: MetadataFilters) -> None:
     translated = translate_llama_index_filters(wanted)
     expected = [llama_index_matches(wanted, one) for one in corpus]
@@ -257,7 +257,7 @@ HAYSTACK_FILTERS = st.recursive(
 
 
 @given(CORPORA, HAYSTACK_FILTERS)
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(100))
 def test_haystack_filters(corpus: list[Metadata], wanted: dict[str, Any]) -> None:
     expected = [document_matches_filter(wanted, haystack.Document(content="x", meta=one)) for one in corpus]
     assert select(translate_haystack_filters(wanted), corpus) == expected

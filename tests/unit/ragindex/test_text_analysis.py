@@ -1,24 +1,19 @@
 """The analysis of text: what becomes a token, what is the same token, and which language a corpus is in."""
 
-import json
 import unicodedata
-import warnings
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 import Stemmer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from project import ROOT, SUPPORT
+from known_items import FOUND_FIRST
+from project import ROOT
 
 from examples import examples
 from ragindex import text_analysis
-from ragindex.errors import LanguageWarning, UsageError
-from ragindex.plugins import registry
+from ragindex.errors import UsageError
 from ragindex.text_analysis import analyse, analyse_many, language_warning, languages, token_spans
-from ragindex.types import Document, Query
-from ragindex.workspace.workspace import Workspace
 
 # One text in each of many languages, written for this test.
 CORPORA = {
@@ -256,42 +251,6 @@ def test_a_language_without_analysis_is_named(text: str, language: str) -> None:
     said = f"The corpus looks like {language}, which has no stop words here; pass --language none"
     assert language_warning([text] * 3, "english") == said
     assert language_warning([text] * 3, "none") is None
-
-
-KNOWN_ITEMS = json.loads((SUPPORT / "known_items.json").read_text(encoding="utf-8"))
-"""Eight texts by language, and a question for each of them, in other inflections where the language has any."""
-FOUND_FIRST = {  # of eight, with bm25 and with hybrid over lsa: in the language itself, and analysed as English
-    "english": (8, 8, 8, 8),
-    "german": (8, 8, 5, 5),
-    "french": (8, 8, 8, 7),
-    "spanish": (8, 8, 7, 3),
-    "russian": (8, 8, 1, 0),
-    "arabic": (7, 7, 5, 5),
-    "hindi": (8, 8, 8, 6),
-    "chinese": (8, 8, 8, 8),
-    "japanese": (8, 8, 8, 8),
-    "korean": (8, 8, 8, 8),
-    "thai": (8, 8, 8, 8),
-}
-
-
-@pytest.mark.parametrize("language", KNOWN_ITEMS)
-def test_known_items_are_found(language: str, tmp_path: Path) -> None:
-    texts, questions = KNOWN_ITEMS[language]["texts"], KNOWN_ITEMS[language]["questions"]
-    counts = []
-    for analysed in (language if language in languages() else "none", "english"):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", LanguageWarning)
-            index = Workspace.open(tmp_path / analysed, encoder="lsa", language=analysed, chunking=None)
-            index.add([Document(str(number), "", text) for number, text in enumerate(texts)])
-            index.sync([registry.scheme("bm25"), registry.scheme("hybrid")])
-        for method in ("bm25", "hybrid"):
-            found = index.retriever(method).retrieve([Query(text, text) for text in questions], 1)
-            counts.append(sum(one.hits[:1] != () and one.hits[0].id == str(at) for at, one in enumerate(found)))
-    expected = FOUND_FIRST[language]
-    assert tuple(counts[::2]) == expected[::2]
-    # the fit of lsa is rounded otherwise on another CPU, and orders passages otherwise that are as near
-    assert all(abs(one - other) <= 1 for one, other in zip(counts[1::2], expected[1::2], strict=True)), counts
 
 
 def test_the_page_has_these_figures() -> None:

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import time
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -58,7 +57,7 @@ def run_curl(line: str, port: int, environment: dict[str, str]) -> str:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_the_lines_of_the_page(tmp_path: Path) -> None:
+def test_lines_of_page(tmp_path: Path) -> None:
     (tmp_path / "my-documents").mkdir()
     (tmp_path / "my-documents" / "lindau.md").write_text("# Lindau\nThe lighthouse of Lindau was built in 1856.")
     environment = dict(os.environ)
@@ -83,14 +82,3 @@ def test_the_lines_of_the_page(tmp_path: Path) -> None:
         stop_servers(running)
     assert all("The lighthouse of Lindau was built in 1856." in answer for answer in answers[:4])
     assert '"status":"accepted"' in answers[-3]
-
-
-def test_the_keys_of_the_page_are_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ragindex.serve.keys import load_keyring
-
-    (code,) = [code for language, code in BLOCKS if language == "toml"]
-    assert tomllib.loads(code)
-    (tmp_path / "keys.toml").write_text(code)
-    monkeypatch.setenv("RED_TEAM_KEY", "red-0123456789abcdef")
-    (key,) = load_keyring(tmp_path / "keys.toml", ["my-index"]).keys
-    assert (key.name, key.rights, key.budget and key.budget.limit) == ("red-team", {"read"}, 2.5)
