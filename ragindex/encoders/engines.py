@@ -2,6 +2,7 @@
 
 import importlib.util
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from queue import SimpleQueue
 from threading import BoundedSemaphore
@@ -68,7 +69,12 @@ def _open_onnxruntime(file: Path, threads: int) -> RunModel:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # batches run in parallel, not operators
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+    state = import_module("onnxruntime.capi.onnxruntime_pybind11_state")
+    failures = tuple(kind for kind in vars(state).values() if isinstance(kind, type) and issubclass(kind, Exception))
+    try:
+        session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+    except failures as error:  # they have no base class but Exception
+        raise RuntimeError(str(error)) from error
     names = {port.name for port in session.get_inputs()}
     free = BoundedSemaphore(threads)
 

@@ -222,6 +222,15 @@ def test_a_model_published_in_onnx_form(encoder: TransformerEncoder, tmp_path: P
 
 
 @pytest.mark.usefixtures("no_torch")
+def test_published_model_that_cannot_be_loaded(tmp_path: Path) -> None:
+    folder = copy_model(model_folder(), tmp_path / "model")
+    (folder / "model.safetensors").unlink()
+    (folder / "model.onnx").write_bytes(b"no graph")
+    with pytest.raises(UsageError, match=r"does not run with engine=onnxruntime.*onnxruntime cannot load it"):
+        SentenceTransformers(model=str(folder), engine="onnxruntime").open()
+
+
+@pytest.mark.usefixtures("no_torch")
 def test_what_cannot_run(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(MissingExtraError, match=r"Run: pip install 'sentence-transformers>=5'"):
