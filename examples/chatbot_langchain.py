@@ -6,7 +6,6 @@ python examples/chatbot_langchain.py my-index hybrid gpt-4o-mini  # needs OPENAI
 
 import sys
 
-from langchain_core.chat_history import InMemoryChatMessageHistory
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_openai import ChatOpenAI
@@ -24,16 +23,15 @@ REWRITING = ChatPromptTemplate([("placeholder", "{history}"), ("user", "{questio
 def main(folder, method, model=None):
     retriever = LangChainRetriever.from_index(folder, method, k=5)
     chat = ChatOpenAI(model=model) | StrOutputParser() if model else None
-    history = InMemoryChatMessageHistory()
+    history = []
     print("Ask a question; an empty line ends.")
     while question := input("> ").strip():
-        given = {"history": history.messages, "question": question}
-        found = retriever.invoke((REWRITING | chat).invoke(given) if chat and history.messages else question)
+        given = {"history": history, "question": question}
+        found = retriever.invoke((REWRITING | chat).invoke(given) if chat and history else question)
         passages = [f"[{n}] {one.metadata['title']}\n{one.page_content}" for n, one in enumerate(found, 1)]
         if chat:
             said = (ANSWERING | chat).invoke({**given, "passages": "\n\n".join(passages)})
-            history.add_user_message(question)
-            history.add_ai_message(said)
+            history += [("user", question), ("ai", said)]
             print(said)
         for n, one in enumerate(found, 1):
             if not chat or f"[{n}]" in said:

@@ -5,11 +5,11 @@ import os
 from hypothesis import HealthCheck, settings
 
 RANDOM = os.environ.get("RANDOM_EXAMPLES", "") == "1"
-_TIMES = 5 if RANDOM else 1
+_TIMES = 3 if RANDOM else 1
 
 
 def examples(count: int) -> int:
-    """Return `count`, or five times as many where examples are random."""
+    """Return `count`, or three times as many where examples are random."""
     return _TIMES * count
 
 

@@ -66,7 +66,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[OpenAISe
 
 @pytest.fixture(scope="module")
 def corpus() -> Corpus:
-    return Corpus("world", "world", tuple(worlds.make_documents(40)), 0, (), True)
+    return Corpus("world", "world", tuple(worlds.make_documents(50)), 0, (), True)
 
 
 def used(corpus: Corpus, folder: Path, setting: LLMSettings) -> Any:
@@ -81,7 +81,7 @@ def test_without_a_sample_nothing_is_asked_and_input_is_near(
 ) -> None:
     (one,) = estimate(corpus, SCHEMES, LLM, LLMSettings())
     assert server.requests == []
-    assert (one.task, one.calls, one.sampled, one.counted) == ("extract", 40, False, True)
+    assert (one.task, one.calls, one.sampled, one.counted) == ("extract", 50, False, True)
     real = used(corpus, tmp_path / "w", LLMSettings()).first
     assert one.input_tokens == pytest.approx(real.input_tokens, rel=0.05)
     assert one.money == pytest.approx(one.input_tokens / 1e6 + 4 * one.output_tokens / 1e6)

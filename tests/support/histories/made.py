@@ -276,13 +276,13 @@ def _merged(words: Sequence[str], owners: Sequence[Sequence[str]]) -> pa.RecordB
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
-def _registered() -> None:
-    """Made from the manifest like any part of an installed package."""
+def register_words() -> None:
+    """Register the part `words` like one of an installed package; again after a test has read the plugins anew."""
     value = f"{Words.__module__}:{Words.__qualname__}"
     registry._table("parts").setdefault("words", (EntryPoint("words", value, "ragindex.parts"),))
 
 
-_registered()
+register_words()
 _TREES = "[summary_tree(stop_at=1, levels=3), summary_tree(over=aggregates, stop_at=1, levels=3)]"
 METHODS: Mapping[str, Scheme] = {
     "bm25": registry.scheme("bm25"),

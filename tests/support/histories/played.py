@@ -99,6 +99,7 @@ class History:
     clock: Clock = field(default_factory=lambda: Clock(time))
 
     def __post_init__(self) -> None:
+        made.register_words()
         self.memory_gib = self.setting.memory_gib
         self._imports = self.folder.parent / f"{self.folder.name}-imports"
         self._imports.mkdir(parents=True)
