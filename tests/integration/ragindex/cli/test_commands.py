@@ -6,6 +6,7 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 from command_line import TEXTS, build, failed, make_desk, ragindex, write
@@ -108,6 +109,19 @@ def test_no_new_fit_is_advised_where_it_would_learn_nothing() -> None:
     nowhere = ragindex("search", "zyxomat", "--index", "w", "--method", "hybrid").err
     assert "No word of the question is known to the encoder lsa" in nowhere
     assert "--refit" not in said + nowhere
+
+
+def test_known_words_without_a_vector_are_no_unknown_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fit of an earlier version may have none; a new fit has."""
+    Path("notes/kelp.md").write_text("# Kelp\n\nGiant kelp forests shelter otters.")
+    ragindex("index", "notes", "--index", "w", "--methods", "dense")
+    monkeypatch.setattr(
+        lsa.LsaEncoder, "encode_documents", lambda self, texts: np.zeros((len(texts), self.dimensions), np.float32)
+    )
+    printed = ragindex("search", "giant kelp", "--index", "w", "--method", "dense").err
+    assert "The encoder lsa knows giant, kelp, but its vector of the question is empty, so nothing" in printed
+    assert "ragindex index --refit --index w" in printed
+    assert "No word of the question" not in printed
 
 
 def test_an_index_whose_documents_change_says_so(tmp_path: Path) -> None:
