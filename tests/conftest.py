@@ -30,7 +30,6 @@ os.environ["LANGSMITH_TRACING"] = "false"
 os.environ["RAGINDEX_WORKERS"] = "1"  # tests run on all cores already; those of workers ask for more
 examples.load_profile()
 
-_SLOW_FIXTURES = frozenset({"browser", "cluster", "elasticsearch"})
 _UNIT, _SLOW = (Path(__file__).parent / name for name in ("unit", "slow"))
 _COSTLY_EVENTS = ("os.fork", "os.posix_spawn", "socket.bind", "socket.connect", "subprocess.Popen")
 _costs: list[str] = []
@@ -42,8 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     What kills nodes comes first: of several workers the first then has all of it, and the nodes once.
     """
     for item in items:
-        fixtures = getattr(item, "fixturenames", ())
-        if item.path.is_relative_to(_SLOW) or not _SLOW_FIXTURES.isdisjoint(fixtures):
+        if item.path.is_relative_to(_SLOW):
             item.add_marker("slow")
         if hasattr(getattr(item, "obj", None), "hypothesis"):
             item.add_marker("property")

@@ -101,7 +101,7 @@ def test_scheme_on_other_engines(written: str, store: str, tmp_path: Path) -> No
 ON_ELASTICSEARCH = {  # each way of searching that we have, and the checks in which an engine can go wrong
     "bm25": (check_hits, check_filter, check_law),
     "dense": (check_hits, check_finds, check_filter),
-    "composed": (check_finds, check_filter, check_batches),
+    "composed": (check_finds, check_filter, check_batches, check_law),
     "hybrid": (check_finds, check_law),
     "gear.naive": (check_filter, check_forbidden, check_law),
     "griever": (check_filter, check_forbidden, check_law, check_finds),
