@@ -27,6 +27,7 @@ from ragindex.plugins import registry
 os.environ.setdefault("RAGINDEX_CACHE", str(Path(sys.prefix) / "ragindex-cache"))  # exported models, of all processes
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 os.environ["LANGSMITH_TRACING"] = "false"
+os.fsync = lambda descriptor: None  # type: ignore[assignment]  # killed processes lose nothing; no test cuts the power
 os.environ["RAGINDEX_WORKERS"] = "1"  # tests run on all cores already; those of workers ask for more
 examples.load_profile()
 

@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -83,7 +84,12 @@ def load_prices(path: Path | None = None) -> Prices:
     """
     named = os.environ.get(PRICES_VARIABLE, "").strip()
     own = path or (Path(named).expanduser() if named else None)
-    return Prices({**_read_prices(_BUILT_IN), **(_read_prices(own) if own else {})})
+    return Prices({**_built_in_prices(), **(_read_prices(own) if own else {})})
+
+
+@cache
+def _built_in_prices() -> dict[str, Price]:
+    return _read_prices(_BUILT_IN)
 
 
 def _read_prices(path: Path) -> dict[str, Price]:

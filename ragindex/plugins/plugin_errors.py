@@ -1,7 +1,6 @@
 """What is wrong with a third-party plugin, and where in its code an error was raised: what its author has to read."""
 
 import traceback
-from importlib.metadata import entry_points
 from inspect import getsourcefile
 from typing import Any
 
@@ -67,11 +66,14 @@ def _find_wrong_entry_point(plugin: Plugin) -> str | None:
     """
     kind = type(plugin)
     own, top = f"{kind.__module__}:{kind.__qualname__}", _top_of(kind.__module__)
-    points = (*entry_points(group="ragindex.schemes"), *entry_points(group="ragindex.parts"))
+    points = (*registry.entries("schemes"), *registry.entries("parts"))
+    doubtful = [point for point in points if point.attr == kind.__qualname__ and point.value != own]
+    if not doubtful:
+        return None
     owners = {point.dist.name for point in points if point.dist and _top_of(point.module) == top}
-    for point in points:
+    for point in doubtful:
         related = _top_of(point.module) == top or (point.dist is not None and point.dist.name in owners)
-        if related and point.attr == kind.__qualname__ and point.value != own and point.load() is kind:
+        if related and point.load() is kind:
             return (
                 f"the entry point {point.name!r} names {point.value}, which imports the class from elsewhere. "
                 f"Name the module that defines it: {own}"

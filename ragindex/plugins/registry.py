@@ -3,7 +3,8 @@
 Plugins are entry points of installed distributions, including this one. Listing them imports none of them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any, Literal, TypeAlias, cast
@@ -49,29 +50,43 @@ _BASES: Mapping[str, tuple[type[Plugin], ...]] = {
 Written: TypeAlias = str | Mapping[str, Any] | Spec | BaseModel
 
 
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The entry points of a group by name, and the first name of each class, by `module:Class`."""
+
+    points: dict[str, tuple[EntryPoint, ...]]
+    names: dict[str, str]
+
+
 @cache
-def _table(group: PluginGroup) -> dict[str, tuple[EntryPoint, ...]]:
-    table: dict[str, tuple[EntryPoint, ...]] = {}
+def _table(group: PluginGroup) -> _Table:
+    table = _Table({}, {})
     for point in entry_points(group=f"ragindex.{group}"):
-        others = table.get(point.name, ())
+        others = table.points.get(point.name, ())
         if all(point.value != other.value for other in others):
-            table[point.name] = (*others, point)
+            table.points[point.name] = (*others, point)
+            table.names.setdefault(point.value, point.name)
     return table
 
 
 def plugin_names(group: PluginGroup) -> list[str]:
     """Return the names of the plugins in a group, sorted. Imports no plugin."""
-    return sorted(_table(group))
+    return sorted(_table(group).points)
 
 
 def plugin_modules() -> set[str]:
     """Return the names of the modules that define plugins of any group. Imports no plugin."""
-    return {point.module for group in PLUGIN_GROUPS for points in _table(group).values() for point in points}
+    return {point.module for group in PLUGIN_GROUPS for point in entries(group)}
+
+
+def entries(group: PluginGroup) -> Iterator[EntryPoint]:
+    """Yield the entry points of a group, those of all distributions that claim a name. Imports no plugin."""
+    return (point for points in _table(group).points.values() for point in points)
 
 
 def entry(group: PluginGroup, name: str) -> EntryPoint:
     """Return the entry point of a name. Raises UnknownNameError with similar names, NameTakenError if two claim it."""
-    points = _table(group).get(name)
+    points = _table(group).points.get(name)
     if points is None:
         hint = suggest_names(name, plugin_names(group))
         raise UnknownNameError(f"No {_SINGULAR[group]} is called {name!r}. {hint}")
@@ -209,7 +224,7 @@ def _explain_validation_error(name: str, plugin: type[BaseModel], error: Validat
 
 def is_ours(group: PluginGroup, name: str) -> bool:
     """Return whether all plugins of that name belong to this distribution. Imports nothing."""
-    return all(point.module.partition(".")[0] in code_fingerprint.OURS for point in _table(group).get(name, ()))
+    return all(point.module.partition(".")[0] in code_fingerprint.OURS for point in _table(group).points.get(name, ()))
 
 
 def kind_of(group: PluginGroup) -> str:
@@ -233,11 +248,7 @@ def _class_path(plugin: type[BaseModel]) -> str:
 
 def _name_of_class(plugin: type[BaseModel]) -> str:
     value = _class_path(plugin)
-    for group in PLUGIN_GROUPS:
-        for name, points in _table(group).items():
-            if any(point.value == value for point in points):
-                return name
-    return value
+    return next((name for group in PLUGIN_GROUPS if (name := _table(group).names.get(value))), value)
 
 
 def describe(plugin: BaseModel) -> dict[str, Any]:

@@ -62,9 +62,8 @@ CHUNKED = {  # chunkings other than that of the index, which are the whole docum
     "bm25": "size=9, overlap=3",
     "dense": "by=sentences, size=12",
     "hybrid": "by=headings, size=20",
-    "links": "by=sections",
-    "composed": "by=characters, size=60",
 }
+OTHER_CHUNKINGS = ("by=sections", "by=characters, size=60", *CHUNKED.values())
 
 
 @pytest.mark.parametrize(
@@ -72,7 +71,7 @@ CHUNKED = {  # chunkings other than that of the index, which are the whole docum
     [
         *CHUNKED.items(),
         *(
-            pytest.param(name, list(CHUNKED.values())[number % len(CHUNKED)], marks=pytest.mark.slow)
+            pytest.param(name, OTHER_CHUNKINGS[number % len(OTHER_CHUNKINGS)], marks=pytest.mark.slow)
             for number, name in enumerate(registry.plugin_names("schemes"))
             if name not in CHUNKED
         ),
@@ -85,17 +84,17 @@ def test_scheme_over_other_passages(name: str, chunking: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("store", [one for one in STORES.values() if one not in ("lancedb", "elasticsearch")])
-@pytest.mark.parametrize("written", ["hybrid", "links", "griever"])
-def test_scheme_on_other_engines(written: str, store: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("written", ["bm25", "hybrid", "links", pytest.param("griever", marks=pytest.mark.slow)])
+def test_scheme_on_other_engines(written: str, store: str, tmp_path: Path, built: Built) -> None:
     """Whatever engine searches, the answers are those of the default one; Elasticsearch has tests of its own."""
-    scheme = registry.scheme(written)
-    with build(scheme, tmp_path / "default", "lsa") as workspace:
+    scheme, folder = registry.scheme(written), tmp_path / "other"
+    with build(scheme, built(written), "lsa") as workspace:
         expected = ask_questions(scheme.open(workspace), 10)
-    with build(scheme, tmp_path / "other", "lsa", store=store) as workspace:
+    with build(scheme, folder, "lsa", store=store) as workspace:
         found = ask_questions(scheme.open(workspace), 10)
     for one, other in zip(found, expected, strict=True):
         assert [hit.id for hit in one.hits][:5] == [hit.id for hit in other.hits][:5]
-    check_filter(scheme, tmp_path / "filter", "lsa", store)
+    check_filter(scheme, tmp_path, "lsa", store, folder)
 
 
 ON_ELASTICSEARCH = {  # each way of searching that we have, and the checks in which an engine can go wrong

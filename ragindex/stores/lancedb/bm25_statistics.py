@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from lancedb.background_loop import LOOP
 
 from ragindex.interfaces import Schema
 from ragindex.stores.lancedb import files, sql
 from ragindex.stores.lancedb.files import TEXT_INDEX, Version
+from ragindex.stores.lancedb.waiting import wait
 from ragindex.stores.large_strings import LARGE_STRING, widen
 from ragindex.stores.memory import bm25
 from ragindex.stores.memory.bm25 import Statistics, TextCounts
@@ -120,14 +120,14 @@ def open_statistics(
     `table` is an asynchronous LanceDB table at one version, and `earlier` opens it at another version. `columns` are
     all its columns except the vector.
     """
-    now = files.read_version(folder, LOOP.run(table.version()))
+    now = files.read_version(folder, wait(table.version()))
     if not has_statistics(folder, now):
         return None
     index = now.indexes[TEXT_INDEX]
     made_from = files.read_version(folder, index.made_from)
     indexed = _read_statistics(folder / "_indices" / index.uuid / _FILE)
     first = first_new_row(made_from)
-    found = LOOP.run(table.query().where(f"_rowid >= {first}").select(list(columns)).to_arrow())
+    found = wait(table.query().where(f"_rowid >= {first}").select(list(columns)).to_arrow())
     lacking = widen(found.rename_columns([sql.field_name(name) for name in columns]))
     new = bm25.count_tokens(lacking.column("tokens").chunks)
     gone = _count_deleted(table, earlier, now, made_from)
@@ -151,11 +151,11 @@ def _count_deleted(table: Any, earlier: Any, now: Version, made_from: Version) -
     left, were = (_read_row_ids(one, first) for one in (table, before))
     rows = np.setdiff1d(were, left).tolist()
     blocks = (rows[start : start + _TAKE_BLOCK] for start in range(0, len(rows), _TAKE_BLOCK))
-    taken = (LOOP.run(before.take_row_ids(block).select(["tokens"]).to_arrow()) for block in blocks)
+    taken = (wait(before.take_row_ids(block).select(["tokens"]).to_arrow()) for block in blocks)
     return bm25.count_tokens(chunk for table in taken for chunk in table.column("tokens").chunks)
 
 
 def _read_row_ids(table: Any, before: int) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
-    found = LOOP.run(table.query().where(f"_rowid < {before}").with_row_id().select(["_rowid"]).to_arrow())
+    found = wait(table.query().where(f"_rowid < {before}").with_row_id().select(["_rowid"]).to_arrow())
     rows: np.ndarray[tuple[int], np.dtype[np.uint64]] = found.column("_rowid").to_numpy()
     return rows

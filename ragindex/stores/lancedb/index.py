@@ -10,11 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import lancedb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from lancedb.background_loop import LOOP
 from lancedb.query import MatchQuery
 
 from ragindex.filters import Ids
@@ -22,6 +20,7 @@ from ragindex.interfaces import FilterQuery, Schema, SearchRequest, SearchResult
 from ragindex.stores.lancedb import bm25_statistics, sql
 from ragindex.stores.lancedb.bm25_statistics import CollectionStatistics
 from ragindex.stores.lancedb.records import combine_chunks, select_columns
+from ragindex.stores.lancedb.waiting import wait
 from ragindex.stores.large_strings import widen
 from ragindex.stores.memory import bm25
 from ragindex.stores.memory.bm25 import K1
@@ -64,11 +63,6 @@ Searching: TypeAlias = Generator[Any, pa.Table, list[SearchResult]]
 """A generator that yields queries, receives their rows, and returns the results of its requests."""
 
 
-def connect_async(folder: Path) -> Any:
-    """Return an asynchronous LanceDB connection for `open_table`."""
-    return LOOP.run(lancedb.connect_async(folder))
-
-
 def open_table(connection: Any, folder: Path, name: str, version: int, schema: Schema) -> SearchTable:
     """Open the table `name`, stored in `folder`, for searches through an asynchronous LanceDB connection."""
 
@@ -81,9 +75,9 @@ def open_table(connection: Any, folder: Path, name: str, version: int, schema: S
         table = await at(version)
         columns = sql.TableColumns.of(await table.schema())
         rows = await table.count_rows()
-        return SearchTable(table, schema, columns, rows, folder, lambda other: LOOP.run(at(other)))
+        return SearchTable(table, schema, columns, rows, folder, lambda other: wait(at(other)))
 
-    return LOOP.run(opening())  # type: ignore[no-any-return]
+    return wait(opening())
 
 
 def choose_partitions(count: int) -> int:
@@ -124,7 +118,7 @@ def _run_searches(works: Sequence[Searching]) -> list[list[SearchResult]]:
                 waiting[n] = works[n].send(rows)
             except StopIteration as over:
                 found[n] = over.value
-        sent = dict(zip(waiting, LOOP.run(_read(list(waiting.values()))), strict=True)) if waiting else {}
+        sent = dict(zip(waiting, wait(_read(list(waiting.values()))), strict=True)) if waiting else {}
     return [found[n] for n in range(len(works))]
 
 

@@ -14,6 +14,7 @@ from ragindex.interfaces import Schema
 from ragindex.stores.lancedb import bm25_statistics, files
 from ragindex.stores.lancedb.files import Fragment
 from ragindex.stores.lancedb.index import choose_partitions
+from ragindex.stores.lancedb.waiting import read_batches, wait
 from ragindex.stores.memory import bm25
 
 _FRAGMENTS = 64
@@ -37,7 +38,7 @@ _FOREVER = timedelta(days=36_500)
 
 def compact_table(table: Any, folder: Path) -> None:
     """Merge small fragments, or rewrite all records if many are deleted. No version is removed."""
-    now = files.read_version(folder, table.version)
+    now = files.read_version(folder, wait(table.version()))
     if now.written - now.rows > _DELETED * now.written:
         _rewrite(table)
     elif len(now.fragments) > _FRAGMENTS:
@@ -66,14 +67,14 @@ def _select_small(fragments: Sequence[Fragment]) -> list[Fragment]:
 def _merge_fragments(table: Any, small: Sequence[Fragment]) -> None:
     """Merge fragments in one write, so that a concurrent reader sees each record once."""
     within = " OR ".join(f"(_rowid >= {one.id << 32} AND _rowid < {(one.id + 1) << 32})" for one in small)
-    rows = table.search().where(within).limit(None).to_arrow()
-    table.merge_insert("id").when_matched_update_all().execute(rows)
+    rows = wait(table.query().where(within).to_arrow())
+    wait(table.merge_insert("id").when_matched_update_all().execute(rows))
 
 
 def _rewrite(table: Any) -> None:
-    if any(index.name == files.TEXT_INDEX for index in table.list_indices()):
-        table.drop_index(files.TEXT_INDEX)  # otherwise LanceDB rebuilds it too, without our statistics
-    table.optimize(cleanup_older_than=_FOREVER)  # keep all versions, because readers are pinned to them
+    if any(index.name == files.TEXT_INDEX for index in wait(table.list_indices())):
+        wait(table.drop_index(files.TEXT_INDEX))  # otherwise LanceDB rebuilds it too, without our statistics
+    wait(table.optimize(cleanup_older_than=_FOREVER))  # keep all versions, because readers are pinned to them
 
 
 # ---------------------------------------------------------------- indexes
@@ -85,21 +86,22 @@ def build_scalar_indexes(table: Any, schema: Schema, lacking: float = _MAX_LACKI
     With these indexes, the time of a filter does not grow with the collection.
     """
     for column, kind in (("id", BTree()), *((keyword, LabelList()) for keyword in schema.keywords)):
-        if _count_unindexed(table, column) > lacking * table.count_rows():
-            table.create_index(column, config=kind, replace=True)
+        if _count_unindexed(table, column) > lacking * _count(table):
+            wait(table.create_index(column, config=kind, replace=True))
 
 
 def build_search_indexes(table: Any, folder: Path, schema: Schema) -> None:
     """Build the indexes of text and vectors, or rebuild those that lack many records."""
-    if schema.text and table.count_rows():
+    if schema.text and _count(table):
         build_bm25_index(table, folder, schema)
     if (
         schema.dimensions
-        and table.count_rows() >= _ANN_FROM
-        and _count_unindexed(table, "vector") > _MAX_LACKING_SHARE * table.count_rows()
+        and _count(table) >= _ANN_FROM
+        and _count_unindexed(table, "vector") > _MAX_LACKING_SHARE * _count(table)
     ):
-        count = choose_partitions(table.count_rows())
-        table.create_index("vector", config=IvfFlat(distance_type="cosine", num_partitions=count), replace=True)
+        count = choose_partitions(_count(table))
+        config = IvfFlat(distance_type="cosine", num_partitions=count)
+        wait(table.create_index("vector", config=config, replace=True))
 
 
 def build_bm25_index(table: Any, folder: Path, schema: Schema) -> None:
@@ -108,13 +110,13 @@ def build_bm25_index(table: Any, folder: Path, schema: Schema) -> None:
     A filtered text search uses only the scalar indexes if they exist, so they must contain all records of the text
     index.
     """
-    now = files.read_version(folder, table.version)
+    now = files.read_version(folder, wait(table.version()))
     if bm25_statistics.has_statistics(folder, now):
         made_from = files.read_version(folder, now.indexes[files.TEXT_INDEX].made_from)
         most = min(max(_FEW_UNLIKE, int(_UNLIKE * now.rows)), _MANY_UNLIKE)
         if bm25_statistics.count_changes(now, made_from) <= most:
             return
-    if any(index.columns == ["id"] for index in table.list_indices()):
+    if any(index.columns == ["id"] for index in wait(table.list_indices())):
         build_scalar_indexes(table, schema, 0)
     analysed = FTS(
         base_tokenizer="whitespace",
@@ -125,14 +127,18 @@ def build_bm25_index(table: Any, folder: Path, schema: Schema) -> None:
         max_token_length=None,
         with_position=False,
     )
-    table.create_index("tokens", config=analysed, replace=True)
-    made = files.read_version(folder, table.version).indexes[files.TEXT_INDEX]
-    batches = table.search().select(["tokens"]).limit(None).to_batches(8192)
+    wait(table.create_index("tokens", config=analysed, replace=True))
+    made = files.read_version(folder, wait(table.version())).indexes[files.TEXT_INDEX]
+    batches = read_batches(table.query().select(["tokens"]), 8192)
     bm25_statistics.save_statistics(folder, made.uuid, bm25.count_tokens(batch.column("tokens") for batch in batches))
+
+
+def _count(table: Any) -> int:
+    return int(wait(table.count_rows()))
 
 
 def _count_unindexed(table: Any, column: str) -> int:
     """Return the number of records that are not in an index of the column."""
-    (name,) = [index.name for index in table.list_indices() if index.columns == [column]] or [None]
-    stats = None if name is None else table.index_stats(name)
-    return int(table.count_rows() if stats is None else stats.num_unindexed_rows)
+    (name,) = [index.name for index in wait(table.list_indices()) if index.columns == [column]] or [None]
+    stats = None if name is None else wait(table.index_stats(name))
+    return _count(table) if stats is None else int(stats.num_unindexed_rows)

@@ -31,6 +31,7 @@ from ragindex.interfaces import Collection, InMemoryVectors, Schema, SearchReque
 from ragindex.stores.lancedb import copies, files, sql
 from ragindex.stores.lancedb.copies import Copy
 from ragindex.stores.lancedb.records import arrow_schema, combine_chunks, select_columns, table_rows
+from ragindex.stores.lancedb.waiting import read_batches, wait
 from ragindex.stores.large_strings import widen
 from ragindex.stores.memory.mapped_vectors import map_array
 from ragindex.stores.memory.search import MemoryImage
@@ -41,7 +42,10 @@ if TYPE_CHECKING:
 _GIB = 1 << 30
 _TEXT_FACTOR = 2.0
 """Bytes in memory for each byte of text, including its sparse index (measured, rounded up)."""
+_SAMPLE_RECORDS = 1000
 _SAMPLE_BYTES = 64 << 20
+_BATCH = 8192
+"""Records that are read at once."""
 _LOOKUPS_FROM = 20_000
 """The number of records from which ids and keywords get an index; below it, a scan is as fast."""
 _INDEX_MEMORY_SHARE = 0.25
@@ -96,25 +100,15 @@ class LanceStore:
     )
     loading: Any = field(default_factory=RLock)
     _connection: Any = None
-    _reading: Any = None
 
     @property
     def connection(self) -> Any:
-        """The LanceDB connection."""
+        """The asynchronous LanceDB connection: one step into its thread for a whole operation (see `waiting`)."""
         if self._connection is None:
             import lancedb
 
-            self._connection = lancedb.connect(self.folder.absolute())  # it would expand a relative `~`
+            self._connection = wait(lancedb.connect_async(self.folder.absolute()))  # it would expand a relative `~`
         return self._connection
-
-    @property
-    def reading(self) -> Any:
-        """The asynchronous LanceDB connection, used for searches beyond memory."""
-        if self._reading is None:
-            from ragindex.stores.lancedb import index
-
-            self._reading = index.connect_async(self.folder.absolute())
-        return self._reading
 
     def create(self, name: str, schema: Schema) -> "LanceCollection":
         """Open a collection for writing, creating it if needed. Raises StoreError if it has another schema."""
@@ -122,7 +116,7 @@ class LanceStore:
             if self.version(name) is not None:
                 collection = LanceCollection(self, name)
             else:
-                self.connection.create_table(name, schema=arrow_schema(schema))
+                wait(self.connection.create_table(name, schema=arrow_schema(schema)))
                 collection = LanceCollection(self, name)
             held = collection.schema
         if held != schema:
@@ -141,10 +135,10 @@ class LanceStore:
     def names(self) -> list[str]:
         """Return the names of all collections, sorted."""
         with _wrap_engine_errors("list its collections"):
-            page = self.connection.list_tables()
+            page = wait(self.connection.list_tables())
             names: list[str] = list(page.tables)
             while page.page_token:
-                page = self.connection.list_tables(page_token=page.page_token)
+                page = wait(self.connection.list_tables(page_token=page.page_token))
                 names += page.tables
         return sorted(name for name in names if self.version(name) is not None)
 
@@ -186,7 +180,7 @@ class LanceStore:
             wanted = {max(held), *(kept & held.keys())}
             wanted |= {one.made_from for number in wanted for one in files.list_text_indexes(held[number])}
             if held.keys() - wanted:
-                files.remove_other_versions(folder, wanted, self.connection.open_table(name).count_rows())
+                files.remove_other_versions(folder, wanted, LanceCollection(self, name).count())
             for mapped in self._mapped(name):
                 if mapped.name.rsplit("-", 2)[1] not in map(str, wanted):
                     mapped.unlink(missing_ok=True)  # a process that has it open can still read it
@@ -261,11 +255,9 @@ class LanceCollection:
 
     @property
     def table(self) -> Any:
-        """The LanceDB table."""
+        """The asynchronous LanceDB table."""
         if self._opened is None:
-            self._opened = self.store.connection.open_table(self.name)
-            if self.pinned is not None:
-                self._opened.checkout(self.pinned)
+            self._opened = wait(_open_table(self.store.connection, self.name, self.pinned))
         return self._opened
 
     @property
@@ -287,13 +279,13 @@ class LanceCollection:
     def columns(self) -> pa.Schema:
         """The table's Arrow schema, cached because reading it takes LanceDB longer than a small query."""
         if self._columns is None:
-            self._columns = self.table.schema if self.copy is None else self.copy.schema
+            self._columns = wait(self.table.schema()) if self.copy is None else self.copy.schema
         return self._columns
 
     @property
     def version(self) -> int:
         """The version that is read; a writer's version increases with every write."""
-        return int(self.table.version) if self.pinned is None else self.pinned
+        return int(wait(self.table.version())) if self.pinned is None else self.pinned
 
     def fields(self) -> tuple[str, ...]:
         """Return the names of all fields, including `meta.` fields, without id, vector and tokens."""
@@ -310,9 +302,9 @@ class LanceCollection:
             ids = rows.column("id").to_pylist()
             if self._existing(ids):
                 merge = self.table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-                merge.execute(rows)
+                wait(merge.execute(rows))
             else:
-                self.table.add(rows)
+                wait(self.table.add(rows))
             if self._ids is not None:
                 self._ids.update(ids)
             self._image = self._estimate = self._table = None
@@ -322,7 +314,7 @@ class LanceCollection:
         doomed = list(ids)
         with _wrap_engine_errors(f"remove records of the collection {self.name}"):
             for start in range(0, len(doomed), _DELETE_BLOCK):
-                self.table.delete(self._condition(Ids(tuple(doomed[start : start + _DELETE_BLOCK]))))
+                wait(self.table.delete(self._condition(Ids(tuple(doomed[start : start + _DELETE_BLOCK])))))
         if self._ids is not None:
             self._ids.difference_update(doomed)
         self._image = self._estimate = self._table = None
@@ -343,7 +335,7 @@ class LanceCollection:
     def scan(self, fields: Sequence[str], where: Filter | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the records that pass `where`, in LanceDB's batches."""
         with _wrap_engine_errors(f"read the collection {self.name}"):
-            batches = iter(self._query(fields, where).to_batches(8192))
+            batches = read_batches(self._query(fields, where), _BATCH)
         while True:
             with _wrap_engine_errors(f"read the collection {self.name}"):
                 batch = next(batches, None)
@@ -385,7 +377,7 @@ class LanceCollection:
     def count(self) -> int:
         """Return the number of records."""
         with _wrap_engine_errors(f"count the records of the collection {self.name}"):
-            return int(self.table.count_rows())
+            return int(wait(self.table.count_rows()))
 
     def finish(self) -> None:
         """Compact the table, build the indexes that searches will use, and copy a small collection.
@@ -396,13 +388,32 @@ class LanceCollection:
 
         with _wrap_engine_errors(f"finish the collection {self.name}"):
             maintenance.compact_table(self.table, self._folder)
-            if self.count() >= _LOOKUPS_FROM:
+            count = self.count()
+            if count >= _LOOKUPS_FROM:
                 maintenance.build_scalar_indexes(self.table, self.schema)
-            if self.estimate() > _INDEX_MEMORY_SHARE * self.store.settings.memory_gib * _GIB:
-                maintenance.build_search_indexes(self.table, self._folder, self.schema)
-            else:
-                self._finish_copy()
+            if self.schema.text or self.schema.keywords or self.schema.dimensions:
+                self._prepare_searches(count)
             self._table = None
+
+    def _prepare_searches(self, count: int) -> None:
+        """Build the search indexes if the collection may exceed the memory budget, else copy it if readers want that.
+
+        The texts of a small collection are read once, for its estimate and its copy.
+        """
+        from ragindex.stores.lancedb import maintenance
+
+        texts = None
+        if count <= _SAMPLE_RECORDS and not self.schema.dimensions:
+            texts = self._read_texts()
+            self._estimate = int(texts.nbytes * _TEXT_FACTOR)
+        size = self.estimate()
+        if size > _INDEX_MEMORY_SHARE * self.store.settings.memory_gib * _GIB:
+            maintenance.build_search_indexes(self.table, self._folder, self.schema)
+            return
+        wanted = copies.wants_copy(self.schema, int(size / _TEXT_FACTOR))
+        if wanted and copies.find_copy(self._folder, self.version) is None:
+            records = self._read_texts() if texts is None else texts
+            copies.write_copy(self._folder, self.version, records, self.columns.metadata)
 
     def describe(self) -> Mapping[str, str | int | float]:
         """Return how searches are answered (`search`) and the `bytes` on disk of this version, including indexes."""
@@ -430,7 +441,7 @@ class LanceCollection:
         if self._estimate is None:
             rows = taken = 0
             with _wrap_engine_errors(f"read the collection {self.name}"):
-                for batch in self.table.search().select(self._text_columns()).limit(1000).to_batches(100):
+                for batch in read_batches(self._select(self._text_columns()).limit(_SAMPLE_RECORDS), 100):
                     rows, taken = rows + len(batch), taken + batch.nbytes
                     if taken > _SAMPLE_BYTES:
                         break
@@ -448,12 +459,7 @@ class LanceCollection:
 
     def _read_texts(self) -> pa.Table:
         """Read all records without their vectors."""
-        return self.table.search().select(self._text_columns()).limit(None).to_arrow()
-
-    def _finish_copy(self) -> None:
-        size = int(self.estimate() / _TEXT_FACTOR)
-        if copies.wants_copy(self.schema, size) and copies.find_copy(self._folder, self.version) is None:
-            copies.write_copy(self._folder, self.version, self._read_texts(), self.columns.metadata)
+        return wait(self._select(self._text_columns()).to_arrow())
 
     def _load_vectors(self, map_folder: Path | None, dtype: "type[np.floating[Any]]") -> Any:
         dimensions = self.schema.dimensions
@@ -471,7 +477,7 @@ class LanceCollection:
 
     def _fill(self, vectors: Any) -> Any:
         at = 0
-        for batch in self.table.search().select(["vector"]).limit(None).to_batches(8192):
+        for batch in read_batches(self._select(["vector"]), _BATCH):
             values = batch.column(0).flatten().to_numpy(zero_copy_only=False)
             vectors[at : at + len(batch)] = values.reshape(len(batch), -1)
             at += len(batch)
@@ -501,17 +507,20 @@ class LanceCollection:
         if len(new) + len(self.columns.names) > _MAX_KEYS:
             raise UsageError(f"A collection has at most {_MAX_KEYS} metadata keys to filter by; {self.name} has more.")
         if new:
-            self.table.add_columns(new)
+            wait(self.table.add_columns(new))
             self._columns = None
+
+    def _select(self, columns: list[str]) -> Any:
+        return self.table.query().select(columns)
 
     def _query(self, fields: Sequence[str], where: Filter | None) -> Any:
         present = set(self.columns.names)
         columns = [sql.column_name(name) for name in ("id", *fields)]
-        query = self.table.search().select([name for name in columns if name in present]).limit(None)
+        query = self._select([name for name in columns if name in present])
         return query if where is None else query.where(self._condition(where))
 
     def _read(self, fields: Sequence[str], where: Filter | None = None) -> pa.Table:
-        return widen(pa.table(select_columns(self._query(fields, where).to_arrow(), ("id", *fields))))
+        return widen(pa.table(select_columns(wait(self._query(fields, where).to_arrow()), ("id", *fields))))
 
     def _condition(self, where: Filter) -> str:
         return sql.translate_to_sql(where, sql.TableColumns.of(self.columns))
@@ -520,8 +529,15 @@ class LanceCollection:
         from ragindex.stores.lancedb import index
 
         if self._table is None:
-            self._table = index.open_table(self.store.reading, self._folder, self.name, self.version, self.schema)
+            self._table = index.open_table(self.store.connection, self._folder, self.name, self.version, self.schema)
         return self._table
+
+
+async def _open_table(connection: Any, name: str, version: int | None) -> Any:
+    table = await connection.open_table(name)
+    if version is not None:
+        await table.checkout(version)
+    return table
 
 
 def _search_tables(

@@ -16,7 +16,7 @@ from ragindex import testing
 from ragindex.filters import Ids
 from ragindex.interfaces import BuildContext, Change, Collection, OpenIndex, Part, Retriever, Schema, Scheme, Uses
 from ragindex.parts.text.passages import Passages
-from ragindex.plugins import plugin_errors
+from ragindex.plugins import registry
 from ragindex.retrieval.hits import text_search_schema
 from ragindex.testing import Check
 from ragindex.types import Query, Retrieval
@@ -91,7 +91,7 @@ def test_an_entry_point_that_names_a_re_export(tmp_path: Path, monkeypatch: pyte
     (package / "__init__.py").write_text("from exported_plugin.scheme import Named\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     point = EntryPoint("named", "exported_plugin:Named", "ragindex.schemes")
-    monkeypatch.setattr(plugin_errors, "entry_points", lambda group: [point] if group == point.group else [])
+    monkeypatch.setattr(registry, "entries", lambda group: [point] if f"ragindex.{group}" == point.group else [])
     said = message(testing.check_parameters, point.load()(), tmp_path)
     for module in ("exported_plugin", "exported_plugin.scheme"):
         del sys.modules[module]

@@ -279,7 +279,9 @@ def _merged(words: Sequence[str], owners: Sequence[Sequence[str]]) -> pa.RecordB
 def register_words() -> None:
     """Register the part `words` like one of an installed package; again after a test has read the plugins anew."""
     value = f"{Words.__module__}:{Words.__qualname__}"
-    registry._table("parts").setdefault("words", (EntryPoint("words", value, "ragindex.parts"),))
+    table = registry._table("parts")
+    table.points.setdefault("words", (EntryPoint("words", value, "ragindex.parts"),))
+    table.names.setdefault(value, "words")
 
 
 register_words()

@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
 from random import Random
-from threading import Event
+from threading import Barrier, Event
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_language import ECHO, PRICES, QUICK, Echo, opened, texts
-from openai_server import OpenAIServer, slow, status
+from openai_server import Answer, OpenAIServer, status
 
 from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, UsageError
@@ -98,7 +98,13 @@ def test_waiting_can_be_called_off() -> None:
 
 
 def test_requests_in_flight(server: OpenAIServer) -> None:
-    server.choose = lambda received, earlier: slow(0.2)
+    full = Barrier(32)
+
+    def answer_together(right: Answer) -> Answer:
+        full.wait(60)
+        return right
+
+    server.choose = lambda received, earlier: answer_together
     assert opened(server, concurrency=32).map(ECHO, texts(64)) == [Echo(**inputs) for inputs in texts(64)]
     assert (server.most_in_flight, len(server.requests)) == (32, 64)
 

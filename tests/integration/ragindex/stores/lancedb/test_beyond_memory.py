@@ -15,6 +15,7 @@ from ragindex.stores.lancedb import index as lance_index
 from ragindex.stores.lancedb import maintenance
 from ragindex.stores.lancedb import store as lancedb
 from ragindex.stores.lancedb.store import LanceDB
+from ragindex.stores.lancedb.waiting import wait
 from ragindex.stores.multi_search import search_together
 from ragindex.types import Query
 from ragindex.workspace.workspace import Workspace
@@ -106,7 +107,7 @@ def test_what_may_not_fit_beside_others_is_indexed(tmp_path: Path) -> None:
     size = filled(tmp_path / "alone", 1).estimate()
     store = LanceDB(memory_gib=1.6 * size / 2**30).open(tmp_path / "a")
     made = [filled(tmp_path / "a", 1.6 * size / 2**30, name) for name in ("one", "other")]
-    assert [[index.columns for index in one.table.list_indices()] for one in made] == [[["tokens"]], [["tokens"]]]
+    assert [[index.columns for index in wait(one.table.list_indices())] for one in made] == [[["tokens"]], [["tokens"]]]
     opened = [store.open(one.name, one.version) for one in made]
     answers = [[told(found) for found in one.search(REQUESTS)] for one in opened]
     assert [str(one.describe()["search"]).partition(",")[0] for one in opened] == ["exact", "approximate"]
@@ -124,7 +125,7 @@ def test_vector_index_is_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         columns = {"id": ids, "text": [""] * len(ids), "tags": [["new"]] * len(ids), "vector": vectors}
         collection.upsert(pa.RecordBatch.from_pydict(columns))
         collection.finish()
-        stats = collection.table.index_stats("vector_idx")
+        stats = wait(collection.table.index_stats("vector_idx"))
         return stats.num_indexed_rows, stats.num_unindexed_rows
 
     assert added(0, 1) == (RECORDS, 1)
@@ -139,13 +140,13 @@ def test_vector_index_is_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_what_is_small_beside_the_budget_is_not_indexed(tmp_path: Path) -> None:
     size = filled(tmp_path / "alone", 1).estimate()
     small = filled(tmp_path / "a", 4.1 * size / 2**30)
-    assert small.table.list_indices() == []
+    assert wait(small.table.list_indices()) == []
 
 
 def test_lower_budget(tmp_path: Path) -> None:
     def indexed(workspace: Workspace) -> list[list[str]]:
         records = workspace.open_part(Passages()).inner
-        return sorted(index.columns for index in records.table.list_indices())
+        return sorted(index.columns for index in wait(records.table.list_indices()))
 
     def opened(memory: float) -> Workspace:
         return Workspace.open(tmp_path / "w", chunking=None, store=LanceDB(memory_gib=memory))

@@ -13,6 +13,7 @@ from ragindex.interfaces import Collection, TextQuery, VectorQuery
 from ragindex.stores.lancedb import files, maintenance
 from ragindex.stores.lancedb import store as module
 from ragindex.stores.lancedb.store import LanceDB, LanceStore
+from ragindex.stores.lancedb.waiting import wait
 
 
 def size(store: LanceStore, name: str = "some") -> int:
@@ -82,7 +83,7 @@ def test_size_after_twelve_syncs(
     filled: tuple[LanceStore, Collection],
 ) -> None:
     store, collection = filled
-    first, index = size(store), collection.table.list_indices()[0].index_uuid  # type: ignore[attr-defined]
+    first, index = size(store), wait(collection.table.list_indices())[0].index_uuid  # type: ignore[attr-defined]
     assert collection.describe()["bytes"] == pytest.approx(first, rel=0.01)
     for number in range(12):
         before = {path for path in store.place("some").rglob("*") if path.is_file()}
@@ -91,7 +92,7 @@ def test_size_after_twelve_syncs(
         new = {path for path in store.place("some").rglob("*") if path.is_file()} - before
         assert sum(path.stat().st_size for path in new) < 20_000  # of 1.2 MB
         store.clean("some", set())
-    assert collection.table.list_indices()[0].index_uuid == index  # type: ignore[attr-defined]
+    assert wait(collection.table.list_indices())[0].index_uuid == index  # type: ignore[attr-defined]
     served = int(collection.describe()["bytes"])
     assert size(store) <= 1.02 * served
     assert served <= 1.1 * first
