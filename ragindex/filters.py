@@ -1,11 +1,13 @@
 """Filters: conditions on the records of a collection, as plain values that every store understands.
 
 `All`, `Any` and `Not` combine `Ids`, `Terms`, `Overlaps` and `Range`. Document metadata has the field names `meta.KEY`.
+A document whose value is a list passes a condition if one of the elements does, and its negation if none does.
 
 A record may be made from several documents, as summaries are. It passes a filter on the fields of documents
-(`meta.KEY`, `doc_ids`, `passage_ids`) only if all its documents pass: see docs/filters.md.
+(`meta.KEY`, `doc_ids`, `passage_ids`) only if all its documents pass, with all their elements: see docs/filters.md.
 """
 
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -26,8 +28,8 @@ class Ids:
 class Terms:
     """Records whose `field` holds one of `values`, compared as exact strings (see `term`).
 
-    A keyword field holds a list; it matches if it shares an element with `values`. A field of documents (`meta.KEY`,
-    `doc_ids`, `passage_ids`) matches only if all its elements are among `values`.
+    A keyword field holds a list; it matches if it shares an element with `values`, and so does `meta.KEY` of a record
+    of one document. Other fields of documents match only if all their elements are among `values`.
     """
 
     field: str
@@ -49,8 +51,8 @@ class Overlaps:
 class Range:
     """Records whose `field` lies between `low` and `high`, both included; None leaves an end open.
 
-    Numbers compare as numbers. Strings, including ISO dates, compare by code point. All elements of a field of
-    documents must lie there.
+    Numbers compare as numbers. Strings, including ISO dates, compare by code point. Of `meta.KEY` of a record of one
+    document an element must lie there, of other fields of documents all elements.
     Raises UsageError unless the ends are both finite numbers or both strings.
     """
 
@@ -93,7 +95,7 @@ class Any:
 class Not:
     """Records of which no document matches `filter`; a record of one document, or of none, that does not match it.
 
-    With a Range, all documents of the record that have the field must lie on the same side of it.
+    With a Range, all values of a record of several documents must lie on the same side of it.
     """
 
     filter: "Filter"
@@ -122,6 +124,22 @@ def term(value: str | float | date | bool) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
+
+
+def list_typed_terms(text: str) -> list[str]:
+    """Return the terms that a value may stand for as it is typed: the text, and the number or boolean that it spells.
+
+    >>> list_typed_terms("3.0"), list_typed_terms("True"), list_typed_terms("v1.10")
+    (['3.0', '3'], ['True', 'true'], ['v1.10'])
+    """
+    spelled: str | float = text.lower() if text.lower() in ("true", "false") else text
+    if NUMBER.fullmatch(text):
+        spelled = int(text) if text.lstrip("+-").isdigit() else float(text)
+    return list(dict.fromkeys((text, term(spelled))))
+
+
+NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+"""A number as text, which a numeric Range compares."""
 
 
 def meta(key: str, *values: str | float | date | bool) -> Terms:
@@ -178,6 +196,28 @@ def names_passages(where: Filter) -> bool:
 def is_of_documents(field: str) -> bool:
     """Return whether the elements of a field are of different documents or passages, so that all of them must pass."""
     return field.startswith("meta.") or field in _FIELDS
+
+
+MAPPING = "\0mapping"
+"""The term of a value that no filter can compare."""
+
+
+def refuse_mappings(field: str) -> UsageError:
+    """Return the error for a filter on a field that is a mapping in some documents, which passes by no comparison."""
+    key = field.removeprefix("meta.")
+    return UsageError(
+        f"The metadata key {key!r} of some documents holds a mapping, which a filter cannot compare. "
+        "Give what is filtered by a key of its own, add the documents again, and run: ragindex sync"
+    )
+
+
+def list_terms(value: object) -> list[str]:
+    """Return the terms of a metadata value: those of all elements of a list, MAPPING of a mapping, none of None."""
+    if isinstance(value, Mapping):
+        return [MAPPING]
+    if isinstance(value, list | tuple):
+        return [one for element in value for one in list_terms(element)]
+    return [term(value)] if isinstance(value, str | int | float | date) else []
 
 
 def negate(where: Filter) -> Filter:

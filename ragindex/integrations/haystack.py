@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from ragindex.comparisons import ComparisonOperator, build_comparison
 from ragindex.distribution import require_installed
 from ragindex.errors import UsageError
 from ragindex.export.load import load_retriever
 from ragindex.filters import All, Filter, Not, Range, combine_filters
 from ragindex.filters import Any as AnyOf
 from ragindex.index import Hits, IndexRetriever
-from ragindex.integrations.conditions import ComparisonOperator, build_comparison
 from ragindex.integrations.hit_metadata import build_metadata
 from ragindex.integrations.open_method import open_built_method
 
@@ -162,8 +162,8 @@ def translate_haystack_filters(given: Mapping[str, Any] | None) -> Filter | None
     """Translate Haystack's filters; None and {} are no filter.
 
     A field is `meta.KEY`, or KEY. All operators of Haystack are known. Strings are ordered only as ISO dates, and then
-    as strings: stored dates must be written like the one in the filter. A key whose value is a list or mapping counts
-    as missing. Raises HaystackFilterError for what is malformed and for other fields of a document, such as `content`.
+    as strings: stored dates must be written like the one in the filter. A list passes if an element does.
+    Raises HaystackFilterError for what is malformed and for other fields of a document, such as `content`.
     """
     if not given:
         return None

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Self, TypeAlias
 from pydantic import Field, GetPydanticSchema, InstanceOf, model_validator
 from pydantic_core import core_schema
 
+from ragindex.comparisons import ComparisonOperator, build_comparison
 from ragindex.distribution import require_installed
 from ragindex.errors import UsageError
 from ragindex.filters import All, Filter, Not, combine_filters
 from ragindex.filters import Any as AnyOf
 from ragindex.index import Hits, IndexRetriever
-from ragindex.integrations.conditions import ComparisonOperator, build_comparison
 from ragindex.integrations.hit_metadata import build_metadata
 from ragindex.integrations.open_method import open_built_method
 from ragindex.plugins.registry import Written

@@ -4,12 +4,12 @@ import json
 import math
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
 from ragindex.errors import UsageError
-from ragindex.filters import Ids, term
+from ragindex.filters import Ids, list_terms
 from ragindex.interfaces import Collection, FilterQuery, Schema, SearchingRetriever, SearchResult
 from ragindex.types import Hit, Metadata, Query, Retrieval, Step
 
@@ -126,21 +126,14 @@ def _find_document_breach(hit: RankedHit, known: Container[str] | None) -> str |
 def build_filter_fields(metadata: Iterable[Sequence[Metadata]]) -> Mapping[str, pa.Array]:
     """Build the `meta.KEY` columns of records from the metadata of each record's documents.
 
-    Each value is a list of terms, one per document, null if a document lacks the key. Strings (also dates in ISO form),
-    numbers and booleans can be filtered; lists and mappings are only returned with hits.
+    Each value is a list of the terms of all documents (`ragindex.filters.list_terms`), with a null for each document
+    without one.
     """
     rows = [list(documents) for documents in metadata]
-    keys = sorted(
-        {key for documents in rows for one in documents for key, value in one.items() if _is_filterable(value)}
-    )
+    keys = sorted({key for documents in rows for one in documents for key, value in one.items() if list_terms(value)})
     return {f"meta.{key}": pa.array([_build_terms(one, key) for one in rows], pa.list_(pa.string())) for key in keys}
 
 
 def _build_terms(documents: Sequence[Metadata], key: str) -> list[str | None] | None:
-    values = [one.get(key) for one in documents]
-    terms = [term(value) if _is_filterable(value) else None for value in values]  # type: ignore[arg-type]  # it is plain
-    return None if all(one is None for one in terms) else terms
-
-
-def _is_filterable(value: Any) -> bool:
-    return isinstance(value, str | int | float | bool)
+    terms = [list_terms(one.get(key)) for one in documents]
+    return [term for those in terms for term in those or (None,)] if any(terms) else None

@@ -3,6 +3,7 @@
 A vector store is a collection, `NAME`, or one of its methods, `NAME:METHOD`. A file is a document.
 """
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -12,6 +13,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from ragindex import filters
+from ragindex.comparisons import ComparisonOperator, build_comparison
 from ragindex.filters import Filter
 from ragindex.serve.access import ReadKey, ServiceNeeded
 from ragindex.serve.models import PlainText, RequestBody, error_responses
@@ -138,18 +140,19 @@ def _translate(given: AttributeComparison | AttributeCompound) -> Filter:
         return filters.All(inner) if given.type == "and" else filters.Any(inner)
     if isinstance(given.value, list) != (given.type in ("in", "nin")):
         raise RefusalError(400, f"The filter {given.type!r} on {given.key!r} has a value of the wrong type.", "filters")
-    values = given.value if isinstance(given.value, list) else [given.value]
-    if given.type in ("eq", "in"):
-        return filters.meta(given.key, *values)
-    if given.type in ("ne", "nin"):
-        return filters.Not(filters.meta(given.key, *values))
-    return _translate_range(given.type, f"meta.{given.key}", values[0])
+    return build_comparison(given.key, _COMPARISONS[given.type], given.value)
 
 
-def _translate_range(kind: str, field: str, value: Any) -> Filter:
-    """Translate a comparison by size; our ranges include their ends, so `gt` is `gte` without the value."""
-    end = filters.Range(field, value, None) if kind in ("gt", "gte") else filters.Range(field, None, value)
-    return end if kind in ("gte", "lte") else filters.All((end, filters.Not(filters.Range(field, value, value))))
+_COMPARISONS: Mapping[str, ComparisonOperator] = {
+    "eq": "==",
+    "ne": "!=",
+    "gt": ">",
+    "gte": ">=",
+    "lt": "<",
+    "lte": "<=",
+    "in": "in",
+    "nin": "not in",
+}
 
 
 def _page(found: FoundHits, body: VectorStoreBody) -> dict[str, Any]:

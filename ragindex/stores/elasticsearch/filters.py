@@ -18,7 +18,19 @@ from typing import Any
 
 from ragindex import filters
 from ragindex.errors import UsageError
-from ragindex.filters import All, Filter, Ids, Not, Overlaps, Range, Terms, is_of_documents, negate
+from ragindex.filters import (
+    MAPPING,
+    All,
+    Filter,
+    Ids,
+    Not,
+    Overlaps,
+    Range,
+    Terms,
+    is_of_documents,
+    negate,
+    refuse_mappings,
+)
 from ragindex.interfaces import Schema
 from ragindex.stores.memory.filters import _number as number_in
 
@@ -67,19 +79,24 @@ def collect_terms(schema: Schema, record: Mapping[str, Any]) -> dict[str, list[s
         values = _list_values(schema, field, held)
         texts = [encode_term(field, value) for value in values if value is not None]
         found = [encode_number(field, one) for value in values if (one := number_in(value)) is not None]
-        if is_group(field, values):
+        group = is_group(field, values, record.get("doc_ids"))
+        if group:
             group_terms += texts if len(texts) == len(values) else [*texts, _lack(field)]
             group_numbers += found if len(found) == len(values) else [*found, _lack(field)]
-        if not is_group(field, values) or not field.startswith("meta."):
+        if not group or not field.startswith("meta."):
             terms += texts
             numbers += found
     named = (("terms", terms), ("numbers", numbers), ("group_terms", group_terms), ("group_numbers", group_numbers))
     return {name: sorted(set(held)) for name, held in named if held}
 
 
-def is_group(field: str, values: Sequence[Any]) -> bool:
-    """Return whether the values of a field are of several documents that do not all have the same one."""
-    return is_of_documents(field) and len(set(values)) > 1
+def is_group(field: str, values: Sequence[Any], documents: Sequence[str] | None) -> bool:
+    """Return whether the values of a field are of several documents that do not all have the same one.
+
+    `documents` are the ids of the record's documents, None if it does not tell them.
+    """
+    of_one = field.startswith("meta.") and documents is not None and len(documents) == 1
+    return is_of_documents(field) and len(set(values)) > 1 and not of_one
 
 
 def _list_values(schema: Schema, field: str, held: Any) -> list[Any]:
@@ -92,7 +109,10 @@ def _list_values(schema: Schema, field: str, held: Any) -> list[Any]:
 
 
 def translate_filter(where: Filter | None, schema: Schema, groups: Set[str]) -> QueryClause:
-    """Translate a filter to a query. `groups` are the fields of documents with several values in some record."""
+    """Translate a filter to a query. `groups` are the fields of documents with several values in some record.
+
+    Raises UsageError for a field of metadata that is a mapping in some record (in `groups`, with MAPPING behind it).
+    """
     match where:
         case None:
             return EVERYTHING
@@ -130,14 +150,25 @@ def _translate_negation(where: Filter, schema: Schema, groups: Set[str]) -> Quer
         return {"bool": {"must_not": [translate_filter(where, schema, groups)]}}
     if isinstance(where, Terms):
         return {"bool": {"must_not": [translate_filter(Overlaps(where.field, where.values), schema, groups)]}}
-    kinds = ("numbers", "group_numbers") if where.numeric else ("terms", "group_terms")
-    ends = [_encode_ends(one) for one in filters.list_open_ranges(where)]
-    return _match_any(
-        {"bool": {"must_not": [{"range": {kind: {"gte": low, "lte": high}}} for kind in kinds]}} for low, high in ends
-    )
+    _require_comparable(where.field, groups)
+    kind = "numbers" if where.numeric else "terms"
+    group = _match_values("groups", [where.field])
+    single = {"bool": {"must_not": [group, _match_between(kind, _encode_ends(where))]}}
+    sides = [_match_between(f"group_{kind}", _encode_ends(one)) for one in filters.list_open_ranges(where)]
+    return _match_any([single, *({"bool": {"filter": [group], "must_not": [side]}} for side in sides)])
+
+
+def _match_between(kind: str, ends: tuple[str, str]) -> QueryClause:
+    return {"range": {kind: {"gte": ends[0], "lte": ends[1]}}}
+
+
+def _require_comparable(field: str, groups: Set[str]) -> None:
+    if f"{field}{MAPPING}" in groups:
+        raise refuse_mappings(field)
 
 
 def _translate_terms(where: Terms | Overlaps, groups: Set[str]) -> QueryClause:
+    _require_comparable(where.field, groups)
     wanted = sorted({encode_term(where.field, value) for value in where.values})
     single = _match_values("terms", wanted)
     if where.field not in groups or not wanted:
@@ -167,6 +198,7 @@ def _match_single_or_group(
 
 
 def _translate_range(where: Range, schema: Schema, groups: Set[str]) -> QueryClause:
+    _require_comparable(where.field, groups)
     number = where.field in schema.numbers
     if number and not where.numeric and where != Range(where.field):
         raise UsageError(

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from ragindex.errors import UsageError
+from ragindex.filters import MAPPING
 from ragindex.interfaces import Floats, Schema
 from ragindex.stores.elasticsearch import filters
 from ragindex.stores.lancedb.records import arrow_schema, table_rows
@@ -86,7 +87,9 @@ def _build_document(row: dict[str, Any], schema: Schema, analyser: str | None) -
     document = {"id": row["id"], "record": record, **filters.collect_terms(schema, values)}
     if meta:
         document["fields"] = list(meta)
-    groups = [name for name, held in values.items() if isinstance(held, list) and filters.is_group(name, held)]
+    lists = {name: held for name, held in values.items() if isinstance(held, list)}
+    groups = [name for name, held in lists.items() if filters.is_group(name, held, values.get("doc_ids"))]
+    groups += [f"{name}{MAPPING}" for name in meta if MAPPING in meta[name]]
     if groups:
         document["groups"] = groups
     if schema.text and tokens:

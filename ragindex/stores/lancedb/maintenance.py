@@ -14,7 +14,7 @@ from ragindex.interfaces import Schema
 from ragindex.stores.lancedb import bm25_statistics, files
 from ragindex.stores.lancedb.files import Fragment
 from ragindex.stores.lancedb.index import choose_partitions
-from ragindex.stores.lancedb.waiting import read_batches, wait
+from ragindex.stores.lancedb.waiting import fetch_batches, wait
 from ragindex.stores.memory import bm25
 
 _FRAGMENTS = 64
@@ -129,7 +129,7 @@ def build_bm25_index(table: Any, folder: Path, schema: Schema) -> None:
     )
     wait(table.create_index("tokens", config=analysed, replace=True))
     made = files.read_version(folder, wait(table.version())).indexes[files.TEXT_INDEX]
-    batches = read_batches(table.query().select(["tokens"]), 8192)
+    batches = fetch_batches(table.query().select(["tokens"]), 8192)
     bm25_statistics.save_statistics(folder, made.uuid, bm25.count_tokens(batch.column("tokens") for batch in batches))
 
 

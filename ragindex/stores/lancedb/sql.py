@@ -38,6 +38,10 @@ class TableColumns:
     lists: frozenset[str]
     numbers: frozenset[str]
 
+    def have_metadata(self, field: str) -> bool:
+        """Return whether `field` is metadata, and the table says of how many documents a record is made."""
+        return field.startswith("meta.") and column_name(field) in self.lists and "doc_ids" in self.lists
+
     @classmethod
     def of(cls, schema: pa.Schema) -> "TableColumns":
         """Read the columns from a table's schema."""
@@ -75,8 +79,30 @@ def _translate_negation(where: Filter, columns: TableColumns) -> str:
     if isinstance(where, Terms):  # no document of the record may have one of the values
         where = Overlaps(where.field, where.values)
     elif isinstance(where, Range) and column_name(where.field) in columns.lists and is_of_documents(where.field):
-        return _translate_outside(where, columns)
+        outside = _translate_outside(where, columns)
+        if not columns.have_metadata(where.field):
+            return outside
+        return _by_documents(f"NOT {_translate_any_inside(where, columns)}", outside)
     return f"NOT coalesce({translate_to_sql(where, columns)}, false)"
+
+
+def _by_documents(one: str, several: str) -> str:
+    """Return the condition `one` for records of one document, and `several` for all others."""
+    is_one = "(coalesce(array_length(doc_ids), 0) = 1)"
+    return f"(({is_one} AND {one}) OR (NOT {is_one} AND {several}))"
+
+
+def _translate_any_inside(where: Range, columns: TableColumns) -> str:
+    """Return the condition that an element lies in the range: the next one after `low`, among them in order, does."""
+    values, (low, high) = _read_values(where, columns), _list_ends(where)
+    least, most = _find_extremes(where, columns)
+    if low is None or high is None:
+        ends = [f"{most} >= {_quote_value(low)}"] if low is not None else []
+        ends += [f"{least} <= {_quote_value(high)}"] if high is not None else []
+        return f"coalesce({' AND '.join(ends) or f'{least} IS NOT NULL'}, false)"
+    in_order = f"array_sort(array_append({values}, {_quote_value(low)}), 'ASC', 'NULLS FIRST')"
+    following = f"{in_order}[CAST(array_position({in_order}, {_quote_value(low)}) AS BIGINT) + 1]"
+    return f"coalesce({following} <= {_quote_value(high)}, false)"
 
 
 def _translate_outside(where: Range, columns: TableColumns) -> str:
@@ -101,9 +127,11 @@ def _translate_terms(where: Terms | Overlaps, columns: TableColumns) -> str:
     if name not in columns.lists:
         return f"{name} IN ({_quote_all(where.values)})"
     shares = f"array_has_any({name}, [{_quote_all(where.values)}])"
-    if isinstance(where, Terms) and is_of_documents(where.field):  # the values of all documents must pass
-        return f"{shares} AND array_has_all([{_quote_all(where.values)}], {name})"
-    return shares
+    if not isinstance(where, Terms) or not is_of_documents(where.field):
+        return shares
+    whole = f"array_has_all([{_quote_all(where.values)}], {name})"  # the values of all documents must pass
+    several = f"{shares} AND {whole}"
+    return _by_documents(shares, several) if columns.have_metadata(where.field) else several
 
 
 def _translate_range(where: Range, columns: TableColumns) -> str:
@@ -123,7 +151,10 @@ def _translate_range(where: Range, columns: TableColumns) -> str:
         ends.append(f"{least} >= {_quote_value(low)}")
     if high is not None:
         ends.append(f"{most} <= {_quote_value(high)}")
-    return " AND ".join(ends)
+    whole = " AND ".join(ends)
+    if not columns.have_metadata(where.field):
+        return whole
+    return _by_documents(_translate_any_inside(where, columns), whole)
 
 
 def _find_extremes(where: Range, columns: TableColumns) -> tuple[str, str]:

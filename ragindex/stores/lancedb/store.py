@@ -26,12 +26,13 @@ from pydantic import Field
 
 from ragindex.cores import search_slot
 from ragindex.errors import EngineError, StoreError, UsageError, WriterBusyError
-from ragindex.filters import Filter, Ids
+from ragindex.filters import MAPPING, Filter, Ids, refuse_mappings
+from ragindex.filters import fields as list_fields
 from ragindex.interfaces import Collection, InMemoryVectors, Schema, SearchRequest, SearchResult, StorePlugin
 from ragindex.stores.lancedb import copies, files, sql
 from ragindex.stores.lancedb.copies import Copy
 from ragindex.stores.lancedb.records import arrow_schema, combine_chunks, select_columns, table_rows
-from ragindex.stores.lancedb.waiting import read_batches, wait
+from ragindex.stores.lancedb.waiting import fetch_batches, wait
 from ragindex.stores.large_strings import widen
 from ragindex.stores.memory.mapped_vectors import map_array
 from ragindex.stores.memory.search import MemoryImage
@@ -252,6 +253,8 @@ class LanceCollection:
     _estimate: int | None = None
     _table: "SearchTable | None" = None
     _columns: pa.Schema | None = None
+    _comparable: set[str] = field(default_factory=set)
+    """Fields of metadata that are a mapping in no record."""
 
     @property
     def table(self) -> Any:
@@ -308,6 +311,7 @@ class LanceCollection:
             if self._ids is not None:
                 self._ids.update(ids)
             self._image = self._estimate = self._table = None
+            self._comparable.clear()
 
     def delete(self, ids: Iterable[str]) -> None:
         """Delete records by id, in blocks; each block makes a new version."""
@@ -335,7 +339,7 @@ class LanceCollection:
     def scan(self, fields: Sequence[str], where: Filter | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the records that pass `where`, in LanceDB's batches."""
         with _wrap_engine_errors(f"read the collection {self.name}"):
-            batches = read_batches(self._query(fields, where), _BATCH)
+            batches = fetch_batches(self._query(fields, where), _BATCH)
         while True:
             with _wrap_engine_errors(f"read the collection {self.name}"):
                 batch = next(batches, None)
@@ -441,7 +445,7 @@ class LanceCollection:
         if self._estimate is None:
             rows = taken = 0
             with _wrap_engine_errors(f"read the collection {self.name}"):
-                for batch in read_batches(self._select(self._text_columns()).limit(_SAMPLE_RECORDS), 100):
+                for batch in fetch_batches(self._select(self._text_columns()).limit(_SAMPLE_RECORDS), 100):
                     rows, taken = rows + len(batch), taken + batch.nbytes
                     if taken > _SAMPLE_BYTES:
                         break
@@ -477,7 +481,7 @@ class LanceCollection:
 
     def _fill(self, vectors: Any) -> Any:
         at = 0
-        for batch in read_batches(self._select(["vector"]), _BATCH):
+        for batch in fetch_batches(self._select(["vector"]), _BATCH):
             values = batch.column(0).flatten().to_numpy(zero_copy_only=False)
             vectors[at : at + len(batch)] = values.reshape(len(batch), -1)
             at += len(batch)
@@ -523,7 +527,17 @@ class LanceCollection:
         return widen(pa.table(select_columns(wait(self._query(fields, where).to_arrow()), ("id", *fields))))
 
     def _condition(self, where: Filter) -> str:
+        self._require_comparable(where)
         return sql.translate_to_sql(where, sql.TableColumns.of(self.columns))
+
+    def _require_comparable(self, where: Filter | None) -> None:
+        """Raise UsageError if a value of a field of metadata that `where` uses is a mapping."""
+        named = {name for name in list_fields(where) if name.startswith("meta.")} - self._comparable
+        for name in named:
+            column, is_mapping = sql.column_name(name), f"array_has({sql.column_name(name)}, {sql.quote(MAPPING)})"
+            if column in self.columns.names and wait(self.table.count_rows(is_mapping)):
+                raise refuse_mappings(name)
+        self._comparable |= named
 
     def _indexed(self) -> "SearchTable":
         from ragindex.stores.lancedb import index
@@ -545,6 +559,9 @@ def _search_tables(
 ) -> list[list[SearchResult]]:
     from ragindex.stores.lancedb import index
 
+    for one, requests in asked:
+        for request in requests:
+            one._require_comparable(request.where)
     return index.search_tables([(one._indexed(), requests) for one, requests in asked])
 
 

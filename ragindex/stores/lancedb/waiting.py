@@ -9,17 +9,17 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 
 
-def wait(work: Coroutine[Any, Any, Result]) -> Result:
+def wait(work: Coroutine[Any, Any, _Result]) -> _Result:
     """Run a coroutine in LanceDB's thread and return its result. Imports LanceDB, which takes a second."""
     from lancedb.background_loop import LOOP
 
     return LOOP.run(work)  # type: ignore[no-any-return]  # LanceDB's function has no types
 
 
-def read_batches(query: Any, size: int) -> Iterator[pa.RecordBatch]:
+def fetch_batches(query: Any, size: int) -> Iterator[pa.RecordBatch]:
     """Start an asynchronous query and return its batches of at most `size` records, which are read one by one."""
     reader = wait(query.to_batches(max_batch_length=size))
     return iter(lambda: wait(_read_next(reader)), None)

@@ -1,6 +1,5 @@
 """Evaluation of filters in memory, over the rows of an Arrow table."""
 
-import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +12,8 @@ import pyarrow.compute as pc
 
 from ragindex.errors import UsageError
 from ragindex.filters import (
+    MAPPING,
+    NUMBER,
     All,
     Any,
     Filter,
@@ -24,6 +25,7 @@ from ragindex.filters import (
     is_of_documents,
     list_open_ranges,
     negate,
+    refuse_mappings,
 )
 from ragindex.filters import fields as list_fields
 from ragindex.kept_results import KeptResults
@@ -139,6 +141,19 @@ class FilterEvaluator:
         index = self._keywords.get(field)
         return index or self._keywords.setdefault(field, build_keyword_index(column))
 
+    def _require_comparable(self, field: str) -> None:
+        """Raise UsageError if a value of a field of metadata is a mapping."""
+        index = self._keyword_index(field) if field.startswith("meta.") else None
+        if index is not None and len(index.holders((MAPPING,))):
+            raise refuse_mappings(field)
+
+    def _is_any_enough(self, field: str) -> Mask:
+        """Return a mask of the rows that pass by any element: keywords, and metadata of rows of one document."""
+        if not is_of_documents(field):
+            return np.ones(len(self.rows), dtype=np.bool_)
+        documents = self._keyword_index("doc_ids") if field.startswith("meta.") else None
+        return np.zeros(len(self.rows), dtype=np.bool_) if documents is None else documents.lengths == 1
+
     def mask(self, where: Filter) -> Mask:
         """Return a boolean mask of the rows that pass, of shape (rows,)."""
         match where:
@@ -174,10 +189,11 @@ class FilterEvaluator:
         column = self.columns.get(where.field)
         if column is None:
             return np.ones(len(self.rows), dtype=np.bool_)
+        self._require_comparable(where.field)
         values, parents = column.flatten(), pc.list_parent_indices(column).to_numpy()
-        inside = [_is_inside(values, one) for one in list_open_ranges(where)]
-        held = [np.bincount(parents[mask], minlength=len(column)) > 0 for mask in inside]
-        return ~reduce(np.logical_and, held)
+        inside = [_is_inside(values, one) for one in (where, *list_open_ranges(where))]
+        some, *open_ended = (np.bincount(parents[mask], minlength=len(column)) > 0 for mask in inside)
+        return np.where(self._is_any_enough(where.field), ~some, ~reduce(np.logical_and, open_ended))
 
     def _terms(self, where: Terms | Overlaps) -> Mask:
         nothing = np.zeros(len(self.rows), dtype=np.bool_)
@@ -188,12 +204,16 @@ class FilterEvaluator:
         if index is None:
             among = pc.is_in(column, pa.array(where.values, column.type))
             return among.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+        self._require_comparable(where.field)
         holders = index.holders(where.values)
-        if isinstance(where, Overlaps) or not is_of_documents(where.field):
+        if isinstance(where, Overlaps):
             nothing[holders] = True
             return nothing
-        held = np.bincount(holders, minlength=len(self.rows))
-        mask: Mask = (held > 0) & (held == index.lengths)  # the values of all documents of the record must pass
+        return self._find_passing(where.field, np.bincount(holders, minlength=len(self.rows)), index.lengths)
+
+    def _find_passing(self, field: str, passing: Rows, lengths: Rows) -> Mask:
+        """Return the mask of the rows that pass, by the numbers of their elements that pass, and of all of them."""
+        mask: Mask = (passing > 0) & (self._is_any_enough(field) | (passing == lengths))
         return mask
 
     def _range(self, where: Range) -> Mask:
@@ -204,10 +224,10 @@ class FilterEvaluator:
         inside = _is_inside(column.flatten() if is_list else column, where)
         if not is_list:
             return inside
+        self._require_comparable(where.field)
         parents = pc.list_parent_indices(column).to_numpy()
-        held = np.bincount(parents[inside], minlength=len(column))
-        lengths = np.bincount(parents, minlength=len(column))
-        return (held > 0) & (held == lengths) if is_of_documents(where.field) else held > 0
+        passing = np.bincount(parents[inside], minlength=len(column))
+        return self._find_passing(where.field, passing, np.bincount(parents, minlength=len(column)))
 
 
 def _is_inside(values: pa.Array, where: Range) -> Mask:
@@ -235,7 +255,4 @@ def _is_inside(values: pa.Array, where: Range) -> Mask:
 
 
 def _number(text: str | None) -> float | None:
-    return float(text) if text is not None and _NUMBER.fullmatch(text) else None
-
-
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+    return float(text) if text is not None and NUMBER.fullmatch(text) else None

@@ -5,12 +5,13 @@ import pydoc
 import shutil
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import ragindex
 from ragindex.errors import MissingPartError, StaleWarning, UsageError, WorkspaceError
-from ragindex.filters import All, Range, Terms, from_mapping
+from ragindex.filters import All, Not, Range, Terms, from_mapping, meta
 
 DOCUMENTS = [
     ragindex.Document(
@@ -167,6 +168,28 @@ def test_where(where: object, documents: set[str], built: Path) -> None:
     with ragindex.open(built, read_only=True) as index:
         hits = index.retriever("bm25").search("lighthouse harbour mill", where=where)  # type: ignore[arg-type]
     assert {id for hit in hits for id in hit.doc_ids} == documents
+
+
+@pytest.mark.parametrize("method", ["bm25", "dense"])
+def test_filters_on_lists_and_mappings(method: str, tmp_path: Path) -> None:
+    salaries = {"access": ["staff", "hr"], "owner": {"team": "board"}}
+    documents = [
+        ragindex.Document("minutes", "Minutes", "The harbour board met.", {"access": "open"}),
+        ragindex.Document("salaries", "Salaries", "The harbour board is paid.", salaries),
+    ]
+    with ragindex.open(tmp_path / "index", create=True) as index:
+        index.add(documents)
+        index.build(method)
+        retriever = index.retriever(method)
+
+        def search(where: Any) -> set[str]:
+            return {id for hit in retriever.search("harbour board", where=where) for id in hit.doc_ids}
+
+        assert search(Not(meta("access", "staff"))) == {"minutes"}
+        assert search({"meta.access": "staff"}) == search({"meta.access": ["hr", "nobody"]}) == {"salaries"}
+        assert search(Not(meta("access", "open"))) == {"salaries"}
+        with pytest.raises(UsageError, match="The metadata key 'owner' of some documents holds a mapping"):
+            search(Not(meta("owner", "board")))
 
 
 def test_mappings_as_filters() -> None:

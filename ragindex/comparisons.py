@@ -1,4 +1,4 @@
-"""Comparisons of metadata, as the frameworks have them, built as filters of ragindex."""
+"""Comparisons of metadata, as frameworks and OpenAI's API have them, built as filters of ragindex."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -56,14 +56,13 @@ def _build_at_most(field: str, value: object) -> Filter:
 
 
 def _build_above(field: str, value: object) -> Filter:
-    """Numbers: from the next larger float on, because a Range includes its ends."""
+    """From the next larger float or string on, because a Range includes its ends."""
     end = _to_end(field, value)
-    if isinstance(end, str):
-        return All((Range(field, low=end), Not(Terms(field, (end,)))))
-    return Range(field, low=math.nextafter(end, math.inf))
+    return Range(field, low=f"{end}\0" if isinstance(end, str) else math.nextafter(end, math.inf))
 
 
 def _build_below(field: str, value: object) -> Filter:
+    """Strings have no next smaller one, so a list that holds `value` fails, whatever else it holds."""
     end = _to_end(field, value)
     if isinstance(end, str):
         return All((Range(field, high=end), Not(Terms(field, (end,)))))
