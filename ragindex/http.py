@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from ragindex.canonical import encodable
+from ragindex.error_bodies import read_error_body
 from ragindex.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _KEY_STATUSES = (401, 403)
 _NOT_FOUND_STATUSES = (404, 405)
 _NOT_FOUND_CODES = ("model_not_found", "deployment_not_found")
 _PAYMENT_STATUS = 402
+_QUOTA_CODES = ("insufficient_quota", "billing_hard_limit_reached")
 _QUOTA_PHRASES = ("insufficient_quota", "exceeded your current quota", "billing_hard_limit", "billing hard limit")
 
 
@@ -154,10 +156,10 @@ class Trouble:
 
     @property
     def out_of_quota(self) -> bool:
-        """Whether the account has no credit left."""
-        return self.status == _PAYMENT_STATUS or any(
-            words in f"{self.code} {self.message}".lower() for words in _QUOTA_PHRASES
-        )
+        """Whether the account has no credit left. A limit per minute has the same words, and asks to wait."""
+        if self.status == _PAYMENT_STATUS or self.code in _QUOTA_CODES:
+            return True
+        return self.retry_after is None and any(words in self.message.lower() for words in _QUOTA_PHRASES)
 
     @property
     def refuses_key(self) -> bool:
@@ -219,8 +221,7 @@ def send_request(call: Callable[[], _Result], key: str) -> _Result:
     try:
         return call()
     except APIStatusError as error:
-        headers: Mapping[str, str] = error.response.headers
-        trouble = _parse_error(error.message, error.body, error.status_code, headers, key)
+        trouble = _read_trouble(error.message, error.response.text, error.status_code, error.response.headers, key)
     except APIConnectionError as error:
         cause = str(error.__cause__ or error.message) or type(error.__cause__).__name__
         away = type(error.__cause__).__name__ in _CONNECT_ERRORS
@@ -228,15 +229,12 @@ def send_request(call: Callable[[], _Result], key: str) -> _Result:
     raise TroubleError(trouble)  # outside of `except`, so that the error does not reference the request's headers
 
 
-def _parse_error(message: str, body: Any, status: int, headers: Mapping[str, str], key: str) -> Trouble:
-    if isinstance(body, str):  # some servers write the error as a text
-        body = {"message": body}
-    body = body if isinstance(body, Mapping) else {}
-    said = body.get("message")
-    said = said if isinstance(said, str) and said else message
-    code, param = (redact(str(body.get(name) or ""), key) for name in ("code", "param"))
-    code = code or redact(str(body.get("type") or ""), key)
-    return Trouble(redact(said, key)[:_LONGEST_MESSAGE], status, code, param, retry_after(headers))
+def _read_trouble(message: str, body: str, status: int, headers: Mapping[str, str], key: str) -> Trouble:
+    details = read_error_body(body)
+    asked = retry_after(headers)
+    wait = details.retry_after if asked is None else asked
+    said, code, param = (redact(one, key) for one in (details.message or message, details.code, details.param))
+    return Trouble(said[:_LONGEST_MESSAGE], status, code, param, wait)
 
 
 def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time) -> float | None:

@@ -44,9 +44,14 @@ _TOO_LONG = (
     "tokens per request",
     "must have less than",
     "too long",
+    "too large",
     "too many tokens",
+    "input length",
+    "token limit",
+    "allowed token",
+    "sequence length",
 )
-_TOO_LONG_STATUSES = frozenset({400, 413, 422})
+_TOO_LARGE_STATUS = 413
 _SHORTEST = 64  # characters; a text of at most this length is not cut further
 _MAX_TOKENS = {"text-embedding-3-small": 8192, "text-embedding-3-large": 8192, "text-embedding-ada-002": 8192}
 """The longest input of models, in tokens: https://platform.openai.com/docs/guides/embeddings (2025)."""
@@ -115,7 +120,8 @@ class OpenAIEncoder:
     """A client of one server. Thread-safe. Records each answered request in the ledger once.
 
     A text that the server refuses as too long is cut to half its characters until it fits. Each such text is logged
-    and counted in `truncated`. Blank texts are not sent; their vectors are zero. If tiktoken knows the model, it is a
+    and counted in `truncated`. A batch that it refuses is sent in halves; if that helps, later batches have no more
+    texts (`texts_a_request`). Blank texts are not sent; their vectors are zero. If tiktoken knows the model, it is a
     TokenCounter.
     """
 
@@ -155,32 +161,46 @@ class OpenAIEncoder:
     def encode_by_request(self, texts: Sequence[str]) -> Iterator[Floats]:
         """Yield the vectors of `texts` in order, one array per request. Raises ServiceError.
 
-        A batch that is too long for one request is split into halves.
+        A batch that the server refuses is split into halves.
         """
-        size = self._plugin.batch_size
-        for at in range(0, len(texts), size):
+        at = 0
+        while at < len(texts):
+            size = self.texts_a_request
             yield from self._encode([encodable(text) for text in texts[at : at + size]])
+            at += size
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
         """Encode questions in the same way as documents."""
         return self.encode_documents(texts)
 
     def _encode(self, texts: Sequence[str]) -> Iterator[Floats]:
-        """Yield the vectors of one batch: in one request, or in several if it is too long; blank texts are not sent."""
+        """Yield the vectors of one batch: in one request, or in several if it is refused; blank texts are not sent."""
         sent = [i for i, text in enumerate(texts) if text.strip()]
         try:
             answered = self._ask([texts[i] for i in sent]) if sent else None
-        except _TooLongError:
+        except _RefusedError as error:
             if len(sent) > 1:
-                half = sent[len(sent) // 2]
+                half, truncated = sent[len(sent) // 2], self.truncated
                 yield from self._encode(texts[:half])
                 yield from self._encode(texts[half:])
+                if self.truncated == truncated:  # the number of texts was at fault, or their sum, and no text alone
+                    self._limit_texts(len(sent) - len(sent) // 2)
                 return
+            if not isinstance(error, _TooLongError):
+                raise
             answered = self._encode_truncated(texts[sent[0]])
         vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         if answered is not None:
             vectors[sent] = answered
         yield vectors
+
+    def _limit_texts(self, most: int) -> None:
+        """Remember how many texts a request may have."""
+        with self._lock:
+            if most >= self.texts_a_request:
+                return
+            self.texts_a_request = most
+        _log.warning("%s refuses larger batches: %d texts are sent at once from here on (batch_size)", self.id, most)
 
     def _find_spans(self, text: str) -> list[Span]:
         """Return the characters of each token of a text. Raises UsageError if the vocabulary cannot be downloaded."""
@@ -223,7 +243,7 @@ class OpenAIEncoder:
         def attempt() -> Floats:
             with reserve_money(self._setting.budget, most) as booking:
                 start = time.perf_counter()
-                body = send_request(send, self._key)
+                body = self._send(send)
                 answered = _parse_answer(body, len(texts), self._dimensions)
                 booking.pay(self._record(answered, texts, time.perf_counter() - start))
             if isinstance(answered.vectors, str):
@@ -236,6 +256,16 @@ class OpenAIEncoder:
             return retry(attempt, self._plugin.retries, self._rng)
         except TroubleError as error:
             raise self._make_error(error.trouble) from None
+
+    def _send(self, send: Callable[[], str]) -> str:
+        """Send one request. Raises TroubleError, and at once _TooLongError, which some servers send with status 500."""
+        try:
+            return send_request(send, self._key)
+        except TroubleError as error:
+            if not _is_too_long(error.trouble):
+                raise
+            trouble = error.trouble
+        raise self._make_error(trouble)
 
     def _estimate_cost(self, texts: Sequence[str]) -> float | None:
         """Return an upper estimate of the dollars that a request costs; None without a budget or a price."""
@@ -278,8 +308,10 @@ class OpenAIEncoder:
         """Make the error for the caller. Its message does not contain the key."""
         status, message = trouble.status, trouble.message.replace(self._key, "…")
         kind = ServiceError if trouble.stops else RequestError
-        if status in _TOO_LONG_STATUSES and _says_too_long(message):
+        if _is_too_long(trouble):
             kind = _TooLongError
+        elif status is not None and status < 500 and not (trouble.stops or trouble.passes):
+            kind = _RefusedError
         elsewhere = trouble.knows_no_such or trouble.away
         checked = _KEY_VARIABLES if trouble.refuses_key else _URL_VARIABLES if elsewhere else ()
         hint = f" Check {'--encoder, ' if trouble.knows_no_such else ''}{' or '.join(checked)}." if checked else ""
@@ -288,12 +320,18 @@ class OpenAIEncoder:
         return kind(f"openai:{self._plugin.model} at {self._where} failed{status_text}: {silence}{message}.{hint}")
 
 
-class _TooLongError(RequestError):
+class _RefusedError(RequestError):
+    """The server refused the request; its parts may pass."""
+
+
+class _TooLongError(_RefusedError):
     """The server refused the input as too long."""
 
 
-def _says_too_long(message: str) -> bool:
-    return any(words in message.lower() for words in _TOO_LONG)
+def _is_too_long(trouble: Trouble) -> bool:
+    if trouble.status is None or trouble.refuses_key or trouble.knows_no_such or trouble.out_of_quota:
+        return False
+    return trouble.status == _TOO_LARGE_STATUS or any(words in trouble.message.lower() for words in _TOO_LONG)
 
 
 # ---------------------------------------------------------------- responses

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pydantic import JsonValue
 
+from ragindex.error_bodies import read_error
 from ragindex.errors import UsageError
 from ragindex.http import (
     Billed,
@@ -268,12 +269,13 @@ def _read_billed(counts: Mapping[str, Any]) -> Billed:
 
 def _read_error(said: Mapping[str, Any], body: str, hidden: Callable[[str], str]) -> Trouble:
     """Return the error of a response without a message: some endpoints send errors as successful responses."""
-    error = said.get("error")
-    if not isinstance(error, Mapping):
+    error, details = said.get("error"), read_error(said)
+    if not error or not details.message:
         return Trouble(f"expected choices with a message, got {body[:_LONGEST_SHOWN]!r}")
-    code = error.get("code")
-    message = hidden(str(error.get("message")))[:_LONGEST_MESSAGE]
-    return Trouble(message, code if isinstance(code, int) else None, hidden(str(code or "")))
+    code = error.get("code") if isinstance(error, Mapping) else None
+    status = code if isinstance(code, int) else None
+    message = hidden(details.message)[:_LONGEST_MESSAGE]
+    return Trouble(message, status, hidden(details.code), retry_after=details.retry_after)
 
 
 def _join_text(content: Any) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ragindex.error_bodies import ErrorDetails, read_error
 from ragindex.http import Trouble, TroubleError
 from ragindex.llm.openai_chat import Reply
 
@@ -85,8 +86,6 @@ def _read_status(said: Mapping[str, Any]) -> int | None:
 
 
 def _read_trouble(error: Any, body: Any, status: int | None) -> Trouble:
-    inner = body.get("error") if isinstance(body, Mapping) else None
-    found = next((one for one in (inner, error) if isinstance(one, Mapping)), {})
-    message = str(found.get("message") or "no answer")[:_LONGEST_MESSAGE]
-    code, param = (str(found.get(name) or "") for name in ("code", "param"))
-    return Trouble(message, status, code, param)
+    read = map(read_error, (body, error))
+    details = next((one for one in read if one.message), ErrorDetails("no answer"))
+    return Trouble(details.message[:_LONGEST_MESSAGE], status, details.code, details.param)

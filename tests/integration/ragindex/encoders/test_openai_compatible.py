@@ -263,6 +263,67 @@ def test_too_long_a_text_is_cut(server: OpenAIServer, caplog: pytest.LogCaptureF
     ]
 
 
+TOO_LONG = [
+    (400, "This model's maximum context length is 8192 tokens, however you requested 9000 tokens"),
+    (400, "Invalid 'input[3]': maximum input length is 8192 tokens."),
+    (500, "input (253 tokens) is too large to process. increase the physical batch size (current batch size: 100)"),
+    (400, "the input length exceeds the context length"),
+    (400, "Input length 253 exceeds maximum allowed token size 100"),
+    (400, "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 100]"),
+    (413, "413 Request Entity Too Large"),
+    (413, "Input validation error: `inputs` must have less than 512 tokens. Given: 700"),
+    (422, "inputs must have less than 512 tokens"),
+    (400, "Requested token count exceeds the model's maximum context length of 32768 tokens"),
+    (400, "Too many tokens overall, split into batches"),
+    (400, "max 300000 tokens per request"),
+    (429, "Request too large for text-embedding-3-small on tokens per min (TPM): Limit 40000, Requested 60000"),
+    (400, "text at index 3 is too long: 600 tokens, the token limit is 512"),
+    (400, "Token indices sequence length is longer than the specified maximum sequence length"),
+]
+
+
+@pytest.mark.parametrize(("code", "words"), TOO_LONG)
+def test_any_words_for_too_long(server: OpenAIServer, code: int, words: str) -> None:
+    refused = status(code, words)
+    server.choose = lambda request, earlier: refused if max(map(len, request.body["input"])) > 300 else None
+    texts = ["one", "word " * 100, "two"]
+    encoder = _opened()
+    np.testing.assert_allclose(encoder.encode_documents(texts), _expected(["one", texts[1][:250], "two"]), atol=1e-7)
+    assert (encoder.truncated, encoder.texts_a_request) == (1, 128)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (400, "Value error, batch size is invalid, it should not be larger than 10.: input.contents"),
+        (422, "Validation: batch size 50 > maximum allowed batch size 10"),
+        (413, "413 Request Entity Too Large"),
+        (400, "array too long. Expected an array with maximum length 10, got 50"),
+        (400, "at most 10 inputs"),
+    ],
+)
+def test_too_large_a_batch_goes_in_parts_and_the_size_is_remembered(
+    server: OpenAIServer, caplog: pytest.LogCaptureFixture, code: int, words: str
+) -> None:
+    refused = status(code, words)
+    server.choose = lambda request, earlier: refused if len(request.body["input"]) > 10 else None
+    texts = [f"text {number}" for number in range(75)]
+    encoder = _opened(batch_size=50)
+    with caplog.at_level(logging.WARNING):
+        np.testing.assert_allclose(encoder.encode_documents(texts), _expected(texts), atol=1e-7)
+    sizes = [len(request.body["input"]) for request in server.requests]
+    assert (encoder.truncated, encoder.texts_a_request) == (0, 6)
+    assert sizes == [50, 25, 12, 6, 6, 13, 6, 7, 25, 12, 6, 6, 13, 6, 7, 6, 6, 6, 6, 1]
+    assert "6 texts are sent at once from here on (batch_size)" in caplog.text
+
+
+def test_a_request_that_no_part_of_passes_ends_with_the_words_of_a_text_alone(server: OpenAIServer) -> None:
+    server.choose = lambda request, earlier: status(400, f"{len(request.body['input'])} inputs are not supported")
+    with pytest.raises(ServiceError, match="status 400: 1 inputs are not supported"):
+        _opened().encode_documents(TEXTS)
+    assert [len(request.body["input"]) for request in server.requests] == [3, 1]
+
+
 def test_half_of_a_request_that_was_answered_is_kept_though_the_other_fails(
     server: OpenAIServer, tmp_path: Path
 ) -> None:
