@@ -13,13 +13,12 @@ from pydantic import BaseModel, ValidationError
 from ragindex.canonical import encodable
 from ragindex.llm.coerce import reshape
 from ragindex.llm.repair_json import normalize_brackets, repair_text
+from ragindex.llm.thoughts import drop_thoughts
 
 ParsedOutput = TypeVar("ParsedOutput", bound=BaseModel)
 _MOST_OPENINGS = 50
 _MOST_PROBLEMS = 3
 _SURROGATE_PAIR = regex.compile("[\ud800-\udbff][\udc00-\udfff]")
-_THOUGHTS = regex.compile(r"\s*(?:<think>)?.*?</think>", regex.DOTALL)  # chat templates may write the opening tag
-_UNFINISHED_THOUGHT = regex.compile(r"\s*<think>(?!.*</think>)", regex.DOTALL)
 _FENCE = regex.compile(r"^[ \t]*```[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", regex.MULTILINE | regex.DOTALL)
 _OPENING = regex.compile(r"""\{|(?:^|:|```\w*)[ \t]*\[|^[ \t]*\((?=\s*["'(\[])""", regex.MULTILINE)
 
@@ -134,12 +133,6 @@ def _refuse_constant(constant: str) -> None:
 
 
 _decoder = json.JSONDecoder(parse_constant=_refuse_constant)
-
-
-def drop_thoughts(text: str) -> str:
-    """Return an answer without what the model thought before it; blank if it never stopped thinking."""
-    text = text.lstrip("\ufeff")
-    return "" if _UNFINISHED_THOUGHT.match(text) else _THOUGHTS.sub("", text, count=1)
 
 
 def _find_unclosed(body: str) -> set[str]:
