@@ -13,7 +13,8 @@ import regex
 _MESSAGES = ("message", "Message", "detail", "error", "errors", "error_message", "error_msg", "msg", "title")
 _CODES = ("code", "type", "status", "error_code", "error_type")
 _DEEPEST = 8
-_LONGEST_BODY = 100_000
+_LONGEST_TEXT = 100_000
+_LONGEST_PAGE = 10_000
 _WAIT = regex.compile(
     r"(?:retry|try again) (?:in|after) ((?:\d+(?:\.\d+)?\s?(?:ms|s|m|h)(?![a-z])\s?)+|\d+ (?:second|minute)s?)"
 )
@@ -39,11 +40,10 @@ def read_error_body(text: str) -> ErrorDetails:
     >>> read_error_body('{"detail": [{"loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]}').message
     'body.seed: Extra inputs are not permitted'
     """
-    text = text[:_LONGEST_BODY]
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        value = _strip_tags(text)
+        value = _strip_tags(text[:_LONGEST_TEXT])
     return read_error(value)
 
 
@@ -95,7 +95,5 @@ def _find_names(value: Any, names: tuple[str, ...], depth: int = 0) -> Iterator[
 
 
 def _strip_tags(text: str) -> str:
-    """Return the text of a page, as proxies send it, without the head but its title."""
-    if not text.lstrip().startswith("<"):
-        return text
-    return regex.sub(r"<[^>]*>", " ", regex.sub(r"(?s)<(style|script)\b.*?</\1>", " ", text))
+    """Return the text of a page, as proxies send it."""
+    return regex.sub(r"<[^>]*>", " ", text[:_LONGEST_PAGE]) if text.lstrip().startswith("<") else text

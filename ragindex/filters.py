@@ -198,6 +198,8 @@ def is_of_documents(field: str) -> bool:
     return field.startswith("meta.") or field in _FIELDS
 
 
+VERSION = 2
+"""Increased when `list_terms` gives a value other terms, so that all parts are built anew."""
 MAPPING = "\0mapping"
 """The term of a value that no filter can compare."""
 
@@ -207,7 +209,7 @@ def refuse_mappings(field: str) -> UsageError:
     key = field.removeprefix("meta.")
     return UsageError(
         f"The metadata key {key!r} of some documents holds a mapping, which a filter cannot compare. "
-        "Give what is filtered by a key of its own, add the documents again, and run: ragindex sync"
+        "Write what is filtered under a key of its own, and read the documents again: ragindex index"
     )
 
 

@@ -202,9 +202,9 @@ class _Bench:
 
     def share(self) -> Workspace:
         """Open the index that checks share; nothing may change it."""
-        if self.built is None or registry.name_of(registry.store(self.store)) != "lancedb":
-            return build(self.scheme, self.folder / "index", self.encoder, store=self.store)
-        return build(self.scheme, self.built, self.encoder, store=self.store)
+        is_local = registry.name_of(registry.store(self.store)) == "lancedb"
+        folder = self.built if self.built is not None and is_local else self.folder / "index"
+        return build(self.scheme, folder, self.encoder, store=self.store)
 
     def copy(self) -> Workspace:
         """Open an index to be changed: a copy of the shared one."""

@@ -51,7 +51,9 @@ _TOO_LONG = (
     "allowed token",
     "sequence length",
 )
+_TOO_LONG_STATUSES = frozenset({400, 422})  # with other statuses, a queue or a wait may be too long
 _TOO_LARGE_STATUS = 413
+_TOO_LONG_ELSEWHERE = {429: "request too large", 500: "too large to process"}  # OpenAI and llama.cpp
 _SHORTEST = 64  # characters; a text of at most this length is not cut further
 _MAX_TOKENS = {"text-embedding-3-small": 8192, "text-embedding-3-large": 8192, "text-embedding-ada-002": 8192}
 """The longest input of models, in tokens: https://platform.openai.com/docs/guides/embeddings (2025)."""
@@ -329,9 +331,11 @@ class _TooLongError(_RefusedError):
 
 
 def _is_too_long(trouble: Trouble) -> bool:
-    if trouble.status is None or trouble.refuses_key or trouble.knows_no_such or trouble.out_of_quota:
-        return False
-    return trouble.status == _TOO_LARGE_STATUS or any(words in trouble.message.lower() for words in _TOO_LONG)
+    said = trouble.message.lower()
+    if trouble.status in _TOO_LONG_STATUSES:
+        return not trouble.out_of_quota and any(words in said for words in _TOO_LONG)
+    words = _TOO_LONG_ELSEWHERE.get(trouble.status or 0)
+    return trouble.status == _TOO_LARGE_STATUS or (words is not None and words in said)
 
 
 # ---------------------------------------------------------------- responses

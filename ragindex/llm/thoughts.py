@@ -19,7 +19,7 @@ _MARK = regex.compile(
     regex.IGNORECASE,
 )
 _SOLUTION = regex.compile(r"<\|(?:begin|end)_of_solution\|>", regex.IGNORECASE)
-_CHANNEL = regex.compile(r"<\|channel\|>\s*(\w+).*?<\|message\|>", regex.DOTALL)
+_CHANNEL = regex.compile(r"<\|channel\|>\s*(\w+)[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>")
 _CHANNEL_END = regex.compile(r"<\|(?:end|return|start|call)\|>")
 _BARE_CHANNELS = regex.compile(r"\s*analysis.*?assistantfinal", regex.DOTALL)
 
@@ -44,17 +44,20 @@ def drop_thoughts(text: str) -> str:
 
 def _drop_marked(text: str) -> str:
     """Return the text without what stands between opening and closing marks, which may be nested."""
-    kept, start, depth, opened = "", 0, 0, 0
+    kept, start, depth, opened = list[str](), 0, 0, 0
     for mark in _MARK.finditer(text):
         if mark["open"]:
             opened = mark.start() if depth == 0 else opened
             depth += 1
-        elif depth <= 1:
-            before = kept + text[start:opened] if depth else ""
-            kept = before if before.strip() else ""
-            start, depth = mark.end(), 0
-        else:
+        elif depth > 1:
             depth -= 1
-    if depth and not (kept + text[start:opened]).strip():
+        else:
+            if depth:
+                kept.append(text[start:opened])
+            else:
+                kept.clear()
+            start, depth = mark.end(), 0
+    before = "".join(kept)
+    if depth and not (before + text[start:opened]).strip():
         return ""
-    return kept + text[start:]
+    return (before if before.strip() else "") + text[start:]

@@ -221,3 +221,17 @@ def test_a_filter_on_a_key_that_is_a_mapping_somewhere_is_refused(store: Store) 
         with pytest.raises(UsageError, match="metadata key 'owner'"):
             list(reader.scan(("text",), where))
     assert passing(reader, Not(meta("year", 3))) == ["a", "c"]
+
+
+def test_a_writer_that_has_filtered_sees_the_first_mapping(store: Store) -> None:
+    collection = store.create("texts", TEXT_ONLY)
+    for id, value in (("a", "x"), ("b", {"team": "x"})):
+        (column,) = build_filter_fields([[{"owner": value}]]).values()
+        collection.upsert(text_records({id: "x"}).append_column("meta.owner", column))
+        if id == "a":
+            assert [batch.column("id").to_pylist() for batch in collection.scan(("text",), meta("owner", "x"))] == [
+                ["a"]
+            ]
+    collection.finish()
+    with pytest.raises(UsageError, match="metadata key 'owner'"):
+        list(collection.scan(("text",), meta("owner", "x")))

@@ -28,7 +28,7 @@ class Passages(Part[Collection]):
     others; the parameter `over` of a method chunks for all its parts.
     """
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 2
     by: ChunkBy | None = Field(
         default=None, description="Units and boundaries of passages. null: words if there is a size, else the index's."
     )

@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from search_server import default_scheme
 
 import ragindex
 from ragindex.errors import MissingPartError, StaleWarning, UsageError, WorkspaceError
 from ragindex.filters import All, Not, Range, Terms, from_mapping, meta
+from ragindex.plugins import registry
+from ragindex.workspace import part_keys
+from ragindex.workspace.part_keys import Means, part_key, topological_order
 
 DOCUMENTS = [
     ragindex.Document(
@@ -190,6 +194,15 @@ def test_filters_on_lists_and_mappings(method: str, tmp_path: Path) -> None:
         assert search(Not(meta("access", "open"))) == {"salaries"}
         with pytest.raises(UsageError, match="The metadata key 'owner' of some documents holds a mapping"):
             search(Not(meta("owner", "board")))
+
+
+@pytest.mark.parametrize("method", registry.plugin_names("schemes"))
+def test_an_index_with_other_terms_of_metadata_is_no_index(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its filters could pass what they must keep out: every part of it is made anew."""
+    parts, means = topological_order(default_scheme(method).parts()), Means("encoder", "llm", 0)
+    now = {part_key(part, means) for part in parts}
+    monkeypatch.setattr(part_keys, "TERMS", 1)
+    assert now.isdisjoint(part_key(part, means) for part in parts)
 
 
 def test_mappings_as_filters() -> None:

@@ -147,3 +147,8 @@ def test_deep_and_long_bodies_are_bounded() -> None:
     assert read_error_body('{"error":' * 5000 + '"x"' + "}" * 5000).message.startswith('{"error":')
     assert read_error_body('{"error":' * 100 + '"x"' + "}" * 100) == ErrorDetails()
     assert len(read_error_body("x" * 1_000_000).message) == 100_000
+
+
+@pytest.mark.parametrize("piece", ["<style", "<", "retry in 5", '{"error":'])
+def test_bodies_of_many_pieces_are_read_at_once(piece: str) -> None:
+    assert len(read_error_body(piece * 100_000).message) <= 100_000

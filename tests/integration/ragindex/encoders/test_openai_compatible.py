@@ -295,6 +295,23 @@ def test_any_words_for_too_long(server: OpenAIServer, code: int, words: str) -> 
 @pytest.mark.parametrize(
     ("code", "words"),
     [
+        (503, "the queue is too long"),
+        (504, "the request took too long"),
+        (408, "too long without an answer"),
+        (429, "you are over the token limit of a minute"),
+        (500, "the response was too large"),
+    ],
+)
+def test_a_service_that_is_busy_too_long_gets_the_whole_text_again(server: OpenAIServer, code: int, words: str) -> None:
+    server.faults.append(status(code, words, retry_after="0"))
+    encoder = _opened()
+    np.testing.assert_allclose(encoder.encode_documents(["word " * 100]), _expected(["word " * 100]), atol=1e-7)
+    assert (encoder.truncated, len(server.requests)) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
         (400, "Value error, batch size is invalid, it should not be larger than 10.: input.contents"),
         (422, "Validation: batch size 50 > maximum allowed batch size 10"),
         (413, "413 Request Entity Too Large"),
@@ -315,6 +332,14 @@ def test_too_large_a_batch_goes_in_parts_and_the_size_is_remembered(
     assert (encoder.truncated, encoder.texts_a_request) == (0, 6)
     assert sizes == [50, 25, 12, 6, 6, 13, 6, 7, 25, 12, 6, 6, 13, 6, 7, 6, 6, 6, 6, 1]
     assert "6 texts are sent at once from here on (batch_size)" in caplog.text
+
+
+def test_a_limit_per_minute_is_waited_out_as_its_message_asks(server: OpenAIServer) -> None:
+    words = "You exceeded your current quota, please check your plan. Please retry in 0.4s."
+    server.faults.append(status(429, words))
+    np.testing.assert_allclose(_opened(retries=1).encode_documents(TEXTS), _expected(TEXTS), atol=1e-7)
+    first, second = server.requests
+    assert second.at - first.at >= 0.4
 
 
 def test_a_request_that_no_part_of_passes_ends_with_the_words_of_a_text_alone(server: OpenAIServer) -> None:

@@ -77,3 +77,11 @@ def test_any_marks(text: str) -> None:
     assert len(answer) <= len(text)
     if "<" not in text and "[" not in text and "◁" not in text and "analysis" not in text:
         assert answer == text
+
+
+@pytest.mark.parametrize(
+    "piece", ["a<think>b</think>", "<think>", "</think>", "<|channel|>x", "<|channel|>a<|message|>"]
+)
+def test_the_time_grows_with_the_text(piece: str) -> None:
+    """A reading that goes back over the text for each mark would take minutes."""
+    assert len(drop_thoughts(piece * 100_000)) <= len(piece) * 100_000
