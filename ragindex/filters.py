@@ -198,7 +198,7 @@ def is_of_documents(field: str) -> bool:
     return field.startswith("meta.") or field in _FIELDS
 
 
-VERSION = 2
+TERMS_VERSION = 2
 """Increased when `list_terms` gives a value other terms, so that all parts are built anew."""
 MAPPING = "\0mapping"
 """The term of a value that no filter can compare."""

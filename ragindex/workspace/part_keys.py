@@ -8,7 +8,7 @@ import regex
 
 from ragindex import canonical
 from ragindex.errors import BrokenPluginError, NameTakenError, RagindexError, UsageError
-from ragindex.filters import VERSION as TERMS
+from ragindex.filters import TERMS_VERSION
 from ragindex.interfaces import Part, Scheme
 from ragindex.llm.plugins import PaidPlugin
 from ragindex.plugins import code_fingerprint, registry
@@ -46,7 +46,7 @@ def part_key(part: Part[Any], means: Means) -> str:
         "encoder": means.encoder if "encoder" in part.uses else None,
         "seed": means.seed if "seed" in part.uses else None,
         "analysis": ANALYSIS,
-        "terms": TERMS,
+        "terms": TERMS_VERSION,
     }
     imported = means.imported(part)
     if imported is not None:

@@ -201,7 +201,7 @@ def test_an_index_with_other_terms_of_metadata_is_no_index(method: str, monkeypa
     """Its filters could pass what they must keep out: every part of it is made anew."""
     parts, means = topological_order(default_scheme(method).parts()), Means("encoder", "llm", 0)
     now = {part_key(part, means) for part in parts}
-    monkeypatch.setattr(part_keys, "TERMS", 1)
+    monkeypatch.setattr(part_keys, "TERMS_VERSION", 1)
     assert now.isdisjoint(part_key(part, means) for part in parts)
 
 
