@@ -79,6 +79,9 @@ def test_what_does_not_fit_the_schema_is_refused(store: Store) -> None:
         collection.upsert(pa.RecordBatch.from_pydict({"id": ["a"], "text": ["b"], "more": ["c"]}))
     with pytest.raises(StoreError, match="was created with"):
         store.create("texts", SCHEMA)
+    store.create("vectors", Schema(dimensions=3))
+    with pytest.raises(StoreError, match="gave vectors of 2 dimensions, and the index has 3, so .*: ragindex index"):
+        store.create("vectors", Schema(dimensions=2))
     with pytest.raises(StoreError):
         store.open("nothing", 1)
 

@@ -26,6 +26,7 @@ from ragindex.stores.elasticsearch.collection import ElasticsearchCollection
 from ragindex.stores.elasticsearch.indices import Generation, IndexLayout
 from ragindex.stores.elasticsearch.lease import WriterLease
 from ragindex.stores.elasticsearch.parameters import NAME_PATTERN, ElasticsearchParameters
+from ragindex.stores.mismatch import require_schema
 
 _KEEP = 86_400.0
 """Seconds for which a replaced state is kept, because a copy of the index folder on another machine may name it."""
@@ -75,8 +76,7 @@ class ElasticsearchStore:
         """
         held = self._generations(name)
         newest = held[-1] if held else self._make(name, schema)
-        if newest.schema != schema:
-            raise StoreError(f"The collection {name} was created with {newest.schema}, not with {schema}.")
+        require_schema(name, newest.schema, schema)
         if newest.note["analyser"] != self.settings.analyser:
             was = newest.note["analyser"] or "ragindex's own"
             raise StoreError(f"The collection {name} was created with the analyser {was}, which cannot change.")

@@ -25,7 +25,7 @@ from filelock import FileLock, Timeout
 from pydantic import Field
 
 from ragindex.cores import search_slot
-from ragindex.errors import EngineError, StoreError, UsageError, WriterBusyError
+from ragindex.errors import EngineError, UsageError, WriterBusyError
 from ragindex.filters import MAPPING, Filter, Ids, refuse_mappings
 from ragindex.filters import fields as list_fields
 from ragindex.interfaces import Collection, InMemoryVectors, Schema, SearchRequest, SearchResult, StorePlugin
@@ -36,6 +36,7 @@ from ragindex.stores.lancedb.waiting import fetch_batches, wait
 from ragindex.stores.large_strings import widen
 from ragindex.stores.memory.mapped_vectors import map_array
 from ragindex.stores.memory.search import MemoryImage
+from ragindex.stores.mismatch import require_schema
 
 if TYPE_CHECKING:
     from ragindex.stores.lancedb.index import SearchTable
@@ -120,8 +121,7 @@ class LanceStore:
                 wait(self.connection.create_table(name, schema=arrow_schema(schema)))
                 collection = LanceCollection(self, name)
             held = collection.schema
-        if held != schema:
-            raise StoreError(f"The collection {name} was created with {held}, not with {schema}.")
+        require_schema(name, held, schema)
         return collection
 
     def open(self, name: str, version: int) -> "LanceCollection":

@@ -14,6 +14,7 @@ from ragindex.interfaces import FilterQuery, Floats, Schema, SearchRequest, Sear
 from ragindex.stores.large_strings import LARGE_STRING_LIST, widen
 from ragindex.stores.memory import bm25
 from ragindex.stores.memory.filters import FilterEvaluator
+from ragindex.stores.mismatch import describe_dimensions
 from ragindex.text_analysis import analyse
 
 _MARGIN = 1e-4
@@ -209,6 +210,8 @@ def check_query_vector(vector: Floats, dimensions: int | None) -> Floats:
     """Return the vector if it is a valid query. Raises UsageError for another length, NaN or infinity."""
     if dimensions is None:
         raise UsageError(_NO_VECTORS)
+    if np.ndim(vector) == 1 and len(vector) != dimensions:
+        raise UsageError(describe_dimensions(len(vector), dimensions))
     if np.shape(vector) != (dimensions,):
         raise UsageError(f"A query vector must have the shape ({dimensions},). Got {np.shape(vector)} instead.")
     if not np.isfinite(vector).all():
