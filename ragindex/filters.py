@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TypeAlias
 
+from ragindex.document_ids import spellings
 from ragindex.errors import UsageError
 
 
@@ -29,11 +30,17 @@ class Terms:
     """Records whose `field` holds one of `values`, compared as exact strings (see `term`).
 
     A keyword field holds a list; it matches if it shares an element with `values`, and so does `meta.KEY` of a record
-    of one document. Other fields of documents match only if all their elements are among `values`.
+    of one document. Other fields of documents match only if all their elements are among `values`. On `meta.KEY` and
+    `doc_ids`, `values` have each string in both normal forms of Unicode: file names of macOS are in another than typed.
     """
 
     field: str
     values: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.field.startswith("meta.") or self.field == "doc_ids":
+            spelled = dict.fromkeys(one for value in self.values for one in spellings(value))
+            object.__setattr__(self, "values", tuple(spelled))
 
 
 @dataclass(frozen=True, slots=True)

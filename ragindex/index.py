@@ -15,6 +15,7 @@ from ragindex.cores import limit_blas
 from ragindex.corpus import Chunking, Corpus
 from ragindex.counts import many
 from ragindex.distribution import require_module
+from ragindex.document_ids import find_spelling, spellings
 from ragindex.errors import MissingPartError, UsageError
 from ragindex.export.export_retriever import Export, export_retriever
 from ragindex.filters import Filter, from_mapping
@@ -231,7 +232,9 @@ class Index:
             for document in index.read(["notes/old.md"]):
                 print(document.title, document.metadata)
         """
-        return self.workspace.finished_documents().read(ids)
+        spelled = [one for id in ids for one in spellings(id)]
+        documents = {one.id: one for one in self.workspace.finished_documents().read(spelled)}
+        return [documents[meant] for id in ids if (meant := find_spelling(id, documents)) is not None]
 
     def sources(self) -> list[dict[str, str | int]]:
         """List the sources of the documents: name, root, format, prefix of the ids, and number of documents.

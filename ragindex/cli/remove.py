@@ -12,6 +12,7 @@ from ragindex.accounting.spending import spending_to_json
 from ragindex.cli.console import print_note, print_spending, stdout, write_result
 from ragindex.cli.options import BudgetOption, EncoderOption, IndexOption, JsonOption, StoreOption
 from ragindex.counts import MAX_NAMED, many
+from ragindex.document_ids import spellings
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.settings import LLMSettings
 from ragindex.workspace import sources
@@ -60,6 +61,7 @@ def remove(
 
 def _existing_files(workspace: Workspace, ids: Sequence[str]) -> list[Path]:
     """Return the files, if they still exist, of the first MAX_NAMED of these documents."""
-    owners, known = workspace.documents.sources(ids[:MAX_NAMED]), workspace.manifest.sources
+    spelled = [one for id in ids[:MAX_NAMED] for one in spellings(id)]
+    owners, known = workspace.documents.sources(spelled), workspace.manifest.sources
     files = [sources.file_of(known[owner], id) for id, owner in owners.items()]
     return [file for file in files if file is not None]

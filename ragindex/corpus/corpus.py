@@ -11,6 +11,7 @@ from ragindex.corpus.json_reader import Item, Problems, format_value
 from ragindex.corpus.left_out import LeftOut
 from ragindex.corpus.readers.text_encodings import ENCODING
 from ragindex.counts import many
+from ragindex.document_ids import describe_control
 from ragindex.errors import DataError
 from ragindex.types import NO_METADATA, Document, Metadata, Section, Span
 
@@ -84,7 +85,7 @@ def content_id(title: str, text: str) -> str:
 
 
 def gather(given: Iterable[RawDocument], problems: Problems) -> Gathered:
-    """Return the documents, and the number of duplicates without ids. Raises DataError if an id occurs twice."""
+    """Return the documents, and the number of duplicates without ids. Raises DataError if an id cannot be kept."""
     kept: dict[str, Document] = {}
     hashed: set[str] = set()
     repeats = 0
@@ -94,6 +95,8 @@ def gather(given: Iterable[RawDocument], problems: Problems) -> Gathered:
         if not one.title.strip() and not one.text.strip():
             raise one.item.error("a title or a text", "a document with neither")
         id = content_id(one.title, one.text) if one.id is None else one.id
+        if (control := describe_control(id)) is not None:
+            raise one.item.error("a document id without control characters", control)
         if one.id is None and id in hashed:
             repeats += 1
         elif id in kept:

@@ -61,7 +61,8 @@ class FileSelection:
 
 def _matches(id: str, patterns: Sequence[str]) -> bool:
     name = id.rpartition("/")[2]
-    return any(fnmatchcase(id, pattern) or fnmatchcase(name, pattern) for pattern in patterns)
+    composed = [unicodedata.normalize("NFC", pattern) for pattern in patterns]  # as ids are
+    return any(fnmatchcase(id, pattern) or fnmatchcase(name, pattern) for pattern in composed)
 
 
 @dataclass(slots=True)

@@ -49,9 +49,9 @@ async def add_route(body: DocumentsBody, service: ServiceNeeded, key: WriteKey) 
 async def delete_route(id: _IdPath, service: ServiceNeeded, key: WriteKey, collection: _InCollection = "") -> Response:
     """Delete a document. The answer comes when that is on the disk."""
     ingestion = find_ingestion(service, key, collection)
-    await service.work(partial(ingestion.accept_deletion, key, id))
+    known = await service.work(partial(ingestion.accept_deletion, key, id))
     ingestion.wake()
-    return await _accepted(service, ingestion, [id])
+    return await _accepted(service, ingestion, [known])
 
 
 @DOCUMENTS_ROUTER.get("/{id:path}", response_model=DocumentAnswer)
@@ -65,7 +65,7 @@ async def document_route(id: _IdPath, service: ServiceNeeded, key: AnyKey, colle
         raise RefusalError(404, f"There is no document {id!r}.", "document")
     shown = document if "read" in key.rights else None
     return JSONResponse(
-        _status(held.name, id, change)
+        _status(held.name, id if document is None else document.id, change)
         | {
             "title": None if shown is None else shown.title,
             "text": None if shown is None else shown.text,

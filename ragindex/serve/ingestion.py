@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ragindex.document_ids import find_spelling, spellings
 from ragindex.errors import RagindexError
 from ragindex.serve.collections import ServedCollection
 from ragindex.serve.keys import AccessKey
@@ -41,8 +42,12 @@ class Ingestion:
         self._require_room(len(documents))
         self.spool.accept([(document.id, document) for document in documents])
 
-    def accept_deletion(self, key: AccessKey, id: str) -> None:
-        """Accept the deletion of a document. Raises RefusalError (404) if there is none that the key may see."""
+    def accept_deletion(self, key: AccessKey, id: str) -> str:
+        """Accept the deletion of a document, and return its id as the index has it.
+
+        Raises RefusalError (404) if there is none that the key may see.
+        """
+        id = self._find_id(id)
         state = self.spool.states([id]).get(id)
         coming = state is not None and state.status == "accepted" and state.document is not None
         gone = state is not None and state.status == "accepted" and state.document is None
@@ -50,6 +55,7 @@ class Ingestion:
             raise RefusalError(404, f"There is no document {id!r}.", "document")
         self._require_visible(key, [id])
         self.spool.accept([(id, None)])
+        return id
 
     def _require_visible(self, key: AccessKey, ids: Sequence[str]) -> None:
         """Raise RefusalError if one of the documents exists, or is accepted, and the key's filter excludes it."""
@@ -67,6 +73,11 @@ class Ingestion:
         if self.spool.count_pending() + coming > self.most_pending:
             raise busy(f"{self.most_pending} changes wait to be indexed. Try again later.", "backlog", seconds=30)
 
+    def _find_id(self, id: str) -> str:
+        """Return the id of the document as it is spelled in the index or was accepted; `id` if there is none."""
+        known = {one.id for one in self.collection.state.index.read([id])} | self.spool.states(spellings(id)).keys()
+        return find_spelling(id, known) or id
+
     # ------------------------------------------------------------ the state of a document
 
     def find_document(self, key: AccessKey, id: str) -> tuple[Document | None, ChangeState | None]:
@@ -74,6 +85,7 @@ class Ingestion:
 
         A change counts as accepted until searches see it.
         """
+        id = self._find_id(id)
         change = self.spool.states([id]).get(id)
         if change is not None and change.status != "accepted":
             self.collection.refresh()

@@ -5,6 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from ragindex.document_ids import describe_control
+
 _NAME_LENGTH, _ID_LENGTH = 200, 2_000
 
 
@@ -15,9 +17,16 @@ def _require_encodable(text: str) -> str:
     return text
 
 
+def _require_no_control(id: str) -> str:
+    """Raise ValueError for a control character, which the address of a document cannot have."""
+    if (control := describe_control(id)) is not None:
+        raise ValueError(f"must be an id without control characters, and has {control}")
+    return id
+
+
 PlainText = Annotated[str, AfterValidator(_require_encodable)]
 NameText = Annotated[PlainText, Field(max_length=_NAME_LENGTH)]
-DocumentId = Annotated[PlainText, Field(min_length=1, max_length=_ID_LENGTH)]
+DocumentId = Annotated[PlainText, Field(min_length=1, max_length=_ID_LENGTH), AfterValidator(_require_no_control)]
 
 
 class RequestBody(BaseModel):

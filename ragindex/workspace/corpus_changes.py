@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import islice
 
 from ragindex.corpus import Corpus
+from ragindex.document_ids import find_spelling, spellings
 from ragindex.errors import LanguageWarning, RagindexError, UsageError
 from ragindex.near_names import MOST_NEAR, NAMES_COMPARED, describe_near, find_near_names
 from ragindex.progress import progress_bar
@@ -35,12 +36,13 @@ def add_documents(
 def remove_documents(session: Session, ids: Sequence[str]) -> Changed:
     """Remove documents by id. See `Workspace.remove`."""
     with session.writing("removing documents") as corpus:
-        found = corpus.sources(ids)
-        unknown = [id for id in ids if id not in found]
+        known = corpus.sources([one for id in ids for one in spellings(id)])
+        found = {id: find_spelling(id, known) for id in ids}
+        unknown = [id for id, meant in found.items() if meant is None]
         if unknown:
             meant = _describe_meant(session, corpus, unknown[0])
             raise UsageError(f"The index {session.folder} has no document {unknown[0]!r}. Nothing was removed.{meant}")
-        return Changed(removed=corpus.remove(list(found)))
+        return Changed(removed=corpus.remove(sorted({meant for meant in found.values() if meant is not None})))
 
 
 def _describe_meant(session: Session, corpus: Documents, unknown: str) -> str:
@@ -57,11 +59,12 @@ def _describe_meant(session: Session, corpus: Documents, unknown: str) -> str:
 def remove_source(session: Session, name: str) -> Changed:
     """Remove a source and all its documents. Raises UsageError if there is no source with that name."""
     with session.writing("removing documents") as corpus:
-        if name not in session.manifest.sources:
+        found = find_spelling(name, session.manifest.sources)
+        if found is None:
             there = ", ".join(map(repr, session.manifest.sources)) or "none"
             raise UsageError(f"The index {session.folder} has no source {name!r}. Available: {there}.")
-        removed = corpus.remove([id for id, owner in corpus.sources().items() if owner == name])
-        session.save(sources={one: held for one, held in session.manifest.sources.items() if one != name})
+        removed = corpus.remove([id for id, owner in corpus.sources().items() if owner == found])
+        session.save(sources={one: held for one, held in session.manifest.sources.items() if one != found})
     return Changed(removed=removed)
 
 

@@ -16,6 +16,7 @@ from typing import Literal
 import regex
 
 from ragindex.corpus import Corpus
+from ragindex.document_ids import describe_control, find_spelling, spellings
 from ragindex.errors import DataError, UsageError, WorkspaceError
 from ragindex.types import Document
 from ragindex.workspace.manifest import DocumentSource, Manifest
@@ -105,11 +106,13 @@ def lead(known: Known, corpus: Corpus) -> str:
 def place_all(known: Known, given: Iterable[Corpus], name: str, asking: SourceRequest) -> tuple[Known, list[Placed]]:
     """Assign several corpora to sources, as `place_corpus` does, and merge the corpora of one source.
 
-    Raises DataError if a corpus has an id twice, or if two corpora have different documents with the same id.
+    Raises DataError if a corpus has an id twice or one that cannot be kept, or if two corpora have different documents
+    with the same id.
     """
     together: dict[str, Placed] = {}
+    name = find_spelling(name, known) or unicodedata.normalize("NFC", name)  # as ids of files are
     for corpus in given:
-        _require_distinct(corpus)
+        _require_ids(corpus)
         known, placed = place_corpus(known, corpus, name, asking)
         earlier = together.get(placed.source)
         together[placed.source] = placed if earlier is None else _merge_placed(earlier, placed)
@@ -164,16 +167,18 @@ def file_of(source: DocumentSource, id: str) -> Path | None:
     """Return the file that a document was read from, or None if its source is no folder or the file is gone."""
     if source.format != "folder":
         return None
-    file = Path(source.root, id.removeprefix(source.prefix))
-    return file if os.path.isfile(file) else None
+    files = (Path(source.root, spelled) for spelled in spellings(id.removeprefix(source.prefix)))
+    return next((file for file in files if os.path.isfile(file)), None)
 
 
 # ---------------------------------------------------------------- helpers
 
 
-def _require_distinct(corpus: Corpus) -> None:
+def _require_ids(corpus: Corpus) -> None:
     seen = set[str]()
     for document in corpus.documents:
+        if (control := describe_control(document.id)) is not None:
+            raise DataError("document ids without control characters", control)
         if document.id in seen:
             raise DataError("each document id once", f"the id {document.id!r} twice")
         seen.add(document.id)

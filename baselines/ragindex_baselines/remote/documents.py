@@ -1,11 +1,12 @@
 """Hits of a service as hits of the corpus: its documents are matched by their ids, and what is unknown is set aside."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import PurePosixPath
 from threading import Lock
 
+from ragindex.document_ids import find_spelling, spellings
 from ragindex.filters import All, Filter, Ids
 from ragindex.interfaces import Collection, FilterQuery, PositionLookup
 from ragindex.retrieval.hits import HIT_FIELDS, read_hits
@@ -51,7 +52,8 @@ class CorpusDocuments:
 
     def _find_owners(self, found: Sequence[ServiceHit], *, by_file_name: bool) -> list[tuple[str, ...]]:
         """Return the known documents of each hit; () if it names none."""
-        known = self.positions.of_documents({id for one in found for ids in one.documents for id in ids})
+        named = {spelled for one in found for ids in one.documents for id in ids for spelled in spellings(id)}
+        known = self._list_passages(named)
         owners = [next(filter(None, (_keep(ids, known) for ids in one.documents)), ()) for one in found]
         if not by_file_name or all(owners):
             return owners
@@ -106,12 +108,13 @@ class CorpusDocuments:
         )
 
 
-def _keep(ids: Sequence[str], known: Mapping[str, object]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(id for id in ids if known.get(id)))
+def _keep(ids: Sequence[str], known: Container[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(meant for id in ids if (meant := find_spelling(id, known)) is not None))
 
 
 def _find_by_file_name(one: ServiceHit, names: Mapping[str, str]) -> tuple[str, ...]:
-    return next(((names[id],) for ids in one.documents for id in ids if id in names), ())
+    spelled = (find_spelling(id, names) for ids in one.documents for id in ids)
+    return next(((names[name],) for name in spelled if name is not None), ())
 
 
 def _with_scores(hits: Sequence[Hit], found: Sequence[ServiceHit]) -> list[Hit]:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import random
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -242,7 +243,7 @@ def _drop_question_file(corpus: Corpus, path: Path, file: Path | None) -> Corpus
     """Return the corpus without the questions, if their file or folder lies among the documents."""
     if file is None or corpus.format != "folder" or not file.resolve().is_relative_to(path.resolve()):
         return corpus
-    id = file.resolve().relative_to(path.resolve()).as_posix()
+    id = unicodedata.normalize("NFC", file.resolve().relative_to(path.resolve()).as_posix())  # as ids of files are
     documents = tuple(one for one in corpus.documents if one.id != id and not one.id.startswith(f"{id}/"))
     if not documents:
         raise DataError("at least one document beside the questions", "none", path=path)

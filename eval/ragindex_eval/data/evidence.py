@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 import regex
 
 from ragindex.corpus.json_reader import Item
+from ragindex.document_ids import find_spelling
 from ragindex.types import Document
 from ragindex_eval.data.gold import EvidencePlace
 
@@ -30,8 +31,9 @@ def find_evidence(
 
 def _find_place(quote: str, gold: Mapping[str, Document], item: Item) -> EvidencePlace:
     offsets = _OFFSETS.fullmatch(quote)
-    if offsets is not None and offsets["document"] in gold:
-        document, start, end = gold[offsets["document"]], int(offsets["start"]), int(offsets["end"])
+    id = offsets and find_spelling(offsets["document"], gold)
+    if offsets is not None and id is not None:
+        document, start, end = gold[id], int(offsets["start"]), int(offsets["end"])
         if not document.text[start:end].strip() or end > len(document.text):
             raise item.error(f"evidence inside the {len(document.text)} characters of {document.id!r}", repr(quote))
         return _mark_words(document, start, end)

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from ragindex.corpus.json_reader import Item, Problems
+from ragindex.document_ids import find_spelling
 from ragindex.judgements import QRELS_FILE, read_judgements
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.data.questions import DatasetQuestion, DocumentFinder
@@ -22,8 +23,9 @@ def read_judged_questions(folder: Path, finder: DocumentFinder, problems: Proble
 
 
 def _require_known(question: str, folder: Path, finder: DocumentFinder, judged: tuple[str, int]) -> tuple[str, int]:
-    """Return a judged document with its grade. Raises DataError if it is not in the corpus."""
-    if judged[0] not in finder.ids:
+    """Return a judged document, by its id in the corpus, with its grade. Raises DataError if there is none."""
+    id = find_spelling(judged[0], finder.ids)
+    if id is None:
         found = f"{judged[0]!r}, judged for the question {question}, which is not in it"
         raise Item({}, folder / QRELS_FILE).error("documents of the corpus", found)
-    return judged
+    return id, judged[1]

@@ -19,6 +19,7 @@ from ragindex.corpus.json_reader import (
 )
 from ragindex.corpus.readers.plain_text import read_csv_rows
 from ragindex.corpus.readers.text_encodings import decode_text
+from ragindex.document_ids import find_spelling, spellings
 from ragindex.errors import DataError
 from ragindex.near_names import describe_near, find_near_names
 from ragindex_eval.data.equal_texts import content
@@ -77,7 +78,7 @@ class DocumentFinder:
 
         Raises DataError if there is none, or if the title is ambiguous.
         """
-        found = self.by_title.get(title, [])
+        found = self.by_title.get(find_spelling(title, self.by_title) or title, [])
         if len(found) > 1 and title in contents:
             return self.content(title, contents[title], item)
         return found if len(found) == 1 else self._only(title, found, item)
@@ -87,10 +88,10 @@ class DocumentFinder:
 
         Raises DataError if there is none, or if several with different texts match.
         """
-        name = unicodedata.normalize("NFC", name) if unicodedata.normalize("NFC", name) in self.ids else name
-        if name in self.ids:
-            return name
-        found = dict.fromkeys([*self.by_title.get(name, ()), *self.by_file.get(name, ())])
+        if (id := find_spelling(name, self.ids)) is not None:
+            return id
+        held = (ids for names in (self.by_title, self.by_file) for one in spellings(name) for ids in names.get(one, ()))
+        found = dict.fromkeys(held)
         return self._only(name, list(found), item)[0]
 
     def _only(self, name: str, found: list[str], item: Item) -> list[str]:
@@ -115,7 +116,8 @@ class DocumentFinder:
 
 def _is_file(one: LeftOut, name: str) -> bool:
     """Return whether what was left out is of the file `name`, relative to the folder."""
-    return bool(name) and (one.path == name or one.path.endswith(f"/{name}"))
+    path = unicodedata.normalize("NFC", f"/{one.path}")
+    return bool(name) and path.endswith(unicodedata.normalize("NFC", f"/{name}"))
 
 
 def require_text(item: Item, text: str) -> str:
@@ -172,7 +174,8 @@ def _qrels(path: Path, queries: Iterable[str], finder: DocumentFinder, problems:
 
     def add(line: tuple[Item, str]) -> None:
         item, text = line
-        query_id, doc_id, grade = _judgement(item, text)
+        query_id, written, grade = _judgement(item, text)
+        doc_id = find_spelling(written, finder.ids) or written
         if query_id not in known:
             raise item.error("the id of a query in queries.jsonl", repr(query_id))
         if doc_id not in finder.ids and grade > 0:
@@ -280,7 +283,7 @@ def _build_gold(
 def _graded_name(written: str, item: Item, finder: DocumentFinder) -> tuple[str, int]:
     """Return the id of a document and its grade, 1 unless it is written as `NAME=GRADE`; a name may contain `=`."""
     name, mark, grade = written.rpartition("=")
-    if mark and regex.fullmatch(r"[0-9]{1,2}", grade.strip()) and written not in finder.ids:
+    if mark and regex.fullmatch(r"[0-9]{1,2}", grade.strip()) and find_spelling(written, finder.ids) is None:
         return finder.name(name.strip(), item), int(grade)
     return finder.name(written, item), 1
 

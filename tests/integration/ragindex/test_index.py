@@ -174,6 +174,22 @@ def test_where(where: object, documents: set[str], built: Path) -> None:
     assert {id for hit in hits for id in hit.doc_ids} == documents
 
 
+@pytest.mark.parametrize("id", ["caf\u00e9.md", "cafe\u0301.md"])
+def test_documents_are_named_in_either_form_of_unicode(id: str, tmp_path: Path) -> None:
+    """As file names of macOS are decomposed, and keyboards are not; what is shown stays as the index has it."""
+    spelled = ("caf\u00e9.md", "cafe\u0301.md")
+    with ragindex.open(tmp_path / "my-index", create=True) as index:
+        for written in spelled:
+            index.add([ragindex.Document(id, "Coffee", "Coffee is roasted.", {"source": id}), *DOCUMENTS])
+            index.build("bm25")
+            assert [document.id for document in index.read([written, "mill", "tea"])] == [id, "mill"]
+            for where in ({"meta.source": written}, {"doc_ids": ["mill", written]}, Not(meta("source", written))):
+                ids = [hit.doc_ids[0] for hit in index.retriever("bm25").search("coffee mill", where=where)]
+                assert (id in ids, "mill" in ids) == (not isinstance(where, Not), where != {"meta.source": written})
+            assert index.remove([written]).removed == 1
+            assert len(index) == 3
+
+
 @pytest.mark.parametrize("method", ["bm25", "dense"])
 def test_filters_on_lists_and_mappings(method: str, tmp_path: Path) -> None:
     salaries = {"access": ["staff", "hr"], "owner": {"team": "board"}}

@@ -82,6 +82,17 @@ def test_a_vector_store_names_files_by_the_last_part_of_their_paths(server: Open
     assert server.requests[0].body == {"query": query.text, "max_num_results": 2}
 
 
+@pytest.mark.parametrize("id", ["caf\u00e9", "cafe\u0301"])
+def test_documents_are_matched_in_either_form_of_unicode(id: str, server: OpenAIServer, tmp_path: Path) -> None:
+    index = Workspace.open(tmp_path / "index", encoder="lsa", chunking=None)
+    index.add([replace(DOCUMENTS[0], id=id), replace(DOCUMENTS[1], id="deep/" + id)])
+    index.sync([registry.scheme("bm25")])
+    for served in ("caf\u00e9", "cafe\u0301"):
+        documents = [replace(DOCUMENTS[0], id=served)]
+        found = ask(index, searching(server, documents).url.removesuffix("/v1") + "/v1" + PLAIN, 1)
+        assert [hit.doc_ids for hit in found.hits] == [(id,)]
+
+
 def test_a_key_goes_into_the_header_that_is_named(server: OpenAIServer, index: Workspace) -> None:
     server.key = None
     ask(index, server.url + PLAIN, header="X-API-Key")

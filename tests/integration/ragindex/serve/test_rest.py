@@ -149,6 +149,10 @@ def test_documents_are_accepted_indexed_changed_and_deleted(tmp_path: Path, monk
         assert titles("giraffe") == []
         assert writer.delete("/documents/notes/old%20zoo").status_code == 404
         assert reader.post("/documents", json={"documents": [document]}).status_code == 401
+        refused = writer.post("/documents", json={"documents": [{"id": "a\nb", "text": "x"}]})
+        said = "Value error, must be an id without control characters, and has the control character '\\n' in 'a\\nb'"
+        assert refused.status_code == 422
+        assert refused.json()["error"]["message"] == f"body.documents.0.id: {said}"
 
 
 def test_the_server_moves_on_to_what_another_process_has_built(tmp_path: Path) -> None:

@@ -260,10 +260,13 @@ def test_the_same_id_twice_and_unknown_ids(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no document 'b'. Nothing was removed."):
         workspace.remove(["a", "b"])
     assert list(workspace.documents.sources()) == ["a"]
+    with pytest.raises(DataError, match=r"without control characters; found the control character '\\n' in 'b\\nc'"):
+        workspace.add([Document("b", "", "two"), Document("b\nc", "", "three")])
+    assert list(workspace.documents.sources()) == ["a"]
 
 
 def test_strange_texts_and_ids_are_kept(tmp_path: Path) -> None:
-    strange = ["a'b", "ü/ñ \t.md", "#1", "x#0", "'; DROP TABLE", "日本 語", "\x00", "a\nb"]
+    strange = ["a'b", "ü/ñ .md", "#1", "x#0", "'; DROP TABLE", "日本 語", "..", "a\u2028b"]
     documents = [Document(id, f"title {id}", f"bread \x00\x07 ‮ {id} 🍞", {id: id}) for id in strange]
     workspace = Workspace.open(tmp_path, chunking=None)
     workspace.add(documents)
@@ -277,7 +280,7 @@ def test_strange_texts_and_ids_are_kept(tmp_path: Path) -> None:
         assert [hit.id for hit in found] == [id]
     workspace.remove(strange[:-1])
     workspace.sync()
-    assert ids(workspace, "bread") == ["a\nb"]
+    assert ids(workspace, "bread") == ["a\u2028b"]
 
 
 def test_new_fit_is_that_of_a_new_index(index: Index, tmp_path: Path) -> None:

@@ -307,6 +307,46 @@ def test_questions_among_the_documents_are_no_document(tmp_path: Path) -> None:
     questions.write_text("Who?\n")
     dataset = read_dataset(tmp_path, questions=questions)
     assert [document.id for document in dataset.corpus.documents] == ["a.md", "deep/a.md", "deep/b.txt"]
+    decomposed = questions.rename(questions.with_name("que\u0301.txt"))
+    dataset = read_dataset(tmp_path, questions=decomposed)
+    assert [document.id for document in dataset.corpus.documents] == ["a.md", "deep/a.md", "deep/b.txt"]
+
+
+SPELLED = ("caf\u00e9.md", "cafe\u0301.md")
+
+
+@pytest.mark.parametrize(("corpus", "written"), [SPELLED, SPELLED[::-1]], ids=["decomposed gold", "decomposed ids"])
+@pytest.mark.parametrize("form", ["csv", "grades", "titles", "jsonl", "object", "qrels", "judgements", "offsets"])
+def test_gold_names_documents_in_either_form_of_unicode(corpus: str, written: str, form: str, tmp_path: Path) -> None:
+    """As file names of macOS are decomposed, and question files are not; ids stay as the corpus has them."""
+    rows = [{"_id": corpus, "title": "T", "text": "Coffee."}, {"_id": "tea", "title": corpus[:-3], "text": "Tea."}]
+    write(tmp_path / "docs" / "corpus.jsonl", rows)
+    expected, questions = {corpus: 1}, tmp_path / "questions.jsonl"
+    if form in ("csv", "grades", "titles", "offsets"):
+        name = {"csv": written, "grades": f"{written}=2", "titles": written[:-3], "offsets": written}[form]
+        expected = {"grades": {corpus: 2}, "titles": {"tea": 1}}.get(form, expected)
+        evidence = f"{written}:0-6" if form == "offsets" else ""
+        questions = csv(tmp_path, f"question,documents,evidence\nWhat?,{name},{evidence}\n")
+    elif form in ("jsonl", "object"):
+        write(questions, [{"question": "What?", "documents": [written] if form == "jsonl" else {written: 1}}])
+    elif form == "judgements":
+        questions = tmp_path / "judged"
+        add_judgement(questions, "What?", written, 1)
+    else:
+        write(tmp_path / "docs" / "queries.jsonl", [{"_id": "q", "text": "What?"}])
+        (tmp_path / "docs" / "qrels").mkdir()
+        (tmp_path / "docs" / "qrels" / "test.tsv").write_text(f"q\t{written}\t1\n", encoding="utf-8")
+    dataset = read_dataset(tmp_path / "docs", questions=None if form == "qrels" else questions)
+    assert dataset.gold is not None
+    assert dataset.gold["q00001"].grades == expected
+    assert [place.doc_id for place in dataset.gold["q00001"].evidence] == ([corpus] if form == "offsets" else [])
+
+
+def test_an_exact_id_wins_over_another_form_of_it(tmp_path: Path) -> None:
+    write(tmp_path / "corpus.jsonl", [{"_id": id, "text": f"Text {number}."} for number, id in enumerate(SPELLED)])
+    questions = csv(tmp_path, "question,documents\n" + "".join(f"{id}?,{id}\n" for id in SPELLED))
+    dataset = read_dataset(tmp_path / "corpus.jsonl", questions=questions)
+    assert [set(gold.doc_ids) for gold in (dataset.gold or {}).values()] == [{SPELLED[0]}, {SPELLED[1]}]
 
 
 def test_a_folder_of_judgements_is_questions_with_gold(tmp_path: Path) -> None:

@@ -30,6 +30,10 @@ JSONL = [
     ('{"text": "x", "title": {"en": "t"}}', 'a string under \'title\'; found {"en": "t"}'),
     ('{"_id": [], "text": "x"}', "a string under '_id'; found []"),
     ('{"_id": true, "text": "x"}', "a string under '_id'; found true"),
+    (
+        '{"_id": "a\\nb", "text": "x"}',
+        "a document id without control characters; found the control character '\\n' in 'a\\nb'",
+    ),
     ('{"id": " ", "text": "x"}', "an id under 'id'; found an empty one"),
     ('{"_id": "good", "text": "again"}', "each document id once; found the id 'good' a second time"),
     ('{"text": "", "title": " "}', "a title or a text; found a document with neither"),

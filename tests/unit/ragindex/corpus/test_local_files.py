@@ -467,3 +467,19 @@ def test_a_name_is_the_same_however_it_is_composed(tmp_path: Path) -> None:
     write(tmp_path / decomposed, "text")
     (document,) = read(tmp_path).documents
     assert (document.id, document.metadata["source"], read(tmp_path / decomposed).only) == ("Café.txt",) * 3
+    write(tmp_path / "tea.txt", "text")
+    for written in ("Café.txt", decomposed):
+        for pattern in (written, written.replace("C", "?")):
+            chosen, others = (read(tmp_path, **{way: [pattern]}) for way in ("include", "exclude"))
+            assert [[one.id for one in each.documents] for each in (chosen, others)] == [["Café.txt"], ["tea.txt"]]
+
+
+def test_a_file_whose_name_cannot_be_an_id_is_left_out(tmp_path: Path) -> None:
+    for name in ("a.txt", "b\nc.txt", "d\x7f.txt"):
+        write(tmp_path / name, "text")
+    corpus = read(tmp_path, skip_bad=True)
+    assert [document.id for document in corpus.documents] == ["a.txt"]
+    assert [one.reason for one in corpus.skipped] == [
+        f"expected a document id without control characters; found the control character {control}."
+        for control in (r"'\n' in 'b\nc.txt'", r"'\x7f' in 'd\x7f.txt'")
+    ]

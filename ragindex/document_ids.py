@@ -1,0 +1,33 @@
+"""Ids of documents: the forms in which Unicode writes them, and the characters that they may not have.
+
+An accented letter is one character in normal form C (NFC), as keyboards type it, or a letter and its accent (NFD), as
+macOS names files. Both name the same document; what is shown stays as it was written.
+"""
+
+import unicodedata
+from collections.abc import Container
+
+
+def spellings(name: str) -> tuple[str, ...]:
+    """Return a name as it is written, and in NFC and NFD where these differ from it.
+
+    >>> [len(one) for one in spellings("café.md")], spellings("tea.md")
+    ([7, 8], ('tea.md',))
+    """
+    if name.isascii():
+        return (name,)
+    return tuple(dict.fromkeys((name, *(unicodedata.normalize(form, name) for form in ("NFC", "NFD")))))
+
+
+def find_spelling(name: str, known: Container[str]) -> str | None:
+    """Return which of the spellings of a name is known, as it is written if possible; None if none is."""
+    return next((one for one in spellings(name) if one in known), None)
+
+
+def describe_control(id: str) -> str | None:
+    """Return what is wrong with an id that has a control character, such as a line break or NUL; else None.
+
+    Addresses, TREC files and file names do not carry them.
+    """
+    control = next((letter for letter in id if unicodedata.category(letter) == "Cc"), None)
+    return control and f"the control character {control!r} in {id[:80]!r}"
