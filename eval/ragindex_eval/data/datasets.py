@@ -139,8 +139,17 @@ def _prefix_gold(gold: Gold, lead: str) -> Gold:
     candidates = frozenset(lead + id for id in gold.candidates)
     twins = {lead + id: lead + stands for id, stands in gold.twins.items()}
     doc_ids = frozenset(lead + id for id in gold.doc_ids)
+    alternatives = frozenset(lead + id for id in gold.alternatives)
     evidence = tuple(replace(one, doc_id=lead + one.doc_id) for one in gold.evidence)
-    return replace(gold, doc_ids=doc_ids, grades=grades, twins=twins, candidates=candidates, evidence=evidence)
+    return replace(
+        gold,
+        doc_ids=doc_ids,
+        grades=grades,
+        twins=twins,
+        candidates=candidates,
+        evidence=evidence,
+        alternatives=alternatives,
+    )
 
 
 def origin(written: Path | str) -> str:
@@ -299,5 +308,6 @@ def _list_hashed_values(corpus: Corpus, queries: tuple[Query, ...], gold: Mappin
 def _list_gold_values(gold: Gold) -> list[Any]:
     parts = [[part.question, list(part.answers)] for part in gold.sub_questions]
     places = [[one.doc_id, *map(list, one.words)] for one in gold.evidence]
-    rare = [values for values in (list(gold.options), parts, places) if values]
+    alternatives = [[id, gold.twins[id]] for id in sorted(gold.alternatives)]
+    rare = [values for values in (list(gold.options), parts, places, alternatives) if values]
     return [sorted(gold.grades.items()), list(gold.answers), gold.kind, *rare]

@@ -26,14 +26,15 @@ class EvidencePlace:
 class Gold:
     """The right answer to a question: the documents that contain it, with their grades, and the accepted answers.
 
-    `grades` has an entry greater than 0 per document, 1 if the benchmark has no grades. `kind` is the hop label
-    or question type, and `source_id` is the question's id in the benchmark; either is "" if there is none.
-    `twins` maps documents with the same text as a gold document to that document
-    (`ragindex_eval.data.gold_classes`). `options` are the choices of a multiple-choice question, which the reader is
-    shown, and the accepted answer is one of them. With `sub_questions`, the accepted answers are long ones that answer
-    all of these. `candidates` are the documents that the benchmark lists with the question, gold and distractors, as
-    far as the corpus holds them; empty if it lists none; neither compared nor saved with results. `evidence` are the
-    places in these documents that answer the question, empty if the questions name none.
+    `grades` has an entry greater than 0 per document, 1 if the benchmark has no grades. `kind` is the hop label or
+    question type, and `source_id` is the question's id in the benchmark; either is "" if there is none. `twins` maps
+    documents that count as a gold document to that document: those with the same text
+    (`ragindex_eval.data.gold_classes`), and the `alternatives` that the question names, with other texts. `options` are
+    the choices of a multiple-choice question, which the reader is shown, and the accepted answer is one of them. With
+    `sub_questions`, the accepted answers are long ones that answer all of these. `candidates` are the documents that
+    the benchmark lists with the question, gold and distractors, as far as the corpus holds them; empty if it lists
+    none; neither compared nor saved with results. `evidence` are the places in these documents that answer the
+    question, empty if the questions name none.
     """
 
     doc_ids: frozenset[str]
@@ -46,6 +47,7 @@ class Gold:
     sub_questions: tuple[SubQuestion, ...] = ()
     candidates: frozenset[str] = field(default=frozenset(), compare=False)
     evidence: tuple[EvidencePlace, ...] = ()
+    alternatives: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if not self.grades:

@@ -1,6 +1,7 @@
-"""Classes of gold documents with equal text: whoever finds one document of a class has found what the others contain.
+"""Classes of gold documents: whoever finds one document of a class has found what the others contain.
 
-`ragindex_eval.data.equal_texts` defines which texts are equal.
+A class has the documents of equal text, as `ragindex_eval.data.equal_texts` defines it, and the alternatives that a
+question names.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,13 +14,14 @@ from ragindex_eval.format import many
 
 
 def in_classes(documents: Iterable[Document], gold: Mapping[str, Gold]) -> dict[str, Gold]:
-    """Return the gold of each question, by its id, with one document per class of equal text.
+    """Return the gold of each question, by its id, with one document per class.
 
-    Of a question's gold documents, the smallest id of a class represents it, with the highest grade among them;
-    `twins` are all other documents of the class, gold or not. Gold that is in classes already is unchanged.
+    Of a question's gold documents, the smallest id of a class represents it, with the highest grade among them; `twins`
+    are all other documents of the class, gold or not; `alternatives` are those of another text. Gold that is in classes
+    already is unchanged.
     """
     held = list(documents)
-    named = {id for one in gold.values() for id in {*one.doc_ids, *one.grades}}
+    named = {id for one in gold.values() for id in {*one.doc_ids, *one.grades, *one.alternatives}}
     of = {document.id: content(document) for document in held if document.id in named}
     wanted, classes = set(of.values()), dict[tuple[str, str], list[str]]()
     for document in held:
@@ -33,28 +35,35 @@ def _merge_classes(
 ) -> Gold:
     grades, first = dict[str, int](), dict[tuple[str, str], str]()
     for id, grade in sorted(gains(gold.doc_ids, gold.grades).items()):
-        stands = first.setdefault(of[id], id) if id in of else id
-        grades[stands] = max(grade, grades.get(stands, grade))
+        either = [id, *sorted(one for one in gold.alternatives if gold.twins[one] == id)]
+        keys = [of[one] for one in either if one in of]
+        met = sorted({first[key] for key in keys if key in first})
+        stands = met[0] if met else id
+        first |= {key: stands for key, other in first.items() if other in met} | dict.fromkeys(keys, stands)
+        grades[stands] = max([grade, *(grades.pop(other) for other in met)])
     twins = {id: stands for key, stands in first.items() for id in classes[key] if id != stands}
-    return replace(gold, doc_ids=frozenset(grades), grades=grades, twins=twins) if grades else gold
+    others = frozenset(id for key, stands in first.items() if key != of[stands] for id in classes[key])
+    return replace(gold, doc_ids=frozenset(grades), grades=grades, twins=twins, alternatives=others) if grades else gold
 
 
 def same(gold: Mapping[str, Gold] | None) -> dict[str, str]:
-    """Return the documents of all classes of two or more documents, each with the smallest id of its class.
+    """Return the documents of two or more of equal text that are gold, each with the smallest id among them.
 
     Unlike `twins`, the representative is the same for all questions.
     """
     found: dict[str, str] = {}
     for one in (gold or {}).values():
-        for stands in set(one.twins.values()):
-            members = [stands, *(id for id, other in one.twins.items() if other == stands)]
+        equal = {id: stands for id, stands in one.twins.items() if id not in one.alternatives}
+        for stands in set(equal.values()):
+            members = [stands, *(id for id, other in equal.items() if other == stands)]
             found |= dict.fromkeys(members, min(members))
     return found
 
 
 def note(gold: Mapping[str, Gold] | None) -> str | None:
     """Return a sentence with the number of classes and of the questions they concern, or None if there are no twins."""
-    classes, asked = set(same(gold).values()), sum(bool(one.twins) for one in (gold or {}).values())
+    asked = sum(bool(one.twins.keys() - one.alternatives) for one in (gold or {}).values())
+    classes = set(same(gold).values())
     if not classes:
         return None
     texts = f"{many(len(classes), 'gold text')} ({many(asked, 'question')})"

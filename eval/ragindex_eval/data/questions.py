@@ -94,6 +94,23 @@ class DocumentFinder:
         found = dict.fromkeys(held)
         return self._only(name, list(found), item)[0]
 
+    def either(self, written: str, item: Item) -> list[str]:
+        """Return the ids of the documents that `A|B` names, the first of them first; an id may have a `|` itself.
+
+        Raises DataError as `name` does.
+        """
+        found, parts = list[str](), written.split("|")
+        while parts:
+            joined = ("|".join(parts[:end]).strip() for end in range(len(parts), 0, -1))
+            name = next(filter(self._knows, joined), parts[0].strip())
+            found += [self.name(name, item)] if name else []
+            parts = parts[name.count("|") + 1 :]
+        return list(dict.fromkeys(found)) or [self.name(written, item)]
+
+    def _knows(self, name: str) -> bool:
+        held = (self.ids, self.by_title, self.by_file)
+        return bool(name) and any(find_spelling(name, known) is not None for known in held)
+
     def _only(self, name: str, found: list[str], item: Item) -> list[str]:
         if len({content(self.ids[id]) for id in found}) > 1:  # documents of equal text are interchangeable
             expected = f"gold that names one document; {name!r} stands for {len(found)}, so give one of their ids"
@@ -219,7 +236,8 @@ def read_plain_questions(path: Path) -> Iterator[DatasetQuestion]:
 def read_csv_questions(path: Path, finder: DocumentFinder, problems: Problems) -> Iterator[DatasetQuestion]:
     """Yield the questions of a CSV file: columns `question`, `documents`, optionally `answer`, `kind` and `evidence`.
 
-    `documents` are ids, titles or file names, separated by `;`, each with its grade as in `a.md=2` (default: 1).
+    `documents` are ids, titles or file names, separated by `;`, each with its grade as in `a.md=2` (default: 1). Of
+    `a.md|a.pdf` either counts as that document.
     Several accepted answers, and several places of evidence, are separated by ` || `. Raises DataError if a required
     column is missing.
     """
@@ -250,12 +268,12 @@ def _split_answers(cell: str) -> list[str]:
     return [one for one in map(str.strip, _ACCEPTED.split(cell)) if one]
 
 
-def _judged_documents(written: Sequence[str], item: Item, finder: DocumentFinder) -> list[tuple[str, int]]:
+def _judged_documents(written: Sequence[str], item: Item, finder: DocumentFinder) -> list[tuple[list[str], int]]:
     return [_graded_name(name, item, finder) for name in written]
 
 
 def _build_gold(
-    judged: Sequence[tuple[str, int]],
+    judged: Sequence[tuple[Sequence[str], int]],
     answers: Sequence[str],
     kind: str,
     evidence: Sequence[str],
@@ -263,29 +281,47 @@ def _build_gold(
     finder: DocumentFinder,
     source_id: str = "",
 ) -> Gold:
-    """Return the gold of a question from (document id, grade) pairs. Raises DataError if there are none, or two differ.
+    """Return the gold of a question from pairs of a document with its alternatives, by their ids, and a grade.
 
+    Raises DataError if there are none, if two grades of a document differ, or if it is an alternative elsewhere.
     Grades are kept only if one is above 1.
     """
     if not judged:
         expected = "gold documents under 'documents', or one with grade 0 (a.md=0) for a question that none answers"
         raise item.error(expected, "none")
-    grades = dict[str, int]()
-    for id, grade in judged:
+    grades, stands, repeated = dict[str, int](), dict[str, str](), list[str]()
+    for (id, *others), grade in judged:
         if grades.setdefault(id, grade) != grade:
             raise item.error("one grade a document", f"two for {id!r}")
+        repeated += [other for other in others if stands.setdefault(other, id) != id]
+    repeated += [other for other in stands if other in grades]
+    if repeated:
+        raise item.error("each document in one group of alternatives (a.md|a.pdf)", f"{repeated[0]!r} a second time")
     relevant = {id: grade for id, grade in grades.items() if grade}
     graded = relevant if any(one > 1 for one in relevant.values()) else {}
     places = find_evidence(evidence, relevant, finder.ids, item)
-    return Gold(frozenset(relevant), tuple(answers), kind, source_id, grades=graded, evidence=places)
+    twins = {other: id for other, id in stands.items() if id in relevant}
+    return Gold(
+        frozenset(relevant),
+        tuple(answers),
+        kind,
+        source_id,
+        grades=graded,
+        twins=twins,
+        evidence=places,
+        alternatives=frozenset(twins),
+    )
 
 
-def _graded_name(written: str, item: Item, finder: DocumentFinder) -> tuple[str, int]:
-    """Return the id of a document and its grade, 1 unless it is written as `NAME=GRADE`; a name may contain `=`."""
+def _graded_name(written: str, item: Item, finder: DocumentFinder) -> tuple[list[str], int]:
+    """Return the ids of a document and its alternatives, and their grade.
+
+    The grade is 1 unless it is written as `NAME=GRADE`; a name may contain `=`.
+    """
     name, mark, grade = written.rpartition("=")
     if mark and regex.fullmatch(r"[0-9]{1,2}", grade.strip()) and find_spelling(written, finder.ids) is None:
-        return finder.name(name.strip(), item), int(grade)
-    return finder.name(written, item), 1
+        return finder.either(name, item), int(grade)
+    return finder.either(written, item), 1
 
 
 def read_jsonl_questions(path: Path, finder: DocumentFinder, problems: Problems) -> Iterator[DatasetQuestion]:
@@ -310,7 +346,7 @@ def _jsonl_question(item: Item, finder: DocumentFinder, seen: set[str], *, with_
         return DatasetQuestion(text, None)
     written = item.fields.get("documents")
     if isinstance(written, Mapping):
-        judged = [(finder.name(name, item), _parse_grade(grade, item)) for name, grade in written.items()]
+        judged = [(finder.either(name, item), _parse_grade(grade, item)) for name, grade in written.items()]
     else:
         judged = _judged_documents(_strings(item, "documents", _split_names), item, finder)
     answers = _strings(item, "answers" if "answers" in item.fields else "answer", _split_answers)

@@ -67,7 +67,8 @@ def evidence_recall(hits: Sequence[Sequence[Position]], gold: Gold, ks: Sequence
 
 def find_ranks(hits: Sequence[Sequence[Position]], gold: Gold) -> list[int | None]:
     """Return for each place of evidence the number of hits (from 1) that together hold it; None if they do not."""
-    return [_find_rank(hits, one, gold.twins) for one in gold.evidence]
+    equal = {id: stands for id, stands in gold.twins.items() if id not in gold.alternatives}  # of the same offsets
+    return [_find_rank(hits, one, equal) for one in gold.evidence]
 
 
 def _find_rank(hits: Sequence[Sequence[Position]], evidence: EvidencePlace, twins: Mapping[str, str]) -> int | None:

@@ -5,8 +5,9 @@ other cutoffs there are, and several hits on one document leave fewer documents.
 nDCG@k equal those of trec_eval (nDCG: gain = grade, discount = log2(rank + 1)). full_R@k is 1 if every gold document is
 among them. one_doc_R@k is R@k of the ranking without the hits that name several documents, or none.
 
-Documents of equal text count as one gold document (`ragindex_eval.data.gold_classes`): the first one in the ranking
-scores, and the others keep their ranks and gain nothing.
+Documents of equal text and alternatives that a question names count as one gold document
+(`ragindex_eval.data.gold_classes`): the first one in the ranking scores, and the others keep their ranks and gain
+nothing.
 """
 
 import math

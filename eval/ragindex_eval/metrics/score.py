@@ -20,7 +20,7 @@ def list_judged(dataset: Dataset) -> tuple[Query, ...]:
 
 
 def twins(gold: Mapping[str, Gold] | None, query_id: str) -> Mapping[str, str]:
-    """Return the other documents with the text of a gold document of the question, mapped to that gold document."""
+    """Return the other documents that count as a gold document of the question, mapped to that gold document."""
     one = None if gold is None else gold.get(query_id)
     return retrieval.NO_TWINS if one is None else one.twins
 

@@ -87,6 +87,7 @@ def _load_comparison(folder: Path) -> Comparison:
         left_out=tuple(value["left_out"]),
         environment=value["environment"],
         fingerprint=value["fingerprint"],
+        near_gold={one["query"]: one["near_gold"] for one in asked if "near_gold" in one},
     )
 
 
@@ -108,6 +109,7 @@ def _gold(line: Mapping[str, Any]) -> Gold:
         options,
         tuple(parts),
         evidence=tuple(_evidence(*one) for one in line.get("evidence", ())),
+        alternatives=frozenset(line.get("alternatives", ())),
     )
 
 

@@ -386,6 +386,8 @@ class Comparison:
     - `failed`: methods that failed on every question, without metrics, latency and pairs.
     - `pairs`: all pairs of methods by every metric.
     - `titles`: the titles of the gold documents by id.
+    - `near_gold`: by question, documents among the first hits that have nearly the text of a gold document that a
+      method did not find, each with that gold document.
     - `notes`: warnings about the data, the index and the figures, such as files that were skipped.
     - `left_out`: why methods that were not named explicitly are missing.
     - `environment`: versions and processors of the machine.
@@ -423,6 +425,7 @@ class Comparison:
     published: PublishedComparison | None = None
     holdout: HoldoutResult | None = None
     enough: QuestionPlan | None = None
+    near_gold: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     _by_labels: Mapping[tuple[str, str, str], MethodPair] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -131,9 +131,10 @@ def _trec_qrels(comparison: Comparison) -> Iterable[str]:
 def _question_lines(comparison: Comparison) -> Iterable[str]:
     """Yield one JSON object per question; `gold` maps document ids to grades and is null if there is no gold.
 
-    `twins` maps other documents with the text of a gold document to that gold document. Only multiple-choice questions
-    have `options`, only ambiguous ones `sub_questions`, and only those that name places `evidence`: per place, the
-    document and the spans of its words.
+    `twins` maps other documents that count as a gold document to that gold document: of the same text, or, listed under
+    `alternatives` too, named by the question. Only multiple-choice questions have `options`, only ambiguous ones
+    `sub_questions`, and only those that name places `evidence`: per place, the document and the spans of its words.
+    `near_gold` maps found documents to missed gold documents of nearly the same text.
     """
     for query in comparison.queries:
         gold = None if comparison.gold is None else comparison.gold.get(query.id)
@@ -150,6 +151,10 @@ def _question_lines(comparison: Comparison) -> Iterable[str]:
         }
         if gold and gold.options:
             line["options"] = list(gold.options)
+        if gold and gold.alternatives:
+            line["alternatives"] = sorted(gold.alternatives)
+        if near := comparison.near_gold.get(query.id):
+            line["near_gold"] = dict(near)
         if gold and gold.evidence:
             line["evidence"] = [[one.doc_id, *one.words] for one in gold.evidence]
         if gold and gold.sub_questions:

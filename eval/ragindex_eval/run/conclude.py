@@ -28,6 +28,7 @@ from ragindex_eval.run.answers_file import EarlierAnswers, note_of_earlier
 from ragindex_eval.run.environment import environment
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.methods import Method
+from ragindex_eval.run.near_gold import describe_near_gold, find_near_gold
 from ragindex_eval.stats.enough import plan_questions
 from ragindex_eval.stats.tests import compare_methods, with_intervals
 
@@ -61,6 +62,7 @@ def conclude(
     rows = with_intervals(sort_methods(results, ks), dataset.gold, index.seed, naming)
     ranked, pairs = compare_methods(rows, index.seed)
     bounds = with_intervals(bounds, dataset.gold, index.seed)
+    near = find_near_gold(dataset, ranked)
     concluded = Comparison(
         dataset=describe_dataset(index, dataset),
         encoder=registry.label(index.encoders.plugin),
@@ -75,6 +77,7 @@ def conclude(
         titles=titles,
         methods=ranked,
         pairs=pairs,
+        near_gold=near,
         notes=(
             *filter(None, [note_of_earlier(earlier)]),
             *_price_notes(index, [*ranked, *failed], methods),
@@ -82,6 +85,7 @@ def conclude(
             *_fitted_notes(dataset, asked),
             *filter(None, [describe_old_fit(index, [method.scheme for method in asked])]),
             *_data_notes(dataset),
+            *describe_near_gold(dataset, near),
             *_search_notes(ranked),
             *unknown_documents_notes({one.label: one.final for one in (*ranked, *failed)}),
             *format_part_notes(index, [method.scheme for method in asked]),

@@ -79,7 +79,10 @@ class GoldDocument:
 
 @dataclass(frozen=True, slots=True)
 class QuestionDetail:
-    """Question with its gold documents and answers, and the findings of each method."""
+    """Question with its gold documents and answers, and the findings of each method.
+
+    `near` says which found documents have nearly the text of a gold document that was missed.
+    """
 
     text: str
     id: str
@@ -89,6 +92,7 @@ class QuestionDetail:
     more_gold: int
     answers: tuple[str, ...]
     found: tuple[MethodFindings, ...]
+    near: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,21 +164,28 @@ def _question_detail(comparison: Comparison, at: int) -> QuestionDetail:
         _method_findings(comparison, number, method, answer, (grades, equal), counts)
         for number, (method, answer) in enumerate(zip(methods, answers, strict=True))
     )
-    wanted = tuple(_gold_document(comparison, id, equal) for id in sorted(grades)[:_GOLD])
+    other_texts = gold.alternatives if gold else frozenset()
+    wanted = tuple(_gold_document(comparison, id, equal, other_texts) for id in sorted(grades)[:_GOLD])
     kind, said = (gold.kind, gold.answers) if gold else ("", ())
     spread = _format_spread(methods, query, f"R@{comparison.ks[0]}") if grades else ""
     id = shown(f"{query.id} · {gold.source_id}" if gold and gold.source_id else query.id, 2 * _ID)
     answers_shown = tuple(shown(answer, _TITLE) for answer in said[:_ANSWERS])
+    pairs = comparison.near_gold.get(query.id, {})
+    near = tuple(
+        f"{shown(other, _ID)} has nearly the text of {shown(missed, _ID)}" for other, missed in [*pairs.items()][:_GOLD]
+    )
     return QuestionDetail(
-        query.text, id, shown(kind, _ID), spread, wanted, max(0, len(grades) - _GOLD), answers_shown, found
+        query.text, id, shown(kind, _ID), spread, wanted, max(0, len(grades) - _GOLD), answers_shown, found, near
     )
 
 
-def _gold_document(comparison: Comparison, id: str, equal: Mapping[str, str]) -> GoldDocument:
+def _gold_document(comparison: Comparison, id: str, equal: Mapping[str, str], other_texts: Set[str]) -> GoldDocument:
     title = shown(comparison.titles.get(id, ""), _TITLE)
-    copies = sum(stands == id for stands in equal.values())
+    members = {other for other, stands in equal.items() if stands == id}
+    copies = len(members - other_texts)
     name = [shown(id, _ID)] if title else []
     also = [f"or {many(copies, 'document')} of the same text"] if copies else []
+    also += [f"or {_join(sorted(members & other_texts), _ANSWERS)}"] if members & other_texts else []
     return GoldDocument(title or shown(id, _TITLE), ", ".join([*name, *also]))
 
 

@@ -146,6 +146,80 @@ def test_gold_in_classes_stays_as_it_is() -> None:
     assert gold_classes.note({"q": Gold(frozenset("x"))}) is gold_classes.note(None) is None
 
 
+def alternatives(grades: Mapping[str, int], twins: Mapping[str, str]) -> Gold:
+    """Gold as a file of questions names it: some documents, with grades, and alternatives of them."""
+    return Gold(frozenset(grades), grades=grades, twins=twins, alternatives=frozenset(twins))
+
+
+def test_metrics_of_alternatives_by_hand() -> None:
+    """The ranking that docs/data.md works out: gold a|p and b."""
+    gold = alternatives({"a": 1, "b": 1}, {"p": "a"})
+    found = measured([["x"], ["p"], ["b"], ["a"]], gold)
+    assert {name: round(found[name], 4) for name in ("R@1", "R@2", "R@3", "RR@5", "nDCG@2", "nDCG@5")} == {
+        "R@1": 0.0,
+        "R@2": 0.5,
+        "R@3": 1.0,
+        "RR@5": 0.5,
+        "nDCG@2": 0.3869,  # (1 / log2(3)) / (1 + 1 / log2(3))
+        "nDCG@5": 0.6934,  # (1 / log2(3) + 1 / log2(4)) / (1 + 1 / log2(3)): a, found as p, gains nothing again
+    }
+    assert found == measured([["x"], ["a"], ["b"], ["p"]], gold)
+    assert measured([["a"], ["p"]], gold)["full_R@2"] == 0.0
+    assert measured([["b"], ["p"]], gold)["full_R@2"] == 1.0
+
+
+def test_alternatives_are_of_a_class_with_their_copies() -> None:
+    documents = [Document(id, "", text) for id, text in {"a": "A", "a2": "A", "p": "P", "p2": "P", "b": "B"}.items()]
+    named = {
+        "q1": alternatives({"a": 1, "b": 2}, {"p": "a"}),
+        "q2": alternatives({"b": 1, "p2": 3, "a2": 1}, {"a": "b"}),  # a is of the text of a2, another gold document
+        "q3": Gold(frozenset({"p"})),
+    }
+    gold = gold_classes.in_classes(documents, named)
+    assert (gold["q1"].grades, gold["q1"].twins) == ({"a": 1, "b": 2}, {"a2": "a", "p": "a", "p2": "a"})
+    assert gold["q1"].alternatives == {"p", "p2"}
+    assert (gold["q2"].grades, gold["q2"].twins) == ({"a2": 1, "p2": 3}, {"a": "a2", "b": "a2", "p": "p2"})
+    assert gold["q2"].alternatives == {"b"}
+    assert gold_classes.in_classes(documents, gold) == gold
+    assert gold_classes.same(gold) == {"a": "a", "a2": "a", "p": "p", "p2": "p"}
+    assert gold_classes.note({"q1": gold["q1"]}) == f"1 gold text (1 question) {GAIN}"
+    assert gold_classes.note({"q": alternatives({"a": 1}, {"p": "a"})}) is None
+
+
+def test_a_document_found_in_another_format_is_named_until_it_is_gold(tmp_path: Path) -> None:
+    """The same manual as .html and .txt: a miss that the notes and the report explain, and then a hit."""
+    text = " ".join(f"Step {n}: turn the valve {n} of the pump and read gauge {n * 7 % 13}." for n in range(40))
+    pages = {"manual.html": f"<title>Pump manual</title><p>{text}</p>", "manual.txt": text, "other.txt": OTHER}
+    write(tmp_path / "docs", pages)
+    found = {}
+    for gold in ("manual.html", "manual.html|manual.txt"):
+        write(tmp_path, {"q.csv": f"question,documents\nWhich valve of the pump manual does step 7 turn?,{gold}\n"})
+        name = "hinted" if gold == "manual.html" else "either"
+        folder = tmp_path / name
+        comparison = compare(
+            tmp_path / "docs", ["bm25"], questions=tmp_path / "q.csv", k=(1,), index=tmp_path / "w", out=folder
+        )
+        loaded = load_results(folder).comparisons[0]
+        assert (loaded.near_gold, loaded.gold) == (comparison.near_gold, comparison.gold)
+        section = questions_section.render_questions(loaded)
+        assert section is not None
+        found[name] = (comparison, section)
+    hinted, section = found["hinted"]
+    assert (hinted.method("bm25").metrics["R@1"], hinted.near_gold) == (
+        0.0,
+        {"q00001": {"manual.txt": "manual.html"}},
+    )
+    assert [note for note in hinted.notes if "nearly" in note] == [
+        "on 1 question a document was found with nearly the text of a gold document that a method missed, as "
+        "manual.txt for manual.html (q00001): if either counts, write manual.html|manual.txt under 'documents'"
+    ]
+    assert [one.near for one in section.missed] == [("manual.txt has nearly the text of manual.html",)]
+    either, section = found["either"]
+    assert (either.method("bm25").metrics["R@1"], either.near_gold, section.missed) == (1.0, {}, ())
+    [(question)] = [questions_section._question_detail(either, 0)]
+    assert [one.id for one in question.gold] == ["manual.html, or manual.txt"]
+
+
 # ---------------------------------------------------------------- every format, to the files written
 
 COFFEE = "The harbour office closed on 3 May 1931. Its keeper, Ada Miller, sold the boat to the town of Lindau."

@@ -312,6 +312,64 @@ def test_questions_among_the_documents_are_no_document(tmp_path: Path) -> None:
     assert [document.id for document in dataset.corpus.documents] == ["a.md", "deep/a.md", "deep/b.txt"]
 
 
+ALTERNATIVES: list[tuple[str, dict[str, int], dict[str, str]]] = [
+    ("a.md|a.pdf", {"a.md": 1}, {"a.pdf": "a.md"}),
+    (" a.pdf | a.md =2; b|c.md", {"a.pdf": 2, "b|c.md": 1}, {"a.md": "a.pdf"}),
+    ("a.md|b|c.md|a.pdf", {"a.md": 1}, {"b|c.md": "a.md", "a.pdf": "a.md"}),
+    ("b|c.md", {"b|c.md": 1}, {}),
+    ("a.md|", {"a.md": 1}, {}),
+    ("b|c.md=0;a.md|a.md", {"a.md": 1}, {}),
+    ("a.md=0;b|c.md|a.pdf=3", {"b|c.md": 3}, {"a.pdf": "b|c.md"}),
+    ("Title|of b|a.md", {"b|c.md": 1}, {"a.md": "b|c.md"}),
+]
+BARRED = [
+    {"_id": "a.md", "text": "One."},
+    {"_id": "a.pdf", "text": "Two."},
+    {"_id": "b|c.md", "title": "Title|of b", "text": "3"},
+]
+
+
+@pytest.mark.parametrize(("written", "grades", "twins"), ALTERNATIVES, ids=[one[0] for one in ALTERNATIVES])
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_alternatives_of_a_document_are_one_gold_document(
+    written: str, grades: dict[str, int], twins: dict[str, str], form: str, tmp_path: Path
+) -> None:
+    corpus = write(tmp_path / "corpus.jsonl", BARRED)
+    if form == "csv":
+        questions = csv(tmp_path, f"question,documents\nWhat?,{written}\n")
+    else:
+        questions = write(tmp_path / "questions.jsonl", [{"question": "What?", "documents": written.split(";")}])
+    gold = (read_dataset(corpus, questions=questions).gold or {})["q00001"]
+    assert (gold.grades, gold.twins, gold.alternatives) == (grades, twins, frozenset(twins))
+    assert gold.doc_ids == frozenset(grades)
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("a.md|x.md", 'gold that names documents of the corpus; found "x.md"'),
+        ("|", 'gold that names documents of the corpus; found "|"'),
+        ("a.md|a.pdf;a.pdf", "each document in one group of alternatives (a.md|a.pdf); found 'a.pdf' a second time"),
+        ("a.md|a.pdf;b|c.md|a.pdf", "each document in one group of alternatives (a.md|a.pdf); found 'a.pdf' a second"),
+        ("a.md|a.pdf=2;a.md", "one grade a document; found two for 'a.md'"),
+    ],
+)
+def test_alternatives_that_are_none(written: str, said: str, tmp_path: Path) -> None:
+    corpus = write(tmp_path / "corpus.jsonl", BARRED)
+    with pytest.raises(DataError) as caught:
+        read_dataset(corpus, questions=csv(tmp_path, f"question,documents\nWhat?,{written}\n"))
+    assert said in str(caught.value)
+
+
+def test_other_alternatives_are_other_gold(tmp_path: Path) -> None:
+    corpus = write(tmp_path / "corpus.jsonl", BARRED)
+    prints = {
+        read_dataset(corpus, questions=csv(tmp_path, f"question,documents\nWhat?,{written}\n")).fingerprint
+        for written in ("a.md", "a.md|a.pdf", "a.md|b|c.md", "a.md|a.pdf|b|c.md")
+    }
+    assert len(prints) == 4
+
+
 SPELLED = ("caf\u00e9.md", "cafe\u0301.md")
 
 
