@@ -164,11 +164,12 @@ def _build_dataset(
 ) -> Dataset:
     if limit is not None and (type(limit) is not int or limit < 1):
         raise UsageError(f"The 'limit' of questions must be an int in the range [1, inf). Got {limit!r} instead.")
-    judged, left_out = _drop_unanswerable(asked)
+    judged, left_out = _drop_unjudged(asked)
     if not asked:
         reason = f"none that can be read; {problems.errors[0]}".removesuffix(".") if problems.errors else "none"
         raise DataError("at least one question", reason, path=file)
-    if not judged:
+    if not any(one.gold is None or one.gold.answerable for one in judged):
+        left_out = left_out or ("each is marked answerable=no",)
         raise DataError("a question for which a document is graded above 0", f"none ({left_out[0]})", path=file)
     queries, gold = _number_questions(judged)
     kept = queries if limit is None else _sample_queries(queries, limit, seed)
@@ -187,13 +188,18 @@ def _describe_unread(file: Path, unread: int, asked: int) -> list[str]:
     return [f"{file.name}: {are} left out, so {many(asked, 'question is', 'questions are')} asked"]
 
 
-def _drop_unanswerable(asked: list[DatasetQuestion]) -> tuple[list[DatasetQuestion], tuple[str, ...]]:
+def _drop_unjudged(asked: list[DatasetQuestion]) -> tuple[list[DatasetQuestion], tuple[str, ...]]:
     """Return the questions without those whose documents are all judged wrong, and a note with the number left out.
 
-    No metric is defined for a question without a relevant document. Sub-questions (ASQA) are kept: their answers are
+    No metric is defined for a question without a relevant document. Those that say so (answerable=no) are kept, to see
+    who finds nothing. Sub-questions (ASQA) are kept: their answers are
     measured where a corpus of one's own has no gold documents.
     """
-    judged = [one for one in asked if one.gold is None or one.gold.doc_ids or one.gold.sub_questions]
+    judged = [
+        one
+        for one in asked
+        if one.gold is None or one.gold.doc_ids or one.gold.sub_questions or not one.gold.answerable
+    ]
     count = len(asked) - len(judged)
     return judged, (f"left out: {many(count, 'question')} for which no document is graded above 0",) if count else ()
 
@@ -309,5 +315,6 @@ def _list_gold_values(gold: Gold) -> list[Any]:
     parts = [[part.question, list(part.answers)] for part in gold.sub_questions]
     places = [[one.doc_id, *map(list, one.words)] for one in gold.evidence]
     alternatives = [[id, gold.twins[id]] for id in sorted(gold.alternatives)]
-    rare = [values for values in (list(gold.options), parts, places, alternatives) if values]
+    unanswerable = [] if gold.answerable else ["unanswerable"]
+    rare = [values for values in (list(gold.options), parts, places, alternatives, unanswerable) if values]
     return [sorted(gold.grades.items()), list(gold.answers), gold.kind, *rare]

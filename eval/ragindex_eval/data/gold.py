@@ -34,7 +34,7 @@ class Gold:
     `sub_questions`, the accepted answers are long ones that answer all of these. `candidates` are the documents that
     the benchmark lists with the question, gold and distractors, as far as the corpus holds them; empty if it lists
     none; neither compared nor saved with results. `evidence` are the places in these documents that answer the
-    question, empty if the questions name none.
+    question, empty if the questions name none. `answerable` is False for a question that no document answers.
     """
 
     doc_ids: frozenset[str]
@@ -48,6 +48,7 @@ class Gold:
     candidates: frozenset[str] = field(default=frozenset(), compare=False)
     evidence: tuple[EvidencePlace, ...] = ()
     alternatives: frozenset[str] = frozenset()
+    answerable: bool = True
 
     def __post_init__(self) -> None:
         if not self.grades:

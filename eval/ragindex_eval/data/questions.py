@@ -234,10 +234,10 @@ def read_plain_questions(path: Path) -> Iterator[DatasetQuestion]:
 
 
 def read_csv_questions(path: Path, finder: DocumentFinder, problems: Problems) -> Iterator[DatasetQuestion]:
-    """Yield the questions of a CSV file: columns `question`, `documents`, optionally `answer`, `kind` and `evidence`.
+    """Yield the questions of a CSV file: `question`, `documents`, perhaps `answer`, `kind`, `evidence`, `answerable`.
 
     `documents` are ids, titles or file names, separated by `;`, each with its grade as in `a.md=2` (default: 1). Of
-    `a.md|a.pdf` either counts as that document.
+    `a.md|a.pdf` either counts as that document. With `answerable` no (or false), no document answers the question.
     Several accepted answers, and several places of evidence, are separated by ` || `. Raises DataError if a required
     column is missing.
     """
@@ -257,7 +257,18 @@ def _csv_question(item: Item, row: Sequence[str], names: Sequence[str], finder: 
     text = require_text(item, cells["question"])
     judged = _judged_documents(_split_names(cells["documents"]), item, finder)
     answers, evidence = (_split_answers(cells.get(name, "")) for name in ("answer", "evidence"))
+    if not _parse_answerable(cells.get("answerable"), item):
+        return DatasetQuestion(text, _build_unanswerable(judged, answers, cells.get("kind", ""), item))
     return DatasetQuestion(text, _build_gold(judged, answers, cells.get("kind", ""), evidence, item, finder))
+
+
+def _parse_answerable(written: object, item: Item) -> bool:
+    """Return whether a document answers a question: yes, unless it is written otherwise. Raises DataError."""
+    if written is None or isinstance(written, bool):
+        return written is not False
+    if not isinstance(written, str) or written.lower() not in ("", "yes", "true", "no", "false"):
+        raise item.error("yes or no under 'answerable'", format_value(written))
+    return written.lower() not in ("no", "false")
 
 
 def _split_names(cell: str) -> list[str]:
@@ -287,7 +298,7 @@ def _build_gold(
     Grades are kept only if one is above 1.
     """
     if not judged:
-        expected = "gold documents under 'documents', or one with grade 0 (a.md=0) for a question that none answers"
+        expected = "gold documents under 'documents', or answerable=no for a question that no document answers"
         raise item.error(expected, "none")
     grades, stands, repeated = dict[str, int](), dict[str, str](), list[str]()
     for (id, *others), grade in judged:
@@ -313,6 +324,16 @@ def _build_gold(
     )
 
 
+def _build_unanswerable(
+    judged: Sequence[tuple[Sequence[str], int]], answers: Sequence[str], kind: str, item: Item, source_id: str = ""
+) -> Gold:
+    """Return the gold of a question that no document answers. Raises DataError if one is graded above 0."""
+    relevant = [ids[0] for ids, grade in judged if grade]
+    if relevant:
+        raise item.error("no gold documents under 'documents' where 'answerable' is no", repr(relevant[0]))
+    return Gold(frozenset(), tuple(answers), kind, source_id, answerable=False)
+
+
 def _graded_name(written: str, item: Item, finder: DocumentFinder) -> tuple[list[str], int]:
     """Return the ids of a document and its alternatives, and their grade.
 
@@ -329,10 +350,10 @@ def read_jsonl_questions(path: Path, finder: DocumentFinder, problems: Problems)
 
     `question` may be called `text`, and `answer` `answers`. `documents`, `answer` and `evidence` are a string as in a
     CSV file or an array; `documents` may be an object of grades by name too. `_id` or `id` is optional. Either all
-    objects have `documents`, or none does: then no question has gold.
+    objects have `documents` or `answerable`, or none does: then no question has gold.
     """
     items = list(read_json_lines(path, problems))
-    with_gold, seen = any("documents" in item.fields for item in items), set[str]()
+    with_gold, seen = any({"documents", "answerable"} & item.fields.keys() for item in items), set[str]()
     return problems.all(lambda item: _jsonl_question(item, finder, seen, with_gold=with_gold), items)
 
 
@@ -351,6 +372,8 @@ def _jsonl_question(item: Item, finder: DocumentFinder, seen: set[str], *, with_
         judged = _judged_documents(_strings(item, "documents", _split_names), item, finder)
     answers = _strings(item, "answers" if "answers" in item.fields else "answer", _split_answers)
     evidence, kind = _strings(item, "evidence", _split_answers), item.text("kind", default="")
+    if not _parse_answerable(item.fields.get("answerable"), item):
+        return DatasetQuestion(text, _build_unanswerable(judged, answers, kind, item, source_id))
     return DatasetQuestion(text, _build_gold(judged, answers, kind, evidence, item, finder, source_id))
 
 

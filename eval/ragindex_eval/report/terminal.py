@@ -67,6 +67,7 @@ def render_comparison(comparison: Comparison) -> RenderableType:
         *_one_doc_lines(comparison),
         *_token_lines(comparison),
         *_kind_lines(comparison),
+        *_nothing_lines(comparison),
         *(["[dim]bold: cannot be excluded as the best of its column[/]"] if bold else []),
         "",
         said,
@@ -156,6 +157,19 @@ def _kind_lines(comparison: Comparison) -> list[RenderableType]:
     groups = tuple(tuple(_kind_columns(comparison, by, metric)) for by in shown_ways)
     by = " and by ".join(GROUPINGS[by] for by in shown_ways)
     return ["", f"[bold]{metric} by {by}[/]", FittedTable("method", names, groups)]
+
+
+def _nothing_lines(comparison: Comparison) -> list[RenderableType]:
+    """Return a table of how often methods find nothing; [] if no questions are marked as unanswerable."""
+    found = comparison.finds_nothing
+    if not found:
+        return []
+    columns = (
+        FittedColumn("rightly, of\nunanswerable", tuple(one.rightly.describe() for one in found)),
+        FittedColumn("wrongly, of\nthe others", tuple(one.wrongly.describe() for one in found)),
+    )
+    title = "[bold]Finds nothing[/] [dim](best score below a threshold that was chosen on the other questions)[/]"
+    return ["", title, FittedTable("method", tuple(escape_markup(one.label) for one in found), (columns,))]
 
 
 def _kind_columns(comparison: Comparison, by: str, metric: str) -> Iterator[FittedColumn]:

@@ -13,6 +13,7 @@ from ragindex.workspace.workspace import PartFigures
 from ragindex_eval.data.gold import EvidencePlace, Gold, SubQuestion
 from ragindex_eval.metrics.evidence import TokensToRecall
 from ragindex_eval.metrics.tree_coverage import Coverage
+from ragindex_eval.results.finds_nothing import FindsNothing
 from ragindex_eval.results.holdout_result import HoldoutResult
 from ragindex_eval.results.json_values import answer_from_json
 from ragindex_eval.results.model import (
@@ -76,6 +77,7 @@ def _load_comparison(folder: Path) -> Comparison:
         methods=tuple(_method(one, found[one["label"]], value["ks"][-1]) for one in value["methods"]),
         reader=ReaderFacts(**read) if read else None,
         coverage=Coverage.from_json(value["coverage"]) if value.get("coverage") else None,
+        finds_nothing=tuple(FindsNothing.from_json(one) for one in value.get("finds_nothing", ())),
         enough=QuestionPlan.from_json(value["enough"]) if value.get("enough") else None,
         holdout=HoldoutResult.from_json(value["holdout"]) if value.get("holdout") else None,
         published=PublishedComparison.from_json(value["published"]) if value.get("published") else None,
@@ -110,6 +112,7 @@ def _gold(line: Mapping[str, Any]) -> Gold:
         tuple(parts),
         evidence=tuple(_evidence(*one) for one in line.get("evidence", ())),
         alternatives=frozenset(line.get("alternatives", ())),
+        answerable=line.get("answerable", True),
     )
 
 

@@ -11,6 +11,7 @@ from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics.answers import ANSWER_METRICS
 from ragindex_eval.metrics.evidence import TokensToRecall
 from ragindex_eval.metrics.tree_coverage import Coverage
+from ragindex_eval.results.finds_nothing import FindsNothing
 from ragindex_eval.results.holdout_result import HoldoutResult
 from ragindex_eval.results.published import PublishedComparison
 from ragindex_eval.results.question_plan import QuestionPlan
@@ -387,7 +388,7 @@ class Comparison:
     - `pairs`: all pairs of methods by every metric.
     - `titles`: the titles of the gold documents by id.
     - `near_gold`: by question, documents among the first hits that have nearly the text of a gold document that a
-      method did not find, each with that gold document.
+      method missed at the smallest k, each with that gold document.
     - `notes`: warnings about the data, the index and the figures, such as files that were skipped.
     - `left_out`: why methods that were not named explicitly are missing.
     - `environment`: versions and processors of the machine.
@@ -395,6 +396,7 @@ class Comparison:
     - `reader`, `bounds`: if answers were read, the reader, and what it answers without passages and from the gold
       documents.
     - `coverage`: set if a method searches trees of summaries.
+    - `finds_nothing`: how often methods find nothing, if some questions have no answer in the documents.
     - `enough`: what the questions can show, if there are at least two methods and a few judged questions.
     - `holdout`: set if the choice was confirmed by questions kept apart.
     - `published`: set if the settings have a published table with figures on this data set.
@@ -426,6 +428,7 @@ class Comparison:
     holdout: HoldoutResult | None = None
     enough: QuestionPlan | None = None
     near_gold: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    finds_nothing: tuple[FindsNothing, ...] = ()
     _by_labels: Mapping[tuple[str, str, str], MethodPair] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -463,6 +466,7 @@ class Comparison:
             "environment": dict(self.environment),
             "fingerprint": self.fingerprint,
             **({} if self.coverage is None else {"coverage": self.coverage.to_json()}),
+            **({"finds_nothing": [one.to_json() for one in self.finds_nothing]} if self.finds_nothing else {}),
             **({} if self.enough is None else {"enough": self.enough.to_json()}),
             **({} if self.holdout is None else {"holdout": self.holdout.to_json()}),
             **({} if self.published is None else {"published": self.published.to_json()}),

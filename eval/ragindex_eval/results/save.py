@@ -134,7 +134,8 @@ def _question_lines(comparison: Comparison) -> Iterable[str]:
     `twins` maps other documents that count as a gold document to that gold document: of the same text, or, listed under
     `alternatives` too, named by the question. Only multiple-choice questions have `options`, only ambiguous ones
     `sub_questions`, and only those that name places `evidence`: per place, the document and the spans of its words.
-    `near_gold` maps found documents to missed gold documents of nearly the same text.
+    Only questions that no document answers have `answerable`, which is false. `near_gold` maps found documents to
+    missed gold documents of nearly the same text.
     """
     for query in comparison.queries:
         gold = None if comparison.gold is None else comparison.gold.get(query.id)
@@ -151,6 +152,8 @@ def _question_lines(comparison: Comparison) -> Iterable[str]:
         }
         if gold and gold.options:
             line["options"] = list(gold.options)
+        if gold and not gold.answerable:
+            line["answerable"] = False
         if gold and gold.alternatives:
             line["alternatives"] = sorted(gold.alternatives)
         if near := comparison.near_gold.get(query.id):

@@ -30,6 +30,7 @@ from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.methods import Method
 from ragindex_eval.run.near_gold import describe_near_gold, find_near_gold
 from ragindex_eval.stats.enough import plan_questions
+from ragindex_eval.stats.finds_nothing import FEWEST_OF_EACH, measure_finds_nothing
 from ragindex_eval.stats.tests import compare_methods, with_intervals
 
 
@@ -62,7 +63,7 @@ def conclude(
     rows = with_intervals(sort_methods(results, ks), dataset.gold, index.seed, naming)
     ranked, pairs = compare_methods(rows, index.seed)
     bounds = with_intervals(bounds, dataset.gold, index.seed)
-    near = find_near_gold(dataset, ranked)
+    near = find_near_gold(dataset, ranked, ks[0])
     concluded = Comparison(
         dataset=describe_dataset(index, dataset),
         encoder=registry.label(index.encoders.plugin),
@@ -78,6 +79,7 @@ def conclude(
         methods=ranked,
         pairs=pairs,
         near_gold=near,
+        finds_nothing=measure_finds_nothing(ranked, dataset.gold),
         notes=(
             *filter(None, [note_of_earlier(earlier)]),
             *_price_notes(index, [*ranked, *failed], methods),
@@ -85,7 +87,8 @@ def conclude(
             *_fitted_notes(dataset, asked),
             *filter(None, [describe_old_fit(index, [method.scheme for method in asked])]),
             *_data_notes(dataset),
-            *describe_near_gold(dataset, near),
+            *describe_near_gold(dataset, near, ks[0]),
+            *_unanswerable_notes(dataset),
             *_search_notes(ranked),
             *unknown_documents_notes({one.label: one.final for one in (*ranked, *failed)}),
             *format_part_notes(index, [method.scheme for method in asked]),
@@ -205,6 +208,15 @@ def _data_notes(dataset: Dataset) -> tuple[str, ...]:
         *([twins] if twins else []),
         *describe_ignored(corpus.ignored),
     )
+
+
+def _unanswerable_notes(dataset: Dataset) -> list[str]:
+    """Return a note if too few questions are marked as unanswerable to choose a threshold of the score."""
+    count = sum(not one.answerable for one in (dataset.gold or {}).values())
+    if not count or min(count, _count_judged(dataset)) >= FEWEST_OF_EACH:
+        return []
+    asked = f"{many(count, 'question')} of answerable=no and {_count_judged(dataset):,} with gold"
+    return [f"{asked} are too few to measure who rightly finds nothing: {FEWEST_OF_EACH} of each are needed"]
 
 
 def _fitted_notes(dataset: Dataset, methods: Sequence[Method]) -> Iterator[str]:

@@ -14,8 +14,8 @@ _HITS = 10  # of each method on a question
 _MOST_SAMPLED = 2_000  # documents in all
 
 
-def find_near_gold(dataset: Dataset, methods: Sequence[MethodResult]) -> dict[str, dict[str, str]]:
-    """Return by question the found documents that are almost equal to a gold document that the method did not find.
+def find_near_gold(dataset: Dataset, methods: Sequence[MethodResult], k: int) -> dict[str, dict[str, str]]:
+    """Return by question the found documents that are almost equal to a gold document that a method missed at k.
 
     Each is mapped to that gold document. The first hits of each method are looked at.
     """
@@ -26,7 +26,7 @@ def find_near_gold(dataset: Dataset, methods: Sequence[MethodResult]) -> dict[st
         grades, equal = judgements(dataset.gold, query.id), twins(dataset.gold, query.id)
         pairs = dict[str, str]()
         for answer in (of_method[query.id] for of_method in answers if query.id in of_method):
-            missed = sorted(grades.keys() - standing(ranking(hit.doc_ids for hit in answer.hits), equal))
+            missed = sorted(grades.keys() - standing(ranking(hit.doc_ids for hit in answer.hits[:k]), equal)[:k])
             others = [id for id in _first_documents(answer) if id not in grades and id not in equal] if missed else []
             pairs |= _pair(others, missed, held, samples)
         if pairs:
@@ -53,15 +53,16 @@ def _pair(
     }
 
 
-def describe_near_gold(dataset: Dataset, near: Mapping[str, Mapping[str, str]]) -> list[str]:
+def describe_near_gold(dataset: Dataset, near: Mapping[str, Mapping[str, str]], k: int) -> list[str]:
     """Return a note on what was found in place of gold documents; [] if there is nothing."""
     if not near:
         return []
     query, pairs = next(iter(near.items()))
     other, gold = next(iter(pairs.items()))
+    of = "a gold document that a method missed"
     either = f": if either counts, write {gold}|{other} under 'documents'" if dataset.questions_file else ""
     was = "a document was" if sum(map(len, near.values())) == 1 else "documents were"
     return [
-        f"on {many(len(near), 'question')} {was} found with nearly the text of a gold document that a method missed, "
+        f"on {many(len(near), 'question')} {was} found with nearly the text of {of} at {k}, "
         f"as {other} for {gold} ({query}){either}"
     ]

@@ -35,7 +35,7 @@ def supporting(**paragraph: Any) -> dict[str, Any]:
     return {"question": "?", "paragraphs": [{"title": "T", "text": "x", "is_supporting": True, **paragraph}]}
 
 
-NO_GOLD = "gold documents under 'documents', or one with grade 0 (a.md=0) for a question that none answers; found none."
+NO_GOLD = "gold documents under 'documents', or answerable=no for a question that no document answers; found none."
 NOT_IN = "gold that names documents of the corpus; found "
 QUESTIONS: list[tuple[Any, str]] = [
     ("?", 'an item to be an object; found "?"'),

@@ -28,6 +28,7 @@ from ragindex_eval.metrics.tree_coverage import count_coverage
 from ragindex_eval.report.sections import questions as questions_section
 from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Comparison, MethodAnswer, SavedHit
+from ragindex_eval.run.near_gold import find_near_gold
 from ragindex_eval.run.read_answers import GoldPassages
 from ragindex_eval.stats import by_iteration
 
@@ -186,38 +187,64 @@ def test_alternatives_are_of_a_class_with_their_copies() -> None:
     assert gold_classes.note({"q": alternatives({"a": 1}, {"p": "a"})}) is None
 
 
-def test_a_document_found_in_another_format_is_named_until_it_is_gold(tmp_path: Path) -> None:
-    """The same manual as .html and .txt: a miss that the notes and the report explain, and then a hit."""
+def write_manual(folder: Path, gold: str) -> tuple[Path, Path]:
+    """The same manual as .html and .txt, whose titles differ, and a question with this gold."""
     text = " ".join(f"Step {n}: turn the valve {n} of the pump and read gauge {n * 7 % 13}." for n in range(40))
     pages = {"manual.html": f"<title>Pump manual</title><p>{text}</p>", "manual.txt": text, "other.txt": OTHER}
-    write(tmp_path / "docs", pages)
-    found = {}
-    for gold in ("manual.html", "manual.html|manual.txt"):
-        write(tmp_path, {"q.csv": f"question,documents\nWhich valve of the pump manual does step 7 turn?,{gold}\n"})
-        name = "hinted" if gold == "manual.html" else "either"
-        folder = tmp_path / name
-        comparison = compare(
-            tmp_path / "docs", ["bm25"], questions=tmp_path / "q.csv", k=(1,), index=tmp_path / "w", out=folder
-        )
-        loaded = load_results(folder).comparisons[0]
+    write(folder / "docs", pages)
+    write(folder, {"q.csv": f"question,documents\nWhich valve of the pump manual does step 7 turn?,{gold}\n"})
+    return folder / "docs", folder / "q.csv"
+
+
+def test_a_document_found_in_another_format_is_named_until_it_is_gold(tmp_path: Path) -> None:
+    """A miss that the notes and the report explain, and then a hit."""
+    found, index = [], tmp_path / "w"
+    for name, gold in {"miss": "manual.html", "hit": "manual.html|manual.txt"}.items():
+        data, asked = write_manual(tmp_path, gold)
+        comparison = compare(data, ["bm25"], questions=asked, k=(1,), index=index, out=tmp_path / name)
+        loaded = load_results(tmp_path / name).comparisons[0]
         assert (loaded.near_gold, loaded.gold) == (comparison.near_gold, comparison.gold)
         section = questions_section.render_questions(loaded)
         assert section is not None
-        found[name] = (comparison, section)
-    hinted, section = found["hinted"]
-    assert (hinted.method("bm25").metrics["R@1"], hinted.near_gold) == (
-        0.0,
-        {"q00001": {"manual.txt": "manual.html"}},
-    )
-    assert [note for note in hinted.notes if "nearly" in note] == [
-        "on 1 question a document was found with nearly the text of a gold document that a method missed, as "
+        near = [note for note in loaded.notes if "nearly" in note]
+        found.append((loaded.method("bm25").metrics["R@1"], near, [one.near for one in section.missed]))
+    note = (
+        "on 1 question a document was found with nearly the text of a gold document that a method missed at 1, as "
         "manual.txt for manual.html (q00001): if either counts, write manual.html|manual.txt under 'documents'"
-    ]
-    assert [one.near for one in section.missed] == [("manual.txt has nearly the text of manual.html",)]
-    either, section = found["either"]
-    assert (either.method("bm25").metrics["R@1"], either.near_gold, section.missed) == (1.0, {}, ())
-    [(question)] = [questions_section._question_detail(either, 0)]
-    assert [one.id for one in question.gold] == ["manual.html, or manual.txt"]
+    )
+    assert found == [(0.0, [note], [("manual.txt has nearly the text of manual.html",)]), (1.0, [], [])]
+
+
+@pytest.mark.parametrize(
+    ("gold", "ranked", "k", "near"),
+    [
+        ("manual.html", ["manual.txt", "manual.html"], 1, {"manual.txt": "manual.html"}),
+        ("manual.html", ["manual.txt", "manual.html"], 2, {}),
+        ("manual.html", ["other.txt", "manual.txt"], 1, {"manual.txt": "manual.html"}),
+        ("manual.html", ["other.txt"], 1, {}),
+        ("manual.html", [], 1, {}),
+        ("manual.html|manual.txt", ["other.txt", "manual.txt"], 1, {}),
+        ("other.txt", ["manual.txt", "manual.html"], 2, {}),
+    ],
+)
+def test_near_gold_is_of_documents_that_a_method_missed(
+    gold: str, ranked: list[str], k: int, near: dict[str, str], tmp_path: Path
+) -> None:
+    data, asked = write_manual(tmp_path, gold)
+    dataset = read_dataset(data, questions=asked)
+    hits = tuple(SavedHit(id, (id,), 1 / rank) for rank, id in enumerate(ranked, start=1))
+    comparison = answered({"flat": [MethodAnswer("q00001", hits)]}, dataset.gold, (1, 2))
+    assert find_near_gold(dataset, comparison.methods, k) == ({"q00001": near} if near else {})
+
+
+def test_single_questions_show_alternatives() -> None:
+    gold = {"q1": replace(alternatives({"a": 1}, {"t": "a"}), twins={"t": "a", "u": "a"})}
+    hits = (SavedHit("t", ("t",), 1.0),)
+    comparison = answered({"some": [MethodAnswer("q1", hits)], "none": [MethodAnswer("q1", ())]}, gold, (1,))
+    section = questions_section.render_questions(comparison)
+    assert section is not None
+    assert [one.id for one in section.shown[0].gold] == ["a, or 1 document of the same text, or t"]
+    assert {one.label: one.ranks for one in section.shown[0].found}["some"] == "gold at rank 1"
 
 
 # ---------------------------------------------------------------- every format, to the files written

@@ -239,7 +239,7 @@ def test_json_lines_are_questions_as_in_a_csv(tmp_path: Path) -> None:
     [
         (
             {"question": "Red?", "documents": []},
-            "line 2: expected gold documents under 'documents', or one with grade 0",
+            "line 2: expected gold documents under 'documents', or answerable=no",
         ),
         ({"question": "Red?", "documents": {"a.md": 1.5}}, "line 2: expected grades under 'documents'"),
         ({"question": "Red?", "documents": ["a.md", 3]}, "line 2: expected strings in the array 'documents'"),
@@ -310,6 +310,43 @@ def test_questions_among_the_documents_are_no_document(tmp_path: Path) -> None:
     decomposed = questions.rename(questions.with_name("que\u0301.txt"))
     dataset = read_dataset(tmp_path, questions=decomposed)
     assert [document.id for document in dataset.corpus.documents] == ["a.md", "deep/a.md", "deep/b.txt"]
+
+
+@pytest.mark.parametrize("no", ["no", "NO", "false", False])
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_questions_that_no_document_answers_are_kept(no: str | bool, form: str, tmp_path: Path) -> None:
+    docs = own(tmp_path / "docs")
+    if form == "csv":
+        questions = csv(tmp_path, f"question,documents,answerable\nA?,a.md,\nB?,,{no}\nC?,a.md=0,{no}\nD?,a.md,yes\n")
+    else:
+        rows: list[dict[str, Any]] = [
+            {"question": "A?", "documents": ["a.md"], "answerable": None},
+            {"question": "B?", "answerable": no, "kind": "far"},
+            {"question": "C?", "documents": {"a.md": 0}, "answerable": no},
+            {"question": "D?", "documents": ["a.md"], "answerable": True},
+        ]
+        questions = write(tmp_path / "questions.jsonl", rows)
+    dataset = read_dataset(docs, questions=questions)
+    assert dataset.gold is not None
+    assert [dataset.gold[query.id].answerable for query in dataset.queries] == [True, False, False, True]
+    assert [sorted(dataset.gold[query.id].grades) for query in dataset.queries] == [["a.md"], [], [], ["a.md"]]
+    assert (dataset.gold["q00002"].kind, dataset.notes) == ("far" if form == "jsonl" else "", ())
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("A?,a.md,maybe\n", "expected yes or no under 'answerable'; found \"maybe\""),
+        ("A?,a.md,no\n", "expected no gold documents under 'documents' where 'answerable' is no; found 'a.md'"),
+        ("A?,,yes\n", "expected gold documents under 'documents', or answerable=no for a question that no document"),
+        ("A?,,no\n", "a question for which a document is graded above 0; found none (each is marked answerable=no)"),
+    ],
+)
+def test_answerable_that_cannot_be_read(rows: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        questions = csv(tmp_path, "question,documents,answerable\n" + rows)
+        read_dataset(own(tmp_path / "docs"), questions=questions)
+    assert said in str(caught.value)
 
 
 ALTERNATIVES: list[tuple[str, dict[str, int], dict[str, str]]] = [
