@@ -30,8 +30,8 @@ _HELD_SAMPLE = 16  # hashes of a sample that are looked up in a longer document
 _HELD_SHARE = 0.9  # of these
 _LONGER = 2.0  # times as long as what it holds
 _MOST_OF_HOLDER = 5_000_000  # characters, from its start
-Sample: TypeAlias = NDArray[np.uint64]
-Samples: TypeAlias = dict[str, Sample]
+SequenceSample: TypeAlias = NDArray[np.uint64]
+Samples: TypeAlias = dict[str, SequenceSample]
 """The smallest hashes of the word sequences of documents, by id."""
 
 
@@ -50,7 +50,7 @@ def find_near_duplicates(samples: Samples) -> list[tuple[str, str]]:
     return [(first, second) for second, first in found.items()]
 
 
-def are_almost_equal(first: Sample, second: Sample) -> bool:
+def are_almost_equal(first: SequenceSample, second: SequenceSample) -> bool:
     """Return whether two documents, given as their samples, have a RESEMBLANCE or more."""
     return _resemblance(first, second) >= RESEMBLANCE
 
@@ -76,12 +76,12 @@ def find_holders(documents: Sequence[Document], samples: Samples) -> dict[str, l
     return found
 
 
-def _sample(text: str) -> Sample:
+def _sample(text: str) -> SequenceSample:
     """Return the smallest distinct hashes of the text's word sequences, ascending."""
     return _hash_sequences(text[:_MOST_CHARACTERS])[:_SAMPLE]
 
 
-def _hash_sequences(text: str) -> Sample:
+def _hash_sequences(text: str) -> SequenceSample:
     """Return the distinct hashes of the text's word sequences, ascending."""
     words = (word[0] for word in _WORD.finditer(text.lower()))
     hashes = np.fromiter((crc32(word.encode()) for word in words), np.uint64)
@@ -107,7 +107,7 @@ def _pairs(groups: Iterable[Sequence[str]]) -> Iterator[tuple[str, str]]:
         yield from combinations(group[:_MOST_COMPARED], 2)
 
 
-def _resemblance(first: Sample, second: Sample) -> float:
+def _resemblance(first: SequenceSample, second: SequenceSample) -> float:
     """Return the estimated Jaccard index: the share of the smallest hashes of both that both have."""
     smallest = np.union1d(first, second)[: min(_SAMPLE, max(len(first), len(second)))]
     common = np.intersect1d(np.intersect1d(first, second), smallest)
