@@ -192,8 +192,8 @@ def _drop_unjudged(asked: list[DatasetQuestion]) -> tuple[list[DatasetQuestion],
     """Return the questions without those whose documents are all judged wrong, and a note with the number left out.
 
     No metric is defined for a question without a relevant document. Those that say so (answerable=no) are kept, to see
-    who finds nothing. Sub-questions (ASQA) are kept: their answers are
-    measured where a corpus of one's own has no gold documents.
+    which methods find nothing. Sub-questions (ASQA) are kept: their answers are measured where a corpus of one's own
+    has no gold documents.
     """
     judged = [
         one

@@ -42,7 +42,7 @@ def _merge_classes(
         first |= {key: stands for key, other in first.items() if other in met} | dict.fromkeys(keys, stands)
         grades[stands] = max([grade, *(grades.pop(other) for other in met)])
     twins = {id: stands for key, stands in first.items() for id in classes[key] if id != stands}
-    others = frozenset(id for key, stands in first.items() if key != of[stands] for id in classes[key])
+    others = frozenset(id for key, stands in first.items() if key != of.get(stands) for id in classes[key])
     return replace(gold, doc_ids=frozenset(grades), grades=grades, twins=twins, alternatives=others) if grades else gold
 
 

@@ -175,12 +175,14 @@ def test_alternatives_are_of_a_class_with_their_copies() -> None:
         "q1": alternatives({"a": 1, "b": 2}, {"p": "a"}),
         "q2": alternatives({"b": 1, "p2": 3, "a2": 1}, {"a": "b"}),  # a is of the text of a2, another gold document
         "q3": Gold(frozenset({"p"})),
+        "q4": alternatives({"gone": 1}, {"p": "gone"}),
     }
     gold = gold_classes.in_classes(documents, named)
     assert (gold["q1"].grades, gold["q1"].twins) == ({"a": 1, "b": 2}, {"a2": "a", "p": "a", "p2": "a"})
     assert gold["q1"].alternatives == {"p", "p2"}
     assert (gold["q2"].grades, gold["q2"].twins) == ({"a2": 1, "p2": 3}, {"a": "a2", "b": "a2", "p": "p2"})
     assert gold["q2"].alternatives == {"b"}
+    assert (gold["q4"].grades, gold["q4"].twins) == ({"gone": 1}, {"p": "gone", "p2": "gone"})
     assert gold_classes.in_classes(documents, gold) == gold
     assert gold_classes.same(gold) == {"a": "a", "a2": "a", "p": "p", "p2": "p"}
     assert gold_classes.note({"q1": gold["q1"]}) == f"1 gold text (1 question) {GAIN}"
