@@ -8,11 +8,11 @@ and that of the others above it. Of thresholds that are equally good the lowest 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from scipy.stats import binomtest
 
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.results.finds_nothing import FindsNothing, QuestionShare
 from ragindex_eval.results.model import MethodResult
-from ragindex_eval.stats.betting_interval import betting_interval
 from ragindex_eval.stats.resampling import LEVEL, SampleArray
 
 FEWEST_OF_EACH = 2
@@ -62,5 +62,5 @@ def choose_threshold(answerable: SampleArray, unanswerable: SampleArray) -> floa
 
 
 def _share(outcomes: Sequence[bool]) -> QuestionShare:
-    low, high = betting_interval(np.array(outcomes, dtype=np.float64), LEVEL)
-    return QuestionShare(sum(map(bool, outcomes)), len(outcomes), max(0.0, low), min(1.0, high))
+    exact = binomtest(sum(map(bool, outcomes)), len(outcomes)).proportion_ci(1 - LEVEL)  # Clopper and Pearson 1934
+    return QuestionShare(sum(map(bool, outcomes)), len(outcomes), float(exact.low), float(exact.high))
