@@ -22,6 +22,8 @@ from ragindex.types import Usage
 Phase: TypeAlias = Literal["", "index", "query"]
 EMBEDDING = "embedding"
 """The task of requests of encoders; language models have others."""
+DRAFT, THOUGHTS = "draft left out", "thoughts left out"
+"""Outcomes: an earlier answer in the same text, and an answer with thoughts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +147,9 @@ class Tally:
         with self._lock:
             self._entries.append(entry)
 
-    def _count(self, task: str, stage: str) -> None:
+    def _count(self, task: str, stage: str, count: int) -> None:
         with self._lock:
-            self._stages.setdefault(task, Counter())[stage] += 1
+            self._stages.setdefault(task, Counter())[stage] += count
 
 
 def _sum_usage(entries: Sequence[CallRecord]) -> Usage:
@@ -206,10 +208,10 @@ def record_call(entry: CallRecord, now: float) -> None:
     add_time(entry.seconds if entry.replayed or entry.batched else now, now)
 
 
-def count_outcome(task: str, stage: str) -> None:
+def count_outcome(task: str, stage: str, count: int = 1) -> None:
     """Count how an answer was parsed, or what happened to a request."""
-    for tally in _tallies.get():
-        tally._count(task, stage)
+    for tally in _tallies.get() if count else ():
+        tally._count(task, stage, count)
 
 
 def add_time(first: float, now: float) -> None:

@@ -26,7 +26,7 @@ from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.settings import LLMSettings
 from ragindex.workspace import manifest, sources
-from ragindex.workspace.notes import describe_unknown_words, format_changes
+from ragindex.workspace.notes import describe_drafts, describe_unknown_words, format_changes
 from ragindex.workspace.workspace import Workspace
 
 
@@ -70,8 +70,8 @@ def add(
         unknown = describe_unknown_words(workspace, changed, fit)
     if not built:
         print_note(f"No method is built yet. Run: ragindex index --index {quote_argument(folder)} --methods hybrid")
-    if unknown:
-        print_note(unknown)
+    for note in filter(None, (unknown, *describe_drafts(paid))):
+        print_note(note)
     value = {"added": changed.added, "changed": changed.changed, "unchanged": changed.unchanged}
 
     def show() -> None:

@@ -49,6 +49,7 @@ from ragindex.workers import use_workers
 from ragindex.workspace import imported_files, manifest, sources
 from ragindex.workspace.documents import Changed
 from ragindex.workspace.notes import (
+    describe_drafts,
     describe_full_vocabulary,
     describe_unknown_words,
     format_changes,
@@ -129,7 +130,7 @@ def index(
         with ledger.record_calls() as paid, use_workers(workers):
             _build(workspace, schemes, refit)
         parts, counts = _collect_figures(workspace, schemes), workspace.counts()
-        notes = _collect_notes(workspace, schemes, changed, fit)
+        notes = [*_collect_notes(workspace, schemes, changed, fit), *describe_drafts(paid)]
         require_records(workspace, schemes)
     value = {
         "index": str(folder),

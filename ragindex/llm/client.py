@@ -15,7 +15,7 @@ from ragindex.llm.cached_calls import CachedCalls
 from ragindex.llm.chat_parameters import ChatParameters
 from ragindex.llm.openai_chat import SCHEMA_HINT, ChatClient, ChatRequest
 from ragindex.llm.parallel import map_in_threads
-from ragindex.llm.parse_output import UnusableError, read_json
+from ragindex.llm.parse_output import Reading, UnusableError, read_json
 from ragindex.llm.schema import schema_text
 from ragindex.llm.tasks import Failure, Message, Output, Task, render_messages
 from ragindex.llm.thoughts import drop_thoughts
@@ -126,12 +126,14 @@ class LLMClient:
 
 def _read_output(task: Task[Output], request: ChatRequest, answer: CachedResponse) -> Output | UnusableError:
     try:
-        output, stage = _parse_output(task, answer, _is_cut(request, answer))
+        reading = _parse_output(task, answer, _is_cut(request, answer))
     except UnusableError as error:
         ledger.count_outcome(task.name, error.kind)
         return error
-    ledger.count_outcome(task.name, stage)
-    return output
+    ledger.count_outcome(task.name, reading.stage)
+    ledger.count_outcome(task.name, ledger.DRAFT, reading.drafts)
+    ledger.count_outcome(task.name, ledger.THOUGHTS, int(drop_thoughts(answer.text) != answer.text.lstrip("\ufeff")))
+    return reading.output
 
 
 def _is_cut(request: ChatRequest, answer: CachedResponse) -> bool:
@@ -140,8 +142,8 @@ def _is_cut(request: ChatRequest, answer: CachedResponse) -> bool:
     return used or answer.finish.casefold() in _CUT
 
 
-def _parse_output(task: Task[Output], answer: CachedResponse, cut: bool) -> tuple[Output, str]:
-    """Parse an answer; return the output and how it was read. Of a `cut` one, only whole JSON. Raises UnusableError."""
+def _parse_output(task: Task[Output], answer: CachedResponse, cut: bool) -> Reading[Output]:
+    """Parse an answer. Of a `cut` one, only whole JSON. Raises UnusableError."""
     if answer.refusal or answer.finish == "content_filter":
         raise UnusableError("refusal", f"it refuses: {answer.refusal[:200] or 'its content filter stopped it'}")
     if not answer.text.strip() and not cut:
@@ -156,7 +158,7 @@ def _parse_output(task: Task[Output], answer: CachedResponse, cut: bool) -> tupl
         if not plain or task.read is None:
             raise UnusableError(error.kind, error.reason) from None
     try:
-        return task.read(drop_thoughts(answer.text)), "read"
+        return Reading(task.read(drop_thoughts(answer.text)), "read")
     except ValueError as error:
         raise UnusableError("malformed", str(error)[:500]) from None
 

@@ -17,6 +17,9 @@ from ragindex.llm.repair_json import repair_text
 _LISTS = (list, set, frozenset, Sequence)
 _NUMBERED_KEY = regex.compile(r"[A-Za-z]{0,20}_?\d{1,6}")
 _BULLET = regex.compile(r"^\s*(?:[-*•]|\d{1,4}[.)])\s+")
+_THOUGHTS = frozenset(
+    {"reasoning_content", "reasoning", "thinking", "thoughts"}
+)  # keys under which nothing is an answer
 _WORD = regex.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])|[^\W_]+")
 _SEPARATORS = ("|", ";", "\t", ",")
 _QUOTED_LIST = regex.compile(r"""\s*[\[(]\s*[\[(]?\s*["']""")
@@ -60,8 +63,9 @@ def _as_object(value: Any, kind: type[BaseModel]) -> Any:
         return value
     known = {field: item for key, item in value.items() if (field := _find_field(key, fields)) is not None}
     if not known and len(value) == 1:
-        (inside,) = value.values()
-        return _as_object(inside, kind) if inside and isinstance(inside, Mapping | list) else value
+        ((key, inside),) = value.items()
+        nested = inside and isinstance(inside, Mapping | list) and key not in _THOUGHTS
+        return _as_object(inside, kind) if nested else value
     return {key: reshape(item, fields[key]) for key, item in known.items()} if known else value
 
 

@@ -279,10 +279,14 @@ def _read_error(said: Mapping[str, Any], body: str, hidden: Callable[[str], str]
 
 
 def _join_text(content: Any) -> str:
-    """Return the text of a message, joined if it comes in parts."""
+    """Return the text of a message, joined if it comes in parts, of which some may be thoughts."""
     parts = content if isinstance(content, list) else [content]
-    texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
+    texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts if not _is_thought(part)]
     return "".join(text for text in texts if isinstance(text, str))
+
+
+def _is_thought(part: Any) -> bool:
+    return isinstance(part, Mapping) and part.get("type") in ("thinking", "reasoning")
 
 
 def _read_count(value: Any, least: int) -> int | None:

@@ -5,7 +5,7 @@ The text is never executed, and the work is bounded for any text.
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, get_args
 
 import regex
 from pydantic import BaseModel, ValidationError
@@ -25,6 +25,10 @@ _OPENING = regex.compile(r"""\{|(?:^|:|```\w*)[ \t]*\[|^[ \t]*\((?=\s*["'(\[])""
 _TOKEN = regex.compile(r"""\"(?:[^"\\]|\\.)*+(?:(?P<closing>")|\Z)|[\[\]{}]""", regex.DOTALL)
 _CLOSING = {"[": "]", "{": "}"}
 _NEXT_VALUE = regex.compile(r"\s*,\s*[\[{]")
+_FENCE_MARK = "```"
+_WORDS = regex.compile(rf"\p{{L}}|{_FENCE_MARK}")  # between two answers; digits and bullets number the parts of one
+_OPEN_KEY = regex.compile(r"""\{\s*["']""")
+_SCALARS = (str, int, float, bool)
 
 
 class UnusableError(Exception):
@@ -35,25 +39,43 @@ class UnusableError(Exception):
         self.kind, self.reason = kind, reason
 
 
-def read_json(text: str, output: type[ParsedOutput], tolerant: bool = True) -> tuple[ParsedOutput, str]:
-    """Parse the output in a text; return it with how it was read. Only `strict` is tried unless `tolerant`.
+class Reading(NamedTuple, Generic[ParsedOutput]):
+    """The output in a text, how it was read (see `read_json`), and the number of earlier answers in the same text."""
+
+    output: ParsedOutput
+    stage: str
+    drafts: int = 0
+
+
+def read_json(text: str, output: type[ParsedOutput], tolerant: bool = True) -> Reading[ParsedOutput]:
+    """Parse the output in a text. Only `strict` is tried unless `tolerant`.
 
     `strict`: the text is valid JSON of the output type. `found`: JSON inside code fences, prose or thoughts, or split
     into consecutive objects. `repaired`: broken JSON. `reshaped`: JSON of another known form (see
-    `ragindex.llm.coerce`). Raises UnusableError if no reading fits the output type, or if the rest is missing whatever
-    the server says: the text ends within a list, or before a field of an object that is not closed.
+    `ragindex.llm.coerce`). Of several answers, the last complete one counts alone. Raises UnusableError if no reading
+    fits the output type, or if the rest is missing whatever the server says: the text ends within a list, before a
+    field of an object that is not closed, or within a further answer.
     """
     try:
         decoded = _decoder.decode(text)
-        return _validate(decoded, output), "strict"
+        return Reading(_validate(decoded, output), "strict")
     except (_NotFittingError, ValueError, RecursionError) as error:
         reason = str(error)
         written = decoded if isinstance(error, _NotFittingError) and isinstance(decoded, str) else None
     if not tolerant:
         raise UnusableError("malformed", reason)
-    if "[" in _find_unclosed(_extract_body(text)):
+    if "[" in _find_unclosed(_extract_body(text)[1]):
         raise UnusableError("truncated", "it ends within a list")
-    body = _extract_body(text if written is None else written)
+    before, body, after = _extract_body(text if written is None else written)
+    answers = [*_list_objects(before, output), *_split_answers(body, output), *_list_objects(after, output)]
+    last, drafts = _choose_answer(answers, output)
+    if last is None:
+        return Reading(*_read_answer(body, written, output, reason), drafts)
+    return Reading(*_read_answer(last, None, output, reason), drafts)
+
+
+def _read_answer(body: str, written: str | None, output: type[ParsedOutput], reason: str) -> tuple[ParsedOutput, str]:
+    """Read one answer. Raises UnusableError, with `reason` if there is no better one."""
     is_open = bool(_find_unclosed(body))
     for value, stage in _yield_readings(body, written, output):
         try:
@@ -66,6 +88,100 @@ def read_json(text: str, output: type[ParsedOutput], tolerant: bool = True) -> t
         missing = ", ".join(name for name in output.model_fields if name not in read.model_fields_set)
         raise UnusableError("truncated", f"it ends before {missing}")
     raise UnusableError("malformed", reason)
+
+
+# ---------------------------------------------------------------- several answers in one text
+
+
+def _choose_answer(answers: list[str], output: type[BaseModel]) -> tuple[str | None, int]:
+    """Return the last of several answers that fits, None if there is none or no other, and the number before it."""
+    fitting = [answer for answer in answers if _is_answer(answer, output)] if len(answers) > 1 else []
+    return (fitting[-1], len(fitting) - 1) if fitting else (None, 0)
+
+
+def _list_objects(outside: str, output: type[BaseModel]) -> list[str]:
+    """Return the answers outside of code fences; lists there are quotations more often than answers."""
+    return [one for one in _split_answers(outside, output) if one.startswith("{") and _is_answer(one, output)]
+
+
+def _is_answer(text: str, output: type[BaseModel]) -> bool:
+    """Return whether a text reads as an answer, or as one that is cut."""
+    try:
+        _read_answer(text, None, output, "")
+    except UnusableError as error:
+        return error.kind == "truncated"
+    return True
+
+
+def _split_answers(body: str, output: type[BaseModel]) -> list[str]:
+    """Return the answers in a text, in order. Another one begins where a field of the output comes again after words.
+
+    Objects that have no field in common are parts of one answer, and so are those that have none of the output's: they
+    are items of its list. Raises UnusableError if the last one is cut before its first field.
+    """
+    blocks = _split_blocks(body)
+    if len(blocks) < 2:
+        return blocks
+    if _OPEN_KEY.match(blocks[-1]) and _find_unclosed(blocks[-1]) and not _is_answer(blocks[-1], output):
+        raise UnusableError("truncated", "it ends within another answer")
+    answers, named = list[str](), set[str]()
+    for block in reversed(blocks):
+        fields = _name_fields(block, output)
+        if answers and not fields & named:
+            answers[-1] = f"{block}\n{answers[-1]}"
+        else:
+            answers.append(block)
+            named = set()
+        named |= fields
+    return answers[::-1]
+
+
+def _split_blocks(body: str) -> list[str]:
+    """Return the last blocks of JSON, valid or broken, with words or fences between them."""
+    blocks, start, end = list[str](), -1, 0
+    while (opening := (start >= 0 and _NEXT_VALUE.match(body, end)) or _OPENING.search(body, end)) is not None:
+        at = opening.end() - 1
+        if start >= 0 and _WORDS.search(body, end, at):
+            blocks.append(body[start:end])
+            start = -1
+        start, end = at if start < 0 else start, _find_end(body, at)
+    if start >= 0:
+        blocks.append(body[start:end])
+    return blocks[-_MOST_OPENINGS:]
+
+
+def _find_end(body: str, start: int) -> int:
+    """Return the end of the JSON that begins at a bracket: of a tuple its line's, of an open bracket the text's."""
+    if body[start] == "(":
+        newline = body.find("\n", start)
+        return len(body) if newline < 0 else newline
+    depth = 0
+    for match in _TOKEN.finditer(body, start):
+        depth += (match.group() in _CLOSING) - (match.group() in _CLOSING.values())
+        if depth == 0:
+            return match.end()
+    return len(body)
+
+
+def _name_fields(block: str, output: type[BaseModel]) -> set[str]:
+    """Return the fields of the output that a block has values for; none if it is a single item of a list."""
+    values, whole = _find_values(block)
+    if not whole:
+        values = next(filter(None, _yield_repairs(block)), values)
+    only = values[0] if len(values) == 1 else None
+    if isinstance(only, list) and not _has_scalars(output):
+        flat = not any(isinstance(item, list | Mapping) for item in only)
+        if flat or (block.startswith("(") and "\n" not in block):
+            return set()
+    shapes = (reshape(value, output) for value in _list_candidates(values))
+    keys = {key for shape in shapes if isinstance(shape, Mapping) for key in shape}
+    return keys & {info.alias or name for name, info in output.model_fields.items()}
+
+
+def _has_scalars(output: type[BaseModel]) -> bool:
+    """Return whether an output has a list of texts or numbers, which a flat list may be."""
+    kinds = (get_args(info.annotation) for info in output.model_fields.values())
+    return any(arguments and arguments[0] in _SCALARS for arguments in kinds)
 
 
 # ---------------------------------------------------------------- from strict to tolerant
@@ -108,9 +224,16 @@ def _list_candidates(values: list[Any]) -> list[Any]:
     together, as one list.
     """
     if len(values) == 1 and isinstance(values[0], list):
-        return _merge_objects(values[0]) or values
-    merged = _merge_objects(values)
-    return merged or ([values, *reversed(values)] if len(values) > 1 else values)
+        return [*_collect_items(values[0]), *(_merge_objects(values[0]) or values)]
+    together = _merge_objects(values) or ([values, *values[: -_MOST_OPENINGS - 1 : -1]] if len(values) > 1 else values)
+    return [*_collect_items(values), *together]
+
+
+def _collect_items(values: list[Any]) -> list[Any]:
+    """Return one object with the items of several objects that have one each under a key in the singular: `triple`."""
+    keys = {tuple(value) if isinstance(value, dict) else () for value in values}
+    key = keys.pop() if len(keys) == 1 < len(values) else ()
+    return [{key[0]: [value[key[0]] for value in values]}] if len(key) == 1 and not key[0].endswith("s") else []
 
 
 def _merge_objects(values: list[Any]) -> list[Any]:
@@ -121,7 +244,10 @@ def _merge_objects(values: list[Any]) -> list[Any]:
     for key, item in (pair for value in values for pair in value.items()):
         if key in merged and not (isinstance(item, list) and isinstance(merged[key], list)):
             return []
-        merged[key] = merged[key] + item if key in merged else item
+        if key in merged:
+            merged[key].extend(item)
+        else:
+            merged[key] = [*item] if isinstance(item, list) else item
     return [merged]
 
 
@@ -173,27 +299,34 @@ def _close_brackets(body: str) -> str:
     return body if in_string else body + "".join(_CLOSING[sign] for sign in reversed(open_brackets))
 
 
-def _extract_body(text: str) -> str:
-    """Return the content of the code fences if it contains JSON, else the text without byte-order mark and thoughts."""
+def _extract_body(text: str) -> tuple[str, str, str]:
+    """Return the content of the code fences, if it contains JSON, between the texts before and after the last fence.
+
+    Without JSON in fences, the whole text is the content. Thoughts and the byte-order mark are left out.
+    """
     text = drop_thoughts(text)
-    fenced = "\n".join(match.group(1) for match in _FENCE.finditer(text))
-    return fenced if _OPENING.search(fenced) else text
+    fences = list(_FENCE.finditer(text))
+    fenced = f"\n{_FENCE_MARK}\n".join(fence[1] for fence in fences)
+    if not _OPENING.search(fenced):
+        return "", text, ""
+    end = fences[-1].end()
+    return _FENCE.sub(f"\n{_FENCE_MARK}\n", text[:end]), fenced, text[end:]
 
 
 def _find_values(text: str) -> tuple[list[Any], bool]:
     """Return the JSON objects and lists in a text, and whether every possible opening bracket began a valid one."""
     values: list[Any] = []
-    at, whole = 0, True
-    for _ in range(_MOST_OPENINGS):
+    at, failures = 0, 0
+    while failures < _MOST_OPENINGS:
         beside = _NEXT_VALUE.match(text, at) if values else None  # consecutive lists on one line
         opening = beside or _OPENING.search(text, at)
         if opening is None:
-            return values, whole
+            return values, not failures
         try:
             value, at = _decoder.raw_decode(text, opening.end() - 1)
             values.append(value)
         except (ValueError, RecursionError):
-            at, whole = opening.end(), False
+            at, failures = opening.end(), failures + 1
     return values, False
 
 

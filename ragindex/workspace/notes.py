@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Sequence
 
+from ragindex.accounting.ledger import DRAFT, THOUGHTS, Tally
 from ragindex.counts import first_names, many
 from ragindex.errors import ServiceError
 from ragindex.interfaces import FittedEncoderPlugin, Scheme, VocabularyEncoder
@@ -25,6 +26,17 @@ def format_part_notes(workspace: Workspace, schemes: Sequence[Scheme]) -> list[s
             could_not = many(len(failed), "record could not be made and is", "records could not be made and are")
             said[f"{name}: {could_not} tried again the next time: {reasons}"] = None
     return list(said)
+
+
+def describe_drafts(paid: Tally) -> list[str]:
+    """Return a note per task on drafts and thoughts in the answers of the LLM."""
+    notes = []
+    for task, counts in paid.stages.items():
+        drafts = [many(counts[DRAFT], "draft")] if counts[DRAFT] else []
+        thoughts = [f"thoughts in {many(counts[THOUGHTS], 'answer')}"] if counts[THOUGHTS] else []
+        if drafts or thoughts:
+            notes.append(f"{task}: left out of the LLM's answers: {', '.join([*drafts, *thoughts])}")
+    return notes
 
 
 def format_changes(changed: Changed) -> str:

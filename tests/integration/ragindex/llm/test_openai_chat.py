@@ -22,6 +22,7 @@ from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Failure, Task
 from ragindex.parts.triples.extractions import EXTRACT
 from ragindex.types import Usage
+from ragindex.workspace.notes import describe_drafts
 from ragindex_retrievers.gear.tasks import READ
 
 TEXT = {"text": "one two"}
@@ -449,11 +450,37 @@ def test_thoughts_beside_the_answer_and_before_it(server: OpenAIServer) -> None:
             chat(content='I think {so}.</think>\n{"text": "x"}'),
         ]
     )
-    assert [run(server)[0] for _ in range(2)] == [Echo(text="x")] * 2
+    server.faults.append(
+        chat(content=[{"type": "reasoning", "text": "I think {so}."}, {"type": "text", "text": '{"text": "x"}'}])
+    )
+    answered = [run(server) for _ in range(3)]
+    assert [answer for answer, _ in answered] == [Echo(text="x")] * 3
+    assert [tally.stages["echo"] for _, tally in answered] == [
+        {"strict": 1},
+        {"found": 1, "thoughts left out": 1},
+        {"strict": 1},
+    ]
     server.refuses = {"response_format"}
     plain = Task("plain", 1, PROMPT, Echo, read=lambda text: Echo(text=text.strip()))
     server.write = lambda body: "<think>Which one?</think>\nthe second"
     assert run(server, plain)[0] == Echo(text="the second")
+
+
+def test_thoughts_alone_are_no_answer(server: OpenAIServer) -> None:
+    """Servers with a wrong reasoning parser put everything there; the model is asked again."""
+    beside = chat(reasoning_content='{"text": "x"}', content=None)
+    within = chat(content='{"reasoning_content": {"text": "x"}}')
+    for thought in (beside, within):
+        server.faults.extend([thought, chat(content='{"text": "y"}')])
+        assert run(server)[0] == Echo(text="y")
+    assert len(server.requests) == 4
+
+
+def test_drafts_are_counted_and_only_the_last_answer_counts(server: OpenAIServer) -> None:
+    server.faults.append(chat(content='{"text": "x"} or {"text": "y"}, better:\n```json\n{"text": "z"}\n```'))
+    answer, tally = run(server)
+    assert (answer, tally.stages["echo"]) == (Echo(text="z"), {"found": 1, "draft left out": 2})
+    assert describe_drafts(tally) == ["echo: left out of the LLM's answers: 2 drafts"]
 
 
 # ---------------------------------------------------------------- schemas that are refused or ignored

@@ -26,6 +26,15 @@ class Extraction(BaseModel):
     triples: list[Triple] = []
 
 
+class Strictly(BaseModel):
+    entities: list[str]
+    triples: list[list[str]]
+
+
+class Names(BaseModel):
+    names: list[str]
+
+
 class Tuples(BaseModel):
     triples: list[tuple[str, str, str]]
 
@@ -92,7 +101,7 @@ def test_variants(text: str, expected: BaseModel | None, stage: str) -> None:
         with pytest.raises(UnusableError):
             read_json(text, Extraction)
     else:
-        assert read_json(text, type(expected)) == (expected, stage)
+        assert read_json(text, type(expected))[:2] == (expected, stage)
 
 
 @pytest.mark.parametrize(
@@ -119,6 +128,110 @@ def test_what_cannot_be_used(text: str, output: type[BaseModel], reason: str) ->
     assert caught.value.kind == "malformed"
 
 
+# ---------------------------------------------------------------- several answers in one text
+
+LONG, SHORT = '[["a", "b", "c"], ["d", "e", "f"]]', '[["x", "y", "z"]]'
+DRAFT, FINAL = f'{{"entities": ["a"], "triples": {LONG}}}', f'{{"entities": ["x"], "triples": {SHORT}}}'
+FINAL_PARTS = ('{"entities": ["x"]}', f'{{"triples": {SHORT}}}')
+ITEMS = [json.dumps(dict(zip(("subject", "predicate", "object"), letters, strict=True))) for letters in (ABC, DEF)]
+
+
+def fence(*lines: str, language: str = "json") -> str:
+    return f"```{language}\n{chr(10).join(lines)}\n```"
+
+
+def quoted(text: str) -> str:
+    return text.replace('"', "'")
+
+
+@pytest.mark.parametrize(
+    ("text", "drafts"),
+    [
+        (f"{fence(DRAFT)}\nWait, the year is wrong. Corrected:\n{fence(FINAL)}", 1),
+        (f"{fence(DRAFT)}\n\n{fence(FINAL, language='')}", 1),
+        (f"Draft: {DRAFT}\nCorrected: {FINAL}", 1),
+        (f"Draft: {DRAFT}\nCorrected: {FINAL}\nI removed the first triple.", 1),
+        (f"First {DRAFT}, then {DRAFT}, at last {FINAL}.", 2),
+        (f"Draft: {DRAFT}\nFinal answer:\n{fence(FINAL)}", 1),
+        (f"{fence(DRAFT)}\nOn reflection, better: {FINAL}", 1),
+        (f"Draft: {quoted(DRAFT)}\nCorrected: {quoted(FINAL)}", 1),
+        (f"{fence(quoted(DRAFT))}\nbetter\n{fence(FINAL)}", 1),
+        (f"{fence(DRAFT)}\nbetter\n{fence(quoted(FINAL))}", 1),
+        (f"Draft: {DRAFT}\nCorrected: {FINAL[:-1]},}}", 1),
+        (f"```json {DRAFT}``` no: ```json {FINAL}```", 1),
+        (f'{{"result": {DRAFT}}}\nNo:\n{{"result": {FINAL}}}', 1),
+        (f"<think>{DRAFT}</think>{DRAFT} No, {FINAL}", 1),
+        (f"{DRAFT}\nAgain, in parts: {FINAL_PARTS[0]} and {FINAL_PARTS[1]}", 1),
+        (f"Entities:\n{fence(FINAL_PARTS[0])}\nTriples:\n{fence(FINAL_PARTS[1])}", 0),
+        (f"Names {FINAL_PARTS[0]} and facts {FINAL_PARTS[1]}", 0),
+        ("\n".join(FINAL_PARTS), 0),
+        (f"{FINAL}\nSources: [1]", 0),
+        (f"{FINAL}, confidence {{'score': 0.9}}.", 0),
+        (f"{fence(FINAL)}\nI left out: [['a', 'b', 'c']]", 0),
+        (f"In the {{entity}} notation: {FINAL}", 0),
+    ],
+)
+def test_the_last_complete_answer_counts_alone(text: str, drafts: int) -> None:
+    reading = read_json(text, Strictly)
+    assert reading.output.model_dump() == json.loads(FINAL)
+    assert reading.drafts == drafts
+
+
+@pytest.mark.parametrize(
+    ("text", "drafts"),
+    [
+        ("\n".join(ITEMS), 0),
+        (f"1. {ITEMS[0]}\n2. {ITEMS[1]}", 0),
+        (f"The first is {ITEMS[0]} and the second {ITEMS[1]}.", 0),
+        (f"{fence(ITEMS[0])}\n{fence(ITEMS[1])}", 0),
+        (f"{fence(ITEMS[0], ITEMS[0])}\nCorrected:\n{fence(*ITEMS)}", 1),
+        ('{"triple": ["a", "b", "c"]}\n{"triple": ["d", "e", "f"]}', 0),
+        ('{"triple": "a | b | c"}\n{"triple": "d | e | f"}', 0),
+        ('{"triples": [["a", "b", "c"]]}\n{"triples": [["d", "e", "f"]]}', 0),
+        ('["a", "b", "c"], ["d", "e", "f"]', 0),
+        ('Triple 1: ["a", "b", "c"]\nTriple 2: ["d", "e", "f"]', 0),
+        ('One:\n("a", "b", "c")\nTwo:\n("d", "e", "f")', 0),
+        ('Draft:\n("x", "y", "z")\n("d", "e", "f")\nCorrected:\n("a", "b", "c")\n("d", "e", "f")', 1),
+        (f"First: {SHORT}\nCorrected: {LONG}", 1),
+        (f'{{"facts": {SHORT}}}\nno:\n{{"facts": {LONG}}}', 1),
+    ],
+)
+def test_objects_that_are_one_answer_stay_together(text: str, drafts: int) -> None:
+    reading = read_json(text, Tuples)
+    assert (reading.output.triples, reading.drafts) == ([ABC, DEF], drafts)
+
+
+def test_json_lines_of_any_number() -> None:
+    lines = [json.dumps({"subject": str(number), "predicate": "b", "object": "c"}) for number in range(200)]
+    assert [row[0] for row in read_json("\n".join(lines), Tuples).output.triples] == [str(n) for n in range(200)]
+
+
+@pytest.mark.parametrize(
+    ("text", "output", "expected", "drafts"),
+    [
+        ('{"answer": "y"} No: {"answer": "x"}', Answer, {"answer": "x"}, 1),
+        ('Draft: ["x", "z"]\nFinal: ["y"]', Names, {"names": ["y"]}, 1),
+        ('Draft: ["x"]\nFinal: ["y"]', Names, {"names": ["y"]}, 1),
+        ('{"chosen": 3, "why": "a"}, no, {"chosen": 2}', Choice, {"chosen": 2, "why": None}, 1),
+        ('{"chosen": 3} because {"why": "a"}', Choice, {"chosen": 3, "why": "a"}, 0),
+        ('{"chosen": 3}, not {"chosen": "many"}', Choice, {"chosen": 3, "why": None}, 0),
+    ],
+)
+def test_drafts_of_other_outputs(text: str, output: type[BaseModel], expected: dict[str, object], drafts: int) -> None:
+    reading = read_json(text, output)
+    assert (reading.output.model_dump(), reading.drafts) == (expected, drafts)
+
+
+@pytest.mark.parametrize("end", [5, 12, 20, len(FINAL) - 3])
+def test_a_draft_does_not_stand_for_an_answer_that_is_cut(end: int) -> None:
+    with pytest.raises(UnusableError) as caught:
+        read_json(f"Draft: {DRAFT}\nFinal: {FINAL[:end]}", Strictly)
+    assert caught.value.kind == "truncated"
+
+
+# ---------------------------------------------------------------- cut and broken answers
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -139,8 +252,8 @@ def test_a_list_that_ends_in_the_middle_is_not_a_list(text: str) -> None:
 
 def test_broken_quotes_do_not_make_a_whole_list_half_a_list() -> None:
     assert read_json('[["a", "b, "c"]]', Extraction)[1] in ("repaired", "reshaped")
-    assert read_json('{"answer": "see [1"}', Answer) == (Answer(answer="see [1"), "strict")
-    assert read_json('Note [1: {"answer": "x"}', Answer) == (Answer(answer="x"), "found")
+    assert read_json('{"answer": "see [1"}', Answer)[:2] == (Answer(answer="see [1"), "strict")
+    assert read_json('Note [1: {"answer": "x"}', Answer)[:2] == (Answer(answer="x"), "found")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +274,7 @@ def test_thoughts_are_no_answer(text: str, left: str) -> None:
 def test_only_strict_reading_where_that_is_asked() -> None:
     with pytest.raises(UnusableError):
         read_json('Well: {"answer": "x"}', Answer, tolerant=False)
-    assert read_json('{"answer": "x"}', Answer, tolerant=False) == (Answer(answer="x"), "strict")
+    assert read_json('{"answer": "x"}', Answer, tolerant=False)[:2] == (Answer(answer="x"), "strict")
 
 
 # ---------------------------------------------------------------- properties
@@ -175,8 +288,8 @@ prose = st.text("abc xyz.,!?\n", max_size=30)
 
 @given(extractions)
 def test_json_round_trips(value: Tuples) -> None:
-    assert read_json(value.model_dump_json(), Tuples) == (value, "strict")
-    assert read_json(json.dumps(value.model_dump(), indent=2), Tuples) == (value, "strict")
+    assert read_json(value.model_dump_json(), Tuples)[:2] == (value, "strict")
+    assert read_json(json.dumps(value.model_dump(), indent=2), Tuples)[:2] == (value, "strict")
 
 
 @given(extractions, prose, prose)
@@ -196,7 +309,7 @@ def test_tuples_and_commas_too_many_read_the_same(value: Tuples) -> None:
 def test_what_is_read_can_be_written(rows: list[tuple[str, str, str]]) -> None:
     """JSON may hold halves of surrogate pairs, plain or as escapes; UTF-8 may not."""
     for text in (json.dumps({"triples": rows}), json.dumps({"triples": rows}, ensure_ascii=False)):
-        value, stage = read_json(text, Tuples)
+        value, stage, _ = read_json(text, Tuples)
         assert [list(row) for row in value.triples] == [[encodable(word) for word in row] for row in rows]
         assert (stage, bool(value.model_dump_json().encode())) == ("strict", True)
 
@@ -211,7 +324,7 @@ pieces = st.sampled_from(
 def test_any_text_is_read_or_refused(text: str) -> None:
     for output in (Answer, Extraction, Tuples, Choice):
         with contextlib.suppress(UnusableError):
-            value, stage = read_json(text, output)
+            value, stage, _ = read_json(text, output)
             assert isinstance(value, output)
             assert stage in {"strict", "found", "repaired", "reshaped"}
 
@@ -259,5 +372,5 @@ def test_no_cut_of_an_answer_reads_as_another(value: Extraction, indent: int | N
 
 def test_closing_brackets_are_added_before_anything_is_repaired() -> None:
     text = r'{"triples": [["\u001f\f", "a\/b", "\ud83c\udf5e"]]'  # json_repair leaves \f and \/ as they are written
-    assert read_json(text, Tuples) == (Tuples(triples=[("\x1f\f", "a/b", "🍞")]), "repaired")
+    assert read_json(text, Tuples)[:2] == (Tuples(triples=[("\x1f\f", "a/b", "🍞")]), "repaired")
     assert read_json('{"triples": [["a", "b", "c"]],', Tuples)[0].triples == [("a", "b", "c")]

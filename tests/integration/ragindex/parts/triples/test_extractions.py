@@ -253,8 +253,8 @@ TEXTS = ("Hollow Ferry is a chain ferry on the River Sarn.", "The cellist studie
 def test_the_demonstrations_state_what_their_texts_state(task: Task[Any]) -> None:
     messages = render_messages(task, {"title": "", "text": "", "names": []})
     told = [read_json(one.content, task.output) for one in messages if one.role == "assistant"]
-    assert [how for _, how in told] == ["strict"] * len(told)
-    for place, (answer, _) in enumerate(told):
+    assert [reading.stage for reading in told] == ["strict"] * len(told)
+    for place, (answer, *_) in enumerate(told):
         shown = messages[1 + 2 * place].content
         assert TEXTS[place] in shown
         triples = [Triple(*one) for one in getattr(answer, "triples", [])]
