@@ -39,7 +39,9 @@ class ChatParameters(LLMPlugin, PaidPlugin):
         "that the endpoint accepts.",
     )
     extra: dict[str, JsonValue] = Field(
-        default_factory=dict, description="Further parameters, sent with every request."
+        default_factory=dict,
+        description="Further parameters, sent with every request: "
+        "extra={top_p: 0.9, chat_template_kwargs: {enable_thinking: false}}.",
     )
     max_tokens: int | None = Field(
         default=None, ge=1, description="Upper limit of the tokens of an answer, where a task allows more."

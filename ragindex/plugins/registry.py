@@ -198,7 +198,9 @@ def _to_spec(written: Any) -> Spec:
 
 def _spec_to_json(value: Any) -> Any:
     if isinstance(value, Spec):
-        return {"name": value.name, "params": {key: _spec_to_json(item) for key, item in value.params.items()}}
+        return {"name": value.name, "params": _spec_to_json(value.params)}
+    if isinstance(value, Mapping):
+        return {key: _spec_to_json(item) for key, item in value.items()}
     return [_spec_to_json(item) for item in value] if isinstance(value, list) else value
 
 
@@ -215,6 +217,7 @@ def _explain_validation_error(name: str, plugin: type[BaseModel], error: Validat
             sentences.append(f"{name}: {must.removesuffix('.')}.")
         else:
             must = must.replace("a valid tuple", "a list, as [bm25, dense]")
+            must = must.replace("a valid dictionary", "a mapping, as {key: value}")
             sentences.append(f"The {where!r} parameter of {name} must be {must}. Got {problem.get('input')!r} instead.")
     return " ".join(sentences) + f" See: ragindex methods {name}"
 

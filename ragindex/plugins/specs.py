@@ -1,8 +1,8 @@
 """The syntax of plugins: `name`, `name:argument`, `name(param=value, …)`, or `{"name": …, "params": {…}}`.
 
-Values are JSON scalars, bare names, web addresses, paths with a slash, lists `[…]` and nested calls, as in
-`hybrid(bases=[bm25, dense(over=passages)])`, `http(url=https://search.example.org/v1)` and
-`evidence(weights=./weights.json)`.
+Values are JSON scalars, bare names, web addresses, paths with a slash, lists `[…]`, mappings `{key: value}` (so any
+JSON) and nested calls, as in `hybrid(bases=[bm25, dense(over=passages)])`, `evidence(weights=./weights.json)` and
+`openai(model=qwen3, extra={chat_template_kwargs: {enable_thinking: false}})`.
 """
 
 import json
@@ -14,7 +14,7 @@ import regex
 
 from ragindex.errors import UsageError
 
-SpecValue: TypeAlias = "str | int | float | bool | list[SpecValue] | Spec | None"
+SpecValue: TypeAlias = "str | int | float | bool | list[SpecValue] | dict[str, SpecValue] | Spec | None"
 
 _NAME = regex.compile(r"[\p{L}_][\w.\-]*")
 _ADDRESS = regex.compile(r"https?://[\w.~:/@!$&*+;=?%#\-]+")
@@ -76,15 +76,19 @@ class _Reader:
         return Spec(name, self.parameters()) if self.take("(") else Spec(name)
 
     def parameters(self) -> dict[str, SpecValue]:
+        return self.pairs("parameter", "=", ")")
+
+    def pairs(self, what: str, sign: str, end: str) -> dict[str, SpecValue]:
         values: dict[str, SpecValue] = {}
-        while not self.take(")"):
+        while not self.take(end):
             if values and not self.take(","):
-                raise self.error("',' or ')'")
-            key = self.name("a parameter's name")
+                raise self.error(f"',' or {end!r}")
+            quoted = self.match(_STRING) if what == "key" else None
+            key = str(json.loads(quoted)) if quoted is not None else self.name(f"a {what}'s name")
             if key in values:
-                raise self.error(f"each parameter once, but {key!r} stands twice")
-            if not self.take("="):
-                raise self.error(f"'=' after {key!r}")
+                raise self.error(f"each {what} once, but {key!r} stands twice")
+            if not self.take(sign):
+                raise self.error(f"{sign!r} after {key!r}")
             values[key] = self.value()
         return values
 
@@ -93,6 +97,8 @@ class _Reader:
         if self.depth > _MAX_DEPTH:
             raise self.error(f"at most {_MAX_DEPTH} levels of nesting")
         try:
+            if self.take("{"):
+                return self.pairs("key", ":", "}")
             return self.list() if self.take("[") else self.scalar()
         finally:
             self.depth -= 1
@@ -156,6 +162,9 @@ def _render_value(value: SpecValue) -> str:
         return render_spec(value)
     if isinstance(value, list):
         return "[" + ", ".join(_render_value(item) for item in value) + "]"
+    if isinstance(value, dict):
+        keys = {key: key if _NAME.fullmatch(key) else json.dumps(key, ensure_ascii=False) for key in value}
+        return "{" + ", ".join(f"{keys[key]}: {_render_value(item)}" for key, item in value.items()) + "}"
     if isinstance(value, str) and (_NAME.fullmatch(value) or _ADDRESS.fullmatch(value)) and value not in _CONSTANTS:
         return value
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:

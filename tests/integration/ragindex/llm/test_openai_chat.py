@@ -21,6 +21,7 @@ from ragindex.llm.schema import schema_text
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Failure, Task
 from ragindex.parts.triples.extractions import EXTRACT
+from ragindex.plugins import registry
 from ragindex.types import Usage
 from ragindex.workspace.notes import describe_drafts
 from ragindex_retrievers.gear.tasks import READ
@@ -118,6 +119,37 @@ def test_a_password_in_the_address(server: OpenAIServer, monkeypatch: pytest.Mon
         language.run(ECHO, TEXT)
     assert server.requests[0].headers["authorization"] == "Basic bWU6cGFzcyB3b3Jk"
     assert "pass" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "openai(model=small, extra={chat_template_kwargs: {enable_thinking: false}, stop: [END]})",
+        'openai(model=small, extra={"chat_template_kwargs": {"enable_thinking": false}, "stop": ["END"]})',
+    ],
+)
+def test_extra_parameters_are_written_as_a_mapping(
+    server: OpenAIServer, written: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    plugin = registry.llm(written)
+    assert registry.llm(registry.label(plugin)) == plugin
+    plugin.open(LLMSettings()).run(ECHO, TEXT)
+    (body,) = bodies(server)
+    assert (body["chat_template_kwargs"], body["stop"]) == ({"enable_thinking": False}, ["END"])
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("extra=[enable_thinking, false]", r"must be a mapping, as \{key: value\}\. Got \['enable_thinking', False\]"),
+        ("extra={seed: 1}", "without seed, which the framework sets"),
+        ("extra={headers: {api_key: sk-0123456789abcdef0123}}", "must not contain a user, password, key or token"),
+    ],
+)
+def test_other_extra_parameters_are_refused(written: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        registry.llm(f"openai(model=small, {written})")
 
 
 def test_nothing_of_ours_among_the_extra_parameters() -> None:

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,8 +12,11 @@ numbers = st.one_of(st.integers(-(10**9), 10**9), st.floats(allow_nan=False, all
 addresses = st.from_regex(r"https?://[a-z0-9.:/@?=&,()\[\] \"-]{0,12}", fullmatch=True)
 paths = st.from_regex(r"[a-z0-9.~\-]{0,3}/[a-z0-9./@#,()\[\] \"-]{0,12}", fullmatch=True)
 scalars = st.one_of(numbers, st.booleans(), st.none(), st.text(max_size=8), addresses, paths)
+mappings = st.dictionaries(st.one_of(names, st.text(max_size=4)), st.deferred(lambda: values), max_size=3)
 specs = st.deferred(lambda: st.builds(Spec, names, st.dictionaries(names, values, max_size=3)))
-values = st.deferred(lambda: st.one_of(scalars, st.lists(scalars, max_size=3), specs.filter(lambda spec: spec.params)))
+values = st.deferred(
+    lambda: st.one_of(scalars, st.lists(scalars, max_size=3), mappings, specs.filter(lambda spec: spec.params))
+)
 
 
 @given(specs)
@@ -47,6 +52,12 @@ def test_by_hand() -> None:
     assert parse_spec("x(a=out/w.json#0a1b, b=[/tmp/é.json, ../d/e])") == Spec(
         "x", {"a": "out/w.json#0a1b", "b": ["/tmp/é.json", "../d/e"]}
     )
+    mapping = {"chat_template_kwargs": {"enable_thinking": False}, "stop": ["a b", 1], "url": "https://a.example/?b=c"}
+    assert parse_spec(f"x(extra={json.dumps(mapping)})") == Spec("x", {"extra": mapping})
+    written = (
+        'x(extra={chat_template_kwargs:{enable_thinking:false},stop: ["a b", 1], url: https://a.example/?b=c}, y={})'
+    )
+    assert parse_spec(written) == Spec("x", {"extra": mapping, "y": {}})
     assert parse_spec("x(all=[http://a/b?c=d, e])") == Spec("x", {"all": ["http://a/b?c=d", "e"]})
 
 
@@ -58,6 +69,12 @@ def test_by_hand() -> None:
         ("bm25(k", "expected '=' after 'k'"),
         ("bm25(k=1", "expected ',' or ')'"),
         ("bm25(k=1,k=2)", "each parameter once, but 'k' stands twice"),
+        ("x(a={b", "expected ':' after 'b'"),
+        ("x(a={b: 1", "expected ',' or '}'"),
+        ("x(a={1: 1})", "expected a key's name"),
+        ('x(a={b: 1, "b": 2})', "each key once, but 'b' stands twice"),
+        ("x(a={", "expected a key's name; found 'the end'"),
+        ("x(a=" + "{a:" * 30, "at most 20 levels"),
         ("bm25 dense", "character 6, expected the end; found 'dense'"),
         ("bm25,,dense", "expected the end"),
         ("x(a=" + "[" * 30 + "]" * 30 + ")", "at most 20 levels"),
