@@ -47,8 +47,10 @@ def estimate_encoding(
     encoding = {label: scheme for label, scheme in schemes.items() if any(map(uses_encoder, scheme.parts()))}
     if not isinstance(encoder, PaidPlugin) or not isinstance(name, str) or not encoding:
         return []
-    asked = sum(tokens.count_text_tokens(query.text, name).tokens for query in queries)
-    counts = [("encoding, index", *_count_indexing(corpus, encoding, name, language))]
+    before_query, before_document = (getattr(encoder, f"{kind}_prefix", None) or "" for kind in ("query", "document"))
+    asked = sum(tokens.count_text_tokens(f"{before_query}{query.text}", name).tokens for query in queries)
+    counting = CountingEncoder(model=name, prefix=before_document)
+    counts = [("encoding, index", *_count_indexing(corpus, encoding, counting, language))]
     counts += [(f"encoding, {label}", len(queries), asked) for label in encoding if queries]
     price = getattr(encoder, "price", None)
     return [
@@ -62,15 +64,15 @@ def estimate_encoding(
     ]
 
 
-def _count_indexing(corpus: Corpus, schemes: Mapping[str, Scheme], model: str, language: str | None) -> tuple[int, int]:
+def _count_indexing(
+    corpus: Corpus, schemes: Mapping[str, Scheme], counting: "CountingEncoder", language: str | None
+) -> tuple[int, int]:
     """Build the parts that encode; return how many texts were encoded, and their tokens."""
     parts = topological_order(part for scheme in schemes.values() for part in scheme.parts())
     with (
         tempfile.TemporaryDirectory() as folder,
         ledger.record_calls() as tally,
-        Workspace.open(
-            Path(folder), encoder=CountingEncoder(model=model), language=language, chunking=corpus.chunking
-        ) as workspace,
+        Workspace.open(Path(folder), encoder=counting, language=language, chunking=corpus.chunking) as workspace,
     ):
         workspace.add(corpus.documents)
         workspace.sync([part for part in parts if uses_encoder(part)])
@@ -83,10 +85,11 @@ class CountingEncoder(EncoderPlugin):
 
     version: ClassVar[int] = 1
     model: str = Field(description="Model whose tokenizer counts the tokens.")
+    prefix: str = Field(default="", description="Text put before each document.")
 
     def open(self, setting: LLMSettings | None = None) -> "MadeUpVectors":
         """Open the encoder; no request is sent."""
-        return MadeUpVectors(self.model)
+        return MadeUpVectors(self.model, self.prefix)
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,7 @@ class MadeUpVectors:
     """The encoder that `CountingEncoder` opens: the vector of a text is drawn by the hash of the text."""
 
     model: str
+    prefix: str = ""
     dimensions: int = _DIMENSIONS
 
     @property
@@ -104,7 +108,7 @@ class MadeUpVectors:
     def encode_documents(self, texts: Sequence[str]) -> Floats:
         """Return made-up vectors, and record the tokens of each text."""
         for text in texts:
-            read = tokens.count_text_tokens(text, self.model).tokens
+            read = tokens.count_text_tokens(f"{self.prefix}{text}", self.model).tokens
             ledger.record_call(ledger.CallRecord(_COUNTED, self.id, input_tokens=read, replayed=True), 0.0)
         seeds = [int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) for text in texts]
         drawn = [np.random.default_rng(seed).standard_normal(self.dimensions) for seed in seeds]

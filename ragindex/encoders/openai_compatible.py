@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Any, ClassVar
 
 import numpy as np
+import regex
 from pydantic import Field
 
 from ragindex.accounting import ledger
@@ -34,6 +35,7 @@ from ragindex.llm.prices import Prices
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tokens import TokenCount
 from ragindex.plugins.base import Contact
+from ragindex.plugins.specs import Spec, render_spec
 from ragindex.types import Span
 
 _URL_VARIABLES = ("EMBEDDING_BASE_URL", "OPENAI_BASE_URL")
@@ -58,6 +60,14 @@ _SHORTEST = 64  # characters; a text of at most this length is not cut further
 _MAX_TOKENS = {"text-embedding-3-small": 8192, "text-embedding-3-large": 8192, "text-embedding-ada-002": 8192}
 """The longest input of models, in tokens: https://platform.openai.com/docs/guides/embeddings (2025)."""
 _CAUTION = 1.2  # factor on estimated tokens, so that a low estimate does not exceed the reserved money
+_FOR_PASSAGES = "Represent this sentence for searching relevant passages: "
+_TRAINED_PREFIXES = (
+    (regex.compile(r"nomic-embed-text"), "search_query: ", "search_document: "),
+    (regex.compile(r"\be5-(?:small|base|large)(?!.*instruct)"), "query: ", "passage: "),
+    (regex.compile(r"\bbge-(?:small|base|large)(?!.*zh)|mxbai-embed-large"), _FOR_PASSAGES, ""),
+)
+"""What models were trained with before questions and documents, by their cards on the Hugging Face hub (2026)."""
+_advised: set[str] = set()
 _log = logging.getLogger(__name__)
 
 
@@ -66,7 +76,8 @@ class OpenAICompatible(EncoderPlugin, PaidPlugin):
 
     `price` is in US dollars per million tokens; the default is the model's price in the price list, if it has one.
     Requests that time out, lose their connection or get status 408, 409, 429 or 5xx are retried up to `retries` times,
-    after the time that Retry-After states or with exponential backoff.
+    after the time that Retry-After states or with exponential backoff. The prefixes are part of the encoder's id. A
+    note names those that a model was trained with, if none is given; they are never added by themselves.
     """
 
     argument: ClassVar[str] = "model"
@@ -75,6 +86,8 @@ class OpenAICompatible(EncoderPlugin, PaidPlugin):
 
     model: str = Field(description="Name of the model, as the endpoint knows it.")
     dimensions: int | None = Field(default=None, ge=1, description="Dimensions to ask for. null: the model's own.")
+    query_prefix: str | None = Field(default=None, description='Text put before each question, as "query: ".')
+    document_prefix: str | None = Field(default=None, description='Text put before each document, as "passage: ".')
     batch_size: int = Field(default=128, ge=1, le=2048, description="Texts per request.")
     retries: int = Field(
         default=5,
@@ -124,7 +137,7 @@ class OpenAIEncoder:
     A text that the server refuses as too long is cut to half its characters until it fits. Each such text is logged
     and counted in `truncated`. A batch that it refuses is sent in halves; if that helps, later batches have no more
     texts (`texts_a_request`). Blank texts are not sent; their vectors are zero. If tiktoken knows the model, it is a
-    TokenCounter.
+    TokenCounter, whose `max_tokens` leave room for the prefix of documents.
     """
 
     max_tokens: int | None
@@ -136,16 +149,23 @@ class OpenAIEncoder:
         self._setting, self._lock = setting, Lock()
         self._dimensions = plugin.dimensions
         self.texts_a_request = plugin.batch_size
+        self._query_prefix, self._document_prefix = plugin.query_prefix or "", plugin.document_prefix or ""
         if tokens.knows_tokenizer(plugin.model):
-            self.max_tokens = _MAX_TOKENS.get(plugin.model)
+            longest = _MAX_TOKENS.get(plugin.model)
+            self.max_tokens = longest and max(1, longest - self._count_tokens([self._document_prefix]).tokens)
             self.token_spans = self._find_spans
         self.truncated = 0
 
     @property
     def id(self) -> str:
-        """Model, requested dimensions and a hash of the address, as servers may use one name for different models."""
+        """Model, requested dimensions and a hash of the address and prefixes.
+
+        Servers may use one name for different models.
+        """
         dimensions = self._plugin.dimensions or "native"
-        return f"openai-{self._plugin.model.replace('/', '-')}-{dimensions}-{digest(self._where)[:8]}"
+        prefixes = [self._query_prefix, self._document_prefix]
+        hashed = digest([self._where, *prefixes] if any(prefixes) else self._where)[:8]
+        return f"openai-{self._plugin.model.replace('/', '-')}-{dimensions}-{hashed}"
 
     @property
     def dimensions(self) -> int:
@@ -157,23 +177,49 @@ class OpenAIEncoder:
 
     def encode_documents(self, texts: Sequence[str]) -> Floats:
         """Return rows of length one, shape (len(texts), dimensions); zero for blank texts. Raises ServiceError."""
-        answers = list(self.encode_by_request(texts))
-        return np.concatenate(answers) if answers else np.zeros((0, self.dimensions), dtype=np.float32)
+        return self._join(self.encode_by_request(texts))
 
     def encode_by_request(self, texts: Sequence[str]) -> Iterator[Floats]:
         """Yield the vectors of `texts` in order, one array per request. Raises ServiceError.
 
         A batch that the server refuses is split into halves.
         """
+        return self._encode_batches(texts, self._document_prefix)
+
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
+        """Encode questions, with their own prefix, in the same way as documents."""
+        return self._join(self._encode_batches(texts, self._query_prefix))
+
+    def _join(self, answers: Iterator[Floats]) -> Floats:
+        rows = list(answers)
+        return np.concatenate(rows) if rows else np.zeros((0, self.dimensions), dtype=np.float32)
+
+    def _encode_batches(self, texts: Sequence[str], prefix: str) -> Iterator[Floats]:
+        self._advise_prefixes()
         at = 0
         while at < len(texts):
             size = self.texts_a_request
-            yield from self._encode([encodable(text) for text in texts[at : at + size]])
+            batch = [encodable(text) for text in texts[at : at + size]]
+            yield from self._encode([f"{prefix}{text}" if text.strip() else "" for text in batch])
             at += size
 
-    def encode_queries(self, texts: Sequence[str]) -> Floats:
-        """Encode questions in the same way as documents."""
-        return self.encode_documents(texts)
+    def _advise_prefixes(self) -> None:
+        """Name once the prefixes that the model was trained with, if neither is given."""
+        name = self._plugin.model
+        if (self._plugin.query_prefix, self._plugin.document_prefix) != (None, None):
+            return
+        known = next((pair for model, *pair in _TRAINED_PREFIXES if model.search(name.lower())), None)
+        with self._lock:
+            if known is None or name in _advised:
+                return
+            _advised.add(name)
+        prefixes = dict(zip(("query_prefix", "document_prefix"), known, strict=True))
+        written = render_spec(Spec("openai", {"model": name, **{key: text for key, text in prefixes.items() if text}}))
+        _log.warning(
+            "%s was trained with text before each question or document, and none is set. Set it with --encoder '%s', "
+            'or set query_prefix="" to encode without.',
+            *(name, written),
+        )
 
     def _encode(self, texts: Sequence[str]) -> Iterator[Floats]:
         """Yield the vectors of one batch: in one request, or in several if it is refused; blank texts are not sent."""

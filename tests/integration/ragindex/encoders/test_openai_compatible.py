@@ -11,6 +11,7 @@ import pytest
 from openai_server import KEY, NATIVE, OpenAIServer, data, drop, embed, embedding, says, slow, status, usage
 
 from ragindex.accounting import ledger
+from ragindex.encoders import openai_compatible
 from ragindex.encoders.openai_compatible import OpenAICompatible, OpenAIEncoder
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import BudgetError, ServiceError, UsageError
@@ -68,6 +69,81 @@ def test_blank_texts_are_not_sent(server: OpenAIServer) -> None:
     vectors = _opened().encode_documents(["", "one", " \n"])
     np.testing.assert_allclose(vectors, [np.zeros(NATIVE), _expected(["one"])[0], np.zeros(NATIVE)], atol=1e-7)
     assert [request.body["input"] for request in server.requests] == [["one"]]
+
+
+# ---------------------------------------------------------------- prefixes
+
+
+def test_prefixes_stand_before_questions_and_documents(server: OpenAIServer) -> None:
+    encoder = _opened(query_prefix="search_query: ", document_prefix="search_document: ")
+    encoder.encode_documents(["one", " ", "two"])
+    assert next(encoder.encode_by_request(["three"])).shape == (1, NATIVE)
+    encoder.encode_queries(["four", ""])
+    assert [request.body["input"] for request in server.requests] == [
+        ["search_document: one", "search_document: two"],
+        ["search_document: three"],
+        ["search_query: four"],
+    ]
+
+
+def test_prefixes_are_part_of_the_id(server: OpenAIServer) -> None:
+    given = [{}, {"query_prefix": "a"}, {"document_prefix": "a"}, {"query_prefix": "a", "document_prefix": "a"}]
+    assert len({_opened(**params).id for params in given}) == len(given)
+    assert _opened(query_prefix="", document_prefix="").id == _opened().id  # and of indexes from before
+
+
+def test_a_long_text_keeps_its_prefix_when_it_is_cut(server: OpenAIServer) -> None:
+    server.longest = 200
+    _opened(document_prefix="passage: ").encode_documents(["x" * 1000])
+    assert all(text.startswith("passage: ") for request in server.requests for text in request.body["input"])
+
+
+def test_the_prefix_takes_room_from_the_longest_text(server: OpenAIServer) -> None:
+    assert _opened(model="text-embedding-3-small").max_tokens == 8192
+    prefixed = _opened(model="text-embedding-3-small", document_prefix="passage: ").max_tokens
+    assert prefixed is not None
+    assert 8180 < prefixed < 8192
+
+
+@pytest.mark.parametrize(
+    ("model", "advised"),
+    [
+        (
+            "nomic-embed-text:v1.5",
+            'model="nomic-embed-text:v1.5", query_prefix="search_query: ", document_prefix="search_document: "',
+        ),
+        ("text-embedding-nomic-embed-text-v1.5", 'query_prefix="search_query: ", document_prefix="search_document: "'),
+        ("intfloat/multilingual-e5-large", 'query_prefix="query: ", document_prefix="passage: "'),
+        ("E5-base-v2", 'query_prefix="query: ", document_prefix="passage: "'),
+        ("BAAI/bge-large-en-v1.5", 'query_prefix="Represent this sentence for searching relevant passages: ")'),
+        ("mxbai-embed-large", 'query_prefix="Represent this sentence for searching relevant passages: ")'),
+        *(
+            (model, "")
+            for model in ("bge-m3", "bge-large-zh-v1.5", "multilingual-e5-large-instruct", "ace5-base", "small")
+        ),
+    ],
+)
+def test_known_prefixes_are_named_once_and_never_applied(
+    server: OpenAIServer, model: str, advised: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    openai_compatible._advised.clear()
+    for _ in range(2):
+        _opened(model=model).encode_documents(["one"])
+    _opened(model=model).encode_queries(["two"])
+    assert [request.body["input"] for request in server.requests] == [["one"], ["one"], ["two"]]
+    assert [advised in record.getMessage() for record in caplog.records] == [True] * bool(advised)
+
+
+@pytest.mark.parametrize("given", [{"query_prefix": ""}, {"document_prefix": "passage: "}])
+def test_a_prefix_that_is_given_needs_no_advice(
+    server: OpenAIServer, given: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    openai_compatible._advised.clear()
+    _opened(model="nomic-embed-text", **given).encode_documents(["one"])
+    assert caplog.records == []
+
+
+# ---------------------------------------------------------------- what is booked
 
 
 def test_what_the_service_counted_is_booked_once_a_request(server: OpenAIServer) -> None:
