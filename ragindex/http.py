@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import unquote, urlsplit, urlunsplit
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from ragindex.canonical import encodable
-from ragindex.error_bodies import read_error_body
+from ragindex.error_bodies import read_error, read_error_body
 from ragindex.errors import UsageError
+from ragindex.proxies import check_proxies, name_proxy
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -28,10 +29,12 @@ _LONGEST_MESSAGE = 500
 _TEMPORARY_STATUSES = frozenset({408, 409, 429})
 _PERMANENT_STATUSES = frozenset({501, 505})
 # Errors of the HTTP client before anything was sent; by name, because openai has changed its client once.
-_CONNECT_ERRORS = ("ConnectError", "ConnectTimeout", "UnsupportedProtocol")
+_CONNECT_ERRORS = ("ConnectError", "ConnectTimeout", "UnsupportedProtocol", "ProxyError")
 _KEY_STATUSES = (401, 403)
 _NOT_FOUND_STATUSES = (404, 405)
 _NOT_FOUND_CODES = ("model_not_found", "deployment_not_found")
+_UNKNOWN_PATH = "unexpected endpoint"  # LM Studio's words, with status 200
+_AZURE_VERSION = "api-version"
 _PAYMENT_STATUS = 402
 _QUOTA_CODES = ("insufficient_quota", "billing_hard_limit_reached")
 _QUOTA_PHRASES = ("insufficient_quota", "exceeded your current quota", "billing_hard_limit", "billing hard limit")
@@ -83,11 +86,29 @@ def read_address(names: Sequence[str], given: str | None = None) -> str:
     who = " or ".join(names)
     if not base_url.startswith(("http://", "https://")):
         raise UsageError(f"{who} must begin with http:// or https://.")
-    if "?" in base_url or "#" in base_url:
-        raise UsageError(f"{who} must be an address without a query. Set the key in its own variable.")
+    if "#" in base_url or any(name != _AZURE_VERSION for name, _ in _read_query(base_url)):
+        raise UsageError(
+            f"{who} must be an address without a query other than Azure's ?{_AZURE_VERSION}=VERSION. "
+            "Set the key in its own variable."
+        )
     if "@" in strip_credentials(base_url):
         raise UsageError(f"{who} is not valid: write / @ : ? # in its user and password as %2F %40 %3A %3F %23.")
     return base_url
+
+
+def _read_query(base_url: str) -> list[tuple[str, str]]:
+    return parse_qsl(urlsplit(base_url).query, keep_blank_values=True)
+
+
+def drop_version(base_url: str) -> str:
+    """Return an address without Azure's `api-version`, if nothing else is in its query."""
+    names = [name for name, _ in _read_query(base_url)]
+    return base_url.partition("?")[0] if names == [_AZURE_VERSION] else base_url
+
+
+def suggest_address(address: str) -> str:
+    """Return a question about an address without a path: those of OpenAI's protocol end in /v1, with few exceptions."""
+    return "" if urlsplit(address).path.strip("/") else f" Is it {address.rstrip('/')}/v1?"
 
 
 def require_bare(base_url: str, who: str, keys_from: str) -> None:
@@ -110,19 +131,30 @@ def strip_credentials(base_url: str) -> str:
 def make_http_client(base_url: str, key: str, timeout: float) -> "OpenAI":
     """Create a client that sends each request once. A user and password in the address go into a header, not into logs.
 
+    Azure's `api-version` is sent with each request, and then the key also as Azure expects it. Raises UsageError if a
+    proxy of the environment cannot be used.
+
     A finalizer closes the connections when the client is no longer referenced: the client is part of reference cycles,
     and the garbage collector may otherwise finalize the sockets before the client that would close them.
     """
     from openai import DefaultHttpxClient, OpenAI
 
+    check_proxies()
     parts = urlsplit(base_url)
     user = parts.netloc.rpartition("@")[0]
     login = base64.b64encode(unquote(user).encode()).decode()
-    headers = {"Authorization": f"Basic {login}"} if user else None
-    bare = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    query = dict(_read_query(base_url))
+    headers = ({"Authorization": f"Basic {login}"} if user else {}) | ({"api-key": key} if query else {})
+    bare = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
     sender = DefaultHttpxClient()
     made = OpenAI(
-        base_url=bare, api_key=key, max_retries=0, timeout=timeout, default_headers=headers, http_client=sender
+        base_url=bare,
+        api_key=key,
+        max_retries=0,
+        timeout=timeout,
+        default_headers=headers,
+        default_query=query,
+        http_client=sender,
     )
     weakref.finalize(made, sender.close)
     return made
@@ -144,7 +176,7 @@ class Trouble:
     """The failure of a request. `status` is None without a response; `retry_after` is the server's value in seconds.
 
     `code` and `param` are the service's names for the error and for the parameter at fault, or empty. `away` says that
-    no connection could be made.
+    no connection could be made; `proxy` is the variable of the proxy that it would go through, or empty.
     """
 
     message: str
@@ -153,6 +185,7 @@ class Trouble:
     param: str = ""
     retry_after: float | None = None
     away: bool = False
+    proxy: str = ""
 
     @property
     def out_of_quota(self) -> bool:
@@ -169,7 +202,8 @@ class Trouble:
     @property
     def knows_no_such(self) -> bool:
         """Whether the model or address does not exist."""
-        return self.status in _NOT_FOUND_STATUSES or self.code in _NOT_FOUND_CODES
+        unknown = self.status is None and self.message.lower().startswith(_UNKNOWN_PATH)
+        return unknown or self.status in _NOT_FOUND_STATUSES or self.code in _NOT_FOUND_CODES
 
     @property
     def asks_to_wait(self) -> bool:
@@ -184,11 +218,17 @@ class Trouble:
     @property
     def passes(self) -> bool:
         """Whether the same request may succeed later: a lost connection, 408, 409, 429, 5xx, except `out_of_quota`."""
-        if self.out_of_quota or self.asks_to_wait:
+        if self.out_of_quota or self.asks_to_wait or (self.status is None and self.knows_no_such):
             return False
         if self.status is None or self.status in _TEMPORARY_STATUSES:
             return True
         return self.status >= 500 and self.status not in _PERMANENT_STATUSES
+
+    def advise(self, variables: Sequence[str]) -> str:
+        """Return what to check if no connection could be made: the proxy, or else the variables of the address."""
+        if self.proxy:
+            return f" Check {self.proxy}, the proxy of this address, or exempt its host with NO_PROXY."
+        return f" Check {' or '.join(variables)}."
 
     def __str__(self) -> str:
         return self.message if self.status is None else f"status {self.status}: {self.message}"
@@ -225,7 +265,8 @@ def send_request(call: Callable[[], _Result], key: str) -> _Result:
     except APIConnectionError as error:
         cause = str(error.__cause__ or error.message) or type(error.__cause__).__name__
         away = type(error.__cause__).__name__ in _CONNECT_ERRORS
-        trouble = Trouble(redact(cause, key)[:_LONGEST_MESSAGE], away=away)
+        proxy = name_proxy(str(error.request.url)) if away else ""
+        trouble = Trouble(redact(cause, key)[:_LONGEST_MESSAGE], away=away, proxy=proxy)
     raise TroubleError(trouble)  # outside of `except`, so that the error does not reference the request's headers
 
 
@@ -235,6 +276,17 @@ def _read_trouble(message: str, body: str, status: int, headers: Mapping[str, st
     wait = details.retry_after if asked is None else asked
     said, code, param = (redact(one, key) for one in (details.message or message, details.code, details.param))
     return Trouble(said[:_LONGEST_MESSAGE], status, code, param, wait)
+
+
+def read_error_answer(said: Mapping[str, Any], hidden: Callable[[str], str]) -> Trouble | None:
+    """Return the error in a successful response, as some endpoints send it; None if there is none."""
+    error, details = said.get("error"), read_error(said)
+    if not error or not details.message:
+        return None
+    code = error.get("code") if isinstance(error, Mapping) else None
+    status = code if isinstance(code, int) else None
+    message = hidden(details.message)[:_LONGEST_MESSAGE]
+    return Trouble(message, status, hidden(details.code), retry_after=details.retry_after)
 
 
 def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time) -> float | None:

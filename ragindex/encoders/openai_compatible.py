@@ -22,10 +22,12 @@ from ragindex.http import (
     TroubleError,
     make_http_client,
     read_address,
+    read_error_answer,
     read_secret,
     retry,
     send_request,
     strip_credentials,
+    suggest_address,
 )
 from ragindex.interfaces import EncoderPlugin, Floats
 from ragindex.llm import tokens
@@ -295,7 +297,7 @@ class OpenAIEncoder:
                 answered = _parse_answer(body, len(texts), self._dimensions)
                 booking.pay(self._record(answered, texts, time.perf_counter() - start))
             if isinstance(answered.vectors, str):
-                raise self._make_error(Trouble(answered.vectors), answered=True)
+                raise self._make_error(_read_error(body) or Trouble(answered.vectors), answered=True)
             with self._lock:
                 self._dimensions = answered.vectors.shape[1]
             return answered.vectors
@@ -360,9 +362,12 @@ class OpenAIEncoder:
             kind = _TooLongError
         elif status is not None and status < 500 and not (trouble.stops or trouble.passes):
             kind = _RefusedError
-        elsewhere = trouble.knows_no_such or trouble.away
-        checked = _KEY_VARIABLES if trouble.refuses_key else _URL_VARIABLES if elsewhere else ()
-        hint = f" Check {'--encoder, ' if trouble.knows_no_such else ''}{' or '.join(checked)}." if checked else ""
+        if trouble.knows_no_such:
+            hint = f" Check --encoder, {' or '.join(_URL_VARIABLES)}.{suggest_address(self._where)}"
+        elif trouble.refuses_key:
+            hint = f" Check {' or '.join(_KEY_VARIABLES)}."
+        else:
+            hint = trouble.advise(_URL_VARIABLES) if trouble.away else ""
         status_text = "" if status is None else f" with status {status}"
         silence = "" if answered or status is not None else f"no answer after {self._plugin.retries + 1} tries: "
         return kind(f"openai:{self._plugin.model} at {self._where} failed{status_text}: {silence}{message}.{hint}")
@@ -400,6 +405,15 @@ def _parse_answer(body: str, count: int, dimensions: int | None) -> _Answer:
         return _Answer(_read_vectors(parsed, body, count, dimensions), counted if credible else None)
     except ValueError as error:
         return _Answer(str(error), counted if credible else None)
+
+
+def _read_error(body: str) -> Trouble | None:
+    """Return the error that a server states in a successful response, if any."""
+    try:
+        parsed = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return read_error_answer(parsed, encodable) if isinstance(parsed, Mapping) else None
 
 
 def _read_vectors(parsed: Any, body: str, count: int, dimensions: int | None) -> Floats:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ragindex.accounting import ledger
 from ragindex.errors import LLMError, ServiceError
-from ragindex.http import Billed, Trouble, TroubleError, retry
+from ragindex.http import Billed, Trouble, TroubleError, retry, suggest_address
 from ragindex.llm import tokens
 from ragindex.llm.budget import reserve_money
 from ragindex.llm.cache import CachedResponse, CallSource
@@ -178,12 +178,14 @@ class CachedCalls:
         if trouble.refuses_key:
             return ServiceError(f"{who} rejects the API key, {trouble}. Check {self._given.key_variable}.")
         if trouble.knows_no_such:
-            return ServiceError(f"{who} has no such model or address, {trouble}. Check --llm and OPENAI_BASE_URL.")
+            hint = f"Check --llm and OPENAI_BASE_URL.{suggest_address(self._chat.base_url)}"
+            return ServiceError(f"{who} has no such model or address, {trouble}. {hint}")
         if trouble.out_of_quota:
             return ServiceError(f"{who} needs a payment: the account has no credit, {trouble}.")
         tries = self._given.retries + 1
         if trouble.away:
-            return ServiceError(f"{who} cannot be reached (attempts: {tries}); {trouble}. Check OPENAI_BASE_URL.")
+            hint = trouble.advise(["OPENAI_BASE_URL"])
+            return ServiceError(f"{who} cannot be reached (attempts: {tries}); {trouble}.{hint}")
         if trouble.passes:
             ledger.count_outcome(task.name, "unreachable")
             return LLMError(f"{task.name}: {who} did not answer (attempts: {tries}); {trouble}.", "unreachable")

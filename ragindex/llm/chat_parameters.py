@@ -6,7 +6,7 @@ import regex
 from pydantic import Field, JsonValue, field_validator
 
 from ragindex.errors import UsageError
-from ragindex.http import require_bare
+from ragindex.http import drop_version, require_bare
 from ragindex.llm.plugins import LLMPlugin, PaidPlugin
 
 _VARIABLE = regex.compile(r"[A-Z_][A-Z0-9_]*")
@@ -75,7 +75,7 @@ class ChatParameters(LLMPlugin, PaidPlugin):
     @classmethod
     def _without_keys(cls, base_url: str | None) -> str | None:
         if base_url is not None:
-            require_bare(base_url, "openai", cls.keys_from)
+            require_bare(drop_version(base_url), "openai", cls.keys_from)
         return base_url
 
     @field_validator("key_variable")

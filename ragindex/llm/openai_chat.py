@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pydantic import JsonValue
 
-from ragindex.error_bodies import read_error
 from ragindex.errors import UsageError
 from ragindex.http import (
     Billed,
     Trouble,
     TroubleError,
     make_http_client,
+    read_error_answer,
     read_secret,
     redact,
     send_request,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 _LONGEST_NAME = 64
 _LONGEST_SHOWN = 120
-_LONGEST_MESSAGE = 500
 _SHORTEST_SECRET = 16  # characters; a shorter one is a placeholder ("none") and may be a word of an answer
 _log = logging.getLogger(__name__)
 SCHEMA_HINT = "Answer with one JSON object, and nothing else, that fits this JSON schema:\n"
@@ -244,7 +243,9 @@ def read_reply(body: str, structure: Structure, seconds: float, hidden: Callable
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
     message = choice.get("message")
     if not isinstance(message, Mapping):
-        raise TroubleError(_read_error(said, hidden(body), hidden), billed if billed.input_tokens else None)
+        unexpected = Trouble(f"expected choices with a message, got {hidden(body)[:_LONGEST_SHOWN]!r}")
+        trouble = read_error_answer(said, hidden) or unexpected
+        raise TroubleError(trouble, billed if billed.input_tokens else None)
     text = hidden(_join_text(message.get("content")))
     counts = usage if isinstance(usage, Mapping) else {}
     return Reply(
@@ -265,17 +266,6 @@ def _read_billed(counts: Mapping[str, Any]) -> Billed:
     read = _read_count(counts.get("prompt_tokens"), 1) or 0
     cached = _read_count(details.get("cached_tokens"), 0) if isinstance(details, Mapping) else None
     return Billed(read, min(cached or 0, read), _read_count(counts.get("completion_tokens"), 0) or 0)
-
-
-def _read_error(said: Mapping[str, Any], body: str, hidden: Callable[[str], str]) -> Trouble:
-    """Return the error of a response without a message: some endpoints send errors as successful responses."""
-    error, details = said.get("error"), read_error(said)
-    if not error or not details.message:
-        return Trouble(f"expected choices with a message, got {body[:_LONGEST_SHOWN]!r}")
-    code = error.get("code") if isinstance(error, Mapping) else None
-    status = code if isinstance(code, int) else None
-    message = hidden(details.message)[:_LONGEST_MESSAGE]
-    return Trouble(message, status, hidden(details.code), retry_after=details.retry_after)
 
 
 def _join_text(content: Any) -> str:

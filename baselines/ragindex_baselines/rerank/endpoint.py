@@ -245,6 +245,7 @@ class EndpointScoring:
         except TroubleError as error:
             trouble = error.trouble
         hint = f" Check {' or '.join(self._address[1])}." if trouble.refuses_key else ""
+        hint = trouble.advise([_URL]) if trouble.away else hint
         kind = ServiceError if trouble.stops else RequestError
         raise kind(f"endpoint:{self.plugin.model} at {self.plugin.base_url} failed, {trouble}.{hint}")
 

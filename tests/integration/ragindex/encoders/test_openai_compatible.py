@@ -14,7 +14,7 @@ from ragindex.accounting import ledger
 from ragindex.encoders import openai_compatible
 from ragindex.encoders.openai_compatible import OpenAICompatible, OpenAIEncoder
 from ragindex.encoders.vector_cache import CachedEncoder
-from ragindex.errors import BudgetError, ServiceError, UsageError
+from ragindex.errors import BudgetError, RequestError, ServiceError, UsageError
 from ragindex.interfaces import TokenEncoder
 from ragindex.llm.budget import Budget
 from ragindex.llm.settings import LLMSettings
@@ -321,6 +321,34 @@ def test_no_server(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("EMBEDDING_BASE_URL", "http://127.0.0.1:1/v1")
     with pytest.raises(ServiceError, match=r"openai:small at http://127\.0\.0\.1:1/v1 failed: no answer after 1 tries"):
         _opened(retries=0).encode_queries(["one"])
+
+
+def test_an_unknown_path_stops_at_once_and_the_address_is_suggested(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.choose = lambda received, earlier: says('{"error": "Unexpected endpoint or method. (POST /embeddings)"}')
+    monkeypatch.setenv("EMBEDDING_BASE_URL", server.url.removesuffix("/v1"))
+    words = rf"Unexpected endpoint.* Check --encoder, EMBEDDING_BASE_URL or OPENAI_BASE_URL\. Is it {server.url}\?$"
+    with pytest.raises(ServiceError, match=words) as caught:
+        _opened().encode_queries(["one"])
+    assert (len(server.requests), isinstance(caught.value, RequestError)) == (1, False)
+
+
+def test_a_dead_proxy_is_named(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_PROXY", "no_proxy", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    with pytest.raises(ServiceError, match=r"Check HTTP_PROXY, the proxy of this address, or exempt its host"):
+        _opened(retries=0).encode_queries(["one"])
+
+
+def test_azures_version_is_sent_with_each_request(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    id = _opened().id
+    monkeypatch.setenv("EMBEDDING_BASE_URL", f"{server.url}?api-version=2024-10-21")
+    encoder = _opened()
+    encoder.encode_queries(["one"])
+    assert [request.path for request in server.requests] == ["/v1/embeddings?api-version=2024-10-21"]
+    assert encoder.id == id
 
 
 # ---------------------------------------------------------------- texts that are too long

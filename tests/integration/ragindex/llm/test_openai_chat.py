@@ -319,6 +319,54 @@ def test_what_stops_everything(server: OpenAIServer, fault: openai_server.Fault,
     assert len(server.requests) <= 2
 
 
+def test_an_unknown_path_stops_at_once_and_the_address_is_suggested(server: OpenAIServer) -> None:
+    """LM Studio answers any path that it does not know with status 200."""
+    server.choose = lambda received, earlier: says(
+        '{"error": "Unexpected endpoint or method. (POST /chat/completions)"}'
+    )
+    bare = server.url.removesuffix("/v1")
+    words = rf"Unexpected endpoint or method.* Check --llm and OPENAI_BASE_URL\. Is it {server.url}\?$"
+    with pytest.raises(ServiceError, match=words):
+        OpenAICompatibleChat(model="small", base_url=bare).open().run(ECHO, TEXT)
+    assert len(server.requests) == 1
+    with pytest.raises(ServiceError, match=r"Check --llm and OPENAI_BASE_URL\.$"):
+        opened(server).run(ECHO, TEXT)
+
+
+def test_a_dead_proxy_is_named(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_PROXY", "no_proxy", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    words = r"cannot be reached .* Check HTTP_PROXY, the proxy of this address, or exempt its host with NO_PROXY\.$"
+    with pytest.raises(ServiceError, match=words):
+        opened(server, retries=0).run(ECHO, TEXT)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    assert run(server)[0] == Echo(text="one two")
+
+
+@pytest.mark.parametrize("variable", [True, False])
+def test_azures_version_is_sent_with_each_request(
+    server: OpenAIServer, variable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"{server.url}?api-version=2024-10-21"
+    monkeypatch.setenv("OPENAI_BASE_URL", address)
+    client = OpenAICompatibleChat(model="small", base_url=None if variable else address).open()
+    assert client.run(ECHO, TEXT) == Echo(text="one two")
+    (request,) = server.requests
+    assert request.path == "/v1/chat/completions?api-version=2024-10-21"
+    assert request.headers["api-key"] == KEY
+    assert client.id == opened(server).id  # the version of the protocol changes no answer
+
+
+@pytest.mark.parametrize("query", ["?key=sk-1", "?api-version=1&deployment=a", "#part"])
+def test_other_queries_are_refused(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", f"https://a.example/v1{query}")
+    with pytest.raises(UsageError, match=r"without a query other than Azure's \?api-version=VERSION\. Set the key in"):
+        OpenAICompatibleChat(model="small").open()
+    with pytest.raises(UsageError, match="must not contain a user, password"):
+        OpenAICompatibleChat(model="small", base_url=f"https://a.example/v1{query}")
+
+
 def test_twenty_in_a_row_without_an_answer_stop_everything(server: OpenAIServer) -> None:
     server.choose = lambda received, earlier: status(500)
     with pytest.raises(ServiceError, match="20 inputs in a row failed; the last: echo: .*status 500"):
