@@ -5,7 +5,7 @@ The text is never executed, and the work is bounded for any text.
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar, get_args
+from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_origin
 
 import regex
 from pydantic import BaseModel, ValidationError
@@ -67,6 +67,8 @@ def read_json(text: str, output: type[ParsedOutput], tolerant: bool = True) -> R
     if "[" in _find_unclosed(_extract_body(text)[1]):
         raise UnusableError("truncated", "it ends within a list")
     before, body, after = _extract_body(text if written is None else written)
+    if _ends_in_another(body, output):
+        raise UnusableError("truncated", "it ends within another answer")
     answers = [*_list_objects(before, output), *_split_answers(body, output), *_list_objects(after, output)]
     last, drafts = _choose_answer(answers, output)
     if last is None:
@@ -101,7 +103,13 @@ def _choose_answer(answers: list[str], output: type[BaseModel]) -> tuple[str | N
 
 def _list_objects(outside: str, output: type[BaseModel]) -> list[str]:
     """Return the answers outside of code fences; lists there are quotations more often than answers."""
-    return [one for one in _split_answers(outside, output) if one.startswith("{") and _is_answer(one, output)]
+    return [text for text in _split_answers(outside, output) if text.startswith("{") and _is_answer(text, output)]
+
+
+def _ends_in_another(body: str, output: type[BaseModel]) -> bool:
+    """Return whether a text with JSON goes on, after words, with an object that is cut before its first field."""
+    *others, last = _split_blocks(body) or [""]
+    return bool(others and _OPEN_KEY.match(last) and _find_unclosed(last)) and not _is_answer(last, output)
 
 
 def _is_answer(text: str, output: type[BaseModel]) -> bool:
@@ -117,13 +125,11 @@ def _split_answers(body: str, output: type[BaseModel]) -> list[str]:
     """Return the answers in a text, in order. Another one begins where a field of the output comes again after words.
 
     Objects that have no field in common are parts of one answer, and so are those that have none of the output's: they
-    are items of its list. Raises UnusableError if the last one is cut before its first field.
+    are items of its list.
     """
     blocks = _split_blocks(body)
     if len(blocks) < 2:
         return blocks
-    if _OPEN_KEY.match(blocks[-1]) and _find_unclosed(blocks[-1]) and not _is_answer(blocks[-1], output):
-        raise UnusableError("truncated", "it ends within another answer")
     answers, named = list[str](), set[str]()
     for block in reversed(blocks):
         fields = _name_fields(block, output)
@@ -180,8 +186,8 @@ def _name_fields(block: str, output: type[BaseModel]) -> set[str]:
 
 def _has_scalars(output: type[BaseModel]) -> bool:
     """Return whether an output has a list of texts or numbers, which a flat list may be."""
-    kinds = (get_args(info.annotation) for info in output.model_fields.values())
-    return any(arguments and arguments[0] in _SCALARS for arguments in kinds)
+    kinds = (info.annotation for info in output.model_fields.values())
+    return any(get_origin(kind) is list and get_args(kind)[0] in _SCALARS for kind in kinds)
 
 
 # ---------------------------------------------------------------- from strict to tolerant

@@ -169,6 +169,7 @@ def quoted(text: str) -> str:
         (f"{FINAL}, confidence {{'score': 0.9}}.", 0),
         (f"{fence(FINAL)}\nI left out: [['a', 'b', 'c']]", 0),
         (f"In the {{entity}} notation: {FINAL}", 0),
+        (f'The form is {{"a": 1}} or {{"entities": and so on.\n{fence(FINAL)}', 0),
     ],
 )
 def test_the_last_complete_answer_counts_alone(text: str, drafts: int) -> None:
