@@ -132,9 +132,10 @@ def log_answered(client: "MlflowClient", parent: str, number: int, method: Metho
     id = held.get(key) or client.create_run(experiment, start, tags, method.label).info.run_id
     known = client.get_run(id).data.params
     figures, texts = values.method_metrics(method), {"method": method.name, "label": method.label}
+    names = values.clean_names(figures)
     client.log_batch(
         id,
-        metrics=[Metric(values.clean_name(name), value, int(now * 1000), 0) for name, value in figures.items()],
+        metrics=[Metric(names[name], value, int(now * 1000), 0) for name, value in figures.items()],
         params=[Param(name, values.param_text(value)) for name, value in texts.items() if name not in known],
     )
     client.set_terminated(id, "FINISHED")
@@ -216,8 +217,8 @@ def log_values(
     from mlflow.entities import Metric, Param
 
     id, held, now = run.info.run_id, run.data, int(time.time() * 1000)
-    named = {values.clean_name(name): value for name, value in metrics.items()}
-    texts = {values.clean_name(name): values.param_text(value) for name, value in params.items()}
+    named = {name: metrics[told] for told, name in values.clean_names(metrics).items()}
+    texts = {name: values.param_text(params[told]) for told, name in values.clean_names(params).items()}
     new = [Metric(name, value, now, 0) for name, value in named.items() if held.metrics.get(name) != value]
     told = {name: value for name, value in tags.items() if held.tags.get(name) != value}
     missing = [Param(name, text) for name, text in texts.items() if name not in held.params]

@@ -33,6 +33,7 @@ _METRIC_NAMES = {
     "one_doc_R": "one_document_recall",
     "evidence_R": "evidence_recall",
 }
+_LONGEST_NAME = 250
 _LONGEST_VALUE = 6000  # characters of a parameter value; MLflow rejects longer ones
 
 
@@ -73,9 +74,30 @@ def _figure_name(name: str) -> str:
     return metric_name(name) if measured else f"{name.replace(f'{LATENCY}_', 'latency/')}_ms"
 
 
-def clean_name(name: str) -> str:
-    """Replace what MLflow does not allow in names, such as //, which no path keeps, and cut at 250 characters."""
-    allowed = str(regex.sub(r"[^\w./ -]", "_", name))[:250]
+def clean_names(names: Iterable[str]) -> dict[str, str]:
+    """Return by name the name in MLflow: no two are equal, not even without regard to case, as MySQL compares them.
+
+    Names that become equal are numbered in alphabetical order, those that need no change first, so that the order of
+    the methods does not matter.
+    """
+    cleaned, taken = dict[str, str](), set[str]()
+    for name in sorted(set(names), key=lambda name: (_clean_name(name) != name, name)):
+        first, number, chosen = _clean_name(name), 1, _clean_name(name)
+        while chosen.casefold() in taken:
+            number += 1
+            chosen = f"{first[: _LONGEST_NAME - len(str(number)) - 1]}_{number}"
+        taken.add(chosen.casefold())
+        cleaned[name] = chosen
+    return cleaned
+
+
+def _clean_name(name: str) -> str:
+    """Replace what MLflow does not allow in names, such as //, which no path keeps, and cut at 250 characters.
+
+    The marks between the parts of a label become _, so that names stay legible; other characters are escaped by code.
+    """
+    marks = regex.sub(r"[(){}\[\]=,:;'\"]", "_", name)
+    allowed = str(regex.sub(r"[^\w./ -]", lambda found: f"_{ord(found[0]):02X}", marks))[:_LONGEST_NAME]
     return "/".join("_" if part in ("", ".", "..") else part for part in allowed.split("/"))
 
 

@@ -82,15 +82,16 @@ def _log(
     log_values(client, run, params, _figures(found, seconds), tags, [found.dataset])
     id, now = run.info.run_id, int(time.time() * 1000)
     known = max((one.step for one in client.get_metric_history(id, _REMAINING)), default=0)
+    races = values.clean_names(_race_name(found, one.label) for one in found.candidates)
     for step in found.race:
         if step.questions > known:
-            scores = {_race_name(found, label): score for label, score in step.scores.items()}
+            scores = {races[_race_name(found, label)]: score for label, score in step.scores.items()}
             metrics = {**scores, _REMAINING: float(step.remaining)}
             client.log_batch(id, metrics=[Metric(name, value, now, step.questions) for name, value in metrics.items()])
 
 
 def _race_name(found: Recommendation, label: str) -> str:
-    return values.clean_name(f"race/{label}/{values.metric_name(found.rules['metric'])}")
+    return f"race/{label}/{values.metric_name(found.rules['metric'])}"
 
 
 def _figures(found: Recommendation, seconds: float) -> dict[str, float]:

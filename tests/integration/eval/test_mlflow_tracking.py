@@ -23,18 +23,21 @@ from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.mlflow_runs import comparison_id
 from ragindex_eval.mlflow_tracking import TrackingWarning, has_run, trace_to_tracker, track
-from ragindex_eval.mlflow_values import clean_name, metric_name
+from ragindex_eval.mlflow_values import clean_names, metric_name
 from ragindex_eval.results.model import NOT_TIMED, Comparison, MethodAnswer, Study
+
+
+def two() -> Dataset:
+    documents = (Document("a", "Slate", "Slate is a stone."), Document("b", "Wool", "Wool is spun and dyed."))
+    queries = (Query("q1", "What stone is slate?"), Query("q2", "What is spun?"))
+    gold = {"q1": Gold(frozenset({"a"}), grades={"a": 1}), "q2": Gold(frozenset({"a", "b"}))}
+    return Dataset("two", Corpus("two", "jsonl", documents, 0, (), True), queries, gold, "fingerprint-of-two")
 
 
 @pytest.fixture(scope="module")
 def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
-    documents = (Document("a", "Slate", "Slate is a stone."), Document("b", "Wool", "Wool is spun and dyed."))
-    queries = (Query("q1", "What stone is slate?"), Query("q2", "What is spun?"))
-    gold = {"q1": Gold(frozenset({"a"}), grades={"a": 1}), "q2": Gold(frozenset({"a", "b"}))}
-    data = Dataset("two", Corpus("two", "jsonl", documents, 0, (), True), queries, gold, "fingerprint-of-two")
     methods = ["bm25", {"name": "bm25", "label": "words, again"}]
-    return compare(data, methods, k=(1, 2), index=tmp_path_factory.mktemp("w"))
+    return compare(two(), methods, k=(1, 2), index=tmp_path_factory.mktemp("w"))
 
 
 @pytest.fixture(autouse=True)
@@ -309,4 +312,33 @@ def test_metric_names_have_no_at(name: str, expected: str) -> None:
 
 @pytest.mark.parametrize("label", ["http(url=https://a/b)", "..", "a/./b", "/", "", "//", "é:%€" * 90, "a/" * 200])
 def test_any_label_becomes_a_name_that_mlflow_takes(label: str) -> None:
-    _validate_metric_name(clean_name(f"methods/{label}/R@5"))
+    name = f"methods/{label}/R@5"
+    (cleaned,) = clean_names([name]).values()
+    _validate_metric_name(cleaned)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["C+", "C#"], ["C_2B", "C_23"]),
+        (["bm25(k1=1.2, b=0)"], ["bm25_k1_1.2_ b_0_"]),
+        (["b(c", "b=c", "b_c"], ["b_c_2", "b_c_3", "b_c"]),
+        (["BM25", "bm25"], ["BM25", "bm25_2"]),
+        (["a_2", "A", "a"], ["a_2_2", "A", "a_2"]),
+        (["x" * 250 + "a", "x" * 250 + "b"], ["x" * 250, "x" * 248 + "_2"]),
+    ],
+)
+def test_names_that_mlflow_cannot_tell_apart_are_distinct(names: list[str], expected: list[str]) -> None:
+    assert clean_names(names) == dict(zip(names, expected, strict=True))
+    assert clean_names(reversed(names)) == clean_names(names)
+
+
+def test_metrics_of_labels_that_differ_in_signs_alone(tmp_path: Path, uri: str) -> None:
+    methods = [{"name": name, "label": label} for name, label in (("bm25", "C+"), ("dense", "C#"))]
+    compared = compare(two(), methods, k=(1, 2), index=tmp_path / "w", encoder="lsa:1")
+    track(Study("two", (compared,)))
+    latencies = {name: value for name, value in parent_of(uri).data.metrics.items() if name.endswith("p50_ms")}
+    assert latencies == {
+        f"methods/{name}/latency/p50_ms": compared.method(label).latency.total.p50
+        for label, name in (("C+", "C_2B"), ("C#", "C_23"))
+    }
