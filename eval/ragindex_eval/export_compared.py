@@ -53,7 +53,7 @@ class ComparedMethod:
     def _fingerprint(self, workspace: Workspace, scheme: Scheme) -> str:
         """Return the fingerprint that the answers of the comparison's questions would have now."""
         one = self.comparison
-        answers = answers_fingerprint(workspace, scheme, one.queries)
+        answers = answers_fingerprint(workspace, scheme, one.queries, one.gold)
         if one.reader is None:
             return answers
         reader = make_reader(workspace, one.reader.tokens, one.reader.prompt, one.gold)

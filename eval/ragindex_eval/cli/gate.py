@@ -23,6 +23,7 @@ from ragindex_eval.gate import (
 )
 from ragindex_eval.run.conclude import list_file_notes
 from ragindex_eval.run.grid import require_all_read
+from ragindex_eval.run.own_documents import describe_own_documents
 from ragindex_eval.run.pipeline import evaluate
 from ragindex_eval.run.settings import make_settings
 from ragindex_eval.run.study import load_dataset
@@ -92,7 +93,7 @@ def _measure(methods: list[str], given: Mapping[str, Any], metric: str) -> tuple
         raise UsageError(f"gate measures {' and '.join(methods)} on documents. Name them: --data my-documents/")
     settings = make_settings({**given, "methods": methods, "fresh": True})
     dataset = load_dataset(settings) if settings.data is not None else None
-    for note in () if dataset is None else list_file_notes(dataset):
+    for note in () if dataset is None else (*describe_own_documents(dataset.gold), *list_file_notes(dataset)):
         print_note(note)
     comparison = evaluate(settings, dataset)
     by_label = {method.label: method for method in (*comparison.methods, *comparison.failed)}

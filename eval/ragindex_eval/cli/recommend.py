@@ -24,6 +24,7 @@ from ragindex_eval.recommend.show import render_recommendation
 from ragindex_eval.recommend.values import Recommendation
 from ragindex_eval.run.conclude import list_file_notes
 from ragindex_eval.run.grid import require_all_read
+from ragindex_eval.run.own_documents import describe_own_documents
 from ragindex_eval.run.pipeline import default_index
 from ragindex_eval.run.settings import CompareSettings, make_settings, read_settings
 from ragindex_eval.run.study import load_dataset
@@ -104,7 +105,7 @@ def recommend_command(
     flags = make_settings({name: value for name, value in given.items() if name not in _RULES})
     settings = flags if config is None else flags.over(read_settings(config))
     dataset = load_dataset(settings)
-    for note in list_file_notes(dataset):
+    for note in (*describe_own_documents(dataset.gold), *list_file_notes(dataset)):
         print_note(note)
     started = time.time()
     with use_workers(settings.workers):

@@ -19,6 +19,7 @@ from ragindex_eval.cli.compare import setting_flag
 from ragindex_eval.cli.reading_flags import quote_flags_of
 from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.run.conclude import describe_naming, list_file_notes
+from ragindex_eval.run.own_documents import describe_own_documents
 from ragindex_eval.run.pipeline import default_index
 from ragindex_eval.run.settings import CompareSettings, make_settings
 from ragindex_eval.run.study import load_dataset
@@ -63,7 +64,7 @@ def tune_command(
     settings = make_settings(flags)
     require_writable(out.parent)
     dataset = load_dataset(settings)
-    for note in list_file_notes(dataset):
+    for note in (*describe_own_documents(dataset.gold), *list_file_notes(dataset)):
         print_note(note)
     found = tune(settings, dataset, parse_many(bases) if bases else [])
     if named := describe_naming(dataset):

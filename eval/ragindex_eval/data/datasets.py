@@ -141,6 +141,7 @@ def _prefix_gold(gold: Gold, lead: str) -> Gold:
     doc_ids = frozenset(lead + id for id in gold.doc_ids)
     alternatives = frozenset(lead + id for id in gold.alternatives)
     evidence = tuple(replace(one, doc_id=lead + one.doc_id) for one in gold.evidence)
+    own = lead + gold.own_document if gold.own_document else ""
     return replace(
         gold,
         doc_ids=doc_ids,
@@ -149,6 +150,7 @@ def _prefix_gold(gold: Gold, lead: str) -> Gold:
         candidates=candidates,
         evidence=evidence,
         alternatives=alternatives,
+        own_document=own,
     )
 
 
@@ -316,5 +318,6 @@ def _list_gold_values(gold: Gold) -> list[Any]:
     places = [[one.doc_id, *map(list, one.words)] for one in gold.evidence]
     alternatives = [[id, gold.twins[id]] for id in sorted(gold.alternatives)]
     unanswerable = [] if gold.answerable else ["unanswerable"]
-    rare = [values for values in (list(gold.options), parts, places, alternatives, unanswerable) if values]
+    own = {"own_document": gold.own_document} if gold.own_document else {}
+    rare = [values for values in (list(gold.options), parts, places, alternatives, unanswerable, own) if values]
     return [sorted(gold.grades.items()), list(gold.answers), gold.kind, *rare]

@@ -35,6 +35,8 @@ class Gold:
     the benchmark lists with the question, gold and distractors, as far as the corpus holds them; empty if it lists
     none; neither compared nor saved with results. `evidence` are the places in these documents that answer the
     question, empty if the questions name none. `answerable` is False for a question that no document answers.
+    `own_document` is the document that is the question itself, as BEIR's ArguAna and Quora have them; no ranking of the
+    question counts it.
     """
 
     doc_ids: frozenset[str]
@@ -49,10 +51,16 @@ class Gold:
     evidence: tuple[EvidencePlace, ...] = ()
     alternatives: frozenset[str] = frozenset()
     answerable: bool = True
+    own_document: str = ""
 
     def __post_init__(self) -> None:
         if not self.grades:
             object.__setattr__(self, "grades", dict.fromkeys(sorted(self.doc_ids), 1))
+
+
+def own_documents(gold: Mapping[str, Gold] | None) -> dict[str, str]:
+    """Return the own document of each question that has one, by the id of the question."""
+    return {id: one.own_document for id, one in (gold or {}).items() if one.own_document}
 
 
 def gains(doc_ids: Iterable[str], grades: Mapping[str, int]) -> dict[str, int]:

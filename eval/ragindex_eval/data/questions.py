@@ -161,7 +161,7 @@ def read_beir_questions(folder: Path, finder: DocumentFinder, problems: Problems
     queries = _beir_queries(folder / "queries.jsonl", problems)
     judged = _qrels(path, queries, finder, problems)
     known = [query_id for query_id in queries if query_id in judged]
-    return (_beir_question(query_id, queries[query_id], judged[query_id]) for query_id in known)
+    return (_beir_question(query_id, queries[query_id], judged[query_id], finder) for query_id in known)
 
 
 def _beir_queries(path: Path, problems: Problems) -> dict[str, str]:
@@ -180,9 +180,10 @@ def _beir_queries(path: Path, problems: Problems) -> dict[str, str]:
     return queries
 
 
-def _beir_question(query_id: str, text: str, grades: Mapping[str, int]) -> DatasetQuestion:
+def _beir_question(query_id: str, text: str, grades: Mapping[str, int], finder: DocumentFinder) -> DatasetQuestion:
     gold = {doc_id: grade for doc_id, grade in grades.items() if grade > 0}
-    return DatasetQuestion(text, Gold(frozenset(gold), source_id=query_id, grades=gold))
+    own = query_id if query_id in finder.ids and query_id not in gold else ""
+    return DatasetQuestion(text, Gold(frozenset(gold), source_id=query_id, grades=gold, own_document=own))
 
 
 def _qrels(path: Path, queries: Iterable[str], finder: DocumentFinder, problems: Problems) -> dict[str, dict[str, int]]:

@@ -113,6 +113,7 @@ def _gold(line: Mapping[str, Any]) -> Gold:
         evidence=tuple(_evidence(*one) for one in line.get("evidence", ())),
         alternatives=frozenset(line.get("alternatives", ())),
         answerable=line.get("answerable", True),
+        own_document=line.get("own_document", ""),
     )
 
 

@@ -133,9 +133,9 @@ def _question_lines(comparison: Comparison) -> Iterable[str]:
 
     `twins` maps other documents that count as a gold document to that gold document: of the same text, or, listed under
     `alternatives` too, named by the question. Only multiple-choice questions have `options`, only ambiguous ones
-    `sub_questions`, and only those that name places `evidence`: per place, the document and the spans of its words.
-    Only questions that no document answers have `answerable`, which is false. `near_gold` maps found documents to
-    missed gold documents of nearly the same text.
+    `sub_questions`, only those that are documents themselves `own_document`, and only those that name places
+    `evidence`: per place, the document and the spans of its words. Only questions that no document answers have
+    `answerable`, which is false. `near_gold` maps found documents to missed gold documents of nearly the same text.
     """
     for query in comparison.queries:
         gold = None if comparison.gold is None else comparison.gold.get(query.id)
@@ -160,6 +160,8 @@ def _question_lines(comparison: Comparison) -> Iterable[str]:
             line["near_gold"] = dict(near)
         if gold and gold.evidence:
             line["evidence"] = [[one.doc_id, *one.words] for one in gold.evidence]
+        if gold and gold.own_document:
+            line["own_document"] = gold.own_document
         if gold and gold.sub_questions:
             line["sub_questions"] = [asdict(one) for one in gold.sub_questions]
         yield json.dumps(line, ensure_ascii=False)

@@ -18,6 +18,7 @@ from ragindex_eval.run.batching import batching_for
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.fingerprints import answers_fingerprint
 from ragindex_eval.run.latency import LazyRetriever
+from ragindex_eval.run.own_documents import without_own_documents
 from ragindex_eval.run.score import score_rankings
 from ragindex_eval.stats.resampling import interval, resampled_means
 
@@ -33,8 +34,8 @@ class Asked:
 
 def answers_folder(experiment: Experiment, scheme: Scheme) -> Path:
     """Return the folder of a method's answers, which depends on all that they depend on."""
-    index, queries = experiment.index, experiment.dataset.queries
-    return index.folder / "runs" / answers_fingerprint(index, scheme, queries)
+    index, dataset = experiment.index, experiment.dataset
+    return index.folder / "runs" / answers_fingerprint(index, scheme, dataset.queries, dataset.gold)
 
 
 def ask_method(
@@ -43,7 +44,7 @@ def ask_method(
     """Ask a method some questions at k; answers that are kept are used again."""
     scheme = retriever.scheme
     return answer_all(
-        retriever,
+        without_own_documents(retriever, experiment.dataset.gold),
         queries,
         k,
         answers_folder(experiment, scheme) / f"answers-{k}.jsonl",

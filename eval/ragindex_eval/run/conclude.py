@@ -29,6 +29,7 @@ from ragindex_eval.run.environment import environment
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.methods import Method
 from ragindex_eval.run.near_gold import describe_near_gold, find_near_gold
+from ragindex_eval.run.own_documents import describe_own_documents
 from ragindex_eval.stats.enough import plan_questions
 from ragindex_eval.stats.finds_nothing import FEWEST_OF_EACH, measure_finds_nothing
 from ragindex_eval.stats.tests import compare_methods, with_intervals
@@ -81,6 +82,7 @@ def conclude(
         near_gold=near,
         finds_nothing=measure_finds_nothing(ranked, dataset.gold),
         notes=(
+            *describe_own_documents(dataset.gold),  # first, so that no list of notes is cut before it
             *filter(None, [note_of_earlier(earlier)]),
             *_price_notes(index, [*ranked, *failed], methods),
             *_naming_notes(len(naming), _count_judged(dataset)),

@@ -110,7 +110,7 @@ def use_holdout(
     Raises UsageError if a question was used before for anything else, unless `reuse` is set, and StoreError if the
     ledger cannot be read or written.
     """
-    index, queries = experiment.index, experiment.dataset.queries
+    index, queries, gold = experiment.index, experiment.dataset.queries, experiment.dataset.gold
     use = HoldoutUse(
         when=datetime.now(UTC).isoformat(timespec="seconds"),
         command=command,
@@ -118,7 +118,7 @@ def use_holdout(
         chosen=chosen[0],
         rival=rival[0],
         metric=metric,
-        asked=digest([metric, *(answers_fingerprint(index, scheme, queries) for _, scheme in (chosen, rival))]),
+        asked=digest([metric, *(answers_fingerprint(index, scheme, queries, gold) for _, scheme in (chosen, rival))]),
         questions=tuple(digest(_normalize(query.text)) for query in queries),
         reused=reuse,
     )

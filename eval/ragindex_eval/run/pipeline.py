@@ -64,6 +64,7 @@ from ragindex_eval.run.grid import expand_grid
 from ragindex_eval.run.holdout import LEDGER, load_holdout, require_usable, use_holdout
 from ragindex_eval.run.latency import LazyRetriever, MethodTimes, Timing
 from ragindex_eval.run.methods import Method, add_reranked, choose_methods
+from ragindex_eval.run.own_documents import without_own_documents
 from ragindex_eval.run.score import Metrics, count_tokens_to_recall, score
 from ragindex_eval.run.settings import CompareSettings
 from ragindex_eval.stats.published import compare_published
@@ -325,11 +326,11 @@ def _leave_out(method: Method, reason: RagindexError) -> str:
 
 def _answer_method(experiment: Experiment, method: Method, done: frozenset[Path]) -> AnsweredMethod:
     """Build a method and ask it all questions; an equal method of this comparison has filled the files in `done`."""
-    index, scheme, queries, ks = experiment.index, method.scheme, experiment.dataset.queries, experiment.ks
-    start = time.perf_counter()
+    index, scheme, dataset, ks = experiment.index, method.scheme, experiment.dataset, experiment.ks
+    queries, start = dataset.queries, time.perf_counter()
     with ledger.attribute_calls(method=method.label), ledger.record_calls() as paid:
         index.sync([scheme])
-        fingerprint = answers_fingerprint(index, scheme, queries)
+        fingerprint = answers_fingerprint(index, scheme, queries, dataset.gold)
         folder = index.folder / "runs" / fingerprint
         files = {k: _answers_file(folder, k, experiment) for k in (ks if scheme.depends_on_k(ks[-1]) else ks[-1:])}
         again = {k for k, path in files.items() if experiment.fresh and path not in done}
@@ -365,7 +366,10 @@ def _ask(
     if fresh:
         (kept.parent / latency.latency_file_name(k)).unlink(missing_ok=True)
     return answer_all(
-        trace_if_enabled(retriever, method.label),  # latency is measured without tracing
+        without_own_documents(
+            trace_if_enabled(retriever, method.label),  # latency is measured without tracing
+            experiment.dataset.gold,
+        ),
         experiment.dataset.queries,
         k,
         kept,

@@ -118,8 +118,10 @@ def collect_judged(index: Workspace, dataset: Dataset, bases: Sequence[Written],
             for query, one in zip(batch, retriever.features(batch, k), strict=True):
                 names, increasing, right = one.names, one.increasing, gold[query.id]
                 twins = {**right.twins, **{id: id for id in right.doc_ids}}
-                relevant = tuple(next((twins[id] for id in ids if id in twins), "") for ids in one.doc_ids)
-                found.append(JudgedCandidates(one.values, relevant, one.ids, len(right.doc_ids)))
+                rows = [row for row, ids in enumerate(one.doc_ids) if tuple(ids) != (right.own_document,)]
+                relevant = tuple(next((twins[id] for id in one.doc_ids[row] if id in twins), "") for row in rows)
+                ids = tuple(one.ids[row] for row in rows)
+                found.append(JudgedCandidates(one.values[rows], relevant, ids, len(right.doc_ids)))
             advance(len(batch))
     return Judged(tuple(found), names, increasing)
 

@@ -17,12 +17,15 @@ from hypothesis import strategies as st
 from made_comparisons import answered, went
 
 from ragindex.corpus import Corpus
-from ragindex.errors import DataError
+from ragindex.errors import DataError, UsageError
+from ragindex.plugins import registry
 from ragindex.types import Document, Query
+from ragindex.workspace.workspace import Workspace
 from ragindex_eval.cli.questions import questions
 from ragindex_eval.data import gold_classes
 from ragindex_eval.data.datasets import Dataset, read_dataset
 from ragindex_eval.data.gold import Gold
+from ragindex_eval.export_compared import find_compared
 from ragindex_eval.metrics import retrieval
 from ragindex_eval.metrics.tree_coverage import count_coverage
 from ragindex_eval.report.sections import questions as questions_section
@@ -331,6 +334,36 @@ def test_a_copy_found_first_is_the_gold_in_every_format(made: Any, tmp_path: Pat
     assert [len(line["gold"]) for line in lines] == [1, 1]
     assert all(line["gold"].keys() == set(line["twins"].values()) for line in lines[:1])
     assert lines[1]["twins"] == {}
+
+
+def test_question_that_is_a_document_does_not_find_itself(tmp_path: Path) -> None:
+    """As in ArguAna: each argument is a question, and the answer is its counterargument."""
+    sides = {"pro": "Ferries bring visitors to the towns", "con": "Visitors of ferries bring noise to the towns"}
+    write(
+        tmp_path / "arguments",
+        {
+            "corpus.jsonl": "\n".join(json.dumps({"_id": id, "title": "", "text": text}) for id, text in sides.items()),
+            "queries.jsonl": json.dumps({"_id": "pro", "text": sides["pro"]}),
+            "qrels/test.tsv": "query-id\tcorpus-id\tscore\npro\tcon\t1\n",
+        },
+    )
+    settings: dict[str, Any] = {"k": (1, 2), "index": tmp_path / "w"}
+    comparison = compare(tmp_path / "arguments", ["bm25", "dense"], out=tmp_path / "out", encoder="lsa:1", **settings)
+    assert [method.metrics["nDCG@1"] for method in comparison.methods] == [1.0, 1.0]
+    assert comparison.notes[0] == (
+        "1 question has the id of a document, which its rankings leave out, as BEIR's evaluation does "
+        "(ignore_identical_ids)"
+    )
+    rows = [list(ir_measures.read_trec_run(str(path))) for path in (tmp_path / "out" / "runs").iterdir()]
+    assert [[row.doc_id for row in run] for run in rows] == [["con"], ["con"]]
+    (again,) = load_results(tmp_path / "out").comparisons
+    assert again.gold == comparison.gold
+    with Workspace.open(tmp_path / "w", create=False) as opened:
+        scheme = registry.scheme("bm25")
+        assert find_compared(comparison, "bm25").evidence_for(opened, scheme).metrics["R@1"] == 1.0
+        plain = {id: replace(one, own_document="") for id, one in (comparison.gold or {}).items()}
+        with pytest.raises(UsageError, match="are not those of"):
+            find_compared(replace(comparison, gold=plain), "bm25").evidence_for(opened, scheme)
 
 
 def test_grades_of_a_class_are_its_highest(tmp_path: Path) -> None:

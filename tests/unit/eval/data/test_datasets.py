@@ -181,6 +181,15 @@ def test_beir_keeps_judged_questions_and_grades(tmp_path: Path, qrels: str) -> N
     }
 
 
+def test_own_documents_of_beir_are_those_with_the_id_of_the_question(tmp_path: Path) -> None:
+    folder = beir(tmp_path / "set", "0\td1\t1\nd1\td2\t1\nd2\td2\t1\nd3\td1\t1\nd3\td3\t0\n")
+    write(folder / "queries.jsonl", [{"_id": id, "text": f"question {id}?"} for id in ("0", "d1", "d2", "d3")])
+    gold = read_dataset(folder).gold
+    assert gold is not None
+    own = {one.source_id: one.own_document for one in gold.values()}
+    assert own == {"0": "", "d1": "d1", "d2": "", "d3": "d3"}  # d2 is judged to answer itself
+
+
 def test_beir_takes_test_before_dev_before_train(tmp_path: Path) -> None:
     for split, doc_id in (("train", "d1"), ("dev", "d2"), ("test", "d3")):
         gold = read_dataset(beir(tmp_path, f"query-id\tcorpus-id\tscore\n0\t{doc_id}\t1\n", split)).gold

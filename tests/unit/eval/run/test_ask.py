@@ -14,10 +14,12 @@ from scripted import QUESTIONS, Scripted, ScriptedRetriever, dataset, hit
 from ragindex.accounting.ledger import EMBEDDING, CallRecord, record_call
 from ragindex.errors import RagindexError, StoreError
 from ragindex.types import Query, Retrieval, Step, Triple
+from ragindex_eval.data.gold import Gold
 from ragindex_eval.results.model import NOT_TIMED, MethodAnswer, SavedHit
 from ragindex_eval.run import ask, latency
 from ragindex_eval.run.answers_file import append_answers, load_answers
 from ragindex_eval.run.batching import Batching
+from ragindex_eval.run.own_documents import without_own_documents
 
 
 def test_the_trace_and_what_a_person_reads_are_kept_and_bounded(tmp_path: Path) -> None:
@@ -127,6 +129,41 @@ def test_latency_sample_is_drawn_by_the_seed() -> None:
     assert len({query.id for query in drawn}) == 200
     assert drawn == latency.sample(queries, 1)
     assert drawn != latency.sample(queries, 2)
+
+
+@pytest.mark.parametrize(
+    ("ranking", "k", "expected", "rounds"),
+    [
+        (["own", "a", "b", "c"], 2, ["a", "b"], [3]),
+        (["a", "b", "own", "c"], 2, ["a", "b"], [3]),
+        (["a", "own"], 2, ["a"], [3]),
+        (["own:1", "own:2", "own:3", "a", "b", "own:4", "c"], 2, ["a", "b"], [3, 6]),
+        (["own:1", "own:2", "own:3"], 2, [], [3, 6]),
+        (["own+a", "own", "b"], 2, ["a", "b"], [3]),
+        (["own", "own", "own", "own", "own"], 2, [], [3]),  # a breach of the contract does not go on for ever
+    ],
+)
+def test_own_documents_are_left_out_of_k_hits(
+    ranking: list[str], k: int, expected: list[str], rounds: list[int]
+) -> None:
+    asked = list[int]()
+
+    class Ranked(ScriptedRetriever):
+        def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+            asked.append(k)
+            hits = [replace(hit(*(id.partition(":")[0] for id in name.split("+"))), id=name) for name in ranking]
+            return [Retrieval(tuple(hits[:k]))] * len(queries)
+
+    gold = {"q2": Gold(frozenset({"a"}), own_document="own")}
+    plain, without = without_own_documents(Ranked(Scripted()), gold).retrieve(dataset().queries[:2], k)
+    assert [hit.id for hit in plain.hits] == ranking[:k]
+    assert [id for hit in without.hits for id in hit.doc_ids] == expected
+    assert asked == rounds
+
+
+def test_without_own_documents_a_retriever_stays_as_it_is() -> None:
+    retriever = ScriptedRetriever(Scripted())
+    assert without_own_documents(retriever, {"q1": Gold(frozenset({"a"}))}) is retriever
 
 
 def test_retrieve_holds_a_retriever_to_one_answer_a_question() -> None:
