@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 
 # MLflow catches errors of a trace and logs them to these loggers, once per trace.
 _LOGGERS = ("mlflow.tracing.fluent", "mlflow.tracing.export.mlflow_v3", "mlflow.tracing.export.async_export_queue")
-_PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
+_PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 _PAUSE = 60.0  # seconds without recording after a failure
 _LONGEST_REASON = 300
+_ANSWER_SECONDS = 5  # MLflow itself waits for minutes, several times
 
 
 class TracingWarning(UserWarning):
@@ -306,9 +307,9 @@ def _tracker_errors() -> tuple[type[Exception], ...]:
 
 
 def check_connection(uri: str) -> None:
-    """Check that the tracker's SQLite database is writable or its server reachable; MLflow itself retries for minutes.
+    """Check that the tracker's SQLite database is writable or that its server answers, soon.
 
-    Raises OSError, ValueError or sqlite3.Error.
+    Raises OSError, ValueError or sqlite3.Error, and ImportError without MLflow.
     """
     parts = urlsplit(uri)
     scheme = parts.scheme.partition("+")[0]
@@ -319,8 +320,31 @@ def check_connection(uri: str) -> None:
             database.execute("BEGIN IMMEDIATE")
             database.execute("SELECT count(*) FROM sqlite_master").fetchone()
             database.rollback()
+    elif scheme in ("http", "https"):
+        _parse_port(parts)
+        _require_answer(uri)
     elif scheme in _PORTS and parts.hostname:
-        socket.create_connection((parts.hostname, _parse_port(parts) or _PORTS[scheme]), timeout=5).close()
+        address = (parts.hostname, _parse_port(parts) or _PORTS[scheme])
+        socket.create_connection(address, timeout=_ANSWER_SECONDS).close()
+
+
+def _require_answer(uri: str) -> None:
+    """Send one request as MLflow does: through the same proxies, with the same certificates. Raises OSError."""
+    from mlflow.exceptions import MlflowException
+    from mlflow.utils.credentials import get_default_host_creds
+    from mlflow.utils.rest_utils import http_request
+
+    try:
+        credentials = get_default_host_creds(uri)  # type: ignore[no-untyped-call]
+        http_request(  # type: ignore[no-untyped-call]
+            credentials, "/health", "GET", max_retries=0, timeout=_ANSWER_SECONDS, raise_on_status=False
+        )
+    except MlflowException as error:
+        cause: BaseException = error
+        while (before := cause.__cause__ or cause.__context__) is not None:
+            cause = before
+        slow = isinstance(cause, TimeoutError)
+        raise OSError(f"it does not answer within {_ANSWER_SECONDS} seconds" if slow else str(cause)) from error
 
 
 def _parse_port(parts: SplitResult) -> int | None:

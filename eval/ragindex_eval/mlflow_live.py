@@ -61,7 +61,8 @@ class LiveRuns:
         """End the runs that are still running with the status KILLED or FAILED, and let other processes record."""
         client, parent = self._client, self.parent
         if client is not None and parent is not None:
-            self._attempt(lambda: mlflow_runs.end_tree(client, parent, status))
+            with environment_defaults(UPLOAD_LIMITS):
+                self._attempt(lambda: mlflow_runs.end_tree(client, parent, status))
         if self._lock.is_locked:
             with suppress(OSError):  # Windows removes no open file
                 Path(self._lock.lock_file).unlink()
@@ -75,10 +76,12 @@ class LiveRuns:
             check_connection(tracking_uri())
             client, experiment = open_tracker(tracking_uri())
             name = self._name or dataset
-            parent = mlflow_runs.begin_tree(client, experiment, self._key, name, self._started)
+            with environment_defaults(UPLOAD_LIMITS):
+                parent = mlflow_runs.begin_tree(client, experiment, self._key, name, self._started)
             self._client, self.parent = client, parent
         if method is not None:
-            mlflow_runs.log_answered(client, parent, number, method)
+            with environment_defaults(UPLOAD_LIMITS):
+                mlflow_runs.log_answered(client, parent, number, method)
 
     def _attempt(self, record: Callable[[], None]) -> None:
         """Call the tracker, unless it has failed before."""
@@ -88,7 +91,7 @@ class LiveRuns:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # mlflow's dependencies deprecate one another
             try:
-                with silence_mlflow(), environment_defaults(UPLOAD_LIMITS):
+                with silence_mlflow():
                     record()
             except Timeout:  # another process runs this command
                 self._usable = False

@@ -13,8 +13,8 @@ from typing import Any
 from ragindex import distribution
 from ragindex.distribution import require_module
 from ragindex.errors import UsageError
-from ragindex_eval.mlflow_runs import METHOD_TAG
-from ragindex_eval.mlflow_tracking import environment_defaults, silence_mlflow
+from ragindex_eval.mlflow_runs import METHOD_TAG, RunFiles
+from ragindex_eval.mlflow_tracking import environment_defaults, silence_mlflow, warn_of_files
 
 MODEL_NAME = "retriever"
 """The path of the model below the artefacts of its run."""
@@ -22,10 +22,11 @@ _QUIET = {"MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false"}
 _CODE = Path(distribution.__file__).parent / "export" / "mlflow_model.py"
 
 
-def log_retriever(uri: str, parent: str, label: str, archive: Path) -> str:
+def log_retriever(uri: str, parent: str, label: str, archive: Path) -> str | None:
     """Log a packed retriever in the run of the method `label` of a study with one comparison. Return the model's URI.
 
-    `parent` is the study's run. Raises UsageError if it has no such method, and MissingExtraError without MLflow.
+    `parent` is the study's run. Warn and return None if the model cannot be stored. Raises UsageError if the run has no
+    such method, and MissingExtraError without MLflow.
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     with (
@@ -44,7 +45,11 @@ def log_retriever(uri: str, parent: str, label: str, archive: Path) -> str:
         if not runs:
             raise UsageError(f"The run {parent} has no run of the method {label}.")
         save_retriever_model(archive, Path(folder, MODEL_NAME))
-        client.log_artifacts(runs[0], str(Path(folder, MODEL_NAME)), MODEL_NAME)
+        files = RunFiles(client, Path(folder, MODEL_NAME))
+        files.store(runs[0], files.folder, MODEL_NAME)
+    if files.error is not None:
+        warn_of_files("best method", files)
+        return None
     return f"runs:/{runs[0]}/{MODEL_NAME}"
 
 

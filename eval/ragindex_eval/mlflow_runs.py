@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragindex.canonical import digest
+from ragindex.errors import RagindexError
 from ragindex_eval import mlflow_values as values
 from ragindex_eval.report.page import save_report
 from ragindex_eval.results.model import Comparison, DatasetFacts, MethodResult, Study
@@ -38,7 +39,27 @@ def comparison_id(study: Study) -> str:
     return digest([study.name, compared])
 
 
-def log_tree(client: "MlflowClient", experiment: str, study: Study, folder: Path, begun: str | None = None) -> str:
+@dataclass(slots=True)
+class RunFiles:
+    """Files of runs: made below `folder`, and stored among the artifacts; after a first `error` no more are stored."""
+
+    client: "MlflowClient"
+    folder: Path
+    error: Exception | None = None
+
+    def store(self, run: str, files: Path, path: str | None = None) -> None:
+        """Store the files of a folder among the artifacts of a run, below `path`."""
+        if self.error is not None:
+            return
+        try:
+            self.client.log_artifacts(run, str(files), path)
+        except Exception as error:  # libraries of artifact stores raise classes of their own
+            if isinstance(error, RagindexError):
+                raise
+            self.error = error
+
+
+def log_tree(client: "MlflowClient", experiment: str, study: Study, files: RunFiles, begun: str | None = None) -> str:
     """Log the parent run and a child run per method; runs of an equal study are completed or updated.
 
     `begun` is the parent run that was shown while the study ran. It is completed, or deleted if an equal study has a
@@ -60,14 +81,15 @@ def log_tree(client: "MlflowClient", experiment: str, study: Study, folder: Path
             "FAILED" if failed else "FINISHED",
             child.method.spent.seconds,
         )
-        own = folder / digest(child.key)
-        _log_run(client, run, logged, own, partial(save_method, child.comparison, child.method, own))
+        own = files.folder / digest(child.key)
+        _log_run(client, run, logged, files, own, partial(save_method, child.comparison, child.method, own))
     only = study.comparisons[0] if len(study.comparisons) == 1 else None
     params = values.params(only) if only else values.shared_params(study)
     metrics = {**(values.bound_metrics(only) if only else {}), **values.summary_metrics(study)}
     best = {"ragindex.best_method": only.methods[0].label} if only else {}
     logged = _Logged(params, metrics, {**source, **best}, study.comparisons, "FINISHED", study.seconds)
-    _log_run(client, parent, logged, folder / "all", partial(_save_all, study, folder / "all"))
+    whole = files.folder / "all"
+    _log_run(client, parent, logged, files, whole, partial(_save_all, study, whole))
     if _UNFINISHED in parent.data.tags:
         client.delete_tag(parent.info.run_id, _UNFINISHED)
     return str(parent.info.run_id)
@@ -80,7 +102,7 @@ def _take_parent(
     found = client.search_runs(
         [experiment], f"tags.`{_ID}` = '{tags[_ID]}'", max_results=1, order_by=["start_time ASC"]
     )
-    name = f"{study.name} {tags[_ID][:8]}"
+    name = values.study_name(study)
     if begun is None:
         return found[0] if found else _create_run(client, experiment, study, name, tags)
     run = client.get_run(begun)
@@ -132,7 +154,7 @@ def log_answered(client: "MlflowClient", parent: str, number: int, method: Metho
     id = held.get(key) or client.create_run(experiment, start, tags, method.label).info.run_id
     known = client.get_run(id).data.params
     figures, texts = values.method_metrics(method), {"method": method.name, "label": method.label}
-    names = values.clean_names(figures)
+    names = values.distinct_names(figures)
     client.log_batch(
         id,
         metrics=[Metric(names[name], value, int(now * 1000), 0) for name, value in figures.items()],
@@ -189,15 +211,20 @@ def _start_time(study: Study) -> int:
     return int((datetime.fromisoformat(study.started).timestamp() if study.started else time.time()) * 1000)
 
 
-def _log_run(client: "MlflowClient", run: "Run", logged: _Logged, folder: Path, save: Callable[[], object]) -> None:
-    """Log what a run lacks or holds otherwise; a finished run with equal metrics and tags is left as it is."""
+def _log_run(
+    client: "MlflowClient", run: "Run", logged: _Logged, files: RunFiles, folder: Path, save: Callable[[], object]
+) -> None:
+    """Log what a run lacks or holds otherwise; a finished run with equal metrics and tags is left as it is.
+
+    `save` writes its files into `folder`.
+    """
     id = run.info.run_id
     metrics, datasets = {**logged.metrics, **_duration(logged)}, [one.dataset for one in logged.comparisons]
     changed = log_values(client, run, logged.params, metrics, logged.tags, datasets)
     if not changed and run.info.status == logged.status:
         return
     save()
-    client.log_artifacts(id, str(folder))
+    files.store(id, folder)
     shown = _UNFINISHED in run.data.tags  # then it ends now, even if it began with an earlier command that was stopped
     client.set_terminated(id, logged.status, None if shown else run.info.start_time + int(logged.seconds * 1000))
 
@@ -217,8 +244,8 @@ def log_values(
     from mlflow.entities import Metric, Param
 
     id, held, now = run.info.run_id, run.data, int(time.time() * 1000)
-    named = {name: metrics[told] for told, name in values.clean_names(metrics).items()}
-    texts = {name: values.param_text(params[told]) for told, name in values.clean_names(params).items()}
+    named = {clean: metrics[name] for name, clean in values.distinct_names(metrics).items()}
+    texts = {clean: values.param_text(params[name]) for name, clean in values.distinct_names(params).items()}
     new = [Metric(name, value, now, 0) for name, value in named.items() if held.metrics.get(name) != value]
     told = {name: value for name, value in tags.items() if held.tags.get(name) != value}
     missing = [Param(name, text) for name, text in texts.items() if name not in held.params]

@@ -18,19 +18,22 @@ from typing import TYPE_CHECKING
 
 from ragindex.canonical import digest
 from ragindex.distribution import install_line, require_module
+from ragindex.errors import UsageError
 from ragindex.mlflow_tracing import autolog, check_connection
 from ragindex.redaction import bare_address, hide_secrets
-from ragindex_eval.mlflow_runs import log_tree
+from ragindex_eval.mlflow_runs import RunFiles, log_tree
 from ragindex_eval.results.model import Study
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-EXPERIMENT = "ragindex"
+_EXPERIMENT = "ragindex"
+_KIND = {"mlflow.experimentKind": "custom_model_development"}
+"""Tag of experiments that MLflow shows as runs with metrics; it shows others as traces of an application."""
 DEFAULT_URI = "sqlite:///mlflow.db"
 _LOGGERS = ("mlflow", "alembic", "urllib3.connectionpool")
 _LONGEST_REASON = 300
-# MLflow's default limits wait for minutes. That is too long if there is no server, and right once it has answered.
+# MLflow's default limits wait for minutes. These are for a server that has just answered, and for files.
 _CONNECT_LIMITS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
 UPLOAD_LIMITS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "30"}
 
@@ -44,10 +47,16 @@ def tracking_uri() -> str:
     return os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
 
 
+def _experiment_name() -> str:
+    """Return the name of the experiment in which comparisons are recorded."""
+    return os.environ.get("MLFLOW_EXPERIMENT_NAME") or _EXPERIMENT
+
+
 def store_id(uri: str) -> str:
-    """Return an id of the store at a URI, without its address and credentials."""
-    path = _sqlite_path(uri)
-    return digest(bare_address(uri) if path is None else str(path))
+    """Return an id of the store at a URI and of the experiment in it, without its address and credentials."""
+    path, name = _sqlite_path(uri), _experiment_name()
+    place = bare_address(uri) if path is None else str(path)
+    return digest(place if name == _EXPERIMENT else [place, name])
 
 
 def has_run(uri: str, run: str | None) -> bool:
@@ -75,39 +84,61 @@ def track(study: Study, begun: str | None = None) -> str | None:
     Warn and return None if MLflow is not installed or the tracker fails.
     """
     return record_runs(
-        "comparison", lambda client, experiment, folder: log_tree(client, experiment, study, folder, begun)
+        "comparison", lambda client, experiment, files: log_tree(client, experiment, study, files, begun)
     )
 
 
-def record_runs(what: str, log: "Callable[[MlflowClient, str, Path], str]") -> str | None:
-    """Call `log` with a client, the experiment and an empty folder for files; return the id of the run that it returns.
+def record_runs(what: str, log: "Callable[[MlflowClient, str, RunFiles], str]") -> str | None:
+    """Call `log` with a client, the experiment and the files of runs; return the id of the run that it returns.
 
-    Warn that `what` is not recorded, and return None, if MLflow is not installed or the tracker fails.
+    Warn that `what` is not recorded, and return None, if MLflow is not installed or the tracker fails. Warn if files
+    alone cannot be stored.
     """
     if find_spec("mlflow") is None:
         said = f"The {what} is not recorded: MLflow is not installed. Run: {install_line('mlflow')}"
         warnings.warn(said, TrackingWarning, stacklevel=3)
         return None
-    uri = tracking_uri()
+    uri, failure = tracking_uri(), ""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is imported
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")  # mlflow's dependencies deprecate one another
         try:
             check_connection(uri)
             with silence_mlflow():
                 client, experiment = open_tracker(uri)
-                with environment_defaults(UPLOAD_LIMITS), tempfile.TemporaryDirectory() as folder:
-                    return log(client, experiment, Path(folder))
+                files = RunFiles(client, Path(folder))
+                with environment_defaults(UPLOAD_LIMITS):
+                    run = log(client, experiment, files)
         except tracker_errors() as error:
-            said = hide_secrets(str(error).strip().partition("\n")[0]) or type(error).__name__
-            failure = said if len(said) <= _LONGEST_REASON else f"{said[:_LONGEST_REASON]}…"
+            failure = _describe(error)
+    if not failure:
+        warn_of_files(what, files)
+        return run
     warnings.warn(
-        f"The {what} was not recorded in MLflow at {bare_address(uri)}: {failure.rstrip('.')}. "
+        f"The {what} was not recorded in MLflow at {bare_address(uri)}: {failure}. "
         "The results above are complete. Set MLFLOW_TRACKING_URI to record elsewhere.",
         TrackingWarning,
         stacklevel=3,
     )
     return None
+
+
+def warn_of_files(what: str, files: RunFiles) -> None:
+    """Warn if files of `what` could not be stored in MLflow."""
+    if files.error is not None:
+        warnings.warn(
+            f"The {what} was recorded in MLflow at {bare_address(tracking_uri())} without its files: "
+            f"{_describe(files.error)}. The artifact root of an experiment is chosen by its server "
+            "(mlflow server --artifacts-destination) and must be writable from here.",
+            TrackingWarning,
+            stacklevel=4,
+        )
+
+
+def _describe(error: Exception) -> str:
+    """Return the first line of an error, without secrets and full stop."""
+    said = hide_secrets(str(error).strip().partition("\n")[0]) or type(error).__name__
+    return (said if len(said) <= _LONGEST_REASON else f"{said[:_LONGEST_REASON]}…").rstrip(".")
 
 
 def describe_tracker() -> str:
@@ -130,7 +161,8 @@ def trace_to_tracker() -> None:
         try:
             check_connection(tracking_uri())
             mlflow.set_tracking_uri(tracking_uri())
-            mlflow.set_experiment(EXPERIMENT)
+            _, experiment = open_tracker(tracking_uri())
+            mlflow.set_experiment(experiment_id=experiment)
         except tracker_errors():
             pass  # recording the spans and the comparison will warn about it
     autolog()
@@ -141,7 +173,7 @@ def tracker_errors() -> tuple[type[Exception], ...]:
 
     These imports take seconds, so they run only after a failure.
     """
-    known = (OSError, ValueError, RuntimeError, ImportError, sqlite3.Error)
+    known = (OSError, ValueError, RuntimeError, ImportError, sqlite3.Error, UsageError)
     try:
         from alembic.util import CommandError
         from mlflow.exceptions import MlflowException
@@ -152,13 +184,33 @@ def tracker_errors() -> tuple[type[Exception], ...]:
 
 
 def open_tracker(uri: str) -> tuple["MlflowClient", str]:
-    """Return a client of the store at a URI, and the id of the experiment of comparisons, which is made if missing."""
+    """Return a client of the store at a URI, and the id of the experiment of comparisons, which is made if missing.
+
+    Raises UsageError if the experiment is deleted, and `tracker_errors`.
+    """
     from mlflow import MlflowClient
 
+    name = _experiment_name()
     with environment_defaults(_CONNECT_LIMITS):
         client = MlflowClient(tracking_uri=uri)
-        held = client.get_experiment_by_name(EXPERIMENT)
-        return client, str(held.experiment_id) if held is not None else client.create_experiment(EXPERIMENT)
+        held = client.get_experiment_by_name(name)
+        if held is None:
+            return client, client.create_experiment(name, tags=_KIND)
+        id = str(held.experiment_id)
+        if held.lifecycle_stage == "deleted":
+            raise UsageError(_describe_deleted(name, id))
+        if name == _EXPERIMENT and not held.tags.keys() & _KIND:
+            for tag, value in _KIND.items():
+                client.set_experiment_tag(id, tag, value)
+        return client, id
+
+
+def _describe_deleted(name: str, id: str) -> str:
+    where = "" if os.environ.get("MLFLOW_TRACKING_URI") else f"MLFLOW_TRACKING_URI={DEFAULT_URI} "
+    return (
+        f"the experiment {name} is deleted: restore it ({where}mlflow experiments restore --experiment-id {id}), or "
+        "name another one in MLFLOW_EXPERIMENT_NAME"
+    )
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from operator import attrgetter
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,18 @@ _LONGEST_VALUE = 6000  # characters of a parameter value; MLflow rejects longer 
 # ---------------------------------------------------------------- names
 
 
+def study_name(study: Study) -> str:
+    """Return the name of a study's parent run."""
+    files = [file for file in _values(study, "questions_file") if file]
+    return title(study.name, files, datetime.fromisoformat(study.started) if study.started else None)
+
+
+def title(name: str, questions_files: Iterable[str], started: datetime | None) -> str:
+    """Return a name by which a person finds a run: the data, the files of questions, and when it began if known."""
+    moments = [] if started is None else [f"{started.astimezone(UTC):%Y-%m-%d %H:%M} UTC"]
+    return ", ".join([name, *questions_files, *moments])
+
+
 def run_name(study: Study, comparison: Comparison, method: MethodResult) -> str:
     """Return the label, and in a study of several comparisons the settings that differ between them."""
     told = {
@@ -74,7 +87,7 @@ def _figure_name(name: str) -> str:
     return metric_name(name) if measured else f"{name.replace(f'{LATENCY}_', 'latency/')}_ms"
 
 
-def clean_names(names: Iterable[str]) -> dict[str, str]:
+def distinct_names(names: Iterable[str]) -> dict[str, str]:
     """Return by name the name in MLflow: no two are equal, not even without regard to case, as MySQL compares them.
 
     Names that become equal are numbered in alphabetical order, those that need no change first, so that the order of

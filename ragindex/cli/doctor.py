@@ -42,6 +42,7 @@ _VARIABLES = {
     "RAGINDEX_CACHE": "the folder of models in ONNX form; default: ~/.cache/ragindex",
     SHOW_TRACEBACK: "1: an error in a plugin shows its traceback",
     "MLFLOW_TRACKING_URI": "default: sqlite:///mlflow.db",
+    "MLFLOW_EXPERIMENT_NAME": "default: ragindex",
 }
 
 

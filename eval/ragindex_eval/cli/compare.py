@@ -270,8 +270,8 @@ def _export_best(study: Study, settings: CompareSettings, out: Path, run: str | 
     index = settings.index or default_index(study.comparisons[0].dataset.name)
     written = export_compared(compared, index, out, pack=True)
     _print(settings, f"  the best        {escape_markup(f'{written.path}: {compared.result.label}, packed')}")
-    if run is not None:
-        uri = log_retriever(tracking_uri(), run, compared.result.label, written.path)
+    uri = None if run is None else log_retriever(tracking_uri(), run, compared.result.label, written.path)
+    if uri is not None:
         _print(settings, f'                  mlflow.pyfunc.load_model("{escape_markup(uri)}").predict(["…"])')
 
 

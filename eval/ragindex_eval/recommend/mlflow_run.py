@@ -3,12 +3,13 @@
 import json
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragindex.canonical import digest
 from ragindex_eval import mlflow_values as values
-from ragindex_eval.mlflow_runs import log_values, source_tags
+from ragindex_eval.mlflow_runs import RunFiles, log_values, source_tags
 from ragindex_eval.mlflow_tracking import record_runs
 from ragindex_eval.recommend.values import Recommendation
 from ragindex_eval.run.settings import CompareSettings
@@ -35,14 +36,14 @@ def track_recommendation(
     """
     shared = {name: getattr(settings, name) for name in _SHARED}
 
-    def log(client: "MlflowClient", experiment: str, folder: Path) -> str:
+    def log(client: "MlflowClient", experiment: str, files: RunFiles) -> str:
         run = _take_run(client, experiment, found, shared, started)
         _log(client, run, found, shared, seconds)
-        (folder / "recommendation.json").write_text(json.dumps(found.to_json(), indent=1), encoding="utf-8")
+        (files.folder / "recommendation.json").write_text(json.dumps(found.to_json(), indent=1), encoding="utf-8")
         id = str(run.info.run_id)
-        client.log_artifacts(id, str(folder))
+        files.store(id, files.folder)
         if exported is not None:
-            client.log_artifacts(id, str(exported), RETRIEVER)
+            files.store(id, exported, RETRIEVER)
         client.set_terminated(id, "FINISHED", run.info.start_time + int(seconds * 1000))
         return id
 
@@ -58,7 +59,8 @@ def _take_run(
     held = client.search_runs([experiment], f"tags.`{_ID}` = '{id}'", max_results=1, order_by=["start_time ASC"])
     if held:
         return held[0]
-    name = f"recommend {found.dataset.name} {id[:8]}"
+    files = [found.dataset.questions_file] if found.dataset.questions_file else []
+    name = values.title(f"recommend {found.dataset.name}", files, datetime.fromtimestamp(started, UTC))
     return client.create_run(experiment, int(started * 1000), {_ID: id, **source_tags()}, name)
 
 
@@ -82,7 +84,7 @@ def _log(
     log_values(client, run, params, _figures(found, seconds), tags, [found.dataset])
     id, now = run.info.run_id, int(time.time() * 1000)
     known = max((one.step for one in client.get_metric_history(id, _REMAINING)), default=0)
-    races = values.clean_names(_race_name(found, one.label) for one in found.candidates)
+    races = values.distinct_names(_race_name(found, one.label) for one in found.candidates)
     for step in found.race:
         if step.questions > known:
             scores = {races[_race_name(found, label)]: score for label, score in step.scores.items()}

@@ -1,5 +1,7 @@
 """Comparisons that appear in MLflow while they run, in real SQLite stores; some are stopped."""
 
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -74,7 +76,7 @@ def test_runs_appear_as_the_methods_answer(uri: str, monkeypatch: pytest.MonkeyP
     assert {label: run.data.metrics[RECALL] for label, run in children.items()} == recalls
     assert all(run.data.metrics[LATENCY] > 0 and run.data.params["k"] == "1" for run in children.values())
     parent = parent_of(uri)
-    assert parent.info.run_name == f"notes {parent.data.tags['ragindex.comparison'][:8]}"
+    assert re.fullmatch(r"notes, questions\.csv, \d{4}-\d\d-\d\d \d\d:\d\d UTC", parent.info.run_name)
     assert "ragindex.unfinished" not in parent.data.tags
     assert parent.info.end_time - parent.info.start_time >= 1000 * parent.data.metrics["duration_seconds"]
     assert all(run.inputs.dataset_inputs for run in runs)
@@ -142,6 +144,21 @@ def test_run_of_a_living_process_is_left_alone(uri: str, monkeypatch: pytest.Mon
     found = {run.info.run_id: run.info.status for run in all_runs(uri)}
     assert found[left] == "RUNNING"
     assert sorted(found.values()) == ["FINISHED"] * 4 + ["RUNNING"]
+
+
+def test_tracker_is_opened_within_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = list[tuple[str, str]]()
+
+    def hang(*given: object) -> None:
+        limits.append((os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"], os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"]))
+        raise OSError("no answer")
+
+    monkeypatch.setattr("mlflow.MlflowClient.get_experiment_by_name", hang)
+    live = mlflow_live.LiveRuns("key", None, tmp_path)
+    live.watch(0, "notes", None)
+    live.watch(0, "notes", None)
+    live.end("KILLED")
+    assert limits == [("5", "0")]  # once: a tracker that failed is not used again
 
 
 @pytest.mark.filterwarnings("always::ragindex_eval.mlflow_tracking.TrackingWarning")

@@ -15,15 +15,15 @@ from comparing import compare
 from mlflow.utils.validation import _validate_metric_name
 from mlflow_database import all_runs, make_client, parent_of
 
+from ragindex import mlflow_tracing
 from ragindex.corpus import Corpus
 from ragindex.errors import MissingExtraError
 from ragindex.types import Document, Query, Usage
-from ragindex_eval import mlflow_runs
+from ragindex_eval import mlflow_retriever, mlflow_runs
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
-from ragindex_eval.mlflow_runs import comparison_id
-from ragindex_eval.mlflow_tracking import TrackingWarning, has_run, trace_to_tracker, track
-from ragindex_eval.mlflow_values import clean_names, metric_name
+from ragindex_eval.mlflow_tracking import TrackingWarning, has_run, open_tracker, store_id, trace_to_tracker, track
+from ragindex_eval.mlflow_values import distinct_names, metric_name
 from ragindex_eval.results.model import NOT_TIMED, Comparison, MethodAnswer, Study
 
 
@@ -58,13 +58,12 @@ def test_a_parent_run_with_a_child_a_method(
         warnings.simplefilter("ignore")
         client = make_client("sqlite:///mlflow.db")
         runs = {run.info.run_name: run for run in all_runs("sqlite:///mlflow.db")}
-        name = f"two {comparison_id(study)[:8]}"
-        assert set(runs) == {name, "bm25", "words, again"}
-        parent, child = runs[name], runs["words, again"]
+        assert set(runs) == {"two", "bm25", "words, again"}
+        parent, child = runs["two"], runs["words, again"]
         assert parent.info.run_id == parent_id
         assert {run.info.status for run in runs.values()} == {"FINISHED"}
         assert [name for name, run in runs.items() if run.data.tags.get("mlflow.parentRunId") == parent_id] == [
-            one for one in runs if one != name
+            one for one in runs if one != "two"
         ]
         assert parent.data.params["dataset/fingerprint"] == "fingerprint-of-two"
         assert parent.data.params["fingerprint"] == comparison.fingerprint
@@ -128,6 +127,7 @@ def test_durations_datasets_and_a_summary(comparison: Comparison, working_folder
     assert track(timed(comparison, dataset=facts)) is not None
     runs = all_runs(uri)
     parent, (child,) = parent_of(uri), [run for run in runs if run.data.metrics.get("duration_seconds") == 2.0]
+    assert parent.info.run_name == "two, asked.csv, 2026-11-23 20:00 UTC"
     assert (parent.info.start_time, parent.info.end_time) == (1_795_464_000_000, 1_795_464_012_500)
     assert (child.info.start_time, child.info.end_time) == (1_795_464_000_000, 1_795_464_002_000)
     assert parent.data.metrics["duration_seconds"] == 12.5
@@ -212,18 +212,17 @@ def test_study_is_one_parent_run(comparison: Comparison, uri: str) -> None:
     other = replace(comparison, seed=1)
     study = Study("seeds", (comparison, other))
     parent_id = track(study)
-    parent = f"seeds {comparison_id(study)[:8]}"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         runs = {run.info.run_name: run for run in all_runs(uri)}
         assert set(runs) == {
-            parent,
+            "seeds",
             *(f"{label}, seed {seed}" for label in ("bm25", "words, again") for seed in (0, 1)),
         }
         assert runs["bm25, seed 1"].data.params["seed"] == "1"
-        assert json.loads(runs[parent].data.params["seed"]) == [0, 1]
+        assert json.loads(runs["seeds"].data.params["seed"]) == [0, 1]
         assert (
-            runs[parent].data.metrics["methods/bm25/retrieval/recall_at_1"] == comparison.method("bm25").metrics["R@1"]
+            runs["seeds"].data.metrics["methods/bm25/retrieval/recall_at_1"] == comparison.method("bm25").metrics["R@1"]
         )
         everything = {file.path for file in make_client(uri).list_artifacts(parent_id)}
         assert everything == {"study.json", "report.html", "01-two", "02-two"}
@@ -283,6 +282,81 @@ def test_a_server_that_is_not_there(comparison: Comparison, monkeypatch: pytest.
             fails(comparison, "was not recorded in MLflow at .*127.0.0.1")
 
 
+def test_a_server_that_never_answers(comparison: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mlflow_tracing, "_ANSWER_SECONDS", 0.2)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        fails(comparison, r"was not recorded in MLflow at .*: it does not answer within 0\.2 seconds\.")
+
+
+class NoCredentialsError(Exception):
+    """As boto's, which is of no class that others know."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError("read-only"), ImportError("no boto3"), NoCredentialsError("no credentials")],
+    ids=lambda error: type(error).__name__,
+)
+def test_figures_are_recorded_where_files_cannot_be_stored(
+    comparison: Comparison, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    refused = list[str]()
+
+    def refuse(client: Any, run: str, *given: Any) -> None:
+        refused.append(run)
+        raise error
+
+    monkeypatch.setattr("mlflow.MlflowClient.log_artifacts", refuse)
+    with pytest.warns(TrackingWarning, match=f"was recorded in MLflow at .* without its files: {error}\\. ") as caught:
+        parent = track(Study("two", (comparison,)))
+    assert parent == parent_of(uri).info.run_id
+    assert (len(caught), len(refused)) == (1, 1)  # what failed for one run is not waited for again
+    runs = all_runs(uri)
+    assert [run.info.status for run in runs] == ["FINISHED"] * 3
+    assert [run.data.metrics["retrieval/recall_at_1"] for run in runs if run.info.run_id != parent] == [0.75] * 2
+    monkeypatch.setattr(mlflow_retriever, "save_retriever_model", lambda archive, folder: folder.mkdir())
+    with pytest.warns(TrackingWarning, match=f"^The best method was recorded .* without its files: {error}\\. "):
+        assert mlflow_retriever.log_retriever(uri, parent, "bm25", tmp_path / "best") is None
+
+
+def test_deleted_experiment_is_restored_or_another_one_named(
+    comparison: Comparison, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, stores = make_client(uri), [store_id(uri)]
+    client.delete_experiment(client.create_experiment("ragindex"))
+    remedy = (
+        r"restore it \(mlflow experiments restore --experiment-id 1\), or name another one in MLFLOW_EXPERIMENT_NAME"
+    )
+    fails(comparison, rf"the experiment ragindex is deleted: {remedy}\. The results above are complete")
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "mine")
+    run = track(Study("two", (comparison,)))
+    assert client.get_run(run).info.experiment_id == client.get_experiment_by_name("mine").experiment_id
+    assert store_id(uri) not in stores  # so that results which the other experiment has are recorded
+
+
+@pytest.mark.parametrize(
+    ("name", "tags", "expected"),
+    [
+        ("ragindex", None, "custom_model_development"),
+        ("ragindex", {}, "custom_model_development"),
+        ("ragindex", {"mlflow.experimentKind": "genai_development"}, "genai_development"),
+        ("mine", None, "custom_model_development"),
+        ("mine", {}, None),
+    ],
+)
+def test_experiment_is_shown_as_runs(
+    uri: str, monkeypatch: pytest.MonkeyPatch, name: str, tags: dict[str, str] | None, expected: str | None
+) -> None:
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", name)
+    if tags is not None:
+        make_client(uri).create_experiment(name, tags=tags)
+    client, id = open_tracker(uri)
+    assert client.get_experiment(id).tags.get("mlflow.experimentKind") == expected
+
+
 def test_stores_that_cannot_be_used(
     comparison: Comparison, working_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -313,7 +387,7 @@ def test_metric_names_have_no_at(name: str, expected: str) -> None:
 @pytest.mark.parametrize("label", ["http(url=https://a/b)", "..", "a/./b", "/", "", "//", "é:%€" * 90, "a/" * 200])
 def test_any_label_becomes_a_name_that_mlflow_takes(label: str) -> None:
     name = f"methods/{label}/R@5"
-    (cleaned,) = clean_names([name]).values()
+    (cleaned,) = distinct_names([name]).values()
     _validate_metric_name(cleaned)
 
 
@@ -329,8 +403,8 @@ def test_any_label_becomes_a_name_that_mlflow_takes(label: str) -> None:
     ],
 )
 def test_names_that_mlflow_cannot_tell_apart_are_distinct(names: list[str], expected: list[str]) -> None:
-    assert clean_names(names) == dict(zip(names, expected, strict=True))
-    assert clean_names(reversed(names)) == clean_names(names)
+    assert distinct_names(names) == dict(zip(names, expected, strict=True))
+    assert distinct_names(reversed(names)) == distinct_names(names)
 
 
 def test_metrics_of_labels_that_differ_in_signs_alone(tmp_path: Path, uri: str) -> None:

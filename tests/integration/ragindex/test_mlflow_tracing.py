@@ -7,7 +7,9 @@ import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -66,6 +68,29 @@ def traces() -> list[Trace]:
         warnings.simplefilter("ignore")
         found: Any = mlflow.search_traces(return_type="list", order_by=["timestamp_ms ASC"])
     return list(found)
+
+
+@pytest.mark.parametrize("status", [200, 401, 503])
+def test_server_behind_a_proxy_answers(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    asked = list[str]()
+
+    class Proxy(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Print nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
+        Thread(target=server.serve_forever).start()
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        mlflow_tracing.check_connection("http://mlflow.invalid:5000")
+        server.shutdown()
+    assert asked == ["http://mlflow.invalid:5000/health"]
 
 
 def test_a_trace_of_one_query() -> None:

@@ -26,7 +26,7 @@ def test_decision_is_one_run_when_it_is_made_again(uri: str) -> None:
     assert f"the run         {uri}; to look at them: mlflow ui --backend-store-uri {uri}" in done.out
     found = json.loads(Path("found.json").read_text())
     client, (run,) = make_client(uri), all_runs(uri)
-    assert run.info.run_name.startswith("recommend world-50-seed0 ")
+    assert run.info.run_name.startswith("recommend world-50-seed0, 2")
     assert run.info.status == "FINISHED"
     decided = {"recommended": found["chosen"], "decided": str(found["decided"]).lower(), "runner_up": found["rival"]}
     assert {name: run.data.tags[f"ragindex.{name}"] for name in decided} == decided
