@@ -124,8 +124,8 @@ class Tally:
 
     @property
     def estimated(self) -> bool:
-        """Whether any token count is an estimate instead of the server's own count."""
-        return any(entry.estimated for entry in self.entries)
+        """Whether any token count of `spent` is an estimate instead of the server's own count."""
+        return any(entry.estimated for entry in self.entries if not entry.replayed)
 
     @property
     def unpriced(self) -> frozenset[str]:

@@ -7,9 +7,10 @@ from ragindex.counts import many
 
 
 def spending_to_json(paid: Tally) -> dict[str, Any]:
-    """Return `{"input_tokens", "output_tokens", "money"}`; money is in US dollars, or None if a price is unknown."""
+    """Return the tokens, whether they are `estimated`, and the money in US dollars, None if a price is unknown."""
     spent = paid.spent
-    return {"input_tokens": spent.input_tokens, "output_tokens": spent.output_tokens, "money": spent.money}
+    tokens = {"input_tokens": spent.input_tokens, "output_tokens": spent.output_tokens}
+    return {**tokens, "estimated": paid.estimated, "money": spent.money}
 
 
 def format_spending(paid: Tally) -> str | None:
@@ -18,8 +19,9 @@ def format_spending(paid: Tally) -> str | None:
     tokens = spent.input_tokens + spent.output_tokens
     if not (tokens or spent.money or unknown):
         return None
-    price = f"no price is known for {' and '.join(unknown)}" if spent.money is None else f"${spent.money:.6f}"
-    return f"Spent: {many(tokens, 'token')}, {price}."
+    about = "about " if paid.estimated else ""
+    price = f"no price is known for {' and '.join(unknown)}" if spent.money is None else f"{about}${spent.money:.6f}"
+    return f"Spent: {about}{many(tokens, 'token')}, {price}."
 
 
 def _list_unpriced(paid: Tally) -> list[str]:

@@ -221,7 +221,7 @@ class CachedEncoder:
             start = time.perf_counter()
             with ledger.record_calls() as asked:
                 vectors = next(answers)
-            paid = replace(asked.spent, seconds=time.perf_counter() - start)
+            paid = replace(asked.spent, seconds=time.perf_counter() - start + asked.correction)
             texts = [left.popleft() for _ in vectors]
             whole = sum(len(text) + 1 for _, text in texts)
             yield {

@@ -28,12 +28,16 @@ _LONGEST_KIND = 24  # columns of the terminal
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """Column of the table. If `metric` is set, the methods that may be the best by it are bold (`leaders`)."""
+    """Column of the table. If `metric` is set, the methods that may be the best by it are bold (`leaders`).
+
+    Values of which `estimated` holds are marked with ~.
+    """
 
     title: str
     value: Callable[[MethodResult], float | None]
     form: Callable[[float], str]
     metric: str | None = None
+    estimated: Callable[[MethodResult], bool] = lambda method: False
 
 
 def render_study(study: Study) -> RenderableType:
@@ -200,12 +204,16 @@ def _cost_columns(comparison: Comparison) -> list[_Column]:
     columns = [
         _Column("index\ntokens", lambda method: _tokens(method.index_usage), "{:,.0f}".format),
         _Column("index\n$", lambda method: method.index_usage.money, "{:.4f}".format),
-        _Column("spent\n$", lambda method: method.spent.money, "{:.4f}".format),
+        _Column("spent\n$", lambda method: method.spent.money, "{:.4f}".format, estimated=_is_estimated),
         _Column("tokens/\nquestion", lambda method: _tokens(method.query_usage), "{:,.0f}".format),
         _Column("$/\nquestion", lambda method: method.query_usage.money, "{:.5f}".format),
         _Column("calls/\nquestion", lambda method: method.calls, "{:.1f}".format),
     ]
     return [column for column in columns if any(column.value(method) != 0 for method in comparison.methods)]
+
+
+def _is_estimated(method: MethodResult) -> bool:
+    return method.spent_estimated
 
 
 def _tokens(usage: Usage) -> float:
@@ -238,10 +246,14 @@ def _fit(column: _Column, comparison: Comparison) -> FittedColumn:
     return FittedColumn(column.title, (*_cells(column, comparison), *bounds))
 
 
+def _text(column: _Column, method: MethodResult) -> str:
+    value = column.value(method)
+    return "–" if value is None else f"{'~' if column.estimated(method) else ''}{column.form(value)}"
+
+
 def _cells(column: _Column, comparison: Comparison) -> list[str]:
     """Return the cells of a column as text."""
-    values = [column.value(method) for method in comparison.methods]
-    texts = ["–" if value is None else column.form(value) for value in values]
+    texts = [_text(column, method) for method in comparison.methods]
     ahead = leaders(comparison, column.metric) if column.metric else ()
     told = 0 < len(ahead) < len(comparison.methods)
     return [

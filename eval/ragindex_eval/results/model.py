@@ -240,6 +240,7 @@ class MethodResult:
     - `ci95`: the intervals of the means, latency_ms_p50 and latency_ms_p95; empty for fewer than two questions.
     - `parts`: the figures of each part of the index, as if the method were built alone.
     - `spent`: what this run paid for the method; `seconds` is how long it was built and asked, 0 if read from files.
+      With `spent_estimated`, tokens of it were estimated because a server reports none.
     - `stages`: how the LLM outputs of this run were parsed (strict, repaired, failed, …), counted by task.
     - `fingerprint`: a hash of everything that the answers depend on.
     - `p_best`: by quality metric, the p-value of the test that no other method is better. Under 0.05, the method is
@@ -261,6 +262,7 @@ class MethodResult:
     ci95: Mapping[str, Interval] = field(default_factory=dict)
     breakdown: tuple[Breakdown, ...] = ()
     spent: Usage = NO_USAGE
+    spent_estimated: bool = False
     stages: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     p_best: Mapping[str, float] = field(default_factory=dict)
     tokens_to_recall: Mapping[str, TokensToRecall] = field(default_factory=dict)
@@ -331,7 +333,7 @@ class MethodResult:
             "unanswered": len(self.failures),
             "usage": {
                 "index": _usage_to_json(self.index_usage),
-                "spent": _usage_to_json(self.spent),
+                "spent": {**_usage_to_json(self.spent), "estimated": self.spent_estimated},
                 "query": {**_usage_to_json(self.query_usage), "calls": self.calls},
                 "stages": {task: dict(counts) for task, counts in self.stages.items()},
                 **({"reader": read.to_json()} if (read := self.reading_costs) else {}),

@@ -197,6 +197,7 @@ def _read_bound(
         NOT_TIMED,
         {},
         spent=paid.spent,
+        spent_estimated=paid.estimated,
     )
 
 

@@ -158,13 +158,20 @@ def _format_spread(latency: Latency) -> str:
 
 
 def _optional_cost(
-    title: str, meaning: str, value: Callable[[MethodResult], float | None], form: Callable[[float], str]
+    title: str,
+    meaning: str,
+    value: Callable[[MethodResult], float | None],
+    form: Callable[[float], str],
+    estimated: Callable[[MethodResult], bool] = lambda method: False,
 ) -> "_CostColumn":
-    """Make a column that is shown only if a method has a figure other than 0, or an unknown one."""
+    """Make a column that is shown only if a method has a figure other than 0, or an unknown one.
+
+    Figures of which `estimated` holds are marked with ~.
+    """
 
     def cell(method: MethodResult, fastest: bool) -> MetricCell:
-        found = value(method)
-        return MetricCell("–" if found is None else form(found))
+        found, about = value(method), "~" if estimated(method) else ""
+        return MetricCell("–" if found is None else f"{about}{form(found)}")
 
     return _CostColumn(Column(title, meaning), cell, False, value)
 
@@ -210,7 +217,11 @@ _COST_COLUMNS = (
         "index $", "dollars of building the index", lambda method: method.index_usage.money, "{:.4f}".format
     ),
     _optional_cost(
-        "spent $", "dollars that this run paid, for building and asking", lambda m: m.spent.money, "{:.4f}".format
+        "spent $",
+        "dollars that this run paid, for building and asking (~: by estimated tokens)",
+        lambda method: method.spent.money,
+        "{:.4f}".format,
+        lambda method: method.spent_estimated,
     ),
     _optional_cost(
         "tokens a question",

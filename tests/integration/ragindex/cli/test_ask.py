@@ -91,7 +91,7 @@ def test_as_json(workspace: Path, tmp_path: Path) -> None:
         "tokens": 15,
         "llm": "offline",
         "rules": True,
-        "spent": {"input_tokens": 0, "output_tokens": 0, "money": 0.0},
+        "spent": {"input_tokens": 0, "output_tokens": 0, "estimated": False, "money": 0.0},
     }
 
 

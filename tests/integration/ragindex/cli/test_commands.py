@@ -437,7 +437,7 @@ def test_add_and_remove() -> None:
     assert ragindex("add", "new", "--as", "new", "--index", "w").out == "1 document added\n"
     assert ragindex("add", "new", "--index", "w", "--json", "-").json == {
         **{"added": 0, "changed": 0, "unchanged": 1, "skipped": []},
-        "spent": {"input_tokens": 0, "output_tokens": 0, "money": 0.0},
+        "spent": {"input_tokens": 0, "output_tokens": 0, "estimated": False, "money": 0.0},
     }
     asked = ("search", "mill", "--index", "w", "--method", "bm25", "--json", "-")
     assert [hit["id"] for hit in ragindex(*asked).json["hits"]] == ["new/mill.txt#0"]

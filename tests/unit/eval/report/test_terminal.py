@@ -54,6 +54,15 @@ def test_seventeen_methods_with_long_names(width: int) -> None:
     assert all(label in text for label in LABELS if len(label) <= 40)
 
 
+def test_estimated_dollars_are_marked() -> None:
+    comparison = answered({"bm25": [found_at(1, with_others=False)]}, {"q1": Gold(frozenset({"a"}))}, (1,))
+    for estimated, cell in ((True, "~0.2500"), (False, "0.2500")):
+        (method,) = comparison.methods
+        paid = replace(method, spent=Usage(money=0.25), spent_estimated=estimated)
+        assert cell in printed(render_comparison(replace(comparison, methods=(paid,))), 120).split()
+        assert paid.to_json()["usage"]["spent"]["estimated"] == estimated
+
+
 def test_recall_of_single_documents_is_shown_only_where_it_differs() -> None:
     """raptor found the gold document at rank 14 in a summary of two documents, so R@20 is 1 and one_doc_R@20 is 0."""
     explained = "one-doc R: recall over the hits that name exactly one document; elsewhere it is equal to R"

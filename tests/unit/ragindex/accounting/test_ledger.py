@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tiktoken import Encoding
 
 from ragindex.accounting import ledger
 from ragindex.accounting.ledger import CallRecord, Lanes
+from ragindex.accounting.spending import format_spending, spending_to_json
 from ragindex.errors import DataError, UsageError
 from ragindex.llm import prices, tokens
 from ragindex.llm.prices import Price, Prices
@@ -115,6 +117,45 @@ def vocabulary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Encoding]:
     tokens._loaded.cache_clear()
     yield made
     tokens._loaded.cache_clear()
+
+
+@pytest.mark.usefixtures("vocabulary")
+def test_waiting_for_a_vocabulary_counts_in_no_measured_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts, seconds = list[str](), iter([0.0, 20.0, 21.0, 21.0])
+
+    def fail(name: str) -> Encoding:
+        attempts.append(name)
+        raise OSError("blocked")
+
+    monkeypatch.setattr(tiktoken, "get_encoding", fail)
+    monkeypatch.setattr(tokens, "perf_counter", lambda: next(seconds))
+    with ledger.record_calls() as asked:
+        assert [tokens.count_text_tokens("word", "gpt-4o") for _ in range(2)] == [tokens.TokenCount(1, True)] * 2
+    assert attempts == ["o200k_base"]
+    assert asked.correction == -20.0
+
+
+PAID = CallRecord("echo", "small", input_tokens=7, money=0.5)
+GUESSED = replace(PAID, estimated=True)
+
+
+@pytest.mark.parametrize(
+    ("entries", "sentence", "estimated"),
+    [
+        ([PAID], "Spent: 7 tokens, $0.500000.", False),
+        ([PAID, GUESSED], "Spent: about 14 tokens, about $1.000000.", True),
+        ([replace(GUESSED, money=None)], "Spent: about 7 tokens, no price is known for small.", True),
+        ([PAID, replace(GUESSED, replayed=True)], "Spent: 7 tokens, $0.500000.", False),
+    ],
+)
+def test_estimated_tokens_are_marked_in_what_was_spent(
+    entries: list[CallRecord], sentence: str, estimated: bool
+) -> None:
+    with ledger.record_calls() as paid:
+        for entry in entries:
+            ledger.record_call(entry, 0.0)
+    assert format_spending(paid) == sentence
+    assert spending_to_json(paid)["estimated"] == estimated
 
 
 @pytest.mark.usefixtures("vocabulary")

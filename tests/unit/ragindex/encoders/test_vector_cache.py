@@ -61,6 +61,22 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "vectors.sqlite"
 
 
+def test_seconds_of_vectors_are_without_waiting_for_a_vocabulary(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Waiting(Paying):
+        def encode_documents(self, texts: Sequence[str]) -> Floats:
+            clock[0] += 21.0
+            ledger.add_time(0.0, 20.0)
+            return super().encode_documents(texts)
+
+    clock = [0.0]
+    monkeypatch.setattr(vector_cache.time, "perf_counter", lambda: clock[0])
+    encoder = CachedEncoder(Waiting(), path)
+    encoder.encode_documents(["a", "b"])
+    with ledger.record_calls() as kept:
+        encoder.encode_documents(["a", "b"])
+    assert kept.correction == pytest.approx(21.0 - 20.0)  # as when the vectors were made
+
+
 # ---------------------------------------------------------------- what is encoded
 
 
