@@ -353,8 +353,11 @@ class BuildContext(PartContext, Protocol):
         """Report a passage that could not be processed. It is counted as failed and retried at the next sync."""
         ...
 
-    def note(self, sentence: str) -> None:
-        """Store a sentence with the part that explains its figures to users. Call it in `finish`."""
+    def note(self, sentence: str, *, detail: bool = False) -> None:
+        """Store a sentence with the part that explains its figures to users. Call it in `finish`.
+
+        A `detail` changes no figure and no next step of the user: a short output may leave it out, but no other note.
+        """
         ...
 
 

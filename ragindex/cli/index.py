@@ -54,6 +54,7 @@ from ragindex.workspace.notes import (
     describe_unknown_words,
     format_changes,
     format_part_notes,
+    list_part_details,
     require_records,
 )
 from ragindex.workspace.rebuild import move_aside
@@ -201,7 +202,11 @@ def _collect_notes(
 ) -> list[str]:
     unknown = describe_unknown_words(workspace, changed or Changed(), fit)
     full = describe_full_vocabulary(workspace, schemes, fit)
-    return [*format_part_notes(workspace, schemes), *filter(None, (unknown, full))]
+    return [
+        *format_part_notes(workspace, schemes),
+        *list_part_details(workspace, schemes),
+        *filter(None, (unknown, full)),
+    ]
 
 
 def _read_data(

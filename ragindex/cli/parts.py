@@ -114,7 +114,7 @@ def _build_row(workspace: Workspace, key: str, record: PartRecord) -> dict[str, 
         name: workspace.store.open(f"{key}.{name}", version).count() for name, version in record.collections.items()
     }
     value = {"part": _get_label(record), "id": key, "encoder": record.encoder_name, "records": counts}
-    return value | {"bytes": record.bytes, "seconds": record.seconds, "notes": list(record.notes)}
+    return value | {"bytes": record.bytes, "seconds": record.seconds, "notes": [*record.notes, *record.details]}
 
 
 def _format_counts(records: Mapping[str, int]) -> str:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from ragindex.counts import first_names, many
 from ragindex.errors import DataError
 
-SKIPPED = "skipped: "
-"""What every sentence of `describe_left_out` begins with."""
 _NAMED = 3
 
 
@@ -33,7 +31,7 @@ def describe_left_out(given: Iterable[LeftOut]) -> list[str]:
     by_reason: dict[str, list[LeftOut]] = {}
     for one in given:
         by_reason.setdefault(one.reason, []).append(one)
-    return [f"{SKIPPED}{_describe_group(group)}" for group in by_reason.values()]
+    return [f"skipped: {_describe_group(group)}" for group in by_reason.values()]
 
 
 def describe_ignored(counts: Mapping[str, int]) -> list[str]:

@@ -59,8 +59,8 @@ class PartRecord(BaseModel, frozen=True, extra="forbid"):
     """The record of a finished part: its plugin, the corpus fingerprint, and the pinned versions of its collections.
 
     `finish_seconds` is the share of `seconds` spent in `finish`: in the last call, or in all calls if each processes
-    only what has changed. `failed` maps failed passages to reasons; `notes` are shown with the part's figures; `files`
-    are its current version folders (`ragindex.workspace.versioned_files`).
+    only what has changed. `failed` maps failed passages to reasons; `notes` are shown with the part's figures,
+    `details` where there is room; `files` are its current version folders (`ragindex.workspace.versioned_files`).
     """
 
     name: str
@@ -80,6 +80,7 @@ class PartRecord(BaseModel, frozen=True, extra="forbid"):
     money: float | None = 0.0
     failed: dict[str, str] = {}
     notes: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
 
 

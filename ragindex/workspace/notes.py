@@ -39,6 +39,11 @@ def describe_drafts(paid: Tally) -> list[str]:
     return notes
 
 
+def list_part_details(workspace: Workspace, schemes: Sequence[Scheme]) -> list[str]:
+    """Return the details of all parts, without duplicates."""
+    return list(dict.fromkeys(detail for scheme in schemes for detail in workspace.details(scheme)))
+
+
 def format_changes(changed: Changed) -> str:
     """Return how many documents were added, changed and removed, with the first ids, or that nothing changed."""
     if not changed.added + changed.changed + changed.removed:

@@ -88,6 +88,7 @@ class PartBuildContext(_Context):
     imported: Path | None = None
     failures: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    details: list[str] = field(default_factory=list)
 
     @property
     def llm(self) -> LLM:
@@ -104,9 +105,9 @@ class PartBuildContext(_Context):
         """Record that a passage could not be built, and why. The reason is stored with the part."""
         self.failures[id] = reason[:_MAX_REASON_LENGTH]
 
-    def note(self, sentence: str) -> None:
-        """Add a note, which is stored with the part."""
-        self.notes.append(sentence)
+    def note(self, sentence: str, *, detail: bool = False) -> None:
+        """Add a note, or a detail, which is stored with the part."""
+        (self.details if detail else self.notes).append(sentence)
 
     def reopened(self) -> "PartBuildContext":
         """Return a copy of the context that opens collections and inputs again, so that earlier writes are visible."""

@@ -476,6 +476,7 @@ def _finish_part(task: Building, corpus: str) -> PartRecord:
         money=cost.money,
         failed=task.context.failures,
         notes=tuple(task.context.notes),
+        details=tuple(task.context.details),
         files=tuple(holding),
     )
 

@@ -362,6 +362,11 @@ class Workspace(Session):
         records = [self.record(part) for part in self.all_parts(scheme)]
         return [f"{record.name}: {note}" for record in records for note in record.notes]
 
+    def details(self, scheme: Scheme) -> list[str]:
+        """Return the details of the scheme's parts, which change none of its figures."""
+        records = [self.record(part) for part in self.all_parts(scheme)]
+        return [f"{record.name}: {detail}" for record in records for detail in record.details]
+
     def result_fingerprint(self, scheme: Scheme) -> str:
         """Return a hash of everything a ranking depends on: scheme, parts, corpus, seed, settings, store, libraries."""
         return canonical.digest(

@@ -63,4 +63,5 @@ def rows(workspace: Workspace, part: Any, *fields: str) -> list[dict[str, Any]]:
 
 def notes(workspace: Workspace, name: str) -> list[str]:
     """What the finished parts of this name have to say."""
-    return [note for record in workspace.manifest.parts.values() if record.name == name for note in record.notes]
+    records = [record for record in workspace.manifest.parts.values() if record.name == name]
+    return [sentence for record in records for sentence in (*record.details, *record.notes)]

@@ -148,7 +148,8 @@ def drawn(workspace: Workspace, part: Any) -> dict[str, list[str]]:
 
 
 def notes(workspace: Workspace, name: str) -> list[str]:
-    return [note for record in workspace.manifest.parts.values() if record.name == name for note in record.notes]
+    records = [record for record in workspace.manifest.parts.values() if record.name == name]
+    return [sentence for record in records for sentence in (*record.details, *record.notes)]
 
 
 def failed(workspace: Workspace, name: str) -> list[str]:

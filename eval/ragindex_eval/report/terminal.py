@@ -7,7 +7,6 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from ragindex.cli.console import escape_markup
-from ragindex.corpus import SKIPPED
 from ragindex.llm.offline import display_name
 from ragindex.types import Usage
 from ragindex_eval.format import many, shown
@@ -22,7 +21,7 @@ from ragindex_eval.stats.conclusions import leaders
 from ragindex_eval.stats.first_sentence import state_conclusion
 
 _SHOWN_REASONS = 3
-_SHOWN_NOTES = 5
+_SHOWN_DETAILS = 5
 _LONGEST_KIND = 24  # columns of the terminal
 
 
@@ -327,16 +326,15 @@ def _describe_noise(comparison: Comparison) -> str:
 
 
 def _warning_lines(comparison: Comparison) -> list[str]:
-    skipped = [note for note in comparison.notes if note.startswith(SKIPPED)]
-    others = [note for note in comparison.notes if not note.startswith(SKIPPED)]
-    shown, more = [*others[:_SHOWN_NOTES], *skipped], len(others) - _SHOWN_NOTES
+    """Return lines on methods that failed, every note, the first details, and what was not answered or left out."""
+    noted, more = [*comparison.notes, *comparison.details[:_SHOWN_DETAILS]], len(comparison.details) - _SHOWN_DETAILS
     lines = [
         f"[bold red]{escape_markup(method.label)} {failed_on(method)} and is not compared:[/] "
         f"{escape_markup(_reasons(method))}"
         for method in comparison.failed
     ]
-    lines += [f"[yellow]{escape_markup(note)}[/]" for note in shown]
-    lines += [f"… and {more} more, in the report under “Warnings”"] if more > 0 else []
+    lines += [f"[yellow]{escape_markup(note)}[/]" for note in noted]
+    lines += [f"… and {many(more, 'more detail')}, in the report under “Warnings”"] if more > 0 else []
     for method in comparison.methods:
         lines += _describe_unanswered(method, comparison.dataset.questions)
     return lines + [f"[yellow]left out:[/] {escape_markup(reason)}" for reason in comparison.left_out]

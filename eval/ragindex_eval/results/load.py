@@ -86,6 +86,7 @@ def _load_comparison(folder: Path) -> Comparison:
         failed=tuple(_method(one, failed[one["label"]], value["ks"][-1]) for one in value["failed"]),
         pairs=tuple(_pair(pair) for pair in value["pairs"]),
         notes=tuple(value["notes"]),
+        details=tuple(value.get("details", ())),
         left_out=tuple(value["left_out"]),
         environment=value["environment"],
         fingerprint=value["fingerprint"],

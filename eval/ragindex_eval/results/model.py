@@ -391,7 +391,8 @@ class Comparison:
     - `titles`: the titles of the gold documents by id.
     - `near_gold`: by question, documents among the first hits that have nearly the text of a gold document that a
       method missed at the smallest k, each with that gold document.
-    - `notes`: warnings about the data, the index and the figures, such as files that were skipped.
+    - `notes`: what changes a figure or the user's next step, such as files that were skipped; all are shown.
+    - `details`: other remarks on the data and the index, of which a short output shows the first.
     - `left_out`: why methods that were not named explicitly are missing.
     - `environment`: versions and processors of the machine.
     - `llm`: the name of the LLM, "none" if no method uses one.
@@ -426,6 +427,7 @@ class Comparison:
     coverage: Coverage | None = None
     asked: tuple[str, ...] = ()
     failed: tuple[MethodResult, ...] = ()
+    details: tuple[str, ...] = ()
     published: PublishedComparison | None = None
     holdout: HoldoutResult | None = None
     enough: QuestionPlan | None = None
@@ -464,6 +466,7 @@ class Comparison:
             "encoder_id": self.encoder_id,
             "llm": self.llm,
             "notes": list(self.notes),
+            "details": list(self.details),
             "left_out": list(self.left_out),
             "environment": dict(self.environment),
             "fingerprint": self.fingerprint,

@@ -12,7 +12,7 @@ from ragindex.llm.choose_option import parse_choice
 from ragindex.plugins import registry
 from ragindex.plugins.base import walk_plugins
 from ragindex.retrieval.trace import UNKNOWN_DOCUMENTS
-from ragindex.workspace.notes import describe_old_fit, format_part_notes
+from ragindex.workspace.notes import describe_old_fit, format_part_notes, list_part_details
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import datasets, gold_classes
 from ragindex_eval.data.datasets import Dataset
@@ -55,6 +55,7 @@ def conclude(
     index, dataset, reader, ks = experiment.index, experiment.dataset, experiment.reader, experiment.ks
     order = tuple(result.label for result in results)
     asked = [method for method in methods if method.label in order]
+    schemes = [method.scheme for method in asked]
     asks = reader is not None or any(index.asks(method.scheme) for method in asked)
     identity = digest([dataset.fingerprint, list(ks), *sorted(one.fingerprint for one in (*results, *failed))])
     titles = _titles(dataset)
@@ -87,16 +88,17 @@ def conclude(
             *_price_notes(index, [*ranked, *failed], methods),
             *_naming_notes(len(naming), _count_judged(dataset)),
             *_fitted_notes(dataset, asked),
-            *filter(None, [describe_old_fit(index, [method.scheme for method in asked])]),
+            *filter(None, [describe_old_fit(index, schemes)]),
             *_data_notes(dataset),
             *describe_near_gold(dataset, near, ks[0]),
             *_unanswerable_notes(dataset),
             *_search_notes(ranked),
             *unknown_documents_notes({one.label: one.final for one in (*ranked, *failed)}),
-            *format_part_notes(index, [method.scheme for method in asked]),
+            *format_part_notes(index, schemes),
             *(_reading_notes(dataset, ranked, bounds) if reader else ()),
             *(f"Disambig-F1 is by the spans of {name}" for name in _qa_model(experiment)),
         ),
+        details=(*_data_details(dataset), *list_part_details(index, schemes)),
         left_out=tuple(left_out),
         environment=environment(),
         fingerprint=identity if reader is None else digest([identity, reader.id, *_qa_model(experiment)]),
@@ -199,16 +201,12 @@ def list_file_notes(dataset: Dataset) -> list[str]:
 
 def _data_notes(dataset: Dataset) -> tuple[str, ...]:
     """Return the notes of the dataset, and notes on what was not read and why."""
-    corpus = dataset.corpus
-    repeats = f"{corpus.repeats} repeated documents are kept once"
     twins = gold_classes.note(dataset.gold)
     return (
         *dataset.notes,
         *list_file_notes(dataset),
-        *describe_encodings(corpus.encodings),
-        *([repeats] if corpus.repeats else []),
         *([twins] if twins else []),
-        *describe_ignored(corpus.ignored),
+        *describe_ignored(dataset.corpus.ignored),
     )
 
 
@@ -219,6 +217,12 @@ def _unanswerable_notes(dataset: Dataset) -> list[str]:
         return []
     asked = f"{many(count, 'question')} of answerable=no and {_count_judged(dataset):,} with gold"
     return [f"{asked} are too few to measure who rightly finds nothing: {FEWEST_OF_EACH} of each are needed"]
+
+
+def _data_details(dataset: Dataset) -> list[str]:
+    """Return remarks on documents that were read otherwise than the rest, and on those that are there twice."""
+    repeats = f"{dataset.corpus.repeats} repeated documents are kept once"
+    return [*describe_encodings(dataset.corpus.encodings), *([repeats] if dataset.corpus.repeats else [])]
 
 
 def _fitted_notes(dataset: Dataset, methods: Sequence[Method]) -> Iterator[str]:

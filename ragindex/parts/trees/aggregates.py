@@ -71,7 +71,7 @@ class Aggregates(Part[Collection]):
         )
         replace_all.replace_records(context.collection("records", schema), _build_records(made, read, context.encoder))
         for sentence in _write_notes(read.propositions, by_entity, kept, made):
-            context.note(sentence)
+            context.note(sentence, detail=True)
 
     def open(self, context: ReadContext) -> Collection:
         """Return the collection: fields of hits, `entities` as first spelled, and the number of `propositions`."""

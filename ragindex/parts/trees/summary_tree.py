@@ -142,7 +142,8 @@ class SummaryTree(Part[Collection]):
         dimensions = context.encoder.dimensions
         records = context.collection("records", node_schema(context.language, dimensions))
         replace_all.replace_records(records, _build_records(nodes, self.tree, dimensions))
-        for sentence in _write_notes(len(leaves), rounds, self.partition):
+        context.note(_describe_levels(len(leaves), rounds), detail=True)
+        for sentence in _write_notes(rounds, self.partition):
             context.note(sentence)
         if len(nodes) > len(leaves) and context.llm.id == OfflineRules.id:
             context.note("Summaries were made by rules, not by a language model.")
@@ -285,10 +286,13 @@ def _build_records(nodes: Sequence[Node], tree: str, dimensions: int) -> Iterato
         yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
-def _write_notes(leaves: int, rounds: Sequence[Round], partition: int) -> Iterator[str]:
+def _describe_levels(leaves: int, rounds: Sequence[Round]) -> str:
     made = [len(one.made) for one in rounds if one.made]
     above = f"{', '.join(f'{count:,}' for count in made)} on the levels above" if made else "no level above"
-    yield f"{leaves:,} leaves; {above}."
+    return f"{leaves:,} leaves; {above}."
+
+
+def _write_notes(rounds: Sequence[Round], partition: int) -> Iterator[str]:
     counted = {
         "summaries failed: their clusters have no node.": sum(one.failed for one in rounds),
         "clusters were too long: the model saw the beginnings of their longest texts.": sum(one.cut for one in rounds),

@@ -102,7 +102,7 @@ class TreePool(Part[Collection]):
         counts = Counter(name for batch in records.scan(("tree",)) for name in batch.column("tree").to_pylist())
         names = dict.fromkeys([*(source.name for source in self.sources()), *sorted(counts)])
         told = ", ".join(f"{counts[name]:,} of {name}" for name in names)
-        context.note(f"{records.count():,} nodes: {told}.")
+        context.note(f"{records.count():,} nodes: {told}.", detail=True)
 
     def open(self, context: ReadContext) -> Collection:
         """Return the collection: the fields of hits, `level`, `children` and `tree`.

@@ -135,8 +135,9 @@ class Communities(Part[Reports]):
         replace_all.replace_records(
             context.collection("memberships", _MEMBERSHIP_SCHEMA), _build_membership_records(found)
         )
-        for sentence in _write_notes(entities, found, len(made), by_rules=context.llm.id == OfflineRules.id):
-            context.note(sentence)
+        context.note(_describe_sizes(entities, found, len(made)), detail=True)
+        if made and context.llm.id == OfflineRules.id:
+            context.note("Reports were made by rules, not by a language model.")
 
     def _report(self, inputs: Sequence[Mapping[str, Any]], context: BuildContext) -> list[Report | Failure]:
         """Return the report or failure for each input; the LLM is asked where there are statements enough."""
@@ -243,12 +244,10 @@ def _build_membership_records(found: Sequence[Community]) -> Iterator[pa.RecordB
         yield pa.RecordBatch.from_arrays(columns, names=["id", "community"])
 
 
-def _write_notes(entities: int, found: Sequence[Community], made: int, *, by_rules: bool) -> Iterator[str]:
+def _describe_sizes(entities: int, found: Sequence[Community], made: int) -> str:
     members = sum(len(one.members) for one in found)
     largest = max((len(one.members) for one in found), default=0)
-    yield (
+    return (
         f"{len(found):,} communities of {members:,} of {entities:,} entities; the largest has {largest:,}. "
         f"{made:,} have a report."
     )
-    if by_rules and made:
-        yield "Reports were made by rules, not by a language model."

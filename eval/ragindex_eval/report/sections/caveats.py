@@ -23,7 +23,8 @@ def render_caveats(comparison: Comparison) -> tuple[str, ...] | None:
         *(comparison.holdout.describe() if comparison.holdout else ()),
         *_describe_gold(comparison),
         *_limit_number(f"left out: {reason}" for reason in comparison.left_out),
-        *_limit_number(comparison.notes),
+        *map(without_folders, comparison.notes),
+        *_limit_number(comparison.details),
         *_describe_untimed(comparison),
     ]
     return tuple(sentences) or None

@@ -76,7 +76,7 @@ class JudgedSameAs(Part[Collection]):
         judged = [pairs[id] for id in sorted(pairs)]
         joined = _judge_pairs(judged, _read_statements(triples, judged), context)
         replace_all.replace_records(context.collection("records", SAME_AS_SCHEMA), _build_records(joined))
-        context.note(_describe_judgement(judged, joined))
+        context.note(_describe_judgement(judged, joined), detail=True)
         if pairs and context.llm.id == OfflineRules.id:
             context.note("Aliases were judged by rules, not by a language model.")
 

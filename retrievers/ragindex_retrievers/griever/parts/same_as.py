@@ -96,7 +96,7 @@ class SameAs(Part[Collection]):
         known = make_contexts(mentions, passages, self.common, self.passage_cosine, self.most_passages)
         pairs = list(_find_holding(found, known))
         replace_all.replace_records(context.collection("records", SAME_AS_SCHEMA), _build_records(pairs, mentions))
-        context.note(_describe_pairs(pairs, len(found)))
+        context.note(_describe_pairs(pairs, len(found)), detail=True)
 
     def open(self, context: ReadContext) -> Collection:
         """Return the collection of pairs, with ids by `pair_id`.

@@ -457,7 +457,7 @@ def test_a_report_that_fails_is_survived_counted_and_asked_for_again(server: Ope
     record = next(record for record in workspace.manifest.parts.values() if record.name == "communities")
     assert list(record.failed) == [memberships["Dan"]["community"]]
     assert record.failed[memberships["Dan"]["community"]].startswith("community_report: small gave no usable answer")
-    assert record.notes == ("2 communities of 6 of 6 entities; the largest has 3. 1 have a report.",)
+    assert record.details == ("2 communities of 6 of 6 entities; the largest has 3. 1 have a report.",)
     server.choose = lambda received, earlier: None
     before = len(server.requests)
     workspace.sync([Communities()])

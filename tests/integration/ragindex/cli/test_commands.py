@@ -717,7 +717,7 @@ def test_a_guessed_encoding_is_told(desk: Path) -> None:
     done = ragindex("index", "notes", "--index", "w", "--methods", "bm25")
     assert (done.code, done.err) == (0, "read as cp1252: 1 (cafe.txt)\n")
     asked = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--json", "-")
-    assert "read as cp1252: 1 (cafe.txt)" in ragindex(*asked).json["notes"]
+    assert "read as cp1252: 1 (cafe.txt)" in ragindex(*asked).json["details"]
     assert ragindex("search", "plage", "--index", "w", "--method", "bm25", "--json", "-").json["hits"][0]["text"] == (
         "Le café était très bon, près de la plage."
     )

@@ -12,6 +12,7 @@ from snapshots import assert_matches
 from ragindex.types import Usage
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.report.fitted_table import FittedColumn, FittedTable
+from ragindex_eval.report.sections.caveats import render_caveats
 from ragindex_eval.report.terminal import render_comparison
 from ragindex_eval.results.model import Comparison, MethodAnswer, Percentiles, SavedHit
 
@@ -85,14 +86,16 @@ def test_questions_that_no_method_answers_are_told() -> None:
     assert "no method finds" not in printed(render_comparison(made({"one": [1.0, 0.0], "two": [0.0, 1.0]})), 400)
 
 
-def test_what_was_left_out_is_shown_however_many_notes_there_are() -> None:
-    skipped = [f"skipped: {name}: expected a file with text in it; found none." for name in ("a.md", "b.md")]
-    notes = (*(f"note {number}" for number in range(12)), skipped[0], "note 12", skipped[1])
-    lines = printed(render_comparison(replace(seventeen(), notes=notes)), 120).splitlines()
-    at = lines.index("note 0")
-    shown = [line for line in lines[at:] if line.startswith("note ")]
-    rest = f"… and {13 - len(shown)} more, in the report under “Warnings”"
-    assert lines[at : at + len(shown) + 3] == [*(f"note {number}" for number in range(len(shown))), *skipped, rest]
+def test_all_notes_are_shown_and_the_first_details() -> None:
+    """Notes change a figure or the next step, so neither the terminal nor the report leaves any out."""
+    notes, details = ([f"{kind} {number}" for number in range(25)] for kind in ("note", "detail"))
+    comparison = replace(seventeen(), notes=tuple(notes), details=tuple(details))
+    lines = printed(render_comparison(comparison), 120).splitlines()
+    rest = "… and 20 more details, in the report under “Warnings”"
+    assert lines[lines.index("note 0") :][: len(notes) + 6] == [*notes, *details[:5], rest]
+    warned = list(render_caveats(comparison) or ())
+    at = warned.index("note 0")
+    assert warned[at : at + len(notes) + 21] == [*notes, *details[:20], "… and 5 more of this kind"]
 
 
 def columns(*widths: int) -> tuple[FittedColumn, ...]:
