@@ -24,7 +24,6 @@ from rich.text import Text
 from ragindex.accounting.ledger import Tally
 from ragindex.accounting.spending import format_spending
 from ragindex.errors import BrokenPluginError, RagindexError, StoreError, UsageError
-from ragindex.filters import list_typed_terms
 from ragindex.library_logs import show_own_logs
 from ragindex.plugins.code_fingerprint import OURS
 from ragindex.redaction import hide_secrets
@@ -122,13 +121,13 @@ def _make_console(*, stderr: bool) -> Console:
 
 
 def parse_filters(written: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
-    """Parse `KEY=VALUE` options into the terms of each key (`ragindex.filters.list_typed_terms`). Raises UsageError."""
+    """Parse `KEY=VALUE` options into the values of each key, as they are typed. Raises UsageError."""
     values: dict[str, tuple[str, ...]] = {}
     for text in written:
         key, equals, value = text.partition("=")
         if not key or not equals:
             raise UsageError(f"--filter must be KEY=VALUE. Got {text!r} instead.")
-        values[key] = (*values.get(key, ()), *list_typed_terms(value))
+        values[key] = (*values.get(key, ()), value)
     return values
 
 

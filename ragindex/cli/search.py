@@ -1,6 +1,6 @@
 """The command `search`: print the hits of one method for one question."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from ragindex.cli.options import (
 )
 from ragindex.cli.question_words import describe_question_words
 from ragindex.cli.show_hits import print_hits
+from ragindex.cli.unknown_filters import describe_unknown_filters
 from ragindex.errors import UsageError
 from ragindex.interfaces import Scheme
 from ragindex.llm.budget import parse_budget
@@ -37,7 +38,6 @@ from ragindex.plugins import registry
 from ragindex.plugins.registry import label
 from ragindex.retrieval.hit_json import retrieval_to_json
 from ragindex.retrieval.token_budget import fit_hits
-from ragindex.stores.metered import MeteredCollection
 from ragindex.types import Query, Retrieval
 from ragindex.workspace.workspace import Workspace
 
@@ -81,7 +81,7 @@ def search(
     Example: ragindex search "Who wrote the report?" --index my-index --method hybrid -k 3
     """
     wanted = parse_filters(filter or [])
-    where = filters.All(tuple(filters.meta(key, *values) for key, values in wanted.items())) if wanted else None
+    where = filters.All(tuple(_one_of(key, values) for key, values in wanted.items())) if wanted else None
     require_question(question)
     if exported is not None:
         _refuse_settings(method=method, encoder=encoder, llm=llm, store=store, seed=seed)
@@ -92,6 +92,8 @@ def search(
             (retrieval,) = loaded.retrieve([Query("question", question, where)], k)
             retrieval = _fit(retrieval, max_tokens, "")
             language = loaded.loaded.language if loaded.loaded else ""
+            if loaded.loaded:
+                _note_unknown_filters(loaded.loaded, registry.scheme(loaded.method), wanted)
         shown = partial(print_hits, question, retrieval, loaded.method, language, full=full, explain=explain)
         _write(question, retrieval, paid, json, shown)
         return
@@ -115,8 +117,7 @@ def search(
         workspace.require_prices([scheme])
         retriever = open_retriever(workspace, scheme, {"--encoder": encoder, "--llm": llm, "--seed": seed})
         (retrieval,) = workspace.positions(scheme).locate(retriever.retrieve([Query("question", question, where)], k))
-        if not retrieval.hits:
-            _note_unknown_keys(workspace, scheme, wanted)
+        _note_unknown_filters(workspace, scheme, wanted)
         note = describe_question_words(workspace, scheme, question)
         if note:
             print_note(note)
@@ -152,11 +153,11 @@ def _refuse_settings(**given: object) -> None:
             raise UsageError(f"An exported retriever has its own {name}. Leave out --{name}, or --retriever.")
 
 
-def _note_unknown_keys(workspace: Workspace, scheme: Scheme, keys: Iterable[str]) -> None:
-    """Print a note for each metadata key of a filter that no document has."""
-    parts = [workspace.open_part(part) for part in workspace.all_parts(scheme)]
-    fields = {name for part in parts if isinstance(part, MeteredCollection) for name in part.fields()}
-    known = sorted(name.removeprefix("meta.") for name in fields if name.startswith("meta."))
-    for key in keys:
-        if key not in known:
-            print_note(f"No document has the metadata key {key!r}. Available: {', '.join(known) or 'none'}.")
+def _one_of(key: str, values: Sequence[str]) -> filters.Filter:
+    """Return the filter for documents whose metadata key has one of the values, as they are typed."""
+    return filters.meta(key, *(term for value in values for term in filters.list_typed_terms(value)))
+
+
+def _note_unknown_filters(workspace: Workspace, scheme: Scheme, wanted: Mapping[str, Sequence[str]]) -> None:
+    for sentence in describe_unknown_filters(workspace, scheme, wanted):
+        print_note(sentence)

@@ -29,7 +29,7 @@ class Corpus:
     formats, each document is one passage; otherwise documents are chunked. `root` is the source: the absolute path of
     the folder that ids are relative to or of the data set's file, or the name of a generated corpus; "" for documents
     made by a program. If `only` is set, only that file of the folder was read. `notes` are other remarks on what was
-    read.
+    read. `unread` maps the files and folders that were passed over to the reasons.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Corpus:
     root: str = ""
     only: str = ""
     notes: tuple[str, ...] = ()
+    unread: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         left_out = f"; left out: {len(self.skipped):,} (see skipped)" if self.skipped else ""

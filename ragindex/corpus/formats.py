@@ -4,6 +4,7 @@ import os
 import shlex
 import unicodedata
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 from ragindex.corpus.benchmarks import find_file_pair, read_contexts, read_hipporag, read_jsonl, read_paragraphs
 from ragindex.corpus.corpus import Corpus, Gathered, require_documents
 from ragindex.corpus.json_reader import Problems, read_first_item
-from ragindex.corpus.local_files import MAX_FILE_MB, SUFFIXES, FileSelection, read_folder, walk_files
+from ragindex.corpus.local_files import MAX_FILE_MB, SUFFIXES, FileSelection, FolderListing, read_folder, walk_files
 from ragindex.corpus.more_benchmarks import (
     find_ircot_questions,
     find_ircot_raw_files,
@@ -118,18 +119,20 @@ def read_selected(
         return made
     format = recognise_format(path) if format is None else _check_format(path, format)
     problems = Problems(format == "folder" if skip_bad is None else skip_bad)
-    ignored: Mapping[str, int] = {}
-    notes: tuple[str, ...] = ()
+    listing, notes = FolderListing(), tuple[str, ...]()
     if format == "folder":
-        gathered, ignored, notes = read_folder(path, problems, selection)
-        notes = (*notes, *_describe_texts(gathered[0]))
+        gathered, listing = read_folder(path, problems, selection)
+        notes = (*listing.notes(), *_describe_texts(gathered[0]))
     else:
         _require_no_selection(format, selection)
         gathered = _READERS[format](path, problems)
     documents, repeats = require_documents(gathered, path, problems)
     root, only = _find_origin(path, format)
     skipped, whole = problems.left_out, format not in _CHUNKED
-    return Corpus(_get_name(path), format, documents, repeats, skipped, whole, ignored, str(root), only, notes)
+    ignored = Counter(listing.ignored.values())
+    return Corpus(
+        _get_name(path), format, documents, repeats, skipped, whole, ignored, str(root), only, notes, listing.unread()
+    )
 
 
 def _require_no_selection(format: str, selection: FileSelection) -> None:

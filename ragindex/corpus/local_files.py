@@ -66,48 +66,63 @@ def _matches(id: str, patterns: Sequence[str]) -> bool:
 
 
 @dataclass(slots=True)
-class _Listing:
-    """The files of a folder that can be read, the others by suffix, and sentences on what is passed over."""
+class FolderListing:
+    """The files of a folder that can be read, and the names of what is passed over; of `ignored`, with suffixes."""
 
     files: list[Path] = field(default_factory=list)
-    ignored: Counter[str] = field(default_factory=Counter)
-    excluded: int = 0
+    ignored: dict[str, str] = field(default_factory=dict)
+    excluded: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
     generated: list[str] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
     questions: list[str] = field(default_factory=list)
 
+    @property
+    def _kinds(self) -> Mapping[str, list[str]]:
+        return {
+            "links to folders, which are not followed": self.links,
+            "generated files": self.generated,
+            "empty files of source code": self.empty,
+            "files of questions": self.questions,
+        }
+
     def notes(self) -> tuple[str, ...]:
         """Return a sentence per kind of what is passed over."""
-        kinds = (
-            ("links to folders, which are not followed", self.links),
-            ("generated files", self.generated),
-            ("empty files of source code", self.empty),
-            ("files of questions", self.questions),
-        )
-        found = [f"passed over: {what}: {first_names(names)}" for what, names in kinds if names]
-        return (*([f"excluded: {_count_files(self.excluded)}"] if self.excluded else []), *found)
+        found = [f"passed over: {what}: {first_names(names)}" for what, names in self._kinds.items() if names]
+        return (*([f"excluded: {_count_files(len(self.excluded))}"] if self.excluded else []), *found)
+
+    def unread(self) -> dict[str, str]:
+        """Return why each file or folder is passed over, by name."""
+        return {
+            **{name: f"one of the {what}" for what, names in self._kinds.items() for name in names},
+            **dict.fromkeys(self.excluded, "excluded by --include or --exclude"),
+            **{
+                name: f"no reader takes {f'{suffix} files' if suffix else 'files without a suffix'}"
+                for name, suffix in self.ignored.items()
+            },
+        }
 
 
 def read_folder(
     path: Path, problems: Problems, selection: FileSelection | None = None
-) -> tuple[Gathered, Mapping[str, int], tuple[str, ...]]:
-    """Read the documents of a folder or of one file; also return the unsupported files by suffix, and notes.
+) -> tuple[Gathered, FolderListing]:
+    """Read the documents of a folder or of one file; also return the files, read and passed over.
 
     Hidden files and folders are skipped. A document's id is its path relative to the folder, with slashes, in Unicode's
     normal form C. Raises DataError if the folder has no supported file.
     """
     selection = selection or FileSelection()
     root = path if path.is_dir() else path.parent
-    listing = _list_files(path, root, selection, problems) if path.is_dir() else _Listing(files=[path])
+    listing = _list_files(path, root, selection, problems) if path.is_dir() else FolderListing(files=[path])
     if not listing.files:
-        kinds = ((count, suffix or "without a suffix") for suffix, count in listing.ignored.most_common(10))
+        suffixes = Counter(listing.ignored.values()).most_common(10)
+        kinds = ((count, suffix or "without a suffix") for suffix, count in suffixes)
         seen = ", ".join(f"{count} {kind}" for count, kind in kinds)
         expected = (
             f"a folder with files ending in {', '.join(SUFFIXES[:_DOCUMENT_SUFFIXES])}, or in a suffix of source code"
         )
         found = f"only {seen}" if seen else "no files"
-        chosen = f" ({_count_files(listing.excluded)} excluded)" if listing.excluded else ""
+        chosen = f" ({_count_files(len(listing.excluded))} excluded)" if listing.excluded else ""
         raise DataError(expected, found + chosen, path=path)
     with progress_bar("reading files", len(listing.files)) as advance:
 
@@ -118,19 +133,19 @@ def read_folder(
             return found
 
         read = map_in_processes(_try_to_read, ((file, root, selection) for file in listing.files))
-        return gather(problems.each(take, read), problems), listing.ignored, listing.notes()
+        return gather(problems.each(take, read), problems), listing
 
 
-def _list_files(top: Path, root: Path, selection: FileSelection, problems: Problems) -> _Listing:
-    listing = _Listing()
+def _list_files(top: Path, root: Path, selection: FileSelection, problems: Problems) -> FolderListing:
+    listing = FolderListing()
     for file in walk_files(top, problems, lambda folder: _note_folder(folder, root, listing)):
         suffix, name = _find_suffix(file), _name_file(file, root)
         if suffix not in READERS:
-            listing.ignored[suffix] += 1
+            listing.ignored[name] = suffix
         elif file.name == "searchindex.js" and (file.parent / "search.html").is_file():
             listing.generated.append(name)  # of HTML that Sphinx made: the words of all pages
         elif not selection.allows(name):
-            listing.excluded += 1
+            listing.excluded.append(name)
         elif suffix in (".csv", ".tsv") and _has_questions(file):
             listing.questions.append(name)
         elif suffix in SUFFIXES[_DOCUMENT_SUFFIXES:] and _is_empty(file):
@@ -140,7 +155,7 @@ def _list_files(top: Path, root: Path, selection: FileSelection, problems: Probl
     return listing
 
 
-def _note_folder(folder: Path, root: Path, listing: _Listing) -> None:
+def _note_folder(folder: Path, root: Path, listing: FolderListing) -> None:
     (listing.links if folder.is_symlink() else listing.generated).append(_name_file(folder, root))
 
 

@@ -38,6 +38,7 @@ from ragindex_eval.run.pipeline import default_index
 from ragindex_eval.run.settings import CompareSettings, make_settings, read_settings
 from ragindex_eval.run.study import run_study
 from ragindex_eval.stats.conclusions import better, leaders, rank_methods
+from ragindex_eval.stats.first_sentence import list_close_leaders
 from ragindex_eval.stats.seeds import study_to_json
 
 _DEMO, _DEMO_QUESTIONS = "world:1k", 200
@@ -225,8 +226,8 @@ def _suggest_exports(comparison: Comparison, command: str) -> list[tuple[str, st
 
 
 def _find_quickest_leader(comparison: Comparison) -> str | None:
-    """Return the quickest method that cannot be excluded as the best and is faster than the first for certain."""
-    best, *others = leaders(comparison, f"R@{comparison.ks[0]}") or [""]
+    """Return the quickest of the methods that may be as good as the first, if it is faster for certain."""
+    best, *others = list_close_leaders(comparison) or [""]
     ranked = [label for label in rank_methods(comparison, LATENCY) if label in others]
     return next((label for label in ranked if better(comparison, label, best, LATENCY)), None)
 

@@ -1,5 +1,6 @@
 """Readers of questions with their gold; only this module, `benchmark_questions` and `datasets` see both together."""
 
+import os
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 import regex
 
-from ragindex.corpus import Corpus, LeftOut
+from ragindex.corpus import Corpus
 from ragindex.corpus.corpus import parse_id
 from ragindex.corpus.json_reader import (
     Item,
@@ -53,6 +54,7 @@ class DocumentFinder:
         self.by_title: dict[str, list[str]] = {}
         self.by_file: dict[str, list[str]] = {}
         self.skipped = corpus.skipped
+        self.unread, self.root = corpus.unread, corpus.root if corpus.format == "folder" else ""
         for document in corpus.documents:
             self.by_content.setdefault((document.title, document.text), []).append(document.id)
             self.by_title.setdefault(document.title, []).append(document.id)
@@ -119,8 +121,16 @@ class DocumentFinder:
             raise self._unknown(name, item, "")
         return found
 
+    def _unread(self, name: str) -> str | None:
+        """Return why a file of the corpus's folder is not read; None if it is read, or not there."""
+        reasons = (why for path, why in self.unread.items() if _is_file(path, name) or name.startswith(f"{path}/"))
+        hidden = any(part.startswith(".") for part in name.split("/"))
+        is_there = self.root and hidden and os.path.isfile(os.path.join(self.root, name))
+        why = next(reasons, "it is hidden" if is_there else None)
+        return why and f"the file is there and is not read ({why})"
+
     def _unknown(self, name: str, item: Item, why: str) -> DataError:
-        left_out = next((one for one in self.skipped if _is_file(one, name)), None)
+        left_out = next((str(one) for one in self.skipped if _is_file(one.path, name)), None) or self._unread(name)
         if left_out is not None:
             return item.error("gold that names documents that can be read", f"{format_value(name)}: {left_out}")
         known = islice(chain(self.by_title, self.by_file, self.ids), _NAMES_COMPARED)
@@ -131,10 +141,10 @@ class DocumentFinder:
         )
 
 
-def _is_file(one: LeftOut, name: str) -> bool:
-    """Return whether what was left out is of the file `name`, relative to the folder."""
-    path = unicodedata.normalize("NFC", f"/{one.path}")
-    return bool(name) and path.endswith(unicodedata.normalize("NFC", f"/{name}"))
+def _is_file(path: str, name: str) -> bool:
+    """Return whether `name`, relative to the folder, is that of the file at a path."""
+    composed, wanted = (unicodedata.normalize("NFC", f"/{one}") for one in (path, name))
+    return bool(name) and composed.endswith(wanted)
 
 
 def require_text(item: Item, text: str) -> str:

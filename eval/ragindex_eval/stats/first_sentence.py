@@ -47,6 +47,18 @@ def _main_sentences(comparison: Comparison) -> Iterator[str]:
     yield from _describe_few_questions(comparison)
 
 
+def list_close_leaders(comparison: Comparison) -> list[str]:
+    """Return the leaders at the smallest k that no metric of the table excludes, nor the interval of their difference.
+
+    The interval is that of the difference to the first. The first is always among them, if anything was measured.
+    """
+    metric = f"R@{comparison.ks[0]}"
+    ahead = leaders(comparison, metric)
+    excluded = {label for labels in _find_excluded(comparison, ahead, metric).values() for label in labels}
+    intervals = {label: comparison.pair(ahead[0], label, metric).ci95 for label in ahead[1:] if label not in excluded}
+    return [*ahead[:1], *(label for label, bounds in intervals.items() if bounds is None or bounds[0] <= 0)]
+
+
 # ---------------------------------------------------------------- quality
 
 
@@ -61,7 +73,7 @@ def _describe_best(comparison: Comparison, ahead: Sequence[str], metric: str) ->
         if len({method.metrics[metric] for method in comparison.methods}) == 1:
             return f"{said}all {len(ahead)} score {percent}"
         alone = ", of this pair alone" if len(ranked) > 2 else ""
-        return f"{said}{last} scores {lowest}, {best} {percent} ({_difference(comparison, best, last, metric)}{alone})"
+        return f"{said}{best} scores {percent}, {last} {lowest} ({_difference(comparison, best, last, metric)}{alone})"
     over = f"{_difference(comparison, best, ranked[1], metric)}, over {ranked[1]}"
     if len(ahead) == 1:
         return f"{best} is best at {metric} ({percent}; {over})"

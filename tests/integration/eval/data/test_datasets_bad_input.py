@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from comparing import compare
 
+from ragindex.corpus import FileSelection
 from ragindex.errors import DataError, UsageError
 from ragindex_eval.data.datasets import read_dataset
 
@@ -244,6 +245,30 @@ def test_a_bad_row(tmp_path: Path, row: str, message: str) -> None:
     dataset = read_dataset(docs, questions=questions, skip_bad=True)
     assert [query.text for query in dataset.queries] == ["Good\n?", "Last?"]
     assert tuple(map(str, dataset.skipped)) == (str(caught.value),)
+
+
+UNREAD = {
+    "table.json": "no reader takes .json files",
+    "sub/table.xlsx": "no reader takes .xlsx files",
+    "drafts/plan.md": "excluded by --include or --exclude",
+    "node_modules/a.md": "one of the generated files",
+    "empty.py": "one of the empty files of source code",
+    ".git/notes.md": "it is hidden",
+}
+
+
+@pytest.mark.parametrize(("name", "why"), UNREAD.items())
+def test_gold_in_a_file_that_is_there_and_not_read(tmp_path: Path, name: str, why: str) -> None:
+    docs, questions = own(tmp_path / "docs"), tmp_path / "q.csv"
+    for file in UNREAD:
+        (docs / file).parent.mkdir(parents=True, exist_ok=True)
+        (docs / file).write_text("" if file == "empty.py" else "{}")
+    questions.write_text(f"question,documents\nQ?,{name}\n")
+    with pytest.raises(DataError) as caught:
+        read_dataset(docs, questions=questions, selection=FileSelection(exclude=("drafts/*",)))
+    expected = "gold that names documents that can be read"
+    found = f'"{name}": the file is there and is not read ({why})'
+    assert str(caught.value) == f"{questions}, line 2: expected {expected}; found {found}."
 
 
 @pytest.mark.parametrize(

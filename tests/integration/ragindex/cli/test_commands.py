@@ -422,10 +422,17 @@ def test_filters(built: Path) -> None:
     assert ids() == ["quill.txt#0", "rivers/orla.md#0", "rivers/sarn.md#0"]
     assert ids("source=quill.txt") == ["quill.txt#0"]
     assert ids("source=quill.txt", "source=rivers/orla.md") == ["quill.txt#0", "rivers/orla.md#0"]
-    assert ids("source=quill.txt", "modified=1900-01-01") == []
     unknown = ragindex("search", "slate", "--index", built, "--method", "bm25", "--filter", "sauce=quill.txt")
     assert (unknown.code, unknown.out) == (0, "No results with bm25.\n")
     assert unknown.err == "No document has the metadata key 'sauce'. Available: modified, source.\n"
+    filters = ("--filter", "source=quill.txt", "--filter", "source=quil.txt", "--filter", "source=zzz", "--json", "-")
+    misspelled = ragindex("search", "slate", "--index", built, "--method", "bm25", *filters)
+    assert [hit["id"] for hit in misspelled.json["hits"]] == ["quill.txt#0"]
+    assert misspelled.err.splitlines() == [
+        "No document has the value 'quil.txt' of the metadata key 'source' (near it is 'quill.txt').",
+        "No document has the value 'zzz' of the metadata key 'source' "
+        "(values: hill.md, quill.txt, rivers/orla.md, rivers/sarn.md).",
+    ]
     assert failed(2, "search", "x", "--index", built, "--filter", "a") == (
         "--filter must be KEY=VALUE. Got 'a' instead."
     )

@@ -39,7 +39,7 @@ def test_nothing_is_better_inside_the_noise() -> None:
     comparison = made({"a": FAIR, "b": GOOD}, {"a": SLOW, "b": SLOW})
     assert leaders(comparison, "R@5") == ("b", "a")
     assert state_conclusion(comparison) == (
-        "No method can be excluded as the best at R@5 (n = 40): a scores 95.0, b 100.0 (+5.0, 0.0 to 12.5). "
+        "No method can be excluded as the best at R@5 (n = 40): b scores 100.0, a 95.0 (+5.0, 0.0 to 12.5). "
         "b takes 4.02 ms a question, and 0.001 MB for its index; a takes 4.02 ms a question, and 0.001 MB for its "
         "index. About 120 more questions would exclude a, if the difference stays (80 % power)."
     )
@@ -146,7 +146,7 @@ def test_methods_with_equal_highest_means_are_all_named() -> None:
 
 def test_few_questions_are_a_hint() -> None:
     assert state_conclusion(made({"a": [1], "b": [0]})) == (
-        "No method can be excluded as the best at R@5 (n = 1): b scores 0.0, a 100.0 (+100.0). "
+        "No method can be excluded as the best at R@5 (n = 1): a scores 100.0, b 0.0 (+100.0). "
         "With one judged question this is a hint, no more."
     )
     assert state_conclusion(made({"a": [1] * 8, "b": [0] * 8})) == (
