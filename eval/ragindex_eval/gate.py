@@ -7,8 +7,8 @@ few questions may all be level by chance, and drawing again from these alone wou
 that finds the same hits for every question as in the baseline passes: nothing has changed.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from xml.etree import ElementTree
@@ -17,13 +17,15 @@ import numpy as np
 
 from ragindex.counts import many
 from ragindex.errors import DataError, UsageError
-from ragindex_eval.format import percent, points
-from ragindex_eval.metrics.score import judgements
+from ragindex_eval.format import percent, points, shown
+from ragindex_eval.metrics.retrieval import gold_ranks
+from ragindex_eval.metrics.score import judgements, twins
 from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Comparison, Interval, MethodResult
 from ragindex_eval.stats.resampling import interval, resampled_means
 
 GateVerdict = Literal["PASS", "FAIL", "UNDECIDED"]
+_SHOWN_LOST, _LONGEST_QUESTION = 10, 80
 _ADDED = np.array([-1.0, -1.0, 1.0, 1.0])
 _LEVEL_SUM = -4.0  # the 2.5 % quantile of the sum of differences that are drawn again, where all questions are level
 
@@ -33,10 +35,38 @@ QuestionKey: TypeAlias = tuple[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
+class LostQuestion:
+    """Question with a lower value of the metric than in the baseline, and the ranks of the first hits on its gold."""
+
+    question: str
+    gold: tuple[str, ...]
+    new_value: float
+    baseline_value: float
+    new_ranks: Mapping[str, int]
+    baseline_ranks: Mapping[str, int]
+
+    def describe(self) -> str:
+        """Return the question with both values, and where the gold was found."""
+        return (
+            f"{shown(self.question, _LONGEST_QUESTION)!r}: {percent(self.new_value)}, before "
+            f"{percent(self.baseline_value)}; {_describe_ranks(self.new_ranks, self.gold)}, before "
+            f"{_describe_ranks(self.baseline_ranks, self.gold)}"
+        )
+
+
+def _describe_ranks(ranks: Mapping[str, int], gold: Sequence[str]) -> str:
+    if not ranks:
+        return "gold not found"
+    missing = len(gold) - len(ranks)
+    return f"gold at rank {', '.join(map(str, sorted(ranks.values())))}{f', {missing} not found' if missing else ''}"
+
+
+@dataclass(frozen=True, slots=True)
 class Gate:
     """GateVerdict on `new` beside `baseline`: their means of the metric over the same questions, and the difference.
 
-    `same_hits` says that a method finds what it found in the baseline for every question.
+    `same_hits` says that a method finds what it found in the baseline for every question. `lost` are the questions
+    with a lower value than in the baseline, the largest loss first; `won` counts those with a higher one.
     """
 
     verdict: GateVerdict
@@ -49,6 +79,8 @@ class Gate:
     baseline_score: float
     difference: Interval
     same_hits: bool = False
+    lost: tuple[LostQuestion, ...] = ()
+    won: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Convert to the JSON of `--json`."""
@@ -68,14 +100,27 @@ class Gate:
             f"{many(self.questions, 'question')}), margin {percent(self.margin)}."
         )
 
+    def describe_lost(self) -> list[str]:
+        """Return lines on the questions that are lost, the first of them by name; [] if the method passes."""
+        if self.verdict == "PASS" or not self.lost:
+            return []
+        lines = [f"{many(len(self.lost), 'question')} lost, {self.won} won:"]
+        lines += [f"  {one.describe()}" for one in self.lost[:_SHOWN_LOST]]
+        more = len(self.lost) - _SHOWN_LOST
+        return [*lines, f"  … and {more} more, in --json"] if more > 0 else lines
+
 
 @dataclass(frozen=True, slots=True)
 class QuestionScores:
-    """Values of the metric and ids of the hits that it counts, by question and gold: only equal ones are compared."""
+    """Values of the metric and ids of the hits that it counts, by question and gold: only equal ones are compared.
+
+    `ranks` are the ranks of the first hits on the gold documents.
+    """
 
     label: str
     values: Mapping[QuestionKey, float]
     hits: Mapping[QuestionKey, tuple[str, ...]]
+    ranks: Mapping[QuestionKey, Mapping[str, int]] = field(default_factory=dict)
 
 
 def scores_of(comparison: Comparison, method: MethodResult, metric: str) -> QuestionScores:
@@ -86,10 +131,16 @@ def scores_of(comparison: Comparison, method: MethodResult, metric: str) -> Ques
     values = {keys[id]: one[metric] for id, one in method.per_query.items() if metric in one}
     counted = int(metric.rpartition("@")[2]) if "@" in metric else None
     hits = {keys[answer.query_id]: tuple(hit.id for hit in answer.hits[:counted]) for answer in method.final}
+    ranks = {
+        keys[one.query_id]: gold_ranks(
+            (hit.doc_ids for hit in one.hits), keys[one.query_id][1], twins(comparison.gold, one.query_id)
+        )
+        for one in method.final
+    }
     if not values:
         known = ", ".join(method.metrics)
         raise UsageError(f"--metric must be one of those measured: {known or 'none'}. Got {metric!r}.")
-    return QuestionScores(method.label, values, hits)
+    return QuestionScores(method.label, values, hits, ranks)
 
 
 def saved_scores(written: str, metric: str) -> QuestionScores | None:
@@ -125,8 +176,24 @@ def judge_gate(new: QuestionScores, baseline: QuestionScores, metric: str, margi
     means = scores.mean(axis=0).tolist()
     same_hits = (new.label, new.hits, new.values) == (baseline.label, baseline.hits, baseline.values)
     verdict: GateVerdict = "PASS" if same_hits or low > -margin else "FAIL" if high < -margin else "UNDECIDED"
+    lost = [
+        LostQuestion(*key, new.values[key], baseline.values[key], new.ranks.get(key, {}), baseline.ranks.get(key, {}))
+        for key in new.values
+        if new.values[key] < baseline.values[key]
+    ]
     return Gate(
-        verdict, new.label, baseline.label, metric, margin, len(order), means[0], means[1], (low, high), same_hits
+        verdict,
+        new.label,
+        baseline.label,
+        metric,
+        margin,
+        len(order),
+        means[0],
+        means[1],
+        (low, high),
+        same_hits,
+        tuple(sorted(lost, key=lambda one: one.new_value - one.baseline_value)),
+        sum(new.values[key] > baseline.values[key] for key in order),
     )
 
 
@@ -142,5 +209,6 @@ def write_junit(gate: Gate, path: Path) -> None:
     name = f"{gate.metric} of {gate.new} against {gate.baseline}"
     case = ElementTree.SubElement(suite, "testcase", classname="ragindex.gate", name=name)
     if failed:
-        ElementTree.SubElement(case, "failure", type=gate.verdict, message=gate.describe())
+        failure = ElementTree.SubElement(case, "failure", type=gate.verdict, message=gate.describe())
+        failure.text = "\n".join(gate.describe_lost())
     ElementTree.ElementTree(suite).write(path, encoding="utf-8", xml_declaration=True)

@@ -17,6 +17,7 @@ from ragindex_eval.export_compared import ComparedMethod, export_compared
 from ragindex_eval.report.page import save_report
 from ragindex_eval.report.terminal import render_comparison
 from ragindex_eval.results.model import Comparison, MethodResult, Study
+from ragindex_eval.results.question_results import QuestionResult, find_question_result, list_question_results
 from ragindex_eval.results.save import save_results
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ class Result:
     """Result of a comparison of methods over one corpus.
 
     `print(result)` shows the table, `result["bm25"]["R@5"]` is one figure, and `for method in result` iterates over
-    the methods, best first. `comparison` holds everything else: answers, rankings, intervals and paired tests.
+    the methods, best first. `questions` are the hits and metrics by question. `comparison` holds everything else:
+    answers, rankings, intervals and paired tests.
     """
 
     comparison: Comparison
@@ -84,6 +86,15 @@ class Result:
 
     def __iter__(self) -> Iterator[Figures]:
         return map(self._figures, self.comparison.methods)
+
+    @property
+    def questions(self) -> tuple[QuestionResult, ...]:
+        """What each method found for each question, in the order of the questions."""
+        return list_question_results(self.comparison)
+
+    def question(self, written: str) -> QuestionResult:
+        """Return what each method found for one question, given by id or text. Raises UnknownNameError."""
+        return find_question_result(self.comparison, written)
 
     def _figures(self, method: MethodResult) -> Figures:
         return Figures(method, ComparedMethod(self.comparison, method), self.index)

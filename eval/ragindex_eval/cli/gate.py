@@ -73,9 +73,8 @@ def gate_command(
     gate = judge_gate(scores[new], scores[against], metric, margin, seed or 0)
     if junit is not None:
         _write(gate, junit)
-    write_result(
-        gate.to_json(), json_file, lambda: standard_output().print(escape_markup(gate.describe()), soft_wrap=True)
-    )
+    lines = "\n".join([gate.describe(), *gate.describe_lost()])
+    write_result(gate.to_json(), json_file, lambda: standard_output().print(escape_markup(lines), soft_wrap=True))
     _require_pass(gate)
     require_all_read(skipped, skip_bad)
 

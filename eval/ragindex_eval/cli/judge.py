@@ -42,7 +42,9 @@ def judge_command(
     data: Annotated[str, typer.Argument(metavar="DATA_OR_INDEX", help="A folder, a file, world:1k, or an index.")],
     questions: Annotated[Path, typer.Argument(metavar="QUESTIONS", help="A .txt with a question a line, or a .csv.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="The judgements, kept.")] = Path("judged"),
-    depth: Annotated[int, typer.Option(metavar="D", min=1, help="Pool the first D documents of each method.")] = 5,
+    depth: Annotated[
+        int, typer.Option(metavar="D", min=1, help="Pool the documents of the first D hits of each method.")
+    ] = 5,
     by_hand: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Judge N questions, drawn by the seed. Default: all.")
     ] = None,

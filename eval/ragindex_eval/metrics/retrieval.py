@@ -11,7 +11,7 @@ nothing.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 NO_TWINS: Mapping[str, str] = {}
 RETRIEVAL_METRICS = ("R", "full_R", "Success", "RR", "nDCG", "one_doc_R")
@@ -44,6 +44,18 @@ def standing(ranked: Iterable[str], twins: Mapping[str, str]) -> list[str]:
             stood.append(first.get(stands, stands))
             first.setdefault(stands, doc_id)
     return stood
+
+
+def gold_ranks(
+    hits: Iterable[Sequence[str]], gold: Collection[str], twins: Mapping[str, str] = NO_TWINS
+) -> dict[str, int]:
+    """Return the rank of the first hit on each gold document that is found, or on a document of equal text."""
+    ranks: dict[str, int] = {}
+    for rank, doc_ids in enumerate(hits, start=1):
+        for doc_id in doc_ids:
+            if (stands := twins.get(doc_id, doc_id)) in gold:
+                ranks.setdefault(stands, rank)
+    return ranks
 
 
 def score_hits(

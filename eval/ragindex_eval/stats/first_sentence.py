@@ -143,7 +143,7 @@ def _describe_without_gold(comparison: Comparison) -> str:
     if agreed:
         (a, b), least = min(agreed.items(), key=lambda item: item[1])
         pair = f"{a} and {b} agree least: " if len(agreed) > 1 else f"Of {a} and {b}, "
-        said += f" {pair}{least:.0%} of their first {comparison.ks[0]} documents are the same."
+        said += f" {pair}{least:.0%} of the documents of their first {comparison.ks[0]} hits are the same."
     return said
 
 

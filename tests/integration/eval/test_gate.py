@@ -41,6 +41,10 @@ def test_verdicts_of_saved_results() -> None:
     failure = ElementTree.parse("gate.xml").getroot().find("testcase/failure")
     assert failure is not None
     assert failure.get("type") == "FAIL"
+    assert failure.text == "\n".join(failed.out.splitlines()[1:])
+    assert failure.text.startswith(
+        "60 questions lost, 0 won:\n  'What is q1?': 0.0, before 100.0; gold at rank 1, before gold at rank 1\n"
+    )
     unknown = ragindex("gate", "old:same", "--against", "old:best", "--margin", "0.01")
     assert unknown.code == 13
     assert unknown.err.strip().splitlines()[-1] == (

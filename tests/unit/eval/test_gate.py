@@ -82,6 +82,33 @@ def test_only_same_method_passes_by_its_hits() -> None:
         assert (gate.verdict, gate.same_hits) == ("UNDECIDED", False)
 
 
+def test_lost_questions_are_named_the_largest_loss_first() -> None:
+    keys = [(f"question {number}", ("d", "e")) for number in range(4)]
+    values = {"new": [1.0, 0.5, 0.0, 1.0], "old": [1.0, 1.0, 1.0, 0.5]}
+    ranks = {"new": [{"d": 1, "e": 2}, {"d": 3}, {}, {}], "old": [{}, {"d": 2, "e": 1}, {"d": 5, "e": 4}, {}]}
+    new, old = (
+        QuestionScores(
+            label, dict(zip(keys, values[label], strict=True)), {}, dict(zip(keys, ranks[label], strict=True))
+        )
+        for label in ("new", "old")
+    )
+    gate = judge_gate(new, old, "R@5", 0.02, 0)
+    assert gate.verdict == "UNDECIDED"
+    assert gate.describe_lost() == [
+        "2 questions lost, 1 won:",
+        "  'question 2': 0.0, before 100.0; gold not found, before gold at rank 4, 5",
+        "  'question 1': 50.0, before 100.0; gold at rank 3, 1 not found, before gold at rank 1, 2",
+    ]
+    many = judge_gate(scored("new", [0.0] * 12), scored("old", [0.5] * 12), "R@5", 0.9, 0)
+    assert (many.verdict, many.describe_lost()) == ("PASS", [])
+    many = judge_gate(scored("new", [0.0] * 12), scored("old", [0.5] * 12), "R@5", 0.02, 0)
+    assert (many.verdict, len(many.describe_lost()), many.describe_lost()[-1]) == (
+        "FAIL",
+        12,
+        "  … and 2 more, in --json",
+    )
+
+
 def test_other_questions_or_other_gold_are_refused() -> None:
     with pytest.raises(UsageError, match="new has 3 judged questions and old 2, of which 2 are the same"):
         judge_gate(scored("new", [1.0] * 3), scored("old", [1.0] * 2), "R@5", 0.05, 0)

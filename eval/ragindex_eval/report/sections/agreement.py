@@ -1,4 +1,4 @@
-"""Report section on the agreement of methods: the overlap of their first k documents, which needs no gold."""
+"""Report section on the agreement of methods: the overlap of the documents of their first k hits, without gold."""
 
 from dataclasses import dataclass
 

@@ -99,7 +99,7 @@ def _plot_over_k(comparison: Comparison) -> Plot:
         )
         for number, method in enumerate(comparison.methods)
     ]
-    caption = "What a reader sees who is given the first k documents, with 95 % intervals."
+    caption = "What a reader sees who is given the first k hits, with 95 % intervals."
     drawing = plots.draw_curves(title, series, Axis("k, documents"), _percent_axis("R@k"))
     return _make_plot(title, caption, drawing)
 

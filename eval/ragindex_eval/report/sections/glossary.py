@@ -4,10 +4,13 @@ from ragindex_eval.report.sections.table import metrics_shown
 from ragindex_eval.results.model import Study
 
 _QUALITY = {
-    "R": ("R@k, recall", "The share of a question's gold documents that are among the first k documents found."),
+    "R": (
+        "R@k, recall",
+        "The share of a question's gold documents that are in the first k hits; several hits may be of one document.",
+    ),
     "full_R": (
         "full R@k",
-        "The share of questions with every gold document among the first k: what a question of several hops needs.",
+        "The share of questions with every gold document in the first k hits: what a question of several hops needs.",
     ),
     "nDCG": (
         "nDCG@k",
@@ -94,7 +97,7 @@ _COST = (
 )
 _AGREEMENT = (
     "overlap",
-    "Of the documents that either of two methods has among its first k, the share that both have. Two methods that "
+    "Of the documents that either of two methods has in its first k hits, the share that both have. Two methods that "
     "agree may both be wrong.",
 )
 

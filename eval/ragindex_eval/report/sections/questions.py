@@ -11,7 +11,7 @@ from ragindex.retrieval.positions import format_positions
 from ragindex.retrieval.steps import format_path
 from ragindex.types import Query, Step
 from ragindex_eval.format import many, percent, short, shown, without_folders
-from ragindex_eval.metrics.retrieval import ranking, standing
+from ragindex_eval.metrics.retrieval import gold_ranks
 from ragindex_eval.metrics.score import judgements, twins
 from ragindex_eval.report.plots import svg
 from ragindex_eval.results.model import Comparison, MethodAnswer, MethodResult, SavedHit
@@ -243,12 +243,10 @@ def _format_first_metric(metrics: Mapping[str, float]) -> list[str]:
 
 def _format_ranks(answer: MethodAnswer, grades: Mapping[str, int], equal: Mapping[str, str], k: int) -> str:
     """Format the ranks of the gold documents, and how many are missing; "" if there is no gold."""
-    ranked = standing(ranking(hit.doc_ids for hit in answer.hits), equal)
-    places = {id: rank for rank, id in enumerate(ranked, start=1)}
-    found = sorted(places[id] for id in grades if id in places)
+    found = sorted(gold_ranks((hit.doc_ids for hit in answer.hits), grades, equal).values())
     missing = len(grades) - len(found)
     there = [f"gold at rank {_join(map(str, found), _GOLD)}"] if found else []
-    absent = [f"{missing} of {len(grades)} gold not in the first {k}"] if missing else []
+    absent = [f"{missing} of {len(grades)} gold not in the first {k} hits"] if missing else []
     return "; ".join([*there, *absent])
 
 

@@ -12,9 +12,9 @@ from ragindex_eval.results.model import LATENCY, Comparison, Interval, Latency, 
 from ragindex_eval.stats.conclusions import leaders, middle_k
 
 _MEANINGS = {
-    "R": "recall: the share of a question's gold documents among the first k",
-    "full_R": "the share of questions with every gold document among the first k",
-    "Success": "the share of questions with any gold document among the first k",
+    "R": "recall: the share of a question's gold documents in the first k hits",
+    "full_R": "the share of questions with every gold document in the first k hits",
+    "Success": "the share of questions with any gold document in the first k hits",
     "RR": "one divided by the rank of the first gold document",
     "nDCG": "how much of the best possible ranking's discounted gain is reached",
     "evidence_R": "the share of a question's evidence that the first k hits hold",

@@ -436,7 +436,7 @@ def test_single_questions_show_where_the_gold_text_is() -> None:
     assert [(one.title, one.id) for one in question.gold] == [("The letter A", "a, or 2 documents of the same text")]
     assert question.found[0].ranks == "gold at rank 1"
     assert [hit.mark for hit in question.found[0].hits] == ["gold", "gold"]
-    assert question.found[1].ranks == "1 of 1 gold not in the first 2"
+    assert question.found[1].ranks == "1 of 1 gold not in the first 2 hits"
 
 
 def test_pairs_are_covered_by_whichever_copy_is_in_a_cluster() -> None:

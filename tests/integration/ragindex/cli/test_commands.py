@@ -23,7 +23,7 @@ OURS = distribution.find_distribution().name
 COMMANDS = (
     *("methods", "index", "search", "add", "remove", "doctor", "compare", "new-plugin"),
     *("demo", "repair", "report", "questions", "cache", "ask", "estimate", "parts", "tune", "use"),
-    *("serve", "mcp", "recommend", "gate", "export", "judge"),
+    *("serve", "mcp", "recommend", "gate", "export", "judge", "results"),
 )
 
 

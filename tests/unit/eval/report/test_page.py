@@ -228,7 +228,7 @@ def test_what_was_found_stands_beside_what_is_right() -> None:
     assert words(question.select("p.about")[0]) == "q1 · source-7 · 2hop"
     first = question.select("article")[0]
     assert words(one(first, "h4")) == "x R@5 100.0"
-    assert words(first.select("p.about")[0]) == "gold at rank 2; 1 of 2 gold not in the first 5"
+    assert words(first.select("p.about")[0]) == "gold at rank 2; 1 of 2 gold not in the first 5 hits"
     assert [words(hit) for hit in first.select("ol.hits li")] == [
         "1 The letter B only here 0.75 B follows A.",
         "2 The letter A gold 0.5 A is first.",

@@ -203,6 +203,6 @@ def test_without_gold_no_quality_is_claimed() -> None:
     comparison = made({"a": [], "b": []}, {"a": FAST, "b": SLOW}, found={"a": [["x"]] * 40, "b": [["y"]] * 40})
     assert state_conclusion(comparison) == (
         "No quality was measured: the questions have no gold documents. Of a and b, a is fastest: "
-        "3.9 times faster than b (3.9 to 4.0, geometric mean). Of a and b, 0% of their "
-        "first 5 documents are the same."
+        "3.9 times faster than b (3.9 to 4.0, geometric mean). Of a and b, 0% of the documents of their "
+        "first 5 hits are the same."
     )
