@@ -21,7 +21,6 @@ from rich.progress import (
     Task,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
 from rich.text import Text
 
@@ -50,14 +49,47 @@ class _RateColumn(ProgressColumn):
     """A progress column with the number of items per second."""
 
     def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:,.0f}/s", style="progress.data.speed")
+        rate = _measure_rate(task.completed, task.elapsed)
+        return Text("" if rate is None else _format_rate(rate), style="progress.data.speed")
+
+
+class _TimeLeftColumn(ProgressColumn):
+    """A progress column with the time left at the rate of the whole work."""
+
+    def render(self, task: Task) -> Text:
+        left = _estimate_left(task.completed, task.total, task.elapsed)
+        return Text("" if left is None else f"{_format_seconds(left)} left", style="progress.remaining")
+
+
+def _measure_rate(done: float, seconds: float | None) -> float | None:
+    """Return the items per second since the work began.
+
+    Rich measures over the last half minute, in which slow work may not end a single batch.
+    """
+    return done / seconds if done and seconds else None
+
+
+def _estimate_left(done: float, total: float | None, seconds: float | None) -> float | None:
+    rate = _measure_rate(done, seconds)
+    return None if rate is None or total is None else max(0.0, total - done) / rate
+
+
+def _format_rate(rate: float) -> str:
+    return f"{rate:,.{0 if rate >= 10 else 1 if rate >= 1 else 2}f}/s"
+
+
+def _format_seconds(seconds: float) -> str:
+    """Format a duration with the digits that an estimate has."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def progress_bar(what: str, total: int | None) -> AbstractContextManager[Callable[[int], None]]:
     """Show progress, and yield a function that advances it by a number of items; `total` is None if it is unknown.
 
-    On a terminal this is a bar; elsewhere a line every ten seconds, as `hybrid: asking: 120 of 200, 20 s`.
+    On a terminal this is a bar; elsewhere a line every ten seconds, as `hybrid: asking: 120 of 200, 20 s, 6.0/s, 13 s
+    left`.
     """
     return (_bar if sys.stderr.isatty() else _lines)(what, total)
 
@@ -91,7 +123,15 @@ def _bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
 
 def _new_bars() -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _RateColumn(), TimeElapsedColumn())
-    return Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+    return Progress(*columns, _TimeLeftColumn(), console=Console(stderr=True), transient=True)
+
+
+def _describe_pace(done: int, total: int | None, seconds: float) -> str:
+    """Return how far the work came and its time, and once something is done, its rate and the time left."""
+    said = [*([] if total is None else [f"{done:,} of {total:,}"]), f"{seconds:.0f} s"]
+    rate, left = _measure_rate(done, seconds), _estimate_left(done, total, seconds)
+    said += [] if rate is None or left is None else [_format_rate(rate), f"{_format_seconds(left)} left"]
+    return ", ".join(said)
 
 
 @contextmanager
@@ -110,8 +150,7 @@ def _lines(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
                 if _lines_of[-1] is not work or now - _silence.since < _LINE_SECONDS:
                     continue
                 _silence.since = now
-            count = "" if total is None else f"{done:,} of {total:,}, "
-            sys.stderr.write(f"{what}: {count}{time.monotonic() - start:.0f} s\n")
+            sys.stderr.write(f"{what}: {_describe_pace(done, total, time.monotonic() - start)}\n")
             sys.stderr.flush()
 
     with _lock:

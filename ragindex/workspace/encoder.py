@@ -46,13 +46,14 @@ class Fit:
 
 @dataclass(slots=True)
 class Encoders:
-    """The encoder a workspace was opened with."""
+    """The encoder a workspace was opened with; `vectors` is the file of cached vectors (default: in the folder)."""
 
     folder: Path
     plugin: EncoderPlugin | FittedEncoderPlugin
     language: str
     seed: int
     setting: LLMSettings = field(default_factory=LLMSettings)
+    vectors: Path | None = None
     _opened: dict[str, CachedEncoder] = field(default_factory=dict)
 
     @property
@@ -145,7 +146,8 @@ class Encoders:
         key = id if fitted and id else ""
         if key not in self._opened:
             encoder = self._load(key)
-            self._opened[key] = CachedEncoder(encoder, vector_cache_path(self.folder), sourced(self.plugin, encoder.id))
+            vectors = self.vectors or vector_cache_path(self.folder)
+            self._opened[key] = CachedEncoder(encoder, vectors, sourced(self.plugin, encoder.id))
         return self._opened[key]
 
     def _load(self, id: str) -> Encoder:

@@ -89,6 +89,7 @@ class Workspace(Session):
         keep_calls: bool = True,
         create: bool = True,
         read_only: bool = False,
+        vectors: Path | None = None,
     ) -> "Workspace":
         """Open the workspace in `folder`; with `create`, create it if it does not exist.
 
@@ -97,6 +98,7 @@ class Workspace(Session):
         ones; `lsa`, `offline` and 0 in a new workspace); other parts are then built next to the existing ones. `asking`
         sets prices and budget, and `keep_calls` whether LLM answers are cached. With `read_only`, nothing is written
         into the folder: no cached answers, and no lease file (a shared lock protects the data that is read).
+        `vectors` is the file of cached vectors of another workspace, which is used instead of an own one.
         Raises UsageError, NewerFormatError, WorkspaceError or StoreError.
         """
         folder = Path(folder)
@@ -115,7 +117,7 @@ class Workspace(Session):
         chosen = registry.encoder(encoder or held.encoder or "lsa")
         seed = held.seed if seed is None else seed
         asked = replace(asking or LLMSettings(), seed=seed)
-        encoders = Encoders(folder, chosen, settings.language, seed, asked)
+        encoders = Encoders(folder, chosen, settings.language, seed, asked, vectors)
         asks = Model(folder, registry.llm(llm or held.llm or "offline"), asked, keep_calls and not read_only)
         return cls(folder, held, plugin, opened, encoders, asks, seed, read_only)
 

@@ -12,6 +12,7 @@ from ragindex.estimate import estimate
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.types import Document
+from ragindex.workspace.encoder import vector_cache_path
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.format import short
 from ragindex_eval.recommend.rules import RecommendRules
@@ -28,11 +29,12 @@ _SLACK = 2.0
 
 
 def price_candidates(
-    candidates: Sequence[Candidate], corpus: Corpus, settings: CompareSettings
+    candidates: Sequence[Candidate], corpus: Corpus, settings: CompareSettings, index_folder: Path | None = None
 ) -> tuple[list[Candidate], float]:
     """Return the candidates with estimated costs of building them over the whole corpus, and the seconds of all.
 
-    Parts that several candidates share count once among the seconds of all.
+    Parts that several candidates share count once among the seconds of all. Vectors that the index in `index_folder`
+    has cached are not made again; they count with what they first took.
 
     All are built on the same sample of documents, without a language model, and seconds and bytes are scaled by the
     length of the documents. Dollars are those of `ragindex estimate`, which asks nothing. A small corpus is not
@@ -43,11 +45,16 @@ def price_candidates(
     seed = settings.seed or 0
     documents = Random(seed).sample(corpus.documents, min(PRICED_DOCUMENTS, len(corpus.documents)))  # noqa: S311  # no secret
     factor = _count_characters(corpus.documents) / max(_count_characters(documents), 1)
+    cached = None if index_folder is None else vector_cache_path(index_folder)
     priced, seconds = list[Candidate](), dict[str, float]()
     with (
         tempfile.TemporaryDirectory() as folder,
         Workspace.open(
-            Path(folder), encoder=settings.encoder, language=settings.language, chunking=corpus.chunking, create=True
+            Path(folder),
+            encoder=settings.encoder,
+            language=settings.language,
+            chunking=corpus.chunking,
+            vectors=cached if cached and cached.exists() else None,
         ) as index,
         ledger.record_calls(),
     ):

@@ -8,6 +8,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -70,11 +71,12 @@ def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, t
     rules.require_metric(settings.k)
     progress = Progress(tell, [])
     chosen_from = choose_candidates(settings)
-    ledger_file = (settings.index or default_index(data.name)) / LEDGER
+    folder = settings.index or default_index(data.name)
+    ledger_file = folder / LEDGER
     labels = [one.label for one in chosen_from]
     require_usable(data, settings.holdout, ledger_file, labels, reuse=settings.reuse_holdout)
     _tell_of_questions(len(list_judged(data)), rules, progress)
-    candidates = _price(chosen_from, data, settings, rules, progress)
+    candidates = _price(chosen_from, data, folder, settings, rules, progress)
     plan = Plan(tuple(Method(one.label, one.scheme, True) for one in candidates), ())
     budget = parse_budget(settings.budget)
     with open_workspace(settings, data, None, budget) as index:
@@ -118,9 +120,15 @@ def split_questions(experiment: Experiment, seed: int, *, has_holdout: bool = Fa
 
 
 def _price(
-    candidates: Sequence[Candidate], data: Dataset, settings: CompareSettings, rules: RecommendRules, progress: Progress
+    candidates: Sequence[Candidate],
+    data: Dataset,
+    folder: Path,
+    settings: CompareSettings,
+    rules: RecommendRules,
+    progress: Progress,
 ) -> list[Candidate]:
-    priced, seconds = price_candidates(candidates, data.corpus, settings)
+    """Estimate the costs of the candidates; `folder` is that of the index, which need not exist."""
+    priced, seconds = price_candidates(candidates, data.corpus, settings, folder)
     found = [_drop_broken(one, rules) for one in sort_by_price(priced)]
     if seconds >= _LONG_SECONDS:
         dearest = max(found, key=lambda one: one.costs.index_seconds or 0.0)

@@ -30,14 +30,14 @@ class Stream(io.StringIO):
         return count
 
 
-@pytest.mark.parametrize(("total", "line"), [(1200, "asking: 34 of 1,200, 0 s"), (None, "asking: 0 s")])
+@pytest.mark.parametrize(("total", "line"), [(1200, "asking: 34 of 1,200, 0 s,"), (None, "asking: 0 s")])
 def test_a_line_says_how_far_the_work_is(total: int | None, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_LINE_SECONDS", 0.2)
     with redirect_stderr(Stream()) as stream, progress_bar("asking", total) as advance:
         advance(30)
         advance(4)
         assert stream.written.wait(10)
-    assert stream.getvalue().splitlines()[0] == line
+    assert stream.getvalue().splitlines()[0].startswith(line)
     assert "\r" not in stream.getvalue()
 
 
@@ -50,7 +50,8 @@ def test_short_works_in_a_row_print_lines_as_one_long_work_does(monkeypatch: pyt
             with progress_bar("asking", 2) as advance:
                 advance(1)
                 time.sleep(0.03)
-    assert stream.getvalue() == "asking: 1 of 2, 0 s\n"
+    assert stream.getvalue().startswith("asking: 1 of 2, 0 s, ")
+    assert stream.getvalue().count("\n") == 1
 
 
 def test_silence_begins_with_the_first_work_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +95,7 @@ def test_lines_are_of_the_innermost_work(monkeypatch: pytest.MonkeyPatch) -> Non
                 assert stream.written.wait(10)
         stream.written.clear()
         assert stream.written.wait(10)
-    assert {line.rpartition(",")[0] for line in inner} == {"topics: encoding: 2 of 9"}
+    assert {line.partition(",")[0] for line in inner} == {"topics: encoding: 2 of 9"}
     assert stream.getvalue().splitlines()[-1].startswith("topics: finishing: ")
 
 

@@ -12,9 +12,12 @@ import pytest
 from command_line import Done, failed, make_desk, ragindex
 
 import ragindex as ragindex_api
+from ragindex.accounting import ledger
+from ragindex.estimate_encoding import CountingEncoder
 from ragindex.plugins import registry
+from ragindex.workspace.workspace import Workspace
 from ragindex_eval.recommend import recommend
-from ragindex_eval.recommend.prices import price_candidates
+from ragindex_eval.recommend.prices import PRICED_DOCUMENTS, price_candidates
 from ragindex_eval.recommend.values import Candidate, Costs
 from ragindex_eval.run.settings import CompareSettings
 
@@ -224,6 +227,23 @@ def test_shared_parts_count_once_among_the_seconds() -> None:
     assert seconds == pytest.approx(hybrid)
     assert 0 < bm25 < hybrid
     assert 0 < dense <= hybrid
+
+
+def test_prices_take_the_vectors_that_the_index_has(tmp_path: Path) -> None:
+    corpus, encoder = ragindex_api.read("world:400"), CountingEncoder(model="small")
+    with Workspace.open(tmp_path, encoder=encoder, chunking=corpus.chunking) as index:
+        index.add(corpus)
+        index.sync([registry.scheme("dense")])
+    candidates = [Candidate("dense", registry.scheme("dense"), "racing", "", Costs(), 10, 0.5)]
+
+    def count_encoded(folder: Path | None) -> int:
+        with ledger.record_calls() as tally:
+            price_candidates(candidates, corpus, CompareSettings(encoder=encoder), folder)
+        return sum(entry.task == "counted encoding" for entry in tally.entries)
+
+    assert count_encoded(None) == PRICED_DOCUMENTS  # one passage each
+    assert count_encoded(tmp_path / "none") == PRICED_DOCUMENTS
+    assert count_encoded(tmp_path) == 0
 
 
 def test_undecided_race_says_how_many_questions_would_tell(first: tuple[Path, Done, Any]) -> None:

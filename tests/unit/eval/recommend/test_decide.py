@@ -1,5 +1,6 @@
 """The decision of a recommendation: choices, prices, constraints, and what the questions can show."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,8 @@ def test_long_builds_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     priced = [candidate("bm25", index_seconds=20.0), candidate("hybrid", index_seconds=50.0)]
     monkeypatch.setattr(recommend, "price_candidates", lambda *given: (priced, 65.0))
     progress = recommend.Progress(lambda step: None, [])
-    recommend._price(priced, Dataset("none", CORPUS, (), None, ""), CompareSettings(), RecommendRules(), progress)
+    data = Dataset("none", CORPUS, (), None, "")
+    recommend._price(priced, data, Path("w"), CompareSettings(), RecommendRules(), progress)
     assert progress.steps == [
         "2 candidates take about 65 s to build, hybrid with 50 s longest, less what the index has already. Name "
         "fewer with --methods, or set --max-index-minutes"
