@@ -160,6 +160,7 @@ class Position:
             print(position.doc_id, position.page, position.headings, position.start, position.end)
 
     `page` (or slide, from 1) and `headings`, outermost first, are those at its start; None and () if there are none.
+    `later_pages` are the pages that begin after its start: the character of the document, and the page.
     """
 
     doc_id: str
@@ -167,6 +168,7 @@ class Position:
     end: int
     page: int | None = None
     headings: tuple[str, ...] = ()
+    later_pages: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,7 @@ def _print(written: Export) -> None:
     path = str(written.path)
     if not retriever.packed:
         lines.append("  if it changes   load refuses it: export again, or load(…, follow=True); --pack keeps a copy")
-    lines.append(f'  load it         retriever = ragindex.load({path!r}); retriever.search("…")')
-    lines.append(f'  try it          ragindex search "…" --retriever {quote_argument(path)}')
+    arguments, flags = written.consent.write_arguments(), written.consent.write_flags()
+    lines.append(f'  load it         retriever = ragindex.load({path!r}{arguments}); retriever.search("…")')
+    lines.append(f'  try it          ragindex search "…" --retriever {quote_argument(path)}{flags}')
     stdout().print(escape_markup("\n".join(lines)), soft_wrap=True)

@@ -8,7 +8,7 @@ from rich.text import Text
 from ragindex.cli.console import stdout, strip_controls
 from ragindex.counts import many
 from ragindex.retrieval.matching import QuestionWord, find_matches, find_question_words, find_window
-from ragindex.retrieval.positions import format_positions
+from ragindex.retrieval.positions import format_positions, place_snippet
 from ragindex.retrieval.steps import format_path
 from ragindex.types import Retrieval, Step
 
@@ -24,7 +24,8 @@ def print_hits(question: str, retrieval: Retrieval, method: str, language: str, 
     stdout().print(Text(strip_controls(found), "dim" if retrieval.hits else ""))
     for rank, hit in enumerate(retrieval.hits, start=1):
         name = strip_controls(hit.title or hit.id)
-        place = strip_controls(format_positions(hit.positions, hit.title) or ", ".join(hit.doc_ids))
+        start = 0 if full else find_window(hit.text, words, language, _WINDOW)[0]
+        place = strip_controls(format_positions(place_snippet(hit, start), hit.title) or ", ".join(hit.doc_ids))
         stdout().print(Text.assemble((f"{rank}. {name}", "bold"), f"  {hit.score:.4f}  ", (place, "dim")))
         stdout().print(
             mark_words(hit.text if full else cut_to_match(hit.text, words, language, _WINDOW), words, language)

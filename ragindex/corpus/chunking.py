@@ -71,6 +71,18 @@ def section_at(sections: Sequence[Section], start: int) -> Section:
     return sections[at] if at >= 0 else Section(0)
 
 
+def pages_within(sections: Sequence[Section], start: int, end: int) -> tuple[tuple[int, int], ...]:
+    """Return where each page begins that begins after the character `start` and before `end`, with its number."""
+    page, found = section_at(sections, start).page, list[tuple[int, int]]()
+    for section in sections[bisect_right(sections, start, key=lambda section: section.start) :]:
+        if section.start >= end:
+            break
+        if section.page is not None and section.page != page:
+            page = section.page
+            found.append((section.start, page))
+    return tuple(found)
+
+
 def headings_within(sections: Sequence[Section], start: int, end: int) -> tuple[str, ...]:
     """Return the innermost heading of each section that begins in the characters `start` to `end`.
 

@@ -4,14 +4,43 @@ A file that names an address or a folder must not decide alone that questions an
 loaded from it.
 """
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import Any
 from urllib.parse import urlsplit
 
 from ragindex.errors import UsageError
 from ragindex.plugins import registry
-from ragindex.plugins.base import Contact, Plugin
+from ragindex.plugins.base import Contact, Plugin, walk_plugins
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """The hosts and folders that must be allowed to load a retriever."""
+
+    hosts: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+
+    def write_arguments(self) -> str:
+        """Return the arguments of `ragindex.load` after the path, "" if nothing must be allowed."""
+        given = {"allow_hosts": self.hosts, "allow_folders": self.folders}
+        return "".join(f", {name}={list(values)!r}" for name, values in given.items() if values)
+
+    def write_flags(self) -> str:
+        """Return the flags of commands that load the retriever, each after a blank."""
+        given = {"--allow-host": self.hosts, "--allow-folder": self.folders}
+        return "".join(f" {flag} {shlex.quote(value)}" for flag, values in given.items() for value in values)
+
+
+def list_needed(plugins: Iterable[Plugin], described: Any) -> Consent:
+    """Return what must be allowed for plugins, with all in them; `described` are their parameters as JSON values."""
+    reached = [inner for plugin in plugins for inner in walk_plugins(plugin)]
+    hosts = [contact.host for plugin in reached for contact in plugin.contacts()]
+    folders = [folder for plugin in reached for folder in plugin.model_folders()]
+    folders += [text.partition("#")[0] for text in find_texts(described) if _is_path(text)]
+    return Consent(tuple(dict.fromkeys(hosts)), tuple(dict.fromkeys(folders)))
 
 
 def check_hosts(allow_hosts: Sequence[str]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from filelock import FileLock
 from ragindex import distribution, durable_files
 from ragindex.errors import RagindexError, StoreError, UsageError
 from ragindex.export.archive import ARCHIVE_SUFFIX, read_archive, write_archive
+from ragindex.export.consent import Consent, list_needed
 from ragindex.export.retriever_file import (
     RETRIEVER_FILE,
     ExportedPlugin,
@@ -28,7 +29,7 @@ from ragindex.export.state import describe_index, describe_parts, describe_plugi
 from ragindex.export.stored_files import INDEX_FOLDER, OWN_FOLDER, RetrieverLimits, describe_file, require_safe
 from ragindex.home_folder import expand_home
 from ragindex.interfaces import Scheme
-from ragindex.plugins.base import walk_plugins
+from ragindex.plugins.base import Plugin, walk_plugins
 from ragindex.workspace.manifest import libraries
 from ragindex.workspace.part_keys import tasks_of
 from ragindex.workspace.workspace import Workspace
@@ -36,12 +37,16 @@ from ragindex.workspace.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """An export that was written: its path, description and size, and the method whose export it replaced ("")."""
+    """An export that was written: its path, description and size, and the method whose export it replaced ("").
+
+    `consent` is what must be allowed to load it on this machine.
+    """
 
     path: Path
     retriever: ExportedRetriever
     bytes: int
     replaced: str
+    consent: Consent
 
 
 def export_retriever(
@@ -75,7 +80,17 @@ def export_retriever(
         require_safe(exported.files, RetrieverLimits(), target)
         size = _write_packed(exported, room, target) if pack else _write_folder(exported, room, target)
     del lease  # the state that was copied could not be removed until here
-    return Export(target, exported, size, replaced)
+    return Export(target, exported, size, replaced, _list_consent(workspace, scheme, exported))
+
+
+def _list_consent(workspace: Workspace, scheme: Scheme, exported: ExportedRetriever) -> Consent:
+    """Return what `load_retriever` asks to be allowed: hosts and folders of the plugins that it opens."""
+    plugins: list[Plugin] = [scheme, *scheme.parts()]
+    plugins += [workspace.encoders.plugin] if exported.encoder else []
+    plugins += [workspace.model.plugin] if exported.asks else []
+    plugins += [] if exported.packed else [workspace.store_plugin]
+    described = [one.describe() for one in (exported.method, exported.encoder, exported.llm, exported.store) if one]
+    return list_needed(plugins, described)
 
 
 def _describe(

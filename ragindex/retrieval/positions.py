@@ -1,11 +1,12 @@
 """Formatting of positions, as JSON and as text."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from ragindex.types import Position
+from ragindex.types import Hit, Position
 
 _ADAPTER = TypeAdapter(Position)
 
@@ -13,7 +14,21 @@ _ADAPTER = TypeAdapter(Position)
 def position_to_json(position: Position) -> dict[str, Any]:
     """Return the position's fields as JSON values."""
     value: dict[str, Any] = _ADAPTER.dump_python(position, mode="json")
+    if not position.later_pages:
+        del value["later_pages"]
     return value
+
+
+def place_snippet(hit: Hit, start: int) -> tuple[Position, ...]:
+    """Return the positions of a hit of which the text from the character `start` on is shown, with the page there.
+
+    They stay as they are unless the hit is a passage as it stands in one document.
+    """
+    if len(hit.positions) != 1 or hit.positions[0].end - hit.positions[0].start != len(hit.text):
+        return hit.positions
+    (position,) = hit.positions
+    begun = [page for character, page in position.later_pages if character <= position.start + start]
+    return (replace(position, page=begun[-1]),) if begun else hit.positions
 
 
 def format_positions(positions: Iterable[Position], title: str = "") -> str:

@@ -21,7 +21,7 @@ from ragindex import distribution
 from ragindex.filters import from_mapping
 from ragindex.llm.tokens import count_text_tokens
 from ragindex.retrieval.matching import find_question_words, find_window
-from ragindex.retrieval.positions import position_to_json
+from ragindex.retrieval.positions import place_snippet, position_to_json
 from ragindex.retrieval.token_budget import fit_text
 from ragindex.serve.document_links import find_link
 from ragindex.serve.guard import answer_refusal
@@ -137,7 +137,7 @@ def _result(hit: Hit, begin: int, end: int) -> dict[str, Any]:
         "url": find_link(hit.metadata.get(document, {})),
         "score": float(hit.score),
         "doc_ids": list(hit.doc_ids),
-        "positions": [position_to_json(position) for position in hit.positions],
+        "positions": [position_to_json(position) for position in place_snippet(hit, begin)],
     }
 
 

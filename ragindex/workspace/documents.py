@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ragindex.canonical import metadata_json
-from ragindex.corpus.chunking import chunk, headings_within, id_mark, section_at
+from ragindex.corpus.chunking import chunk, headings_within, id_mark, pages_within, section_at
 from ragindex.corpus.token_windows import TokenSpans
 from ragindex.errors import UsageError
 from ragindex.interfaces import Collection, Schema
@@ -163,7 +163,8 @@ class Documents:
             start, end = _parse_span(written)
             section = section_at(sections, start)
             id = f"{row['id']}{self.mark}{number}" if self.mark else row["id"]
-            yield id, Position(row["id"], start, end, section.page, section.headings)
+            pages = pages_within(sections, start, end)
+            yield id, Position(row["id"], start, end, section.page, section.headings, pages)
 
     def document_revisions(self) -> pa.Table:
         """Return the revision of every document."""

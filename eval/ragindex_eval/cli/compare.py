@@ -207,7 +207,6 @@ def _print_export(study: Study, settings: CompareSettings, folder: Path) -> None
     command = shlex.join(["ragindex", "export", "--index", str(index), "--results", str(folder), "--out", "retriever"])
     for what, line in _suggest_exports(comparison, command):
         _print(settings, f"  {what:15} {escape_markup(line)}")
-    _print(settings, '                  ragindex.load("retriever").search("…")   # in Python')
 
 
 def _suggest_exports(comparison: Comparison, command: str) -> list[tuple[str, str]]:

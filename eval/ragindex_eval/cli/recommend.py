@@ -10,7 +10,7 @@ from ragindex.cli.console import escape_markup, json_destination, print_note, qu
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import JsonOption
 from ragindex.errors import UsageError
-from ragindex.export.export_retriever import export_retriever
+from ragindex.export.export_retriever import Export, export_retriever
 from ragindex.workers import use_workers
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.cli.compare import setting_flag
@@ -111,8 +111,7 @@ def recommend_command(
     with use_workers(settings.workers):
         found = recommend(settings, rules, dataset, print_note)
     folder = settings.index or default_index(dataset.name)
-    if export is not None:
-        _export_chosen(found, folder, export)
+    exported = None if export is None else _export_chosen(found, folder, export)
     run = track_recommendation(found, settings, started, time.time() - started, export)
     value = {**found.to_json(), "index": str(folder), "export": None if export is None else str(export)}
 
@@ -120,7 +119,7 @@ def recommend_command(
         console = standard_output()
         console.print(render_recommendation(found, rules))
         console.print()
-        for name, command in _list_next_commands(found, settings, folder, export).items():
+        for name, command in _list_next_commands(found, settings, folder, exported).items():
             console.print(f"  {name:15} {escape_markup(command)}", soft_wrap=True)
         if run is not None:
             console.print(f"  {'the run':15} {escape_markup(describe_tracker())}", soft_wrap=True)
@@ -130,16 +129,17 @@ def recommend_command(
 
 
 def _list_next_commands(
-    found: Recommendation, settings: CompareSettings, folder: Path, export: Path | None
+    found: Recommendation, settings: CompareSettings, folder: Path, exported: Export | None
 ) -> dict[str, str]:
     """Return the lines that put the chosen method to use, by what they are for."""
     chosen, place = quote_argument(found.chosen), quote_argument(folder)
     lines = {"to use it": f"ragindex search QUESTION --index {place} --method {chosen}"}
-    if export is None:
+    if exported is None:
         lines["to keep it"] = f"ragindex export --index {place} --method {chosen} --out retriever"
     else:
-        lines["exported"] = f"ragindex search QUESTION --retriever {quote_argument(export)}"
-        lines["in Python"] = f'ragindex.load("{export}").search("…")'
+        path, consent = str(exported.path), exported.consent
+        lines["exported"] = f"ragindex search QUESTION --retriever {quote_argument(path)}{consent.write_flags()}"
+        lines["in Python"] = f'ragindex.load({path!r}{consent.write_arguments()}).search("…")'
     if found.rival is not None:
         both = quote_argument(f"{found.chosen},{found.rival}")
         asked = "" if settings.questions is None else f" --questions {quote_argument(settings.questions)}"
@@ -149,10 +149,10 @@ def _list_next_commands(
     return lines
 
 
-def _export_chosen(found: Recommendation, index: Path, out: Path) -> None:
+def _export_chosen(found: Recommendation, index: Path, out: Path) -> Export:
     """Export the chosen method as the race has measured it, to a folder that refers to the index."""
     with Workspace.open(index, create=False) as opened:
-        export_retriever(opened, found.candidate(found.chosen).scheme, out)
+        return export_retriever(opened, found.candidate(found.chosen).scheme, out)
 
 
 def _make_rules(values: dict[str, Any]) -> RecommendRules:

@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ragindex.llm.tokens import count_text_tokens
 from ragindex.retrieval.matching import QuestionWord, find_matches, find_question_words, find_window
-from ragindex.retrieval.positions import format_positions
+from ragindex.retrieval.positions import format_positions, place_snippet
 from ragindex.retrieval.steps import format_path
 from ragindex.serve.document_links import find_link
 from ragindex.serve.page.graph_drawing import NODE_WIDTH, draw_graph
@@ -158,19 +158,22 @@ def _view_hit(rank: int, hit: Hit, words: Sequence[QuestionWord], language: str)
         (hit.title or document or hit.kind)[:_TITLE],
         next((url for one in hit.metadata.values() if (url := find_link(one))), ""),
         document,
-        _place(hit)[:_TITLE],
+        _place(hit, start)[:_TITLE],
         f"{hit.score:.3g}",
         pieces,
         mark_matches(text, words, language) if (start, end) != (0, len(text)) else (),
     )
 
 
-def _place(hit: Hit) -> str:
-    """Return page or headings of a hit; the number of its documents if it has several."""
+def _place(hit: Hit, start: int) -> str:
+    """Return document, page and headings of a hit shown from a character on; how many documents, if it has several.
+
+    Documents may have the same title, so the document is named unless it is the title.
+    """
     if len(hit.doc_ids) > 1:
         return f"{hit.kind} of {len(hit.doc_ids)} documents"
-    known = [one for one in hit.positions if one.page is not None or one.headings]
-    return format_positions(known[:3], hit.title)
+    known = [one for one in place_snippet(hit, start) if one.page is not None or one.headings]
+    return format_positions(known[:3], hit.title) or ", ".join(one for one in hit.doc_ids if one != hit.title)
 
 
 def _view_step(step: Step) -> StepView:

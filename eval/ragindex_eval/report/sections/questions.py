@@ -254,7 +254,8 @@ def _hit_row(rank: int, hit: SavedHit, gold: Set[str], counts: Mapping[str, int]
     only = bool(counts) and bool(hit.doc_ids) and all(counts.get(id) == 1 for id in hit.doc_ids)
     mark = "gold" if any(id in gold for id in hit.doc_ids) else "only here" if only else ""
     title = shown(hit.title, _TITLE) or _join(hit.doc_ids or (hit.id,), 3)
-    place = shown(format_positions(hit.positions, hit.title), _TITLE)
+    place = shown(format_positions(hit.positions, hit.title) or _join(hit.doc_ids, 3), _TITLE)
+    place = "" if place == title else place
     return HitRow(rank, title, place, shown(hit.text, _TEXT), f"{hit.score:.4g}", mark)
 
 

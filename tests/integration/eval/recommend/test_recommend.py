@@ -92,7 +92,7 @@ def test_unread_files_have_the_exit_code_of_compare(desk: Path) -> None:
 
 def test_choice_is_exported(first: tuple[Path, Done, Any], answered: Any) -> None:
     folder, done, _ = first
-    assert 'in Python       ragindex.load("kept").search("…")' in done.out
+    assert "in Python       ragindex.load('kept').search(\"…\")" in done.out
     asked = ("search", "Where was Vandry born?", "--k", "3", "--json", "-")
     hits = ragindex(*asked, "--retriever", folder / "kept").json["hits"]
     same = ragindex(*asked, "--index", "w", "--method", answered["chosen"]).json["hits"]

@@ -1,6 +1,7 @@
 """What a loaded retriever refuses, follows and reads; what is left when the index is gone or cannot be written."""
 
 import os
+import shlex
 import shutil
 import threading
 from collections.abc import Callable
@@ -8,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import ragindex as run
+from minilm import model_folder
 
 import ragindex
 from ragindex.errors import (
@@ -254,3 +257,22 @@ def test_export_beside_a_sync_is_one_state(tmp_path: Path, monkeypatch: pytest.M
         stop.set()
         writing.join()
     assert sizes == sorted(sizes)
+
+
+def test_export_prints_how_to_load_what_must_be_allowed(tmp_path: Path) -> None:
+    model = str(model_folder())
+    with ragindex.open(tmp_path / "index", encoder=f"sentence-transformers:{model}", create=True) as index:
+        index.add(DOCUMENTS[:3])
+        index.build("dense", "bm25")
+    done = run("export", tmp_path / "index", "--method", "dense", "--out", tmp_path / "kept")
+    said = {line[:18].strip(): line[18:] for line in done.out.splitlines()}
+    load = f"ragindex.load({str(tmp_path / 'kept')!r}, allow_folders=[{model!r}])"
+    assert said["load it"] == f'retriever = {load}; retriever.search("…")'
+    with pytest.raises(UsageError, match="allow_folders="):
+        first(tmp_path / "kept")
+    assert first(tmp_path / "kept", allow_folders=[model])
+    _, *command = shlex.split(said["try it"])
+    assert command[-2:] == ["--allow-folder", model]
+    assert run(*command).code == 0
+    plain = run("export", tmp_path / "index", "--method", "bm25", "--out", tmp_path / "words")
+    assert f"retriever = ragindex.load({str(tmp_path / 'words')!r}); " in plain.out

@@ -9,7 +9,7 @@ from semantic_text_splitter import TextSplitter
 
 from examples import examples
 from ragindex.corpus import Chunking, chunk, passage_text
-from ragindex.corpus.chunking import headings_within
+from ragindex.corpus.chunking import headings_within, pages_within
 from ragindex.errors import DataError, UsageError
 from ragindex.types import Document, Passage, Section
 
@@ -144,3 +144,13 @@ def test_headings_that_begin_in_a_span_once_each() -> None:
     assert headings_within(sections, 10, 20) == ()  # page 2 goes on under the heading of page 1
     assert headings_within(sections, 20, 30) == ("C",)
     assert headings_within((), 0, 40) == ()
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "pages"),
+    [(0, 10, ()), (0, 11, ((10, 2),)), (5, 40, ((10, 2), (30, 4))), (10, 30, ()), (12, 31, ((30, 4),)), (30, 40, ())],
+)
+def test_pages_that_begin_within_a_passage(start: int, end: int, pages: tuple[tuple[int, int], ...]) -> None:
+    """A section may begin on the same page; page 3 has no text."""
+    sections = (Section(0, (), 1), Section(10, (), 2), Section(20, ("Heading",), 2), Section(30, (), 4))
+    assert pages_within(sections, start, end) == pages
