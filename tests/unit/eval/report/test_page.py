@@ -230,8 +230,8 @@ def test_what_was_found_stands_beside_what_is_right() -> None:
     assert words(one(first, "h4")) == "x R@5 100.0"
     assert words(first.select("p.about")[0]) == "gold at rank 2; 1 of 2 gold not in the first 5 hits"
     assert [words(hit) for hit in first.select("ol.hits li")] == [
-        "1 The letter B only here 0.75 B follows A.",
-        "2 The letter A gold 0.5 A is first.",
+        "1 The letter B only here 0.75 b B follows A.",
+        "2 The letter A gold 0.5 a A is first.",
     ]
     assert words(one(first, "p.text")) == "note: a thought"
     assert rows(one(first, ".steps table")) == [["2", "triples", "who?", "t1, t2", "Anna –is→ a hill", "1.25", ""]]
