@@ -4,7 +4,6 @@
 """
 
 import asyncio
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -60,8 +59,9 @@ def open_index(
             index.build("hybrid")
 
     `encoder`, `llm` and `store` are written as on the command line ("lsa", "openai:gpt-4o-mini", "elasticsearch");
-    the default is what the index last used. `store`, `language` and `chunking` (None: whole documents) are set when the
-    index is created; `Index.rechunk` changes the chunking. `budget` limits the spending on paid services, in dollars.
+    the default is the index's own. A build makes an encoder, an LLM and a seed that are given the index's own. `store`,
+    `language` and `chunking` (None: whole documents) are set when the index is created; `Index.rechunk` changes the
+    chunking. `budget` limits the spending on paid services, in dollars.
     With `read_only=True` nothing is written to the folder, so an application can serve the index from a read-only disk.
     The index's cache of LLM responses is then not used: methods that call an LLM pay for every question.
 
@@ -186,7 +186,7 @@ class Index:
             opened = self.workspace.retriever(scheme)
             return IndexRetriever(label, opened, self.workspace.positions(scheme))
         except MissingPartError as error:
-            command = f"ragindex index --index {shlex.quote(str(self.folder))} --methods {shlex.quote(label)}"
+            command = self.workspace.command("index", "--methods", label)
             raise MissingPartError(
                 f"The method {label} is not built in {self.folder} with the encoder {self.workspace.encoder_name} and "
                 f"the LLM {self.workspace.llm_name}. Call index.build({label!r}), or run: {command}"
@@ -212,8 +212,8 @@ class Index:
                 index = index.newest()
                 retriever = index.retriever("hybrid")
 
-        The encoder and the LLM are shared with this index, which stays on its state, as do its retrievers. Raises
-        WorkspaceError if the index is gone.
+        This index stays on its state, as do its retrievers. Both have the same encoder and LLM, unless these are the
+        index's own and a build has made others its own since. Raises WorkspaceError if the index is gone.
         """
         return Index(self.workspace.at_newest())
 

@@ -78,7 +78,9 @@ class Gate:
     new_score: float
     baseline_score: float
     difference: Interval
-    same_hits: bool = False
+    same_hits: bool
+    encoder: str
+    baseline_encoder: str
     lost: tuple[LostQuestion, ...] = ()
     won: int = 0
 
@@ -89,15 +91,17 @@ class Gate:
     def describe(self) -> str:
         """Return the verdict in one sentence."""
         low, high = self.difference
+        other = self.encoder != self.baseline_encoder
+        encoders = f" Encoder {self.encoder}{f', of the baseline {self.baseline_encoder}' if other else ''}."
         if self.same_hits:
             return (
                 f"{self.verdict}: {self.metric} of {self.new} is {percent(self.new_score)}, from the same hits as in "
-                f"the baseline for each of {many(self.questions, 'question')}."
+                f"the baseline for each of {many(self.questions, 'question')}.{encoders}"
             )
         return (
             f"{self.verdict}: {self.metric} of {self.new} is {percent(self.new_score)}, of {self.baseline} "
             f"{percent(self.baseline_score)}; difference {points(low)} to {points(high)} points (95 %, "
-            f"{many(self.questions, 'question')}), margin {percent(self.margin)}."
+            f"{many(self.questions, 'question')}), margin {percent(self.margin)}.{encoders}"
         )
 
     def describe_lost(self) -> list[str]:
@@ -114,12 +118,14 @@ class Gate:
 class QuestionScores:
     """Values of the metric and ids of the hits that it counts, by question and gold: only equal ones are compared.
 
-    `ranks` are the ranks of the first hits on the gold documents.
+    `ranks` are the ranks of the first hits on the gold documents. `encoder` is that of the comparison, whether or not
+    the method uses it.
     """
 
     label: str
     values: Mapping[QuestionKey, float]
     hits: Mapping[QuestionKey, tuple[str, ...]]
+    encoder: str
     ranks: Mapping[QuestionKey, Mapping[str, int]] = field(default_factory=dict)
 
 
@@ -140,7 +146,7 @@ def scores_of(comparison: Comparison, method: MethodResult, metric: str) -> Ques
     if not values:
         known = ", ".join(method.metrics)
         raise UsageError(f"--metric must be one of those measured: {known or 'none'}. Got {metric!r}.")
-    return QuestionScores(method.label, values, hits, ranks)
+    return QuestionScores(method.label, values, hits, comparison.encoder, ranks)
 
 
 def saved_scores(written: str, metric: str) -> QuestionScores | None:
@@ -188,10 +194,11 @@ def judge_gate(new: QuestionScores, baseline: QuestionScores, metric: str, margi
         metric,
         margin,
         len(order),
-        means[0],
-        means[1],
+        *means,
         (low, high),
         same_hits,
+        new.encoder,
+        baseline.encoder,
         tuple(sorted(lost, key=lambda one: one.new_value - one.baseline_value)),
         sum(new.values[key] > baseline.values[key] for key in order),
     )

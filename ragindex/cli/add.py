@@ -6,7 +6,7 @@ import typer
 
 from ragindex.accounting import ledger
 from ragindex.accounting.spending import spending_to_json
-from ragindex.cli.console import print_note, print_spending, quote_argument, stdout, write_result
+from ragindex.cli.console import print_note, print_spending, stdout, write_result
 from ragindex.cli.documents import read_corpus, report_skipped, select_files
 from ragindex.cli.options import (
     AsOption,
@@ -66,10 +66,10 @@ def add(
         fit = workspace.encoder_id
         changed = workspace.add(corpora, source=named)
         workspace.sync()
-        built = bool(workspace.manifest.parts)
+        command = None if workspace.manifest.parts else workspace.command("index", "--methods", "hybrid")
         unknown = describe_unknown_words(workspace, changed, fit)
-    if not built:
-        print_note(f"No method is built yet. Run: ragindex index --index {quote_argument(folder)} --methods hybrid")
+    if command:
+        print_note(f"No method is built yet. Run: {command}")
     for note in filter(None, (unknown, *describe_drafts(paid))):
         print_note(note)
     value = {"added": changed.added, "changed": changed.changed, "unchanged": changed.unchanged}

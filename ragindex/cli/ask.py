@@ -94,10 +94,10 @@ def ask(
         ledger.record_calls() as paid,
     ):
         workspace.require_prices([scheme], reads=True)
-        retriever = open_retriever(workspace, scheme, {"--encoder": encoder, "--llm": llm, "--seed": seed})
+        retriever = open_retriever(workspace, scheme)
         (retrieval,) = workspace.positions(scheme).locate(retriever.retrieve([Query("question", question)], k))
         context = build_context(retrieval.hits, retrieval.notes, reader_tokens, workspace.tokens_counted_by)
-        name, language = workspace.llm_name, workspace.language
+        name, language, used = workspace.llm_name, workspace.language, workspace.encoder_of(scheme)
         evidence = find_matching_evidence(question, context, language) if is_offline(name) else None
         answer = _answer(workspace, question, context) if evidence is None else cite_evidence(evidence, context)
         elsewhere = find_words_in_passages(
@@ -105,7 +105,7 @@ def ask(
         )
         unknown = describe_question_words(workspace, scheme, question)
     value = _to_json(question, answer, context, retrieval, evidence)
-    value |= {"llm": name, "rules": is_offline(name), "spent": spending_to_json(paid)}
+    value |= {"encoder": used, "llm": name, "rules": is_offline(name), "spent": spending_to_json(paid)}
 
     def show() -> None:
         if not context.passages and not context.notes:

@@ -56,7 +56,7 @@ def export(
             evidence = None if compared is None else compared.evidence_for(workspace, scheme)
             written = export_retriever(workspace, scheme, out, pack=pack, evidence=evidence)
         except MissingPartError as error:
-            raise make_not_built_error(workspace, scheme, {}) from error
+            raise make_not_built_error(workspace, scheme) from error
     if written.replaced not in ("", written.retriever.method.label):
         print_note(f"This replaced the export of {written.replaced} in {written.path}. To keep both: --out ANOTHER.")
     write_result(_to_json(written), json, lambda: _print(written))
@@ -75,7 +75,8 @@ def _to_json(written: Export) -> dict[str, Any]:
 
 def _print(written: Export) -> None:
     retriever = written.retriever
-    what = f"{retriever.method.label}, {retriever.index.documents} documents"
+    encoder = "" if retriever.encoder is None else f"encoder {retriever.encoder.label}, "
+    what = f"{retriever.method.label}, {encoder}{retriever.index.documents} documents"
     reads = "needs no index" if retriever.packed else f"refers to the index {retriever.index.path}"
     place = written.path if retriever.packed else written.path / RETRIEVER_FILE
     lines = [f"{place}: {what}, {written.bytes:,} bytes; {reads}"]

@@ -10,7 +10,6 @@ from ragindex.accounting import ledger
 from ragindex.accounting.spending import format_spending, spending_to_json
 from ragindex.cli.console import (
     escape_markup,
-    quote_argument,
     stdout,
     text_table,
     write_result,
@@ -133,6 +132,7 @@ def index(
         parts, counts = _collect_figures(workspace, schemes), workspace.counts()
         notes = [*_collect_notes(workspace, schemes, changed, fit), *describe_drafts(paid)]
         require_records(workspace, schemes)
+        command = workspace.command("search", "…", "--method", registry.label(schemes[0]))
     value = {
         "index": str(folder),
         "documents": counts.documents,
@@ -155,9 +155,7 @@ def index(
         for message in (*notes, format_spending(paid)):
             if message:
                 stdout().print(escape_markup(message), soft_wrap=True)
-        method = registry.label(schemes[0])
-        flags = escape_markup(f"--index {quote_argument(folder)} --method {quote_argument(method)}")
-        stdout().print(f'Next: ragindex search "…" {flags}', soft_wrap=True)
+        stdout().print(f"Next: {escape_markup(command)}", soft_wrap=True)
 
     write_result(value, json, show)
     report_skipped([] if corpus is None else [corpus], skip_bad)

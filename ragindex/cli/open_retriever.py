@@ -1,8 +1,5 @@
 """A helper that opens a retriever for a command; if parts are missing, the error names the command to build them."""
 
-from collections.abc import Mapping
-
-from ragindex.cli.console import quote_argument
 from ragindex.counts import first_names
 from ragindex.errors import MissingPartError
 from ragindex.interfaces import Retriever, Scheme
@@ -11,28 +8,26 @@ from ragindex.workspace.part_keys import list_working_methods, require_working
 from ragindex.workspace.workspace import Workspace
 
 
-def open_retriever(workspace: Workspace, scheme: Scheme, flags: Mapping[str, object]) -> Retriever:
+def open_retriever(workspace: Workspace, scheme: Scheme) -> Retriever:
     """Open the scheme's retriever.
 
-    Raises MissingPartError with the command that builds the missing parts, and BrokenPluginError. `flags` maps the
-    command's flags to their values, None if a flag is not given.
+    Raises MissingPartError with the command that builds the missing parts, and BrokenPluginError.
     """
     try:
         return require_working(scheme).open(workspace)
     except MissingPartError as error:
-        raise make_not_built_error(workspace, scheme, flags) from error
+        raise make_not_built_error(workspace, scheme) from error
 
 
-def make_not_built_error(workspace: Workspace, scheme: Scheme, flags: Mapping[str, object]) -> MissingPartError:
+def make_not_built_error(workspace: Workspace, scheme: Scheme) -> MissingPartError:
     """Return the error of a method that is not built, with the methods that are and the command that builds it."""
-    method, folder = registry.label(scheme), workspace.folder
-    more = "".join(f" {flag} {quote_argument(value)}" for flag, value in flags.items() if value)
-    command = f"ragindex index --index {quote_argument(folder)} --methods {quote_argument(method)}{more}"
-    encoder = flags.get("--encoder")
-    which = f" with {encoder}" if encoder else ""
+    method = registry.label(scheme)
+    encoder = workspace.encoder_of(scheme)
+    which = f" with the encoder {encoder}" if encoder else ""
     built = _list_built_methods(workspace)
     there = f" Built: {first_names(built)}." if built else ""
-    return MissingPartError(f"The index {folder} is not built for {method}{which}.{there} Run: {command}")
+    command = workspace.command("index", "--methods", method)
+    return MissingPartError(f"The index {workspace.folder} is not built for {method}{which}.{there} Run: {command}")
 
 
 def _list_built_methods(workspace: Workspace) -> list[str]:

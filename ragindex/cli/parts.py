@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ragindex.cli.console import quote_argument, stdout, text_table, write_result
+from ragindex.cli.console import stdout, text_table, write_result
 from ragindex.cli.options import EncoderOption, IndexOption, JsonOption
 from ragindex.cli.part_views import VIEWS, PartView, Sample
 from ragindex.errors import MissingPartError, UnknownNameError, UsageError
@@ -77,7 +77,7 @@ def _list_parts(workspace: Workspace, name: str | None, json: str | None) -> Non
     )
     sources = [] if name is not None else workspace.sources()
     disk = workspace.disk()
-    none = f"No part is built. Run: ragindex index --index {quote_argument(workspace.folder)} --methods hybrid"
+    none = f"No part is built. Run: {workspace.command('index', '--methods', 'hybrid')}"
 
     def show() -> None:
         cells = [
@@ -159,8 +159,7 @@ def _find_part(workspace: Workspace, name: str) -> Part[Any]:
 def _make_missing_error(workspace: Workspace, name: str) -> MissingPartError:
     wanted = registry.part(name)  # raises UnknownNameError if no such part is installed
     methods = _find_methods(lambda part: part == wanted) or _find_methods(lambda part: isinstance(part, type(wanted)))
-    folder = quote_argument(workspace.folder)
-    hint = f"Run: ragindex index --index {folder} --methods {methods[0]}" if methods else "No method uses it."
+    hint = f"Run: {workspace.command('index', '--methods', methods[0])}" if methods else "No method uses it."
     return MissingPartError(f"The index {workspace.folder} has no part {name} for its encoder and seed. {hint}")
 
 

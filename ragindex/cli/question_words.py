@@ -7,7 +7,6 @@ from ragindex.counts import first_names
 from ragindex.interfaces import Scheme, TextQuery, VocabularyEncoder
 from ragindex.parts.text.passages import Passages
 from ragindex.workspace.notes import suggest_for_unknown_words
-from ragindex.workspace.part_keys import uses_encoder
 from ragindex.workspace.workspace import Workspace
 
 _SEEN_PASSAGES = 20  # of those that hold a word: whether any has it as it is asked
@@ -40,9 +39,10 @@ def describe_question_words(workspace: Workspace, scheme: Scheme, question: str)
 
     Methods with vectors rank by the other words then, so that the passages with these may come late.
     """
-    if not any(uses_encoder(part) for part in workspace.all_parts(scheme)):
+    name = workspace.encoder_of(scheme)
+    if name is None:
         return None
-    encoder, name = workspace.encoder, workspace.encoder_name
+    encoder = workspace.encoder
     if not isinstance(encoder, VocabularyEncoder):  # others know parts of every word
         return None
     checked = encoder.check_words(question)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -91,11 +90,12 @@ def search(
         with load_retriever(exported, follow=follow, budget=budget, **how) as loaded, ledger.record_calls() as paid:
             (retrieval,) = loaded.retrieve([Query("question", question, where)], k)
             retrieval = _fit(retrieval, max_tokens, "")
-            language = loaded.loaded.language if loaded.loaded else ""
-            if loaded.loaded:
-                _note_unknown_filters(loaded.loaded, registry.scheme(loaded.method), wanted)
-        shown = partial(print_hits, question, retrieval, loaded.method, language, full=full, explain=explain)
-        _write(question, retrieval, paid, json, shown)
+            language, encoder = "", None
+            if loaded.loaded is not None:
+                named = registry.scheme(loaded.method)
+                language, encoder = loaded.loaded.language, loaded.loaded.encoder_of(named)
+                _note_unknown_filters(loaded.loaded, named, wanted)
+        _write(question, retrieval, loaded.method, encoder, language, paid, json, full=full, explain=explain)
         return
     if folder is None:
         raise UsageError(
@@ -115,17 +115,15 @@ def search(
         ledger.record_calls() as paid,
     ):
         workspace.require_prices([scheme])
-        retriever = open_retriever(workspace, scheme, {"--encoder": encoder, "--llm": llm, "--seed": seed})
+        retriever = open_retriever(workspace, scheme)
         (retrieval,) = workspace.positions(scheme).locate(retriever.retrieve([Query("question", question, where)], k))
         _note_unknown_filters(workspace, scheme, wanted)
         note = describe_question_words(workspace, scheme, question)
         if note:
             print_note(note)
         retrieval = _fit(retrieval, max_tokens, workspace.tokens_counted_by)
-        language = workspace.language
-
-    shown = partial(print_hits, question, retrieval, label(scheme), language, full=full, explain=explain)
-    _write(question, retrieval, paid, json, shown)
+        encoder, language = workspace.encoder_of(scheme), workspace.language
+    _write(question, retrieval, label(scheme), encoder, language, paid, json, full=full, explain=explain)
 
 
 def _fit(retrieval: Retrieval, max_tokens: int | None, counted_by: str) -> Retrieval:
@@ -138,12 +136,25 @@ def _fit(retrieval: Retrieval, max_tokens: int | None, counted_by: str) -> Retri
     return replace(retrieval, hits=fit.hits)
 
 
-def _write(question: str, retrieval: Retrieval, paid: ledger.Tally, json: str | None, print_all: Any) -> None:
+def _write(
+    question: str,
+    retrieval: Retrieval,
+    method: str,
+    encoder: str | None,
+    language: str,
+    paid: ledger.Tally,
+    json: str | None,
+    *,
+    full: bool,
+    explain: bool,
+) -> None:
     def show() -> None:
-        print_all()
+        searcher = method if encoder is None else f"{method} (encoder {encoder})"
+        print_hits(question, retrieval, searcher, language, full=full, explain=explain)
         print_spending(paid)
 
-    write_result(retrieval_to_json(question, retrieval) | {"spent": spending_to_json(paid)}, json, show)
+    value = retrieval_to_json(question, retrieval)
+    write_result(value | {"encoder": encoder, "spent": spending_to_json(paid)}, json, show)
 
 
 def _refuse_settings(**given: object) -> None:

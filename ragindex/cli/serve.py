@@ -74,4 +74,7 @@ def serve(
     )
     show_logs()
     service = Service(settings)
+    for name, collection in service.collections.items():
+        encoder = "" if collection.state.encoder is None else f", encoder {collection.state.encoder}"
+        print_note(f"{name}: {', '.join(collection.methods)}{encoder}")
     run_server(service, lambda address: print_note(f"Serving {', '.join(service.collections)} at {address}"))

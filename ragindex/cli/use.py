@@ -4,10 +4,11 @@ from typing import Annotated
 
 import typer
 
-from ragindex.cli.console import stdout, write_result
+from ragindex.cli.console import print_note, stdout, write_result
 from ragindex.cli.options import IndexOption, JsonOption
 from ragindex.index import open_index
 from ragindex.integrations import FRAMEWORKS, usage_lines
+from ragindex.plugins import registry
 
 
 def use(
@@ -25,5 +26,12 @@ def use(
     lines = usage_lines(framework, folder, method)
     with open_index(folder, read_only=True) as index:
         label = index.retriever(method).method
-    value = {"framework": framework, "index": str(folder), "method": label, "lines": lines}
-    write_result(value, json, lambda: stdout().print(lines, end="", markup=False, highlight=False, soft_wrap=True))
+        encoder = index.workspace.encoder_of(registry.scheme(method))
+    value = {"framework": framework, "index": str(folder), "method": label, "encoder": encoder, "lines": lines}
+
+    def show() -> None:
+        stdout().print(lines, end="", markup=False, highlight=False, soft_wrap=True)
+        if encoder is not None:
+            print_note(f"{label} searches with the encoder of the index, {encoder}.")
+
+    write_result(value, json, show)

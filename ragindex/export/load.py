@@ -238,7 +238,7 @@ def _require_same(plan: _Plan, workspace: Workspace) -> None:
         said += find_other_parts(exported, workspace, plan.scheme)
     except MissingPartError as error:
         said.append(str(error).rstrip("."))
-    again = f"ragindex export --index {workspace.folder} --method '{exported.method.label}' --out {plan.who}"
+    again = workspace.command("export", "--method", exported.method.label, "--out", plan.who)
     follow = "" if exported.packed else f" Export again ({again}), or load it with follow=True to follow the index."
     _refuse_differences(said, plan.who, follow or _EXPORT_AGAIN)
     here = libraries()

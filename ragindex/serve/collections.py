@@ -31,6 +31,12 @@ class ServedState:
     opened_at: float
 
     @property
+    def encoder(self) -> str | None:
+        """The label of the encoder that methods search with; None if none of them uses one."""
+        labels = (self.index.workspace.encoder_of(registry.scheme(method)) for method in self.retrievers)
+        return next(filter(None, labels), None)
+
+    @property
     def language(self) -> str:
         """The language of text analysis."""
         return self.index.workspace.language

@@ -46,6 +46,7 @@ async def _probe(service: Service, collection: ServedCollection) -> dict[str, An
         "searches": searches,
         "reason": reason,
         "methods": list(collection.methods),
+        "encoder": collection.state.encoder,
         "documents": len(collection.state.index),
         "opened_at": collection.state.opened_at,
         **service.describe_sync(collection.name),

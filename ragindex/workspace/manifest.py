@@ -88,9 +88,9 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
     """The content of the manifest file.
 
     `sources` and the ids in `encoders` are stored by name, `parts` by key. `corpus` is the fingerprint of the passages.
-    `encoder` and `llm` are the last used ones. `imports` maps part names to the hashes of imported files, and
-    `imported_from` to their original paths. `finished_by` are the store parameters that the collections were finished
-    with (`StorePlugin.finishes_by`).
+    `encoder`, `llm` and `seed` are the index's own, which commands use that name no others. `imports` maps part names
+    to the hashes of imported files, and `imported_from` to their original paths. `finished_by` are the store parameters
+    that the collections were finished with (`StorePlugin.finishes_by`).
 
     `outdated` maps parts that no sync will use again to the time they were replaced; they are dropped once nobody reads
     them. `leftover` says whether the last finished sync left data that can be removed later. `rechunking` is true from

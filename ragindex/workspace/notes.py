@@ -1,6 +1,5 @@
 """Notes on changed documents and on the parts of schemes, shown to users with figures and answers."""
 
-import shlex
 from collections.abc import Sequence
 
 from ragindex.accounting.ledger import DRAFT, THOUGHTS, Tally
@@ -8,7 +7,6 @@ from ragindex.counts import first_names, many
 from ragindex.errors import ServiceError
 from ragindex.interfaces import FittedEncoderPlugin, Scheme, VocabularyEncoder
 from ragindex.workspace.documents import Changed
-from ragindex.workspace.part_keys import uses_encoder
 from ragindex.workspace.workspace import Workspace
 
 _MAX_REASONS, _BATCH = 3, 1024
@@ -92,7 +90,7 @@ def describe_unknown_words(workspace: Workspace, changed: Changed, fit: str | No
 
 def describe_full_vocabulary(workspace: Workspace, schemes: Sequence[Scheme], fit: str | None) -> str | None:
     """Return a sentence if schemes use an encoder that was fitted since `fit`, and has no room for more words."""
-    if not any(uses_encoder(part) for scheme in schemes for part in workspace.all_parts(scheme)):
+    if not any(map(workspace.encoder_of, schemes)):
         return None
     encoder = workspace.encoder
     if workspace.encoder_id == fit or not isinstance(encoder, VocabularyEncoder) or not encoder.is_full:
@@ -108,14 +106,14 @@ def describe_old_fit(workspace: Workspace, schemes: Sequence[Scheme]) -> str | N
 
     An index that is made anew of the same documents has another fit then, and other figures.
     """
-    if not any(uses_encoder(part) for scheme in schemes for part in workspace.all_parts(scheme)):
+    if not any(map(workspace.encoder_of, schemes)):
         return None
     fit, passages = workspace.encoders.fit(workspace.encoder_id), workspace.counts().passages
     if fit is None or fit.size in (0, passages):
         return None
     return (
         f"the encoder {workspace.encoder_name} was fitted to {fit.size:,} passages, and the index has {passages:,}: "
-        f"a new index would give other vectors. To fit it to these: {_refit_command(workspace)}"
+        f"a new index would give other vectors. To fit it to these: {workspace.command('index', '--refit')}"
     )
 
 
@@ -125,13 +123,9 @@ def suggest_for_unknown_words(workspace: Workspace) -> str:
     if isinstance(encoder, VocabularyEncoder) and encoder.is_full:
         return (
             "Its vocabulary is full, so a new fit leaves the words of the fewest passages out again, first those with "
-            f"digits: {_refit_command(workspace)}, or search with bm25."
+            f"digits: {workspace.command('index', '--refit')}, or search with bm25."
         )
-    return f"To fit it to all documents, run: {_refit_command(workspace)}"
-
-
-def _refit_command(workspace: Workspace) -> str:
-    return f"ragindex index --refit --index {shlex.quote(str(workspace.folder))}"
+    return f"To fit it to all documents, run: {workspace.command('index', '--refit')}"
 
 
 def require_records(workspace: Workspace, schemes: Sequence[Scheme]) -> None:

@@ -1,6 +1,5 @@
 """The state of an open index folder: store, encoder, LLM, and the finished sync that readers are pinned to."""
 
-import shlex
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from ragindex.workspace.llm import Model
 from ragindex.workspace.manifest import Manifest, PartRecord
 from ragindex.workspace.part_keys import Means, part_key, uses_encoder
 from ragindex.workspace.reader_leases import ReaderLease, ReaderState
+from ragindex.workspace.settings import current_values, write_command
 
 INDEXING = "ragindex index or compare"
 """The lease owner that may recreate a lost documents collection."""
@@ -87,6 +87,22 @@ class Session:
         """The LLM for queries; its calls are cached."""
         return self.model.language
 
+    @property
+    def plugins(self) -> dict[str, dict[str, Any]]:
+        """The encoder, the LLM and the store, as `current_values` describes those of the index."""
+        plugins = {"encoder": self.encoders.plugin, "llm": self.model.plugin, "store": self.store_plugin}
+        return {name: registry.describe(plugin) for name, plugin in plugins.items()}
+
+    def is_current(self) -> bool:
+        """Return whether the index was opened with its own encoder, LLM and seed."""
+        own, used = current_values(self.manifest), {**self.plugins, "seed": self.seed}
+        return all(used[name] == own[name] for name in ("encoder", "llm", "seed"))
+
+    def command(self, name: str, *arguments: object) -> str:
+        """Return a command on this index, which names the encoder, LLM, store and seed that are not the index's own."""
+        used = {**self.plugins, "seed": self.seed}
+        return write_command(self.folder, self.manifest, used, name, *arguments)
+
     def key(self, part: Part[Any], encoder: str | None) -> str:
         """Return the key of a part that is built with the encoder id `encoder`."""
         return part_key(part, self.means(encoder))
@@ -108,7 +124,7 @@ class Session:
             encoder = f" with the encoder {self.encoders.name}" if uses_encoder(part) else ""
             raise MissingPartError(
                 f"The part {registry.label(part)} is not built{encoder} in {self.folder}. "
-                f"Run: ragindex index --index {self.folder} --methods METHOD"
+                f"Run: {self.command('index', '--methods', 'METHOD')}"
             )
         return record
 
@@ -146,8 +162,7 @@ class Session:
     def lost(self) -> StoreError:
         """Return the error for an index whose documents collection is lost."""
         return StoreError(
-            f"The store of the index {self.folder} has lost its documents. "
-            f"Run: ragindex index DATA --index {shlex.quote(str(self.folder))}"
+            f"The store of the index {self.folder} has lost its documents. Run: {self.command('index', 'DATA')}"
         )
 
     def save(self, **changes: Any) -> None:

@@ -1,7 +1,8 @@
-"""Checks of workspace settings: values that are fixed at creation, seeds, and folders."""
+"""Workspace settings: which an index is opened with, and checks of fixed values, seeds and folders."""
 
 import os
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,38 @@ from ragindex.errors import UsageError
 from ragindex.plugins import registry
 from ragindex.text_analysis import analyse
 from ragindex.workspace.manifest import IndexSettings, Manifest
+
+
+def current_values(held: Manifest | None) -> dict[str, Any]:
+    """Return the encoder, LLM, store, language and seed of an index, or of a new one.
+
+    A command uses them where it names no others. A sync makes those that it was opened with the index's own, but for
+    the store and the language, which are fixed.
+    """
+    fixed = None if held is None else held.settings
+    return {
+        "encoder": (held and held.encoder) or registry.describe(registry.encoder("lsa")),
+        "llm": (held and held.llm) or registry.describe(registry.llm("offline")),
+        "store": fixed.store if fixed else registry.describe(registry.store("lancedb")),
+        "language": fixed.language if fixed else "english",
+        "seed": held.seed if held else 0,
+    }
+
+
+def write_command(folder: Path, held: Manifest | None, used: Mapping[str, Any], name: str, *arguments: object) -> str:
+    """Return the command `name` on the index in `folder`, for a shell.
+
+    Of the values `used`, named as in `current_values`, it names those that are not the index's own.
+    """
+    own, kinds = current_values(held), {"encoder": registry.encoder, "llm": registry.llm, "store": registry.store}
+    written = [str(argument) for argument in arguments]
+    first = next((place for place, word in enumerate(written) if word.startswith("--")), len(written))
+    words = ["ragindex", name, *written[:first], "--index", str(folder), *written[first:]]
+    for flag, value in used.items():
+        plugin = kinds[flag](value) if flag in kinds else None
+        if (value if plugin is None else registry.describe(plugin)) != own[flag]:
+            words += [f"--{flag}", str(value) if plugin is None else registry.label(plugin)]
+    return shlex.join(words)
 
 
 def require_seed(seed: int) -> int:
@@ -83,7 +116,8 @@ def resolve_settings(
     asked_cut = (cut.by, cut.size, cut.overlap) if isinstance(cut, Chunking) else (None, None, None)
     if held is None:
         by, size, overlap = asked_cut
-        return IndexSettings(language=language or "english", by=by, size=size, overlap=overlap, store=described)
+        language = language or current_values(None)["language"]
+        return IndexSettings(language=language, by=by, size=size, overlap=overlap, store=described)
     held_cut = (held.settings.by, held.settings.size, held.settings.overlap)
     if chunking != "default" and held_cut != asked_cut:
         raise UsageError(

@@ -110,6 +110,7 @@ def sync(session: Session, plugins: Iterable[Scheme | Part[Any]] = ()) -> Synced
     parts = topological_order([part for plugin in plugins for part in parts_of(plugin)] or finished_parts(session))
     damaged = _damaged_files(session, parts)
     if _is_up_to_date(session, parts) and not damaged:
+        _make_current(session)
         _clean_leftover(session)
         return Synced()
     payments.require_prices(session, parts)
@@ -144,6 +145,19 @@ def _is_up_to_date(session: Session, parts: Sequence[Part[Any]]) -> bool:
         record is not None and record.corpus == session.manifest.corpus and not record.failed for record in records
     )
     return finished and all((now or 0) >= pinned for key in keys for now, pinned in _list_versions(session, key))
+
+
+def _make_current(session: Session) -> None:
+    """Make encoder, LLM and seed of the session the index's own, as a sync does that builds something."""
+    if not session.read_only and not session.is_current():
+        with session.writer("indexing"):
+            session.reload()
+            session.save(**_own_values(session))
+
+
+def _own_values(session: Session) -> dict[str, Any]:
+    plugins = session.plugins
+    return {"encoder": plugins["encoder"], "llm": plugins["llm"], "seed": session.seed}
 
 
 def _list_versions(session: Session, key: str) -> list[tuple[int | None, int]]:
@@ -503,15 +517,13 @@ def _pin_readers(session: Session, made: Mapping[str, PartRecord], corpus: Docum
     parts = {key: record for key, record in session.manifest.parts.items() if key not in outdated}
     session.opened.clear()
     session.save(
-        seed=session.seed,
+        **_own_values(session),
         corpus=revisions.corpus_fingerprint(wanted),
         documents_version=corpus.collection.version,
         documents_identity=corpus.collection.identity,
         documents=corpus.collection.count(),
         passages=len(wanted),
-        encoder=registry.describe(session.encoders.plugin),
         encoders=encoders,
-        llm=registry.describe(session.model.plugin),
         parts={**parts, **made},
         finished_by=dict(session.store_plugin.finishes_by),
         outdated=outdated,

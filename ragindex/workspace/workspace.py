@@ -41,10 +41,11 @@ from ragindex.workspace.part_keys import (
     inputs_of,
     tasks_of,
     topological_order,
+    uses_encoder,
 )
 from ragindex.workspace.positions import PassagePositions
 from ragindex.workspace.session import Session
-from ragindex.workspace.settings import require_seed, resolve_settings
+from ragindex.workspace.settings import current_values, require_seed, resolve_settings
 from ragindex.workspace.sync import Synced, current_keys, drop_part, sync
 
 
@@ -94,8 +95,9 @@ class Workspace(Session):
         """Open the workspace in `folder`; with `create`, create it if it does not exist.
 
         The language, chunking and store are set when the workspace is created; UsageError is raised if other values
-        are given later (`rechunk` changes the chunking). The encoder, LLM and seed can change (default: the last used
-        ones; `lsa`, `offline` and 0 in a new workspace); other parts are then built next to the existing ones. `asking`
+        are given later (`rechunk` changes the chunking). The encoder, LLM and seed can change (default: the index's
+        own; `lsa`, `offline` and 0 in a new workspace); other parts are then built next to the existing ones, and a
+        `sync` makes them the index's own. `asking`
         sets prices and budget, and `keep_calls` whether LLM answers are cached. With `read_only`, nothing is written
         into the folder: no cached answers, and no lease file (a shared lock protects the data that is read).
         `vectors` is the file of cached vectors of another workspace, which is used instead of an own one.
@@ -105,7 +107,7 @@ class Workspace(Session):
         require_seed(seed or 0)
         may_create = create and not read_only
         held = manifests.read_manifest(folder) if may_create else manifests.require_manifest(folder)
-        plugin = registry.store(store or (held.settings.store if held else "lancedb"))
+        plugin = registry.store(store or current_values(held)["store"])
         settings = resolve_settings(folder, held, language, chunking, plugin)
         if held is None:
             _create_folder(folder)
@@ -114,11 +116,12 @@ class Workspace(Session):
             held = _create_manifest(folder, opened, settings, seed or 0)
             # Another process may have created the workspace in the meantime.
             settings = resolve_settings(folder, held, language, chunking, plugin)
-        chosen = registry.encoder(encoder or held.encoder or "lsa")
-        seed = held.seed if seed is None else seed
+        own = current_values(held)
+        chosen = registry.encoder(encoder or own["encoder"])
+        seed = own["seed"] if seed is None else seed
         asked = replace(asking or LLMSettings(), seed=seed)
         encoders = Encoders(folder, chosen, settings.language, seed, asked, vectors)
-        asks = Model(folder, registry.llm(llm or held.llm or "offline"), asked, keep_calls and not read_only)
+        asks = Model(folder, registry.llm(llm or own["llm"]), asked, keep_calls and not read_only)
         return cls(folder, held, plugin, opened, encoders, asks, seed, read_only)
 
     def __enter__(self) -> "Workspace":
@@ -262,12 +265,23 @@ class Workspace(Session):
         return PassagePositions(tuple(views.values()), lease)
 
     def at_newest(self) -> "Workspace":
-        """Return the workspace at the newest finished sync, with this one's store, encoder and LLM; it stays as it is.
+        """Return the workspace at the newest finished sync; this one stays as it is.
 
-        Raises WorkspaceError if the index is gone.
+        It has this one's store, encoder, LLM and seed; but if these are the index's own, and a sync has made others the
+        index's own, it has those. Raises WorkspaceError if the index is gone.
         """
         newest = manifests.require_manifest(self.folder)
-        return replace(self, manifest=newest, opened={}, _lease=None, _pinned=None)
+        moved = replace(self, manifest=newest, opened={}, _lease=None, _pinned=None)
+        if moved.is_current() or not self.is_current():
+            return moved
+        return Workspace.open(
+            self.folder,
+            store=self.store_plugin,
+            asking=self.setting,
+            keep_calls=self.model.keep_calls,
+            create=False,
+            read_only=self.read_only,
+        )
 
     def is_newest(self) -> bool:
         """Return whether no other process has changed the manifest since this workspace read it."""
@@ -303,7 +317,7 @@ class Workspace(Session):
         key, record = self.key(part, self.pinned_encoder(part)), self.record(part)
         if record.corpus != self.manifest.corpus or self.corpus_moved():
             warnings.warn(
-                f"The part {record.name} is older than the corpus. Run: ragindex index --index {self.folder}",
+                f"The part {record.name} is older than the corpus. Run: {self.command('index')}",
                 StaleWarning,
                 stacklevel=2,
             )
@@ -333,6 +347,10 @@ class Workspace(Session):
     def all_parts(self, scheme: Scheme) -> tuple[Part[Any], ...]:
         """Return the parts of a scheme and their inputs without duplicates, inputs first."""
         return tuple(topological_order(scheme.parts()))
+
+    def encoder_of(self, scheme: Scheme) -> str | None:
+        """Return the label of the encoder that the scheme searches with; None if no part of it uses one."""
+        return self.encoder_name if any(map(uses_encoder, self.all_parts(scheme))) else None
 
     def figures(self, part: Part[Any]) -> PartFigures:
         """Return the cost of a part, without its inputs. Raises MissingPartError if it is not built."""

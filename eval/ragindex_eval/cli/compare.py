@@ -20,6 +20,7 @@ from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import JsonOption
 from ragindex.errors import UsageError
 from ragindex.workspace.manifest import require_manifest
+from ragindex.workspace.settings import write_command
 from ragindex_eval.export_compared import export_compared, find_compared
 from ragindex_eval.mlflow_live import LiveRuns, record_live
 from ragindex_eval.mlflow_retriever import log_retriever
@@ -183,9 +184,10 @@ def _run_recorded(settings: CompareSettings, live: LiveRuns, export_best: Path |
     _print(settings, f"\n  the report      {escape_markup(str(folder / rerun.REPORT_FILE))}")
     _print(settings, f"  the results     {escape_markup(str(folder))}")
     for name in dict.fromkeys(comparison.dataset.name for comparison in study.comparisons):
-        index = str(settings.index or default_index(name))
-        _print(settings, f"  the index       {escape_markup(index)}")
-        _print(settings, f"  in your code    ragindex use --index {escape_markup(shlex.quote(index))} --method METHOD")
+        index = rerun.index_folder(settings, name)
+        use = write_command(index, None, {}, "use", "--method", "METHOD")
+        _print(settings, f"  the index       {escape_markup(str(index))}")
+        _print(settings, f"  in your code    {escape_markup(use)}")
     run = _record(study, settings, folder, record, live.parent)
     _print_export(study, settings, folder)
     if export_best is not None:
@@ -193,7 +195,8 @@ def _run_recorded(settings: CompareSettings, live: LiveRuns, export_best: Path |
     if held:
         _print(settings, f"  unchanged       since {format_time(held[1].finished)}; --fresh asks and times anew")
     if settings.methods is None:
-        rest = describe_rest(study.comparisons, asks=settings.llm not in (None, "offline"))
+        llms = {settings.on_index(rerun.index_folder(settings, one.dataset.name)).llm for one in study.comparisons}
+        rest = describe_rest(study.comparisons, asks=llms != {"offline"})
         _print(settings, f"\n{escape_markup(rest)}")
     return study
 
@@ -204,7 +207,7 @@ def _print_export(study: Study, settings: CompareSettings, folder: Path) -> None
         return
     comparison = study.comparisons[0]
     index = settings.index or default_index(comparison.dataset.name)
-    command = shlex.join(["ragindex", "export", "--index", str(index), "--results", str(folder), "--out", "retriever"])
+    command = write_command(index, None, {}, "export", "--results", folder, "--out", "retriever")
     for what, line in _suggest_exports(comparison, command):
         _print(settings, f"  {what:15} {escape_markup(line)}")
 

@@ -13,7 +13,6 @@ from ragindex.cli.console import (
     json_destination,
     print_note,
     print_spending,
-    quote_argument,
     require_writable,
     write_result,
 )
@@ -21,9 +20,10 @@ from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import JsonOption
 from ragindex.distribution import require_all_installed
 from ragindex.workers import use_workers
-from ragindex.workspace.manifest import MANIFEST_FILE
+from ragindex.workspace.manifest import MANIFEST_FILE, read_manifest
+from ragindex.workspace.settings import write_command
 from ragindex_eval.cli.compare import setting_flag
-from ragindex_eval.cli.reading_flags import quote_flags_of
+from ragindex_eval.cli.reading_flags import list_reading_flags
 from ragindex_eval.judge.estimate import PoolEstimates, estimate_methods
 from ragindex_eval.judge.model_judge import MODEL_FOLDER, read_model_grades
 from ragindex_eval.judge.pool import Pool
@@ -32,6 +32,7 @@ from ragindex_eval.judge.session import JudgingSession, read_pair_grades
 from ragindex_eval.judge.show import render_judged
 from ragindex_eval.judge.terminal import judge_in_terminal
 from ragindex_eval.run.conclude import list_file_notes
+from ragindex_eval.run.pipeline import default_index
 from ragindex_eval.run.settings import CompareSettings, make_settings
 from ragindex_eval.run.study import load_dataset
 
@@ -88,23 +89,23 @@ def judge_command(
         given = {**given, "index": Path(data), "data": None}
     settings = make_settings({"k": _CUTOFFS, **given})
     with ledger.record_calls() as paid:
-        pool, language = _prepare(settings, depth, out)
+        pool, language, folder = _prepare(settings, depth, out)
     count = len(pool.questions) if by_hand is None else by_hand
     if json_file != "-":
         print_spending(paid)
         _judge(JudgingSession(pool, out, count, language), page=page)
     found = _estimate(pool, out)
-    write_result(
-        {**found.to_json(), "out": str(out)}, json_file, lambda: _show(found, data, quote_flags_of(settings), out)
-    )
+    write_result({**found.to_json(), "out": str(out)}, json_file, lambda: _show(found, settings, folder, out))
 
 
-def _prepare(settings: CompareSettings, depth: int, out: Path) -> tuple[Pool, str]:
+def _prepare(settings: CompareSettings, depth: int, out: Path) -> tuple[Pool, str, Path]:
+    """Return the pool, the language of its texts, and the folder of the index."""
     dataset = None if settings.data is None else load_dataset(settings)
     for note in () if dataset is None else list_file_notes(dataset):
         print_note(note)
     with use_workers(settings.workers):
-        return prepare_pool(settings, dataset, depth, out, print_note)
+        pool, language = prepare_pool(settings, dataset, depth, out, print_note)
+    return pool, language, settings.index or default_index(dataset.name if dataset else "")
 
 
 def _judge(session: JudgingSession, *, page: bool) -> None:
@@ -132,12 +133,14 @@ def _estimate(pool: Pool, out: Path) -> PoolEstimates:
     return estimate_methods(pool, person, read_model_grades(out), run.model)
 
 
-def _show(found: PoolEstimates, data: str, flags: str, out: Path) -> None:
+def _show(found: PoolEstimates, settings: CompareSettings, index: Path, out: Path) -> None:
     console = standard_output()
     console.print(render_judged(found))
     console.print()
     # of other methods, what nobody judged would count as wrong
-    methods = quote_argument(",".join(one.label for one in found.methods))
-    command = f"ragindex compare {quote_argument(data)} --questions {quote_argument(out)}{flags} --methods {methods}"
+    methods = ",".join(one.label for one in found.methods)
+    data = [] if settings.data is None else [settings.data]
+    words = [*data, "--questions", out, *list_reading_flags(settings), "--methods", methods]
+    command = write_command(index, read_manifest(index), settings.opened_with(), "compare", *words)
     console.print(f"  the judgements  {escape_markup(str(out))}", soft_wrap=True)
     console.print(f"  compare by them {escape_markup(command)}", soft_wrap=True)

@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -30,7 +31,7 @@ from ragindex.errors import DataError, StoreError, UsageError
 from ragindex.text_analysis import analyse, language_warning
 from ragindex.types import Document
 from ragindex.workspace.settings import require_seed
-from ragindex_eval.cli.reading_flags import quote_reading_flags
+from ragindex_eval.cli.reading_flags import list_flags
 from ragindex_eval.data.drafting import FORMULA, Draft, make_drafts
 from ragindex_eval.data.equal_texts import content
 
@@ -76,8 +77,8 @@ def questions(
         raise _no_drafts_error(data, len(corpus.documents))
     _write(out, as_csv(drafted, {document.id: document.text for document in usable}), overwrite)
     said = f"{_format_counts(drafted)} in {escape_markup(str(out))}"
-    flags = quote_reading_flags(format, language, selection)
-    command = f"ragindex compare {quote_argument(data)} --questions {quote_argument(out)}{flags}"
+    read = [*list_flags(format, selection), *(["--language", language] if language else [])]
+    command = shlex.join(["ragindex", "compare", str(data), "--questions", str(out), *read])
     value = {
         "file": str(out),
         "asked_for": n,

@@ -1,6 +1,7 @@
 """The command `recommend`: the cheapest method that is good enough, with as few questions and builds as possible."""
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,9 +13,11 @@ from ragindex.cli.options import JsonOption
 from ragindex.errors import UsageError
 from ragindex.export.export_retriever import Export, export_retriever
 from ragindex.workers import use_workers
+from ragindex.workspace.manifest import read_manifest
+from ragindex.workspace.settings import write_command
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.cli.compare import setting_flag
-from ragindex_eval.cli.reading_flags import quote_flags_of
+from ragindex_eval.cli.reading_flags import list_reading_flags
 from ragindex_eval.mlflow_tracking import describe_tracker
 from ragindex_eval.recommend.candidates import DEFAULT
 from ragindex_eval.recommend.mlflow_run import track_recommendation
@@ -107,17 +110,24 @@ def recommend_command(
     dataset = load_dataset(settings)
     for note in (*describe_own_documents(dataset.gold), *list_file_notes(dataset)):
         print_note(note)
+    folder = settings.index or default_index(dataset.name)
+    settings = settings.on_index(folder)
     started = time.time()
     with use_workers(settings.workers):
         found = recommend(settings, rules, dataset, print_note)
-    folder = settings.index or default_index(dataset.name)
-    exported = None if export is None else _export_chosen(found, folder, export)
+    exported = None if export is None else _export_chosen(found, settings, folder, export)
     run = track_recommendation(found, settings, started, time.time() - started, export)
-    value = {**found.to_json(), "index": str(folder), "export": None if export is None else str(export)}
+    value = {
+        **found.to_json(),
+        "encoder": settings.encoder,
+        "index": str(folder),
+        "export": None if export is None else str(export),
+    }
 
     def show() -> None:
         console = standard_output()
         console.print(render_recommendation(found, rules))
+        console.print(f"encoder {escape_markup(settings.encoder)}", soft_wrap=True)
         console.print()
         for name, command in _list_next_commands(found, settings, folder, exported).items():
             console.print(f"  {name:15} {escape_markup(command)}", soft_wrap=True)
@@ -132,26 +142,24 @@ def _list_next_commands(
     found: Recommendation, settings: CompareSettings, folder: Path, exported: Export | None
 ) -> dict[str, str]:
     """Return the lines that put the chosen method to use, by what they are for."""
-    chosen, place = quote_argument(found.chosen), quote_argument(folder)
-    lines = {"to use it": f"ragindex search QUESTION --index {place} --method {chosen}"}
+    follow_up = partial(write_command, folder, read_manifest(folder), settings.opened_with())
+    lines = {"to use it": follow_up("search", "QUESTION", "--method", found.chosen)}
     if exported is None:
-        lines["to keep it"] = f"ragindex export --index {place} --method {chosen} --out retriever"
+        lines["to keep it"] = follow_up("export", "--method", found.chosen, "--out", "retriever")
     else:
         path, consent = str(exported.path), exported.consent
         lines["exported"] = f"ragindex search QUESTION --retriever {quote_argument(path)}{consent.write_flags()}"
         lines["in Python"] = f'ragindex.load({path!r}{consent.write_arguments()}).search("…")'
     if found.rival is not None:
-        both = quote_argument(f"{found.chosen},{found.rival}")
-        asked = "" if settings.questions is None else f" --questions {quote_argument(settings.questions)}"
-        flags = quote_flags_of(settings)
-        command = f"ragindex compare {quote_argument(settings.data)}{asked}{flags} --methods {both} --index {place}"
-        lines["all figures"] = command
+        asked = [] if settings.questions is None else ["--questions", settings.questions]
+        read = [*asked, *list_reading_flags(settings), "--methods", f"{found.chosen},{found.rival}"]
+        lines["all figures"] = follow_up("compare", settings.data, *read)
     return lines
 
 
-def _export_chosen(found: Recommendation, index: Path, out: Path) -> Export:
+def _export_chosen(found: Recommendation, settings: CompareSettings, index: Path, out: Path) -> Export:
     """Export the chosen method as the race has measured it, to a folder that refers to the index."""
-    with Workspace.open(index, create=False) as opened:
+    with Workspace.open(index, create=False, **settings.opened_with()) as opened:
         return export_retriever(opened, found.candidate(found.chosen).scheme, out)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ragindex.cli.console import escape_markup, print_note, quote_argument, require_writable, text_table, write_result
+from ragindex.cli.console import escape_markup, print_note, require_writable, text_table, write_result
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import JsonOption
 from ragindex.durable_files import write_file
@@ -15,8 +15,10 @@ from ragindex.judgements import question_id
 from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
 from ragindex.types import Query
+from ragindex.workspace.manifest import read_manifest
+from ragindex.workspace.settings import write_command
 from ragindex_eval.cli.compare import setting_flag
-from ragindex_eval.cli.reading_flags import quote_flags_of
+from ragindex_eval.cli.reading_flags import list_reading_flags
 from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.run.conclude import describe_naming, list_file_notes
 from ragindex_eval.run.own_documents import describe_own_documents
@@ -124,9 +126,9 @@ def _show(found: Tuned, out: Path, settings: CompareSettings, index: Path) -> No
     for base, worth in found.dropped.items():
         console.print(f"dropped  {escape_markup(base)}, worth {100 * worth:+.1f}", soft_wrap=True)
     console.print(f"\n  the weights     {escape_markup(str(out))}", soft_wrap=True)
-    data = "" if settings.data is None else f" {quote_argument(settings.data)}{quote_flags_of(settings)}"
-    method = quote_argument(f"{METHOD}(weights={out})")
-    command = f"ragindex index{data} --index {quote_argument(index)} --methods {method}"
+    data = [] if settings.data is None else [settings.data, *list_reading_flags(settings)]
+    words = [*data, "--methods", f"{METHOD}(weights={out})"]
+    command = write_command(index, read_manifest(index), settings.opened_with(), "index", *words)
     console.print(
         f"  {'to use them    ' if found.gains else 'use them anyway'} {escape_markup(command)}", soft_wrap=True
     )

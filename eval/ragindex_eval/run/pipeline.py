@@ -176,12 +176,8 @@ def open_workspace(
         return
     with Workspace.open(
         folder,
-        encoder=settings.encoder,
-        llm=settings.llm,
-        store=settings.store,
-        language=settings.language,
+        **settings.opened_with(),
         chunking="default" if data is None else data.corpus.chunking,
-        seed=settings.seed if data is None else settings.seed or 0,
         asking=LLMSettings(budget=budget or parse_budget(settings.budget)),
         keep_calls=not settings.no_cache,
     ) as opened:

@@ -323,7 +323,7 @@ def _hashes(files: Mapping[str, FileState]) -> dict[str, str | None]:
 # ---------------------------------------------------------------- indexes and results
 
 
-def _index_folder(settings: CompareSettings, name: str) -> Path:
+def index_folder(settings: CompareSettings, name: str) -> Path:
     """Return the folder of the index of a data set."""
     if settings.index is None:
         return default_index(name)
@@ -331,19 +331,28 @@ def _index_folder(settings: CompareSettings, name: str) -> Path:
 
 
 def _index_hashes(settings: CompareSettings, names: Mapping[str, Any]) -> dict[str, str]:
-    """Return a hash of the manifest of each data set's index, "" if it cannot be read."""
+    """Return a hash of the manifest and the own models of each data set's index, "" if it cannot be read."""
     found = {}
     for name in names:
+        folder = index_folder(settings, name)
         try:
-            found[name] = durable_files.hash_file(_index_folder(settings, name) / MANIFEST_FILE)
+            found[name] = digest([durable_files.hash_file(folder / MANIFEST_FILE), _hash_own_models(settings, folder)])
         except OSError:
             found[name] = ""
     return found
 
 
+def _hash_own_models(settings: CompareSettings, index: Path) -> dict[str, str]:
+    """Return the hashes of files that the index's own encoder and LLM name, where the settings name no others."""
+    own = settings.on_index(index)
+    labels = [getattr(own, name) for name in ("encoder", "llm") if getattr(settings, name) is None]
+    roots = [Path(os.path.expanduser(text)) for text in dict.fromkeys(filter(None, _texts(labels)))]
+    return {str(file): durable_files.hash_file(file) for root in roots for file in list_source_files(root)}
+
+
 def _has_failed_passages(settings: CompareSettings, name: str) -> bool:
     """Return whether a part of the index lacks passages that failed, or the index is gone."""
-    manifest = read_manifest(_index_folder(settings, name))
+    manifest = read_manifest(index_folder(settings, name))
     return manifest is None or any(part.failed for part in manifest.parts.values())
 
 

@@ -18,9 +18,12 @@ from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.errors import DataError, UsageError
 from ragindex.llm.answer_question import DEFAULT_TOKENS
 from ragindex.near_names import suggest_names
+from ragindex.plugins import registry
 from ragindex.plugins.registry import Written
 from ragindex.plugins.specs import Spec, parse_many
 from ragindex.plugins.strict_models import BOOLEAN_FOR_NUMBER, Strict
+from ragindex.workspace.manifest import read_manifest
+from ragindex.workspace.settings import current_values
 from ragindex_eval.data.published import PublishedTable
 from ragindex_eval.format import shown
 from ragindex_eval.run.methods import ALL, QUICK
@@ -80,7 +83,9 @@ class CompareSettings(Strict):
     max_file_mb: float = Field(
         default=MAX_FILE_MB, gt=0, description=f"Leave out larger files, and say so. Default: {MAX_FILE_MB:g}."
     )
-    language: str | None = Field(default=None, description="The language of the documents.")
+    language: str | None = Field(
+        default=None, description="The language of the documents. Default: the index's own, or english."
+    )
     methods: str | list[_Plugin] | None = Field(
         default=None, description=f"The methods, as bm25,hybrid(depth=50), or {ALL}. Default: {', '.join(QUICK)}."
     )
@@ -88,11 +93,14 @@ class CompareSettings(Strict):
     reranker: _Plugin | None = Field(
         default=None, description="cross-encoder:MODEL or endpoint:MODEL; implies --with-rerank."
     )
-    encoder: _Plugin = Field(
-        default="lsa", description="lsa (default), sentence-transformers:NAME_OR_PATH or openai:NAME."
+    encoder: _Plugin | None = Field(
+        default=None,
+        description="lsa, sentence-transformers:NAME_OR_PATH or openai:NAME. Default: the index's own, or lsa.",
     )
     encoders: list[_Plugin] | None = Field(default=None, min_length=1)
-    llm: _Plugin | None = Field(default=None, description="openai:MODEL, or offline (rules, the default).")
+    llm: _Plugin | None = Field(
+        default=None, description="openai:MODEL, or offline (rules). Default: the index's own, or offline."
+    )
     budget: float | None = Field(default=None, description="Stop before the calls cost more.")
     no_cache: bool = Field(default=False, description="Neither read nor write the cache of LLM calls.")
     triples: Path | None = Field(
@@ -111,10 +119,10 @@ class CompareSettings(Strict):
         default="short",
         description="short (default), six-words (GeAR's) or fewest-words (SiReRAG's): how short answers are asked for.",
     )
-    store: _Plugin = Field(default="lancedb", description="The store. Default: lancedb.")
+    store: _Plugin | None = Field(default=None, description="The store. Default: the index's own, or lancedb.")
     k: tuple[int, ...] = Field(default=(5, 10, 20), description="The cutoffs. Default: 5,10,20.")
     limit: int | None = Field(default=None, description="Ask N questions, drawn by the seed.")
-    seed: int | None = Field(default=None, description="The seed of everything random. Default: 0, or the index's.")
+    seed: int | None = Field(default=None, description="The seed of everything random. Default: the index's own, or 0.")
     seeds: list[int] | None = Field(default=None, min_length=1)
     grid: list[str] = Field(
         default=[],
@@ -175,8 +183,8 @@ class CompareSettings(Strict):
         """Return which files of a folder are read, and how."""
         return FileSelection(tuple(self.include), tuple(self.exclude), self.encoding, self.max_file_mb)
 
-    def all_encoders(self) -> list[Written]:
-        """Return the encoders of the study."""
+    def all_encoders(self) -> list[Written | None]:
+        """Return the encoders of the study; None is that of the index."""
         return [self.encoder] if self.encoders is None else list(self.encoders)
 
     def written_methods(self) -> Sequence[Written] | None:
@@ -187,7 +195,22 @@ class CompareSettings(Strict):
         """Return the reranker of each method's twin: True for the default one, False for no twins."""
         return self.reranker or self.with_rerank
 
-    def for_one(self, corpus: CorpusSettings | None, encoder: Written, seed: int | None) -> "CompareSettings":
+    def opened_with(self) -> dict[str, Any]:
+        """Return the given ones of encoder, LLM, store, language and seed."""
+        given = {"encoder": self.encoder, "llm": self.llm, "store": self.store, "language": self.language}
+        return {name: value for name, value in (*given.items(), ("seed", self.seed)) if value is not None}
+
+    def on_index(self, folder: Path) -> "CompareSettings":
+        """Return the settings with the index's own encoder, LLM, store, language and seed where they name no others."""
+        used = {**current_values(read_manifest(folder)), **self.opened_with()}
+        labels = {
+            "encoder": registry.label(registry.encoder(used["encoder"])),
+            "llm": registry.label(registry.llm(used["llm"])),
+            "store": registry.label(registry.store(used["store"])),
+        }
+        return self.model_copy(update={**used, **labels})
+
+    def for_one(self, corpus: CorpusSettings | None, encoder: Written | None, seed: int | None) -> "CompareSettings":
         """Return the settings of one comparison of the study."""
         own = {} if corpus is None else {name: value for name, value in dict(corpus).items() if value is not None}
         single = {"corpora": None, "encoder": encoder, "encoders": None, "seed": seed, "seeds": None}

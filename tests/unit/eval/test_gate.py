@@ -12,7 +12,7 @@ from ragindex_eval.gate import QuestionScores, count_needed_questions, judge_gat
 def scored(label: str, values: list[float], hits: str = "") -> QuestionScores:
     """The scores of a method whose hits are called by the letters of `hits`, its label by default."""
     keys = [(f"question {number}", ("d",)) for number in range(len(values))]
-    return QuestionScores(label, dict(zip(keys, values, strict=True)), dict.fromkeys(keys, tuple(hits or label)))
+    return QuestionScores(label, dict(zip(keys, values, strict=True)), dict.fromkeys(keys, tuple(hits or label)), "lsa")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_only_same_method_passes_by_its_hits() -> None:
     same = judge_gate(scored("bm25", [1.0, 0.0]), scored("bm25", [1.0, 0.0]), "R@5", 0.02, 0)
     assert (same.verdict, same.same_hits) == ("PASS", True)
     assert same.describe() == (
-        "PASS: R@5 of bm25 is 50.0, from the same hits as in the baseline for each of 2 questions."
+        "PASS: R@5 of bm25 is 50.0, from the same hits as in the baseline for each of 2 questions. Encoder lsa."
     )
     others = (
         scored("dense", [1.0, 0.0], hits="bm25"),
@@ -112,6 +112,6 @@ def test_lost_questions_are_named_the_largest_loss_first() -> None:
 def test_other_questions_or_other_gold_are_refused() -> None:
     with pytest.raises(UsageError, match="new has 3 judged questions and old 2, of which 2 are the same"):
         judge_gate(scored("new", [1.0] * 3), scored("old", [1.0] * 2), "R@5", 0.05, 0)
-    other = QuestionScores("old", {(f"question {number}", ("e",)): 1.0 for number in range(3)}, {})
+    other = QuestionScores("old", {(f"question {number}", ("e",)): 1.0 for number in range(3)}, {}, "lsa")
     with pytest.raises(UsageError, match="of which 0 are the same"):
         judge_gate(scored("new", [1.0] * 3), other, "R@5", 0.05, 0)

@@ -89,6 +89,7 @@ def test_as_json(workspace: Path, tmp_path: Path) -> None:
             }
         ],
         "tokens": 15,
+        "encoder": None,
         "llm": "offline",
         "rules": True,
         "spent": {"input_tokens": 0, "output_tokens": 0, "estimated": False, "money": 0.0},
@@ -178,7 +179,10 @@ def test_what_cannot_be_asked(workspace: Path, tmp_path: Path, server: OpenAISer
         run(" ", "--index", workspace)
     with pytest.raises(WorkspaceError, match="No index in"):
         run(QUESTION, "--index", tmp_path / "none")
-    with pytest.raises(MissingPartError, match=r"not built for dense\. Built: bm25, ircot\. Run: .* --methods dense$"):
+    with pytest.raises(
+        MissingPartError,
+        match=r"not built for dense with the encoder lsa\. Built: bm25, ircot\. Run: .* --methods dense$",
+    ):
         run(QUESTION, "--index", workspace, "--method", "dense")
     server.write = lambda body: "I would rather not."
     with pytest.raises(LLMError, match="answer: small gave no usable answer"):

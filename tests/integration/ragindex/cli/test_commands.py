@@ -43,7 +43,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_question_of_unknown_words(built: Path) -> None:
     done = ragindex("search", "Zyx qwv?", "--index", built, "--method", "dense")
-    assert (done.code, done.out) == (0, "No results with dense.\n")
+    assert (done.code, done.out) == (0, "No results with dense (encoder lsa).\n")
     assert "No word of the question is known to the encoder lsa, so nothing is found by vectors." in done.err
     for arguments in (("Zyx qwv?", "--method", "bm25"), ("slate", "--method", "dense")):
         assert "No word of the question" not in ragindex("search", *arguments, "--index", built).err
@@ -72,16 +72,16 @@ def test_an_added_document_of_words_that_the_encoder_does_not_know(tmp_path: Pat
     said = "The encoder lsa, which was fitted before, does not know {} of 1 document ({}): methods with vectors"
     assert said.format("6 words", "kelp, giant, forests, shelter, otters, …") in added.err
     done = ragindex("search", "kelp", "--index", "w", "--method", "dense")
-    assert done.out == "No results with dense.\n"
+    assert done.out == "No results with dense (encoder lsa).\n"
     unknown = "The encoder lsa does not know {}, which passages contain: vectors rank by the other words"
     assert unknown.format("kelp") in done.err
     partly = ragindex("search", "kelp otters of slate, zyx", "--index", "w", "--method", "dense")
     assert (len(partly.out.splitlines()) > 1, unknown.format("kelp, otters") in partly.err) == (True, True)
-    assert "ragindex index --refit --index w" in partly.err
+    assert "ragindex index --index w --refit" in partly.err
     assert ragindex("search", "kelp otters of slate", "--index", "w", "--method", "bm25").err == ""
     asked = ragindex("ask", "Where do kelp otters live?", "--index", "w", "--method", "dense")
     assert unknown.format("kelp, otters") in asked.err
-    command = "ragindex index --refit --index w"
+    command = "ragindex index --index w --refit"
     assert added.err.endswith(f"run: {command}\n")
     assert ragindex(*command.split()[1:], "--methods", "dense").code == 0
     for method in ("dense", "hipporag(mode=facts)", "bm25"):
@@ -120,7 +120,7 @@ def test_known_words_without_a_vector_are_no_unknown_words(monkeypatch: pytest.M
     )
     printed = ragindex("search", "giant kelp", "--index", "w", "--method", "dense").err
     assert "The encoder lsa knows giant, kelp, but its vector of the question is empty, so nothing" in printed
-    assert "ragindex index --refit --index w" in printed
+    assert "ragindex index --index w --refit" in printed
     assert "No word of the question" not in printed
 
 
@@ -159,7 +159,7 @@ def test_a_full_vocabulary_is_not_to_be_mended_by_a_new_fit(monkeypatch: pytest.
     ragindex("index", "notes", "--index", "w", "--methods", "dense")
     write(tmp_path / "notes", {"kelp.md": "# Kelp\n\nGiant kelp forests shelter otters off Monterey."})
     said = "Its vocabulary is full, so a new fit leaves the words of the fewest passages out again, first those with "
-    said += "digits: ragindex index --refit --index w, or search with bm25."
+    said += "digits: ragindex index --index w --refit, or search with bm25."
     assert said in ragindex("add", "notes/kelp.md", "--index", "w").err
     assert said in ragindex("search", "kelp otters", "--index", "w", "--method", "dense").err
 
@@ -331,7 +331,7 @@ def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_index_says_what_was_built_and_how_to_ask() -> None:
     done = ragindex("index", "notes", "--index", "w", "--methods", "bm25,dense", "--json", "built.json")
     assert done.out.startswith("4 documents, 4 passages in w\n")
-    assert done.out.endswith('Next: ragindex search "…" --index w --method bm25\n')
+    assert done.out.endswith("Next: ragindex search '…' --index w --method bm25\n")
     value = json.loads(Path("built.json").read_text(encoding="utf-8"))
     assert (value["index"], value["documents"], value["passages"]) == ("w", 4, 4)
     assert list(value["parts"]) == ["passages", "vectors", "lsa fit"]
@@ -560,7 +560,8 @@ def test_all_methods_are_estimated_as_all_are_compared() -> None:
 def test_method_that_is_not_built_names_those_that_are(built: Path) -> None:
     said = failed(4, "search", "slate", "--index", built, "--method", "links")
     built_ones = r"Built: bm25, composed, dense(, [^.]+)?\."
-    assert re.fullmatch(rf"The index {built} is not built for links\. {built_ones} Run: ragindex index .*", said)
+    missing = rf"The index {built} is not built for links with the encoder lsa\."
+    assert re.fullmatch(rf"{missing} {built_ones} Run: ragindex index .*", said)
     assert "gear" not in said
 
 

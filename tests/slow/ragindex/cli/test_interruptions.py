@@ -63,7 +63,7 @@ def test_the_program_itself_where_nothing_is_utf_8(built: Path) -> None:
         timeout=60,
         check=True,
     )
-    assert shown.stdout.splitlines()[-1].startswith(b'Next: ragindex search "\\u2026" --index ')
+    assert shown.stdout.splitlines()[-1].startswith(b"Next: ragindex search '\\u2026' --index ")
     assert shown.stderr == b""
     refused = subprocess.run(
         [*program, "methods", "bm52\u00e9"], capture_output=True, env=environment, timeout=60, check=False
