@@ -87,20 +87,23 @@ class Session:
         """The LLM for queries; its calls are cached."""
         return self.model.language
 
-    @property
-    def plugins(self) -> dict[str, dict[str, Any]]:
-        """The encoder, the LLM and the store, as `current_values` describes those of the index."""
-        plugins = {"encoder": self.encoders.plugin, "llm": self.model.plugin, "store": self.store_plugin}
-        return {name: registry.describe(plugin) for name, plugin in plugins.items()}
+    def built_with(self) -> dict[str, Any]:
+        """Return the encoder, LLM and seed that a sync builds with, as the manifest has them."""
+        encoder, llm = registry.describe(self.encoders.plugin), registry.describe(self.model.plugin)
+        return {"encoder": encoder, "llm": llm, "seed": self.seed}
 
     def is_current(self) -> bool:
         """Return whether the index was opened with its own encoder, LLM and seed."""
-        own, used = current_values(self.manifest), {**self.plugins, "seed": self.seed}
-        return all(used[name] == own[name] for name in ("encoder", "llm", "seed"))
+        return self.built_with().items() <= current_values(self.manifest).items()
 
     def command(self, name: str, *arguments: object) -> str:
         """Return a command on this index, which names the encoder, LLM, store and seed that are not the index's own."""
-        used = {**self.plugins, "seed": self.seed}
+        used = {
+            "encoder": self.encoders.plugin,
+            "llm": self.model.plugin,
+            "store": self.store_plugin,
+            "seed": self.seed,
+        }
         return write_command(self.folder, self.manifest, used, name, *arguments)
 
     def key(self, part: Part[Any], encoder: str | None) -> str:

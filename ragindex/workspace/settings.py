@@ -32,7 +32,8 @@ def current_values(held: Manifest | None) -> dict[str, Any]:
 def write_command(folder: Path, held: Manifest | None, used: Mapping[str, Any], name: str, *arguments: object) -> str:
     """Return the command `name` on the index in `folder`, for a shell.
 
-    Of the values `used`, named as in `current_values`, it names those that are not the index's own.
+    Of the values `used`, named as in `current_values`, with plugins or as they are written, it names those that are not
+    the index's own.
     """
     own, kinds = current_values(held), {"encoder": registry.encoder, "llm": registry.llm, "store": registry.store}
     written = [str(argument) for argument in arguments]

@@ -152,12 +152,7 @@ def _make_current(session: Session) -> None:
     if not session.read_only and not session.is_current():
         with session.writer("indexing"):
             session.reload()
-            session.save(**_own_values(session))
-
-
-def _own_values(session: Session) -> dict[str, Any]:
-    plugins = session.plugins
-    return {"encoder": plugins["encoder"], "llm": plugins["llm"], "seed": session.seed}
+            session.save(**session.built_with())
 
 
 def _list_versions(session: Session, key: str) -> list[tuple[int | None, int]]:
@@ -517,7 +512,7 @@ def _pin_readers(session: Session, made: Mapping[str, PartRecord], corpus: Docum
     parts = {key: record for key, record in session.manifest.parts.items() if key not in outdated}
     session.opened.clear()
     session.save(
-        **_own_values(session),
+        **session.built_with(),
         corpus=revisions.corpus_fingerprint(wanted),
         documents_version=corpus.collection.version,
         documents_identity=corpus.collection.identity,

@@ -119,7 +119,6 @@ def recommend_command(
     run = track_recommendation(found, settings, started, time.time() - started, export)
     value = {
         **found.to_json(),
-        "encoder": settings.encoder,
         "index": str(folder),
         "export": None if export is None else str(export),
     }
@@ -127,7 +126,6 @@ def recommend_command(
     def show() -> None:
         console = standard_output()
         console.print(render_recommendation(found, rules))
-        console.print(f"encoder {escape_markup(settings.encoder)}", soft_wrap=True)
         console.print()
         for name, command in _list_next_commands(found, settings, folder, exported).items():
             console.print(f"  {name:15} {escape_markup(command)}", soft_wrap=True)

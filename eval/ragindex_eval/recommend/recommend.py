@@ -391,5 +391,6 @@ def _conclude(
         would_change=describe_changes(everyone, chosen),
         rules=rules.model_dump(mode="json"),
         dataset=describe_dataset(experiment.index, experiment.dataset),
+        encoder=registry.label(experiment.index.encoders.plugin),
         recall=recall,
     )

@@ -21,6 +21,7 @@ def render_recommendation(found: Recommendation, rules: RecommendRules) -> Rende
         lines.append(Text(_describe_confirmation(found)))
     lines += [Text(said) for said in (found.holdout.describe() if found.holdout else ())]
     lines += [Text(f"It would change: {said}.") for said in found.would_change]
+    lines.append(Text(f"Encoder {found.encoder}."))
     rows = [_row(one, found) for one in found.candidates]
     table = text_table(
         ("", "method", rules.metric, "asked", "p95 ms", "index s", "MB", "$/1,000", "state"), tuple(rows)

@@ -108,6 +108,7 @@ class Recommendation:
     would_change: tuple[str, ...]
     rules: Mapping[str, Any]
     dataset: DatasetFacts
+    encoder: str
     race: tuple[RaceStep, ...] = ()
     holdout: HoldoutResult | None = None
     recall: Interval | None = None
@@ -129,7 +130,7 @@ class Recommendation:
             "questions",
             "pareto",
         )
-        plain += ("spent", "full")
+        plain += ("spent", "full", "encoder")
         return {
             **{name: getattr(self, name) for name in plain},
             "confirmation": self.confirmation and self.confirmation.to_json(),

@@ -106,7 +106,7 @@ def test_next_command_reads_the_same_questions_and_files(desk: Path) -> None:
     done = ragindex("recommend", *NOTES, *left_out)
     (line,) = [one for one in done.out.splitlines() if "all figures" in one]
     arguments = shlex.split(line.split("all figures")[1])
-    assert arguments[:11] == ["ragindex", "compare", *NOTES[:3], *left_out]
+    assert arguments[:13] == ["ragindex", "compare", "notes", *NOTES[-2:], *NOTES[1:3], *left_out]
     compared = ragindex(*arguments[1:])
     assert compared.code == 0
     assert "big.log" not in compared.err
