@@ -312,3 +312,14 @@ def test_a_document_whose_sections_change_is_changed(tmp_path: Path) -> None:
         assert [(one.page, one.headings) for one in hit.positions] == [(7, ())]
         with pytest.raises(UsageError, match=r"must be sorted by 'start'. Got the starts \[3, 1\]"):
             index.add([ragindex.Document("x", "", "abcd", sections=(ragindex.Section(3), ragindex.Section(1)))])
+
+
+def test_newest_follows_the_own_encoder_of_the_index(folder: Path) -> None:
+    """What was opened with another encoder keeps it."""
+    with ragindex.open(folder) as own, ragindex.open(folder, encoder="lsa:1") as other:
+        with ragindex.open(folder, encoder="lsa:2") as writer:
+            writer.build("dense")
+        for index, encoder in ((own, "lsa(dimensions=2)"), (other, "lsa(dimensions=1)")):
+            assert index.newest().workspace.encoder_name == encoder
+        assert own.workspace.encoder_name == "lsa"
+        assert len(own.newest().retriever("dense").search("slate", k=3)) == 3

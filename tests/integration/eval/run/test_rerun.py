@@ -240,3 +240,14 @@ def test_file_name_that_is_not_unicode() -> None:
     Path(os.fsdecode(b"notes/caf\xe9.txt")).write_text("Coffee.")
     assert not is_shown_again(code=11)
     assert is_shown_again(code=11)
+
+
+def test_files_of_the_index_own_encoder() -> None:
+    write(Path("models"), {"one/config.json": "{}"})
+    own = ("--index", "w", "--encoder", "sentence-transformers:models/one")
+    assert ragindex("index", "notes", *own, "--methods", "bm25").code == 0
+    given = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--index", "w", "--out", "of own")
+    said = [ragindex(*given).out for _ in range(2)]
+    write(Path("models"), {"one/config.json": '{"layers": 2}'})
+    said.append(ragindex(*given).out)
+    assert ["\n  unchanged " in one for one in said] == [False, True, False]
