@@ -74,8 +74,9 @@ class _Lane:
 class Tally:
     """Calls collected by `record_calls`, readable while recording is in progress. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, paid_only: bool = False) -> None:
         self._entries: list[CallRecord] = []
+        self._paid_only = paid_only
         self._stages: dict[str, Counter[str]] = {}
         self._lock, self._lane = Lock(), _Lane()
 
@@ -144,6 +145,8 @@ class Tally:
         return self._lane.first - self._lane.now
 
     def _add(self, entry: CallRecord) -> None:
+        if self._paid_only and (entry.replayed or entry.rule):
+            return
         with self._lock:
             self._entries.append(entry)
 
@@ -178,9 +181,12 @@ def attribute_calls(phase: Phase = "", method: str = "") -> Iterator[None]:
 
 
 @contextmanager
-def record_calls() -> Iterator[Tally]:
-    """Collect the calls of this context and of threads that copy it. Enclosing recordings collect them as well."""
-    tally = Tally()
+def record_calls(*, paid_only: bool = False) -> Iterator[Tally]:
+    """Collect the calls of this context and of threads that copy it. Enclosing recordings collect them as well.
+
+    `paid_only` leaves out answers of rules and caches, which may be millions.
+    """
+    tally = Tally(paid_only=paid_only)
     tokens = _tallies.set((*_tallies.get(), tally)), _lanes.set((*_lanes.get(), tally._lane))
     try:
         yield tally

@@ -4,9 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ragindex.accounting import ledger
-from ragindex.accounting.spending import spending_to_json
-from ragindex.cli.console import print_note, print_spending, stdout, write_result
+from ragindex.cli.console import command_spending, command_tally, print_note, stdout, write_result
 from ragindex.cli.documents import read_corpus, report_skipped, select_files
 from ragindex.cli.options import (
     AsOption,
@@ -53,16 +51,13 @@ def add(
     """
     selection = select_files(include, exclude, encoding, max_file_mb)
     corpora = [read_corpus(source, folder, format, skip_bad, selection) for source in data]
-    with (
-        Workspace.open(
-            folder,
-            encoder=encoder,
-            store=store,
-            chunking=sources.choose_chunking(manifest.read_manifest(folder), corpora[0], kept=True),
-            asking=LLMSettings(budget=parse_budget(budget)),
-        ) as workspace,
-        ledger.record_calls() as paid,
-    ):
+    with Workspace.open(
+        folder,
+        encoder=encoder,
+        store=store,
+        chunking=sources.choose_chunking(manifest.read_manifest(folder), corpora[0], kept=True),
+        asking=LLMSettings(budget=parse_budget(budget)),
+    ) as workspace:
         fit = workspace.encoder_id
         changed = workspace.add(corpora, source=named)
         workspace.sync()
@@ -70,14 +65,10 @@ def add(
         unknown = describe_unknown_words(workspace, changed, fit)
     if command:
         print_note(f"No method is built yet. Run: {command}")
-    for note in filter(None, (unknown, *describe_drafts(paid))):
+    for note in filter(None, (unknown, *describe_drafts(command_tally()))):
         print_note(note)
     value = {"added": changed.added, "changed": changed.changed, "unchanged": changed.unchanged}
-
-    def show() -> None:
-        stdout().print(format_changes(changed))
-        print_spending(paid)
-
     skipped = [str(one) for corpus in corpora for one in corpus.skipped]
-    write_result(value | {"skipped": skipped, "spent": spending_to_json(paid)}, json, show)
+    result = value | {"skipped": skipped, "spent": command_spending()}
+    write_result(result, json, lambda: stdout().print(format_changes(changed)))
     report_skipped(corpora, skip_bad)

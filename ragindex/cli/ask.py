@@ -7,10 +7,9 @@ import typer
 from rich.text import Text
 
 from ragindex.accounting import ledger
-from ragindex.accounting.spending import spending_to_json
 from ragindex.cli.console import (
+    command_spending,
     print_note,
-    print_spending,
     require_question,
     stdout,
     strip_controls,
@@ -91,7 +90,6 @@ def ask(
             keep_calls=not no_cache,
         ) as workspace,
         ledger.attribute_calls("query", method),
-        ledger.record_calls() as paid,
     ):
         workspace.require_prices([scheme], reads=True)
         retriever = open_retriever(workspace, scheme)
@@ -105,7 +103,7 @@ def ask(
         )
         unknown = describe_question_words(workspace, scheme, question)
     value = _to_json(question, answer, context, retrieval, evidence)
-    value |= {"encoder": used, "llm": name, "rules": is_offline(name), "spent": spending_to_json(paid)}
+    value |= {"encoder": used, "llm": name, "rules": is_offline(name), "spent": command_spending()}
 
     def show() -> None:
         if not context.passages and not context.notes:
@@ -116,7 +114,6 @@ def ask(
             _show_evidence(evidence, context, retrieval, language, elsewhere)
         if unknown:
             print_note(unknown)
-        print_spending(paid)
 
     write_result(value, json, show)
 

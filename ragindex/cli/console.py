@@ -10,6 +10,8 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, TextIO
@@ -21,8 +23,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from ragindex.accounting.ledger import Tally
-from ragindex.accounting.spending import format_spending
+from ragindex.accounting import ledger
+from ragindex.accounting.spending import format_spending, spending_to_json
 from ragindex.errors import BrokenPluginError, RagindexError, StoreError, UsageError
 from ragindex.library_logs import show_own_logs
 from ragindex.plugins.code_fingerprint import OURS
@@ -31,6 +33,40 @@ from ragindex.redaction import hide_secrets
 SHOW_TRACEBACK = "RAGINDEX_TRACEBACK"
 _FILE_WIDTH = 1000  # columns if the output is not a terminal, so that programs and files get unbroken lines
 _CONTROL = regex.compile(r"(?![\n\t])[\p{Cc}\p{Cs}]")
+_INTERRUPTED = 130
+_STOPPED = "Stopped. Progress saved. Run the same command to resume."
+
+
+@dataclass(slots=True)
+class _Run:
+    """A run of a command: what it has paid for and has printed of that, and where its result goes."""
+
+    paid: ledger.Tally
+    printed: str | None = None
+    destination: str | None = None
+    written: bool = False
+
+    def print_spending(self, console: Console) -> None:
+        """Print what the command has paid for, if anything, once."""
+        spending = format_spending(self.paid)
+        if spending != self.printed:
+            console.print(Text(strip_controls(spending or ""), style="dim"), soft_wrap=True)
+            self.printed = spending
+
+    def fail(self, message: str, exit_code: int) -> None:
+        """Print what the command has paid for, if anything, and write it as JSON with the error in place of a result."""
+        self.print_spending(_make_console(stderr=True))
+        if self.written or self.printed is None:
+            return
+        try:
+            _write_json(
+                {"error": message, "exit_code": exit_code, "spent": spending_to_json(self.paid)}, self.destination
+            )
+        except StoreError as error:
+            print_note(str(error))
+
+
+_current: ContextVar[_Run | None] = ContextVar("ragindex_command", default=None)
 
 
 def require_writable(folder: Path) -> None:
@@ -43,33 +79,59 @@ def require_writable(folder: Path) -> None:
 
 
 def json_destination(written: str | None) -> str | None:
-    """Check that JSON can be written to `written`, a file in an existing folder or `-`. Raises StoreError."""
-    if written is None or written == "-":
-        return written
-    folder = Path(written).absolute().parent
-    if os.path.isdir(written) or not os.path.isdir(folder):
-        reason = "it is a folder" if os.path.isdir(written) else f"the folder {folder} does not exist"
-        raise StoreError(f"Cannot write JSON to {written}: {reason}.")
-    require_writable(folder)
+    """Check that JSON can be written to `written`, a file in an existing folder or `-`. Raises StoreError.
+
+    A command that fails after it has paid writes the error and what was paid there.
+    """
+    if written not in (None, "-"):
+        folder = Path(written).absolute().parent
+        if os.path.isdir(written) or not os.path.isdir(folder):
+            reason = "it is a folder" if os.path.isdir(written) else f"the folder {folder} does not exist"
+            raise StoreError(f"Cannot write JSON to {written}: {reason}.")
+        require_writable(folder)
+    if run := _current.get():
+        run.destination = written
     return written
 
 
 def write_result(value: Any, destination: str | None, show: Callable[[], None]) -> None:
     """Write `value` as JSON to the file `destination`, if given, and call `show`; for `-` only print the JSON.
 
-    Raises StoreError if the file cannot be written.
+    Then print what the command has paid for. Raises StoreError if the file cannot be written.
     """
+    run = _current.get() or _Run(ledger.Tally())
+    run.written = True
+    _write_json(value, destination)
+    if destination == "-":
+        run.printed = format_spending(run.paid)
+        return
+    show()
+    run.print_spending(stdout())
+
+
+def command_tally() -> ledger.Tally:
+    """Return the calls of the running command."""
+    run = _current.get()
+    return ledger.Tally() if run is None else run.paid
+
+
+def command_spending() -> dict[str, Any]:
+    """Return what the running command has paid for, for its JSON result."""
+    return spending_to_json(command_tally())
+
+
+def _write_json(value: Any, destination: str | None) -> None:
+    if destination is None:
+        return
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     written = text.encode("utf-8", "backslashreplace")  # a lone surrogate becomes its JSON escape
     if destination == "-":
         typer.echo(written, nl=False)
         return
-    if destination is not None:
-        try:
-            Path(destination).write_bytes(written)
-        except OSError as error:
-            raise StoreError(f"Cannot write JSON to {destination}: {error.strerror}.") from error
-    show()
+    try:
+        Path(destination).write_bytes(written)
+    except OSError as error:
+        raise StoreError(f"Cannot write JSON to {destination}: {error.strerror}.") from error
 
 
 def strip_controls(text: str) -> str:
@@ -105,12 +167,6 @@ def stdout() -> Console:
 def print_note(text: str) -> None:
     """Print a message on standard error."""
     _make_console(stderr=True).print(Text(strip_controls(hide_secrets(text)), style="yellow"))
-
-
-def print_spending(paid: Tally) -> None:
-    """Print the tokens and money that the command paid for, if any."""
-    if spending := format_spending(paid):
-        stdout().print(Text(strip_controls(spending), style="dim"), soft_wrap=True)
 
 
 def _make_console(*, stderr: bool) -> Console:
@@ -150,6 +206,7 @@ def run_with_exit_codes(start: Callable[[], None]) -> None:
     """Run the command line; print warnings and RagindexErrors as one line each, and exit with the error's code.
 
     So are other errors that come from the code of a third-party plugin; RAGINDEX_TRACEBACK=1 shows their traceback.
+    However the command ends, what it has paid for is printed, and written to the file of `--json`.
     """
     warnings.showwarning = _show_warning
     if (sys.excepthook, threading.excepthook) == (sys.__excepthook__, threading.__excepthook__):
@@ -159,23 +216,38 @@ def run_with_exit_codes(start: Callable[[], None]) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # do not crash on terminals that are not UTF-8
     previous = signal.getsignal(signal.SIGINT)
+    with ledger.record_calls(paid_only=True) as paid:
+        run = _Run(paid)
+        token = _current.set(run)
+        try:
+            _run_explained(start, run)
+        finally:
+            _current.reset(token)
+            signal.signal(signal.SIGINT, previous)
+
+
+def _run_explained(start: Callable[[], None], run: _Run) -> None:
     try:
         with show_own_logs(lambda text: print_note(f"warning: {text}")):
             start()
     except RagindexError as error:
+        run.fail(str(error), error.exit_code)
         _print_error(str(error), error.label)
         raise SystemExit(error.exit_code) from error
     except Exception as error:
         told = None if os.environ.get(SHOW_TRACEBACK) else _describe_plugin_failure(error)
         if told is None:
+            run.fail(hide_secrets(f"{type(error).__name__}: {error}"), RagindexError.exit_code)
             raise
+        run.fail(told, BrokenPluginError.exit_code)
         _print_error(told)
         raise SystemExit(BrokenPluginError.exit_code) from error
     except _Interrupt:
-        print_note("Stopped. Progress saved. Run the same command to resume.")
-        raise SystemExit(130) from None
+        run.fail(_STOPPED, _INTERRUPTED)
+        print_note(_STOPPED)
+        raise SystemExit(_INTERRUPTED) from None
     finally:
-        signal.signal(signal.SIGINT, previous)
+        run.print_spending(stdout())  # a command without a result
 
 
 def _print_error(message: str, label: str = RagindexError.label) -> None:
@@ -204,7 +276,7 @@ def _stop(*_: object) -> NoReturn:
 def _leave(*_: object) -> NoReturn:
     """Exit at once, at the second Ctrl-C. What was on its way is lost; what is in the files is whole."""
     os.write(2, b"Stopped at once. Run the same command to resume.\n")
-    os._exit(130)
+    os._exit(_INTERRUPTED)
 
 
 def _show_crash(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from ragindex.accounting import ledger
-from ragindex.accounting.spending import format_spending, spending_to_json
 from ragindex.cli.console import (
+    command_spending,
+    command_tally,
     escape_markup,
     stdout,
     text_table,
@@ -127,10 +127,10 @@ def index(
         if triples is not None:
             workspace.import_part(imported_files.TRIPLES, triples)
         fit = workspace.encoder_id
-        with ledger.record_calls() as paid, use_workers(workers):
+        with use_workers(workers):
             _build(workspace, schemes, refit)
         parts, counts = _collect_figures(workspace, schemes), workspace.counts()
-        notes = [*_collect_notes(workspace, schemes, changed, fit), *describe_drafts(paid)]
+        notes = [*_collect_notes(workspace, schemes, changed, fit), *describe_drafts(command_tally())]
         require_records(workspace, schemes)
         command = workspace.command("search", "…", "--method", registry.label(schemes[0]))
     value = {
@@ -140,7 +140,7 @@ def index(
         "parts": {name: {"seconds": f.seconds, "bytes": f.bytes, "search": f.search} for name, f in parts.items()},
         "notes": notes,
         "skipped": [] if corpus is None else [str(one) for one in corpus.skipped],
-        "spent": spending_to_json(paid),
+        "spent": command_spending(),
     }
     if changed is not None:
         value["changed"] = {name: getattr(changed, name) for name in ("added", "changed", "removed", "unchanged")}
@@ -152,9 +152,8 @@ def index(
             stdout().print(escape_markup(f"{data}: {format_changes(changed)}"), soft_wrap=True)
         rows = [(name, f"{f.seconds:.1f}", f"{f.bytes / 1e6:.1f}", f.search) for name, f in parts.items()]
         stdout().print(text_table(("part", "seconds", "MB", "search"), rows))
-        for message in (*notes, format_spending(paid)):
-            if message:
-                stdout().print(escape_markup(message), soft_wrap=True)
+        for note in notes:
+            stdout().print(escape_markup(note), soft_wrap=True)
         stdout().print(f"Next: {escape_markup(command)}", soft_wrap=True)
 
     write_result(value, json, show)

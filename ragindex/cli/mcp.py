@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from ragindex.accounting import ledger
 from ragindex.distribution import SERVER_PACKAGES, require_all_installed
 
 
@@ -32,6 +33,7 @@ def mcp(
 
     service = Service(ServeSettings(parse_collections(collections, method or []), read_only=True))
     try:
-        asyncio.run(make_mcp_server(service, LOCAL).run_stdio_async())
+        with ledger.unrecorded():  # each request records its own; a server's would grow without end
+            asyncio.run(make_mcp_server(service, LOCAL).run_stdio_async())
     finally:
         service.close()

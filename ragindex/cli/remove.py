@@ -7,9 +7,7 @@ from typing import Annotated
 import typer
 from typer import BadParameter
 
-from ragindex.accounting import ledger
-from ragindex.accounting.spending import spending_to_json
-from ragindex.cli.console import print_note, print_spending, stdout, write_result
+from ragindex.cli.console import command_spending, print_note, stdout, write_result
 from ragindex.cli.options import BudgetOption, EncoderOption, IndexOption, JsonOption, StoreOption
 from ragindex.counts import MAX_NAMED, many
 from ragindex.document_ids import spellings
@@ -36,27 +34,21 @@ def remove(
     """
     if bool(ids) == bool(source):
         raise BadParameter("Missing argument 'IDS...' or --source NAME. Give exactly one of them.")
-    with (
-        Workspace.open(
-            folder,
-            create=False,
-            encoder=encoder,
-            store=store,
-            asking=LLMSettings(budget=parse_budget(budget)),
-        ) as workspace,
-        ledger.record_calls() as paid,
-    ):
+    with Workspace.open(
+        folder,
+        create=False,
+        encoder=encoder,
+        store=store,
+        asking=LLMSettings(budget=parse_budget(budget)),
+    ) as workspace:
         files = _existing_files(workspace, ids or [])
         changed = workspace.remove(ids) if ids else workspace.remove_source(source or "")
         workspace.sync()
     for file in files:
         print_note(f"{file} still exists. Indexing its folder again adds it back.")
-
-    def show() -> None:
-        stdout().print(f"{many(changed.removed, 'document')} removed")
-        print_spending(paid)
-
-    write_result({"removed": changed.removed, "spent": spending_to_json(paid)}, json, show)
+    removed = many(changed.removed, "document")
+    value = {"removed": changed.removed, "spent": command_spending()}
+    write_result(value, json, lambda: stdout().print(f"{removed} removed"))
 
 
 def _existing_files(workspace: Workspace, ids: Sequence[str]) -> list[Path]:

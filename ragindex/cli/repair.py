@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ragindex.cli.console import escape_markup, print_note, stdout, write_result
+from ragindex.cli.console import command_spending, escape_markup, print_note, stdout, write_result
 from ragindex.cli.options import EncoderOption, IndexOption, JsonOption, LlmOption, SeedOption
 from ragindex.errors import DamagedError
 from ragindex.workspace import imported_files
@@ -44,4 +44,4 @@ def repair(
         if not result.removed:
             stdout().print("No damaged files.")
 
-    write_result({"damaged": result.removed, "made": made.made}, json, show)
+    write_result({"damaged": result.removed, "made": made.made, "spent": command_spending()}, json, show)

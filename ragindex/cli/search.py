@@ -8,12 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from ragindex import filters
-from ragindex.accounting import ledger
-from ragindex.accounting.spending import spending_to_json
 from ragindex.cli.console import (
+    command_spending,
     parse_filters,
     print_note,
-    print_spending,
     require_question,
     write_result,
 )
@@ -87,7 +85,7 @@ def search(
         from ragindex.export.load import load_retriever  # takes long to import
 
         how: dict[str, Any] = {"index": folder, "allow_hosts": allow_host or (), "allow_folders": allow_folder or ()}
-        with load_retriever(exported, follow=follow, budget=budget, **how) as loaded, ledger.record_calls() as paid:
+        with load_retriever(exported, follow=follow, budget=budget, **how) as loaded:
             (retrieval,) = loaded.retrieve([Query("question", question, where)], k)
             retrieval = _fit(retrieval, max_tokens, "")
             language, encoder = "", None
@@ -95,25 +93,22 @@ def search(
                 named = registry.scheme(loaded.method)
                 language, encoder = loaded.loaded.language, loaded.loaded.encoder_of(named)
                 _note_unknown_filters(loaded.loaded, named, wanted)
-        _write(question, retrieval, loaded.method, encoder, language, paid, json, full=full, explain=explain)
+        _write(question, retrieval, loaded.method, encoder, language, json, full=full, explain=explain)
         return
     if folder is None:
         raise UsageError(
             "search needs --index DIR, or --retriever PATH for an exported retriever. Run: ragindex search --help"
         )
     scheme = registry.scheme(method or "hybrid")
-    with (
-        Workspace.open(
-            folder,
-            create=False,
-            encoder=encoder,
-            llm=llm,
-            store=store,
-            seed=seed,
-            asking=LLMSettings(budget=parse_budget(budget)),
-        ) as workspace,
-        ledger.record_calls() as paid,
-    ):
+    with Workspace.open(
+        folder,
+        create=False,
+        encoder=encoder,
+        llm=llm,
+        store=store,
+        seed=seed,
+        asking=LLMSettings(budget=parse_budget(budget)),
+    ) as workspace:
         workspace.require_prices([scheme])
         retriever = open_retriever(workspace, scheme)
         (retrieval,) = workspace.positions(scheme).locate(retriever.retrieve([Query("question", question, where)], k))
@@ -123,7 +118,7 @@ def search(
             print_note(note)
         retrieval = _fit(retrieval, max_tokens, workspace.tokens_counted_by)
         encoder, language = workspace.encoder_of(scheme), workspace.language
-    _write(question, retrieval, label(scheme), encoder, language, paid, json, full=full, explain=explain)
+    _write(question, retrieval, label(scheme), encoder, language, json, full=full, explain=explain)
 
 
 def _fit(retrieval: Retrieval, max_tokens: int | None, counted_by: str) -> Retrieval:
@@ -142,7 +137,6 @@ def _write(
     method: str,
     encoder: str | None,
     language: str,
-    paid: ledger.Tally,
     json: str | None,
     *,
     full: bool,
@@ -151,10 +145,9 @@ def _write(
     def show() -> None:
         searcher = method if encoder is None else f"{method} (encoder {encoder})"
         print_hits(question, retrieval, searcher, language, full=full, explain=explain)
-        print_spending(paid)
 
     value = retrieval_to_json(question, retrieval)
-    write_result(value | {"encoder": encoder, "spent": spending_to_json(paid)}, json, show)
+    write_result(value | {"encoder": encoder, "spent": command_spending()}, json, show)
 
 
 def _refuse_settings(**given: object) -> None:

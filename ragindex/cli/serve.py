@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ragindex.accounting import ledger
 from ragindex.cli.console import print_note
 from ragindex.distribution import SERVER_PACKAGES, require_all_installed
 
@@ -77,4 +78,5 @@ def serve(
     for name, collection in service.collections.items():
         encoder = "" if collection.state.encoder is None else f", encoder {collection.state.encoder}"
         print_note(f"{name}: {', '.join(collection.methods)}{encoder}")
-    run_server(service, lambda address: print_note(f"Serving {', '.join(service.collections)} at {address}"))
+    with ledger.unrecorded():  # each request records its own; a server's would grow without end
+        run_server(service, lambda address: print_note(f"Serving {', '.join(service.collections)} at {address}"))

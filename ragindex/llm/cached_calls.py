@@ -188,7 +188,8 @@ class CachedCalls:
             return ServiceError(f"{who} cannot be reached (attempts: {tries}); {trouble}.{hint}")
         if trouble.passes:
             ledger.count_outcome(task.name, "unreachable")
-            return LLMError(f"{task.name}: {who} did not answer (attempts: {tries}); {trouble}.", "unreachable")
+            said = f"{task.name}: {who} did not answer (attempts: {tries}); {trouble}. Try again later."
+            return LLMError(said, "unreachable")
         if trouble.asks_to_wait:
             return ServiceError(f"{who} asks to retry in {trouble.retry_after:.0f} seconds, {trouble}.")
         kind = "refusal" if "content_filter" in trouble.code else "rejected"

@@ -78,6 +78,5 @@ def _watch_futures(futures: "list[Future[Output | Failure]]", progress: Callable
         in_a_row = in_a_row + 1 if failed else 0
         if isinstance(result, Failure) and in_a_row == _MAX_FAILURES_IN_A_ROW:
             raise ServiceError(
-                f"{_MAX_FAILURES_IN_A_ROW} inputs in a row failed; the last: {result.reason} Progress saved. "
-                "Run the same command to resume."
+                f"{_MAX_FAILURES_IN_A_ROW} inputs in a row failed; the last: {result.reason} Progress saved."
             )

@@ -134,4 +134,4 @@ def require_records(workspace: Workspace, schemes: Sequence[Scheme]) -> None:
     for name, failed in ((name, failed) for one in schemes for name, failed in workspace.failures(one).items()):
         if len(failed) >= passages > 0:
             reason = next(iter(failed.values()))
-            raise ServiceError(f"{name} failed on all {passages:,} passages: {reason} Run the same command again.")
+            raise ServiceError(f"{name} failed on all {passages:,} passages: {reason}")

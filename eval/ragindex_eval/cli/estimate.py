@@ -5,8 +5,15 @@ from typing import Annotated, Any
 
 import typer
 
-from ragindex.accounting import ledger, spending
-from ragindex.cli.console import escape_markup, format_dollars, print_note, stdout, text_table, write_result
+from ragindex.cli.console import (
+    command_spending,
+    escape_markup,
+    format_dollars,
+    print_note,
+    stdout,
+    text_table,
+    write_result,
+)
 from ragindex.cli.documents import select_files
 from ragindex.cli.options import (
     BudgetOption,
@@ -91,26 +98,23 @@ def estimate_command(
     cache = NoCache() if index is None else SQLiteCache(index / CALLS)
     setting = LLMSettings(cache=cache, budget=parse_budget(budget), seed=seed)
     model = registry.llm(llm)
-    with ledger.record_calls() as paid:
-        found = estimate(corpus, list(labelled.values()), model, setting, sample=sample, seed=seed, language=language)
-        queries = () if dataset is None else dataset.queries
-        if queries:
-            given = {"reader_tokens": reader_tokens, "sample": sample, "seed": seed, "language": language}
-            found += estimate_questions(corpus, labelled, model, setting, queries, reads=read_answers, **given)  # type: ignore[arg-type]
-        if encoder is not None:
-            plugin = registry.encoder(encoder)
-            found += estimate_encoding(corpus, labelled, plugin, setting.prices, queries=queries, language=language)
+    found = estimate(corpus, list(labelled.values()), model, setting, sample=sample, seed=seed, language=language)
+    queries = () if dataset is None else dataset.queries
+    if queries:
+        given = {"reader_tokens": reader_tokens, "sample": sample, "seed": seed, "language": language}
+        found += estimate_questions(corpus, labelled, model, setting, queries, reads=read_answers, **given)  # type: ignore[arg-type]
+    if encoder is not None:
+        plugin = registry.encoder(encoder)
+        found += estimate_encoding(corpus, labelled, plugin, setting.prices, queries=queries, language=language)
     money = None if any(one.money is None for one in found) else sum(one.money or 0.0 for one in found)
     asks = [label for label, scheme in labelled.items() if tasks_of(scheme)]
-    value = {"tasks": [_as_json(one) for one in found], "money": money, "spent": spending.spending_to_json(paid)}
+    value = {"tasks": [_as_json(one) for one in found], "money": money, "spent": command_spending()}
 
     def show() -> None:
         _show(found, money, sample, llm, batched=model.batches())
         if asks and not queries:
             said = f"A model is asked for each question, too, by {', '.join(asks)}: --questions FILE counts that."
             stdout().print(escape_markup(said), soft_wrap=True)
-        if (spent := spending.format_spending(paid)) is not None:
-            stdout().print(escape_markup(spent), soft_wrap=True)
 
     write_result(value, json, show)
 

@@ -6,7 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from ragindex.cli.console import escape_markup, json_destination, print_note, require_writable, write_result
+from ragindex.cli.console import (
+    command_spending,
+    escape_markup,
+    json_destination,
+    print_note,
+    require_writable,
+    write_result,
+)
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import JsonOption
 from ragindex.errors import GateFailedError, GateUndecidedError, StoreError, UsageError
@@ -73,8 +80,9 @@ def gate_command(
     gate = judge_gate(scores[new], scores[against], metric, margin, seed or 0)
     if junit is not None:
         _write(gate, junit)
+    value = {**gate.to_json(), "spent": command_spending()}
     lines = "\n".join([gate.describe(), *gate.describe_lost()])
-    write_result(gate.to_json(), json_file, lambda: standard_output().print(escape_markup(lines), soft_wrap=True))
+    write_result(value, json_file, lambda: standard_output().print(escape_markup(lines), soft_wrap=True))
     _require_pass(gate)
     require_all_read(skipped, skip_bad)
 

@@ -7,12 +7,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from ragindex.accounting import ledger
 from ragindex.cli.console import (
+    command_spending,
     escape_markup,
     json_destination,
     print_note,
-    print_spending,
     require_writable,
     write_result,
 )
@@ -88,14 +87,13 @@ def judge_command(
     if index is None and (Path(data) / MANIFEST_FILE).is_file():
         given = {**given, "index": Path(data), "data": None}
     settings = make_settings({"k": _CUTOFFS, **given})
-    with ledger.record_calls() as paid:
-        pool, language, folder = _prepare(settings, depth, out)
+    pool, language, folder = _prepare(settings, depth, out)
     count = len(pool.questions) if by_hand is None else by_hand
     if json_file != "-":
-        print_spending(paid)
         _judge(JudgingSession(pool, out, count, language), page=page)
     found = _estimate(pool, out)
-    write_result({**found.to_json(), "out": str(out)}, json_file, lambda: _show(found, settings, folder, out))
+    value = {**found.to_json(), "out": str(out), "spent": command_spending()}
+    write_result(value, json_file, lambda: _show(found, settings, folder, out))
 
 
 def _prepare(settings: CompareSettings, depth: int, out: Path) -> tuple[Pool, str, Path]:

@@ -7,7 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from ragindex.cli.console import escape_markup, json_destination, print_note, quote_argument, write_result
+from ragindex.cli.console import (
+    command_spending,
+    escape_markup,
+    json_destination,
+    print_note,
+    quote_argument,
+    write_result,
+)
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import JsonOption
 from ragindex.errors import UsageError
@@ -119,6 +126,7 @@ def recommend_command(
     run = track_recommendation(found, settings, started, time.time() - started, export)
     value = {
         **found.to_json(),
+        "paid": command_spending(),  # `spent` are questions
         "index": str(folder),
         "export": None if export is None else str(export),
     }

@@ -7,7 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from ragindex.cli.console import escape_markup, print_note, require_writable, text_table, write_result
+from ragindex.cli.console import (
+    command_spending,
+    escape_markup,
+    print_note,
+    require_writable,
+    text_table,
+    write_result,
+)
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import JsonOption
 from ragindex.durable_files import write_file
@@ -74,7 +81,7 @@ def tune_command(
     weights = make_weights(found, data, parse_many(bases) if bases else [], list_judged(dataset))
     content = json.dumps(weights, indent=2, ensure_ascii=False)
     write_file(out, f"{content}\n".encode())
-    value = {**make_report(found), "file": str(out)}
+    value = {**make_report(found), "file": str(out), "spent": command_spending()}
     write_result(value, json_file, lambda: _show(found, out, settings, settings.index or default_index(dataset.name)))
 
 

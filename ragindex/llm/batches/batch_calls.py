@@ -220,7 +220,9 @@ class BatchCalls:
                 f"The {said}. The answers are kept. Run the same command to send the rest again.{reason}"
             )
         if not results.replies and len(batch.keys) >= _FEW:
-            raise ServiceError(f"The {said}. Run the same command to send them again, or set batch=false.{reason}")
+            passes = not results.troubles or any(one.passes for one in results.troubles.values())
+            hint = " Run the same command to send them again, or set batch=false." if passes else ""
+            raise ServiceError(f"The {said}.{hint}{reason}")
         self._count_unanswered(task, batch, results)
 
     def _count_unanswered(self, task: Task[Any], batch: BatchRecord, results: BatchResults) -> None:

@@ -1,13 +1,15 @@
 """What a service billed is what `spent` says, also for answers that are no use; and `--budget` stops all."""
 
+import json
 import shutil
+import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import TEXTS, failed, ragindex, write
-from openai_server import NATIVE, Answer, embedding, usage
+from openai_server import NATIVE, Answer, chat, embedding, usage
 from till import PAID, RERANKED, Till, billing, checked, of_comparison, open_desk
 
 ENCODER = PAID[:2]
@@ -138,13 +140,89 @@ def test_budget_stops_before_the_request(till: Till, paid_desk: Path, kind: str)
 def test_stopped_index_is_not_paid_again(till: Till, desk: Path) -> None:
     command = ("index", "notes", "--index", "w", "--methods", "dense", "--json", "-")
     encoder = ("--encoder", "openai(model=vectors, dimensions=48, batch_size=1)")
-    failed(9, *command, *encoder, "--budget", "0.02")
+    assert ragindex(*command, *encoder, "--budget", "0.02").code == 9
     paid, sent = till.money, len(till.receipts)
     assert 0 < paid <= 0.02
     assert 0 < sent < len(TEXTS)
     rest = ragindex(*command, *encoder, "--budget", "100")
     assert len(till.receipts) == len(TEXTS)
     assert rest.json["spent"]["money"] == pytest.approx(till.money - paid)
+
+
+# ---------------------------------------------------------------- the end of a command
+
+
+def interrupt(answer: Answer) -> Answer:
+    signal.raise_signal(signal.SIGINT)
+    return answer
+
+
+TOPICS = ("index", "notes", "--index", "w", "--methods", "dense(over=topics)", "--encoder", "lsa", "--llm")
+CUT = chat(content="", finish_reason="length")
+ENDS: dict[str, tuple[int, str, tuple[object, ...], Any]] = {
+    "no usable answer": (6, "topics failed on all 4 passages", (*TOPICS, "openai:small"), lambda _, __: CUT),
+    "the budget": (
+        9,
+        "The budget of $0.0200 is exhausted",
+        (*TOPICS[:4], "--methods", "dense", "--encoder", "openai(model=vectors, batch_size=1)", "--budget", "0.02"),
+        None,
+    ),
+    "Ctrl-C": (
+        130,
+        "Stopped. Progress saved. Run the same command to resume.",
+        (*TOPICS, "openai(model=small, concurrency=1)"),
+        lambda received, _: interrupt if "slate" in str(received.body) else None,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ENDS)
+def test_a_failed_command_says_what_it_paid(till: Till, desk: Path, kind: str) -> None:
+    code, reason, command, fault = ENDS[kind]
+    if fault is not None:
+        till.server.choose = fault
+    ended = ragindex(*command, "--json", "r.json")
+    spending, error = ended.err.splitlines()[-2:]
+    assert (ended.code, ended.out) == (code, "")
+    assert reason in error
+    assert ("same command" in error) == (code != 6)
+    assert till.tokens
+    assert spending == f"Spent: {till.tokens} tokens, ${till.money:.6f}."
+    written = json.loads(Path("r.json").read_text())
+    assert (written["error"], written["exit_code"]) == (error.removeprefix("error: "), code)
+    checked(till, written["spent"])
+
+
+def test_a_result_is_not_replaced_by_the_error_that_follows_it(till: Till, desk: Path) -> None:
+    (desk / "notes" / "bad.pdf").write_bytes(b"no PDF")
+    ended = ragindex("index", "notes", "--index", "w", *ENCODER, "--methods", "dense", "--json", "r.json")
+    spending = f"Spent: {till.tokens} tokens, ${till.money:.6f}."
+    assert (ended.code, ended.out.count(spending), ended.err.count("Spent")) == (11, 1, 0)
+    written = json.loads(Path("r.json").read_text())
+    assert written["documents"] == len(TEXTS)
+    checked(till, written["spent"])
+
+
+QUESTIONS = ("--questions", "questions.csv", "--index", "v", *ENCODER, "--limit", "2")
+ACCOUNTED = {
+    "compare": ("compare", "notes", *QUESTIONS, "--methods", "dense"),
+    "gate": ("gate", "dense", "--against", "bm25", "--data", "notes", *QUESTIONS, "--margin", "1"),
+    "judge": ("judge", "w", "questions.txt", *ENCODER, "--methods", "dense"),
+    "recommend": ("recommend", "notes", *QUESTIONS, "--methods", "bm25,dense"),
+}
+
+
+@pytest.mark.parametrize("kind", ACCOUNTED)
+def test_every_command_says_what_it_paid(till: Till, paid_desk: Path, kind: str) -> None:
+    ended = ragindex(*ACCOUNTED[kind], "--json", "r.json")
+    assert ended.code == 0, ended.err
+    assert till.tokens
+    assert ended.out.count(f"Spent: {till.tokens} tokens, ${till.money:.6f}.") == 1
+    written = json.loads(Path("r.json").read_text())
+    if kind == "compare":
+        checked(till, of_comparison(written))
+    else:
+        checked(till, written["paid" if kind == "recommend" else "spent"])
 
 
 UNPRICED = {

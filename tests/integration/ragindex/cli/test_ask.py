@@ -8,6 +8,7 @@ import pytest
 import typer
 from built_retriever import built_retriever
 from click.testing import Result
+from command_line import ragindex
 from openai_server import KEY, OpenAIServer
 from typer.testing import CliRunner
 
@@ -143,7 +144,7 @@ def test_nothing_is_found(workspace: Path, server: OpenAIServer) -> None:
 def test_a_model_answers(workspace: Path, server: OpenAIServer) -> None:
     server.write = lambda body: json.dumps({"answer": "the Orla", "passages": [1], "found": True})
     asked = ("Which river is short?", "--index", workspace, "--method", "bm25", "-k", 2, "--llm", "openai:small")
-    first = lines(run(*asked))
+    first = ragindex("ask", *asked).out.splitlines()
     assert first[:3] == [
         "the Orla",
         "[1] Orla  orla.md, characters 0-45",
