@@ -746,6 +746,13 @@ class VocabularyEncoder(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class EncodingFailure:
+    """Why one text has no vector, although others have."""
+
+    reason: str
+
+
 @runtime_checkable
 class PaidEncoder(Protocol):
     """An encoder whose requests cost money (remote services).
@@ -757,14 +764,24 @@ class PaidEncoder(Protocol):
     texts_a_request: int
     """The largest number of texts in one request."""
 
-    def encode_by_request(self, texts: Sequence[str]) -> Iterator[Floats]:
-        """Yield the rows of `texts` in order, one array per request, so that each is stored before the next request."""
+    def encode_by_request(self, texts: Sequence[str]) -> Iterator[Floats | EncodingFailure]:
+        """Yield the rows of `texts` in order, one array per request, so that each is stored before the next request.
+
+        An EncodingFailure stands in the place of a text that the service refuses while it takes others.
+        """
         ...
 
 
 @runtime_checkable
-class ForgettingEncoder(Protocol):
+class CachingEncoder(Protocol):
     """An encoder that caches vectors: the workspace's encoder while parts are built."""
+
+    def encode_each(self, texts: Sequence[str]) -> tuple[Floats, dict[int, EncodingFailure]]:
+        """Encode texts of the index; also return, by position, the failures of those that alone have no vector.
+
+        Their rows are zero. Their failures are not cached.
+        """
+        ...
 
     def forget(self, texts: Sequence[str]) -> None:
         """Mark the vectors of these texts as unused by the part; they may be removed unless requested again."""

@@ -54,7 +54,7 @@ class _Run:
             self.printed = spending
 
     def fail(self, message: str, exit_code: int) -> None:
-        """Print what the command has paid for, if anything, and write it as JSON with the error in place of a result."""
+        """Print what the command has paid for, if anything, and write it with the error in place of the JSON result."""
         self.print_spending(_make_console(stderr=True))
         if self.written or self.printed is None:
             return

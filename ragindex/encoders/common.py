@@ -1,10 +1,26 @@
 """Functions that several encoders use."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from ragindex.interfaces import Floats
+from ragindex.interfaces import EncodingFailure, Floats
+
+PROBE = "dimensions"
+"""A text that any encoder has a vector for: if it has one, and a text has none, the text is at fault."""
+
+
+def separate_failures(vectors: Floats, reasons: Mapping[int, str]) -> Iterator[Floats | EncodingFailure]:
+    """Yield the rows of `vectors` in order, with an EncodingFailure in the place of each row in `reasons`."""
+    start = 0
+    for row in sorted(reasons):
+        if row > start:
+            yield vectors[start:row]
+        yield EncodingFailure(reasons[row])
+        start = row + 1
+    if start < len(vectors):
+        yield vectors[start:]
 
 
 def normalize_rows(vectors: Any, shortest: float = 0.0) -> Floats:

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from ragindex.accounting import ledger
 from ragindex.canonical import digest, encodable
-from ragindex.encoders.common import normalize_rows
+from ragindex.encoders.common import PROBE, normalize_rows, separate_failures
 from ragindex.errors import RequestError, ServiceError, UsageError
 from ragindex.http import (
     Trouble,
@@ -29,7 +29,7 @@ from ragindex.http import (
     strip_credentials,
     suggest_address,
 )
-from ragindex.interfaces import EncoderPlugin, Floats
+from ragindex.interfaces import EncoderPlugin, EncodingFailure, Floats
 from ragindex.llm import tokens
 from ragindex.llm.budget import reserve_money
 from ragindex.llm.plugins import PaidPlugin
@@ -127,9 +127,13 @@ class OpenAICompatible(EncoderPlugin, PaidPlugin):
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """The vectors of one request, or why they are unusable, and the tokens that the server counted, if stated."""
+    """The vectors of one request, or why they are unusable, and the tokens that the server counted, if stated.
+
+    `faults` are, by row, the reasons why some of the vectors are unusable.
+    """
 
     vectors: Floats | str
+    faults: Mapping[int, str]
     tokens: int | None
 
 
@@ -138,8 +142,9 @@ class OpenAIEncoder:
 
     A text that the server refuses as too long is cut to half its characters until it fits. Each such text is logged
     and counted in `truncated`. A batch that it refuses is sent in halves; if that helps, later batches have no more
-    texts (`texts_a_request`). Blank texts are not sent; their vectors are zero. If tiktoken knows the model, it is a
-    TokenCounter, whose `max_tokens` leave room for the prefix of documents.
+    texts (`texts_a_request`). So is a batch that it fails on while it answers others, down to the texts at fault.
+    Blank texts are not sent; their vectors are zero. If tiktoken knows the model, it is a TokenCounter, whose
+    `max_tokens` leave room for the prefix of documents.
     """
 
     max_tokens: int | None
@@ -173,30 +178,37 @@ class OpenAIEncoder:
     def dimensions(self) -> int:
         """The length of the vectors. Sends a request if it is neither given nor known yet. Raises ServiceError."""
         if self._dimensions is None:
-            self._ask(["dimensions"])
+            self._ask([PROBE], self._plugin.retries)
         assert self._dimensions is not None  # noqa: S101  # an answer without vectors raises
         return self._dimensions
 
     def encode_documents(self, texts: Sequence[str]) -> Floats:
         """Return rows of length one, shape (len(texts), dimensions); zero for blank texts. Raises ServiceError."""
-        return self._join(self.encode_by_request(texts))
-
-    def encode_by_request(self, texts: Sequence[str]) -> Iterator[Floats]:
-        """Yield the vectors of `texts` in order, one array per request. Raises ServiceError.
-
-        A batch that the server refuses is split into halves.
-        """
-        return self._encode_batches(texts, self._document_prefix)
+        return self._join(self._encode_all(texts, self._document_prefix))
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
         """Encode questions, with their own prefix, in the same way as documents."""
-        return self._join(self._encode_batches(texts, self._query_prefix))
+        return self._join(self._encode_all(texts, self._query_prefix))
 
-    def _join(self, answers: Iterator[Floats]) -> Floats:
-        rows = list(answers)
+    def _join(self, answers: Iterator[Floats | EncodingFailure]) -> Floats:
+        rows = list[Floats]()
+        for answer in answers:
+            if isinstance(answer, EncodingFailure):
+                raise RequestError(answer.reason)
+            rows.append(answer)
         return np.concatenate(rows) if rows else np.zeros((0, self.dimensions), dtype=np.float32)
 
-    def _encode_batches(self, texts: Sequence[str], prefix: str) -> Iterator[Floats]:
+    def encode_by_request(self, texts: Sequence[str]) -> Iterator[Floats | EncodingFailure]:
+        """Yield the vectors of `texts` in order, one array per request. Raises ServiceError.
+
+        A text is an EncodingFailure if the server fails on it alone and then encodes another.
+        """
+        for answer in self._encode_all(texts, self._document_prefix):
+            if isinstance(answer, EncodingFailure):
+                self._require_answer(RequestError(answer.reason))
+            yield answer
+
+    def _encode_all(self, texts: Sequence[str], prefix: str) -> Iterator[Floats | EncodingFailure]:
         self._advise_prefixes()
         at = 0
         while at < len(texts):
@@ -223,26 +235,54 @@ class OpenAIEncoder:
             *(name, written),
         )
 
-    def _encode(self, texts: Sequence[str]) -> Iterator[Floats]:
-        """Yield the vectors of one batch: in one request, or in several if it is refused; blank texts are not sent."""
+    def _encode(self, texts: Sequence[str], *, halved: bool = False) -> Iterator[Floats | EncodingFailure]:
+        """Yield the vectors of one batch: in one request, or in several if it is refused; blank texts are not sent.
+
+        A part of a batch that all retries have failed on (`halved`) is sent once, unless it is a single text.
+        """
         sent = [i for i, text in enumerate(texts) if text.strip()]
         try:
-            answered = self._ask([texts[i] for i in sent]) if sent else None
-        except _RefusedError as error:
+            retries = 0 if halved and len(sent) > 1 else self._plugin.retries
+            answered, faults = self._send_batch([texts[i] for i in sent], retries) if sent else (None, {})
+        except (_RefusedError, _UnansweredError) as error:
             if len(sent) > 1:
-                half, truncated = sent[len(sent) // 2], self.truncated
-                yield from self._encode(texts[:half])
-                yield from self._encode(texts[half:])
-                if self.truncated == truncated:  # the number of texts was at fault, or their sum, and no text alone
-                    self._limit_texts(len(sent) - len(sent) // 2)
+                if isinstance(error, _UnansweredError) and not halved:
+                    self._require_answer(error)
+                yield from self._encode_halves(texts, sent, error)
                 return
-            if not isinstance(error, _TooLongError):
-                raise
-            answered = self._encode_truncated(texts[sent[0]])
-        vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
+            answered, faults = None, {0: str(error)}
+        vectors = np.zeros((len(texts), self.dimensions if len(texts) > len(faults) else 0), dtype=np.float32)
         if answered is not None:
             vectors[sent] = answered
-        yield vectors
+        yield from separate_failures(vectors, {sent[row]: reason for row, reason in faults.items()})
+
+    def _encode_halves(
+        self, texts: Sequence[str], sent: Sequence[int], error: ServiceError
+    ) -> Iterator[Floats | EncodingFailure]:
+        """Yield the vectors of a batch that the server has refused or failed on; only the texts `sent` are sent."""
+        half, truncated, failed = sent[len(sent) // 2], self.truncated, False
+        for part in (texts[:half], texts[half:]):
+            for answer in self._encode(part, halved=isinstance(error, _UnansweredError)):
+                failed = failed or isinstance(answer, EncodingFailure)
+                yield answer
+        if isinstance(error, _RefusedError) and not failed and self.truncated == truncated:
+            self._limit_texts(len(sent) - len(sent) // 2)  # their number was at fault, or their sum, and no text alone
+
+    def _require_answer(self, error: RequestError) -> None:
+        """Raise `error` unless the server encodes another text."""
+        try:
+            self._ask([PROBE], 0)
+        except ServiceError:
+            raise error from None
+
+    def _send_batch(self, texts: list[str], retries: int) -> tuple[Floats, Mapping[int, str]]:
+        """Send a batch in one request, a single text that is too long in several."""
+        try:
+            return self._ask(texts, retries)
+        except _TooLongError:
+            if len(texts) > 1:
+                raise
+        return self._encode_truncated(texts[0])
 
     def _limit_texts(self, most: int) -> None:
         """Remember how many texts a request may have."""
@@ -262,12 +302,12 @@ class OpenAIEncoder:
             )
         return found
 
-    def _encode_truncated(self, text: str) -> Floats:
+    def _encode_truncated(self, text: str) -> tuple[Floats, Mapping[int, str]]:
         """Encode the first half of a text, or a quarter, and so on, until the server accepts it."""
         size = len(text) // 2
         while True:
             try:
-                vectors = self._ask([text[:size]])
+                answered = self._ask([text[:size]], self._plugin.retries)
                 break
             except _TooLongError:
                 if size <= _SHORTEST:
@@ -276,10 +316,10 @@ class OpenAIEncoder:
         with self._lock:
             self.truncated += 1
         _log.warning("%s: a text of %d characters was too long and was cut to %d", self.id, len(text), size)
-        return vectors
+        return answered
 
-    def _ask(self, texts: list[str]) -> Floats:
-        """Send one request, with retries. Raises ServiceError."""
+    def _ask(self, texts: list[str], retries: int) -> tuple[Floats, Mapping[int, str]]:
+        """Send one request; return the vectors and, by row, why some are unusable. Raises ServiceError."""
         options: dict[str, Any] = {} if self._plugin.dimensions is None else {"dimensions": self._plugin.dimensions}
 
         def send() -> str:
@@ -290,22 +330,22 @@ class OpenAIEncoder:
 
         most = self._estimate_cost(texts)
 
-        def attempt() -> Floats:
+        def attempt() -> tuple[Floats, Mapping[int, str]]:
             with reserve_money(self._setting.budget, most) as booking:
                 start = time.perf_counter()
                 body = self._send(send)
                 answered = _parse_answer(body, len(texts), self._dimensions)
                 booking.pay(self._record(answered, texts, time.perf_counter() - start))
             if isinstance(answered.vectors, str):
-                raise self._make_error(_read_error(body) or Trouble(answered.vectors), answered=True)
+                raise self._make_error(_read_error(body) or Trouble(answered.vectors))
             with self._lock:
                 self._dimensions = answered.vectors.shape[1]
-            return answered.vectors
+            return answered.vectors, {row: self._explain(Trouble(fault)) for row, fault in answered.faults.items()}
 
         try:
-            return retry(attempt, self._plugin.retries, self._rng)
+            return retry(attempt, retries, self._rng)
         except TroubleError as error:
-            raise self._make_error(error.trouble) from None
+            raise self._make_error(error.trouble, retries + 1) from None
 
     def _send(self, send: Callable[[], str]) -> str:
         """Send one request. Raises TroubleError, and at once _TooLongError, which some servers send with status 500."""
@@ -354,14 +394,20 @@ class OpenAIEncoder:
         ledger.record_call(entry, seconds)
         return money or 0.0
 
-    def _make_error(self, trouble: Trouble, answered: bool = False) -> ServiceError:
-        """Make the error for the caller. Its message does not contain the key."""
-        status, message = trouble.status, trouble.message.replace(self._key, "…")
-        kind = ServiceError if trouble.stops else RequestError
+    def _make_error(self, trouble: Trouble, tries: int = 0) -> ServiceError:
+        """Make the error for the caller, after so many tries without an answer."""
+        status, kind = trouble.status, ServiceError if trouble.stops else RequestError
         if _is_too_long(trouble):
             kind = _TooLongError
         elif status is not None and status < 500 and not (trouble.stops or trouble.passes):
             kind = _RefusedError
+        elif (status is None or status >= 500) and trouble.passes and not trouble.stops:
+            kind = _UnansweredError
+        return kind(self._explain(trouble, tries))
+
+    def _explain(self, trouble: Trouble, tries: int = 0) -> str:
+        """Return what went wrong, without the key."""
+        status, message = trouble.status, trouble.message.replace(self._key, "…")
         if trouble.knows_no_such:
             hint = f" Check --encoder, {' or '.join(_URL_VARIABLES)}.{suggest_address(self._where)}"
         elif trouble.refuses_key:
@@ -369,8 +415,12 @@ class OpenAIEncoder:
         else:
             hint = trouble.advise(_URL_VARIABLES) if trouble.away else ""
         status_text = "" if status is None else f" with status {status}"
-        silence = "" if answered or status is not None else f"no answer after {self._plugin.retries + 1} tries: "
-        return kind(f"openai:{self._plugin.model} at {self._where} failed{status_text}: {silence}{message}.{hint}")
+        silence = f"no answer after {tries} tries: " if tries and status is None else ""
+        return f"openai:{self._plugin.model} at {self._where} failed{status_text}: {silence}{message}.{hint}"
+
+
+class _UnansweredError(RequestError):
+    """The server failed on a request, or gave no usable answer, after all retries."""
 
 
 class _RefusedError(RequestError):
@@ -397,14 +447,14 @@ def _parse_answer(body: str, count: int, dimensions: int | None) -> _Answer:
     try:
         parsed = json.loads(body)
     except ValueError:
-        return _Answer(f"expected JSON, got {body[:80]!r}", None)
+        return _Answer(f"expected JSON, got {body[:80]!r}", {}, None)
     usage = parsed.get("usage") if isinstance(parsed, Mapping) else None
     counted = usage.get("prompt_tokens") if isinstance(usage, Mapping) else None
     credible = isinstance(counted, int) and not isinstance(counted, bool) and counted > 0
     try:
-        return _Answer(_read_vectors(parsed, body, count, dimensions), counted if credible else None)
+        return _Answer(*_read_vectors(parsed, body, count, dimensions), counted if credible else None)
     except ValueError as error:
-        return _Answer(str(error), counted if credible else None)
+        return _Answer(str(error), {}, counted if credible else None)
 
 
 def _read_error(body: str) -> Trouble | None:
@@ -416,7 +466,7 @@ def _read_error(body: str) -> Trouble | None:
     return read_error_answer(parsed, encodable) if isinstance(parsed, Mapping) else None
 
 
-def _read_vectors(parsed: Any, body: str, count: int, dimensions: int | None) -> Floats:
+def _read_vectors(parsed: Any, body: str, count: int, dimensions: int | None) -> tuple[Floats, dict[int, str]]:
     """Return the vectors of a parsed response in the order of the inputs. Raises ValueError if it is malformed."""
     data = parsed.get("data") if isinstance(parsed, Mapping) else None
     if not isinstance(data, list) or not all(isinstance(item, Mapping) for item in data):
@@ -430,18 +480,34 @@ def _read_vectors(parsed: Any, body: str, count: int, dimensions: int | None) ->
     return _convert_rows([item.get("embedding") for item in ordered], dimensions)
 
 
-def _convert_rows(rows: Sequence[Any], dimensions: int | None) -> Floats:
-    """Convert lists of numbers to rows of length one. Raises ValueError if they are no vectors of one length."""
-    expected = f"vectors of {dimensions or 'as many'} numbers"
-    if not all(isinstance(row, list) for row in rows):
-        raise ValueError(f"expected {expected}, got {str(next(r for r in rows if not isinstance(r, list)))[:40]!r}")
-    sizes = sorted({len(row) for row in rows})
-    if len(sizes) != 1 or sizes[0] == 0 or dimensions not in (None, sizes[0]):
-        raise ValueError(f"expected {expected}, got {' and '.join(map(str, sizes))}")
+def _convert_rows(rows: Sequence[Any], dimensions: int | None) -> tuple[Floats, dict[int, str]]:
+    """Convert lists of numbers to rows of length one; return them with the faults of those that are no vectors.
+
+    Raises ValueError if none is a vector, or if their lengths differ.
+    """
+    faults = {number: fault for number, row in enumerate(rows) if (fault := _find_fault(row, dimensions)) is not None}
+    usable = [number for number in range(len(rows)) if number not in faults]
+    if not usable:
+        raise ValueError(faults[0])
+    sizes = sorted({len(rows[number]) for number in usable})
+    if len(sizes) > 1:
+        raise ValueError(f"expected vectors of as many numbers, got {' and '.join(map(str, sizes))}")
+    vectors = np.zeros((len(rows), sizes[0]), dtype=np.float32)
+    vectors[usable] = normalize_rows(np.array([rows[number] for number in usable], dtype=np.float64))
+    return vectors, faults
+
+
+def _find_fault(row: Any, dimensions: int | None) -> str | None:
+    """Return why `row` is not the vector of a text, or None if it is."""
+    expected = f"expected a vector of {dimensions or 'some'} numbers, got"
+    if not isinstance(row, list):
+        return f"{expected} {str(row)[:40]!r}"
+    if not row or dimensions not in (None, len(row)):
+        return f"{expected} {len(row)}"
     try:
-        vectors = np.array(rows, dtype=np.float64)
+        vector = np.array(row, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"expected {expected}, got something else among them") from None
-    if not np.isfinite(vectors).all() or not vectors.any(axis=1).all():
-        raise ValueError("expected finite vectors longer than zero, got NaN, infinity or nothing but zeros")
-    return normalize_rows(vectors)
+        return f"{expected} something else"
+    if vector.ndim != 1 or not np.isfinite(vector).all() or not vector.any():
+        return "expected a finite vector longer than zero, got NaN, infinity or nothing but zeros"
+    return None

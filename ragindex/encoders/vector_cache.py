@@ -21,10 +21,13 @@ import numpy as np
 
 from ragindex import durable_files
 from ragindex.accounting import ledger, timing
+from ragindex.counts import many
 from ragindex.encoders import cache_pruning, token_spans
-from ragindex.errors import StoreError, UsageError
+from ragindex.encoders.common import PROBE, separate_failures
+from ragindex.errors import RequestError, StoreError, UsageError
 from ragindex.interfaces import (
     Encoder,
+    EncodingFailure,
     Floats,
     PaidEncoder,
     TokenCounter,
@@ -41,6 +44,7 @@ _Cost: TypeAlias = tuple[float, float, float, float | None]
 _BATCH = 2048  # texts sorted by length, encoded and committed together, by encoders that cost nothing
 _KEYS_PER_STATEMENT = 500
 _SUM = 4  # bytes of a checksum
+_SHOWN = 80  # characters of a text in an error
 _PATIENCE = 60.0  # seconds to wait for another process's commit
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS vectors (
@@ -146,14 +150,23 @@ class CachedEncoder:
         return _timed(encode)(texts)
 
     def encode_documents(self, texts: Sequence[str]) -> Floats:
-        """Return vectors, shape (len(texts), dimensions); only texts that are not in the file are encoded.
+        """Return vectors, shape (len(texts), dimensions); see `encode_each`. Raises RequestError if one is missing."""
+        vectors, failures = self.encode_each(texts)
+        for number, failure in failures.items():
+            others = f" So have {many(len(failures) - 1, 'other text')}." if len(failures) > 1 else ""
+            raise RequestError(f"The text {texts[number][:_SHOWN]!r} has no vector: {failure.reason}{others}")
+        return vectors
 
-        Cached vectors are recorded in the ledger as replayed, with their first cost. Every batch is committed before
-        the next one is encoded; of an encoder that costs money, every response before the next request. Threads and
-        processes that encode for the same file with the same encoder take turns, and each reads first what the others
-        have written. Raises StoreError if the file cannot be read or written.
+    def encode_each(self, texts: Sequence[str]) -> tuple[Floats, dict[int, EncodingFailure]]:
+        """Return vectors, shape (len(texts), dimensions), and the failures of texts that alone have none, by position.
+
+        Their rows are zero. Only texts that are not in the file are encoded. Cached vectors are recorded in the ledger
+        as replayed, with their first cost. Every batch is committed before the next one is encoded; of an encoder that
+        costs money, every response before the next request. Threads and processes that encode for the same file with
+        the same encoder take turns, and each reads first what the others have written. Raises StoreError if the file
+        cannot be read or written.
         """
-        keys = [_key(text) for text in texts]
+        keys, failures = [_key(text) for text in texts], dict[bytes, EncodingFailure]()
         wanted = dict(zip(keys, texts, strict=True))
         turn = hashlib.sha256(self.id.encode()).hexdigest()
         with _open_file(self._path) as connection:
@@ -170,10 +183,17 @@ class CachedEncoder:
                     rows.update(found)
                     left = {key: wanted[key] for key in batch if key not in rows}
                     for made in self._encode_batch(left):
-                        self._write_rows(connection, made)
-                        rows.update(made)
+                        if isinstance(made, dict):
+                            self._write_rows(connection, made)
+                            rows.update(made)
+                        else:
+                            failures.update([made])
         self._replay(_sum(held))
-        return np.stack([rows[key].vector for key in keys]) if keys else self._no_vectors()
+        vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
+        for row, key in zip(vectors, keys, strict=True):
+            if key not in failures:
+                row[:] = rows[key].vector
+        return vectors, {number: failures[key] for number, key in enumerate(keys) if key in failures}
 
     def _replay(self, first: Usage) -> None:
         """Record in the ledger what cached vectors first cost, if they cost more than time."""
@@ -212,8 +232,8 @@ class CachedEncoder:
                     rows[key] = _Row(np.frombuffer(vector, dtype="<f4"), (cost[0], cost[1], cost[2], cost[3]))
         return rows
 
-    def _encode_batch(self, batch: Mapping[bytes, str]) -> Iterator[dict[bytes, _Row]]:
-        """Encode the texts of `batch` and yield their rows, one mapping per request if requests cost money."""
+    def _encode_batch(self, batch: Mapping[bytes, str]) -> Iterator[dict[bytes, _Row] | tuple[bytes, EncodingFailure]]:
+        """Encode the texts of `batch`; yield failures, and rows: one mapping per request if requests cost money."""
         if not batch:
             return
         left, answers = deque(batch.items()), self._encode_by_request(list(batch.values()))
@@ -221,6 +241,9 @@ class CachedEncoder:
             start = time.perf_counter()
             with ledger.record_calls() as asked:
                 vectors = next(answers)
+            if isinstance(vectors, EncodingFailure):
+                yield left.popleft()[0], vectors
+                continue
             paid = replace(asked.spent, seconds=time.perf_counter() - start + asked.correction)
             texts = [left.popleft() for _ in vectors]
             whole = sum(len(text) + 1 for _, text in texts)
@@ -231,28 +254,44 @@ class CachedEncoder:
 
     def _check_vectors(self, made: Floats, count: int) -> Floats:
         """Check the array of vectors for `count` texts. Raises UsageError."""
+        self._check_shape(made, count)
+        if not np.isfinite(made).all():
+            raise self._make_error("NaN or infinity")
+        return made
+
+    def _check_shape(self, made: Floats, count: int) -> None:
         if made.shape != (count, self.dimensions):
-            found = f"an array of {made.shape} for {count} texts"
-        elif not np.isfinite(made).all():
-            found = "NaN or infinity"
-        else:
-            return made
-        raise UsageError(
+            raise self._make_error(f"an array of {made.shape} for {count} texts")
+
+    def _make_error(self, found: str) -> UsageError:
+        return UsageError(
             f"The encoder {self.id} must give a row of {self.dimensions} finite numbers for each text. It gave "
             f"{found}. Fix the encoder, or choose another with --encoder."
         )
 
-    def _encode_by_request(self, texts: Sequence[str]) -> Iterator[Floats]:
-        """Yield the vectors of `texts` in order, one array per request."""
+    def _isolate(self, made: Floats, count: int) -> Iterator[Floats | EncodingFailure]:
+        """Yield the rows for `count` texts, and a failure for each that is not finite. Raises UsageError if all are."""
+        self._check_shape(made, count)
+        faulty = np.flatnonzero(~np.isfinite(made).all(axis=1)).tolist()
+        if faulty and len(faulty) == count:  # the encoder may be at fault, and not the texts
+            self._check_vectors(self._encoder.encode_documents([PROBE]), 1)
+        yield from separate_failures(made, dict.fromkeys(faulty, f"the encoder {self.id} gives NaN or infinity."))
+
+    def _encode_by_request(self, texts: Sequence[str]) -> Iterator[Floats | EncodingFailure]:
+        """Yield the vectors of `texts` in order, one array per request, and a failure for each text without one."""
         if not isinstance(self._encoder, PaidEncoder):
-            yield self._check_vectors(self._encoder.encode_documents(texts), len(texts))
+            yield from self._isolate(self._encoder.encode_documents(texts), len(texts))
             return
         left = len(texts)
         for made in self._encoder.encode_by_request(texts):
-            yield self._check_vectors(made, min(len(made), left) or left)
-            left -= len(made)
+            if isinstance(made, EncodingFailure):
+                yield made
+                left -= 1
+            else:
+                yield from self._isolate(made, min(len(made), left) or left)
+                left -= len(made)
         if left:
-            self._check_vectors(self._no_vectors(), left)
+            self._check_shape(self._no_vectors(), left)
 
     def _write_rows(self, connection: sqlite3.Connection, rows: Mapping[bytes, _Row]) -> None:
         with connection:

@@ -64,8 +64,11 @@ async def document_route(id: _IdPath, service: ServiceNeeded, key: AnyKey, colle
     if document is None and change is None:
         raise RefusalError(404, f"There is no document {id!r}.", "document")
     shown = document if "read" in key.rights else None
+    ingestion = service.ingestions.get(held.name)
     return JSONResponse(
-        _status(held.name, id if document is None else document.id, change)
+        _status(
+            held.name, id if document is None else document.id, change, "" if ingestion is None else ingestion.failure
+        )
         | {
             "title": None if shown is None else shown.title,
             "text": None if shown is None else shown.text,
@@ -94,16 +97,22 @@ def find_ingestion(service: Service, key: AccessKey, collection: str) -> Ingesti
 async def _accepted(service: Service, ingestion: Ingestion, ids: list[str]) -> Response:
     name = ingestion.collection.name
     states = await service.work(partial(ingestion.spool.states, ids))
-    return JSONResponse({"collection": name, "documents": [_status(name, id, states.get(id)) for id in ids]}, 202)
+    return JSONResponse(
+        {"collection": name, "documents": [_status(name, id, states.get(id), ingestion.failure) for id in ids]}, 202
+    )
 
 
-def _status(collection: str, id: str, change: ChangeState | None) -> dict[str, Any]:
-    """Return a `DocumentStatus`. A document without a change was indexed by other means."""
+def _status(collection: str, id: str, change: ChangeState | None, failure: str) -> dict[str, Any]:
+    """Return a `DocumentStatus`. A document without a change was indexed by other means.
+
+    An accepted change waits for the `failure` of the last sync, if there is one.
+    """
+    waiting = change is not None and change.status == "accepted"
     found = DocumentStatus(
         id=id,
         collection=collection,
         status="indexed" if change is None else change.status,
-        reason="" if change is None else change.reason,
+        reason="" if change is None else failure if waiting else change.reason,
         accepted_at=None if change is None else change.accepted,
         finished_at=None if change is None else change.finished,
     )

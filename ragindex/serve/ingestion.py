@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ragindex.document_ids import find_spelling, spellings
 from ragindex.errors import RagindexError
+from ragindex.redaction import hide_secrets
 from ragindex.serve.collections import ServedCollection
 from ragindex.serve.keys import AccessKey
 from ragindex.serve.logs import log_event
@@ -151,7 +152,8 @@ class Ingestion:
                 process.kill()
             await process.wait()
         if code != 0:
-            self.failure = f"the sync process ended with code {code}"
+            last = error.strip().rpartition("\n")[2]
+            self.failure = hide_secrets(last) or f"the sync process ended with code {code}"
             log_event("sync_failed", collection=self.collection.name, code=code, message=error[-1000:])
         return code == 0
 

@@ -159,8 +159,8 @@ DocumentState = Literal["accepted", "indexed", "deleted", "failed"]
 class DocumentStatus(BaseModel):
     """What has become of the last change of a document. Times are in seconds since 1970.
 
-    `accepted`: on disk, not searched yet. `indexed`: searches see it. `deleted`: searches do not see it any more.
-    `failed`: it could not be indexed, for the `reason`.
+    `accepted`: on disk, not searched yet; the `reason` is why the last sync failed. `indexed`: searches see it.
+    `deleted`: searches do not see it any more. `failed`: it could not be indexed, for the `reason`.
     """
 
     id: str

@@ -60,12 +60,12 @@ def _add_documents(index: Index, documents: Sequence[Document]) -> dict[str, str
 
 def _failed_passages(index: Index, ids: Sequence[str]) -> Mapping[str, str]:
     """Return why a part could not be made of a passage of these documents, by document."""
-    owner, wanted = index.workspace.finished_documents().owner, set(ids)
+    document_of, wanted = index.workspace.finished_documents().document_of, set(ids)
     return {
-        owner(passage): f"{record.name}: {reason}"
+        document_of(failed): f"{record.name}: {reason}"
         for record in index.workspace.manifest.parts.values()
-        for passage, reason in record.failed.items()
-        if owner(passage) in wanted
+        for failed, reason in record.failed.items()
+        if document_of(failed) in wanted
     }
 
 

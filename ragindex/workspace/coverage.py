@@ -95,6 +95,10 @@ class PartCoverage:
         rows = zip(made_at, outputs, strict=True)
         self._change("cover", {id: _Row(*row, *share) for id, row in zip(ids, rows, strict=True)})
 
+    def fail(self, ids: Sequence[str]) -> None:
+        """Record that passages failed whose records stay, as others share them: the next sync builds them again."""
+        self.cover(ids, [_UNKNOWN_REVISION] * len(ids), Usage())
+
     def forget(self, ids: Sequence[str]) -> None:
         """Record that the data of a batch are removed."""
         self._change("forget", dict.fromkeys(ids))

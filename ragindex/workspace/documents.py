@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ragindex.canonical import metadata_json
-from ragindex.corpus.chunking import chunk, headings_within, id_mark, pages_within, section_at
+from ragindex.corpus.chunking import chunk, headings_within, id_mark, pages_within, section_at, split_passage_id
 from ragindex.corpus.token_windows import TokenSpans
 from ragindex.errors import UsageError
 from ragindex.interfaces import Collection, Schema
@@ -144,6 +144,11 @@ class Documents:
     def owner(self, passage: str) -> str:
         """Return the id of the document that a passage belongs to."""
         return passage.rpartition(self.mark)[0] if self.mark else passage
+
+    def document_of(self, id: str) -> str:
+        """Return the document of a passage of any chunking; the id itself if it is none, as that of a summary."""
+        found = split_passage_id(id)
+        return id if found is None or (found[1] == "#" and not self.mark) else found[0]
 
     def positions(self, ids: Iterable[str]) -> dict[str, dict[str, Position]]:
         """Return where each passage of the existing documents among `ids` stands, by document and passage."""

@@ -1,6 +1,6 @@
 """Notes on changed documents and on the parts of schemes, shown to users with figures and answers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ragindex.accounting.ledger import DRAFT, THOUGHTS, Tally
 from ragindex.counts import first_names, many
@@ -20,9 +20,8 @@ def format_part_notes(workspace: Workspace, schemes: Sequence[Scheme]) -> list[s
     for scheme in schemes:
         said |= dict.fromkeys(workspace.notes(scheme))
         for name, failed in workspace.failures(scheme).items():
-            reasons = "; ".join(list(dict.fromkeys(failed.values()))[:_MAX_REASONS])
             could_not = many(len(failed), "record could not be made and is", "records could not be made and are")
-            said[f"{name}: {could_not} tried again the next time: {reasons}"] = None
+            said[f"{name}: {could_not} tried again the next time: {_explain_failures(workspace, failed)}"] = None
     return list(said)
 
 
@@ -40,6 +39,15 @@ def describe_drafts(paid: Tally) -> list[str]:
 def list_part_details(workspace: Workspace, schemes: Sequence[Scheme]) -> list[str]:
     """Return the details of all parts, without duplicates."""
     return list(dict.fromkeys(detail for scheme in schemes for detail in workspace.details(scheme)))
+
+
+def _explain_failures(workspace: Workspace, failed: Mapping[str, str]) -> str:
+    """Return the first reasons, each with the documents that it concerns."""
+    documents, concerned = workspace.documents, dict[str, dict[str, None]]()
+    for id, reason in failed.items():
+        concerned.setdefault(reason, {})[documents.document_of(id)] = None
+    first = list(concerned.items())[:_MAX_REASONS]
+    return "; ".join(f"{first_names(list(names))}: {reason}" for reason, names in first)
 
 
 def format_changes(changed: Changed) -> str:

@@ -376,10 +376,15 @@ def _build_passages(task: Building, todo: pa.Table) -> int:
 
 
 def _cover(task: Building, ids: Sequence[str], wanted: Sequence[str], cost: Usage) -> None:
-    """Record a batch as covered, except failed passages: they are removed, so that the next sync tries them again."""
+    """Record a batch as covered, except failed passages, so that the next sync tries them again.
+
+    They are removed, unless their records can belong to other passages.
+    """
     made = [(id, revision) for id, revision in zip(ids, wanted, strict=True) if id not in task.context.failures]
     failed = [id for id in ids if id in task.context.failures]
-    if failed:
+    if failed and task.part.shares_records:
+        task.coverage.fail(failed)
+    elif failed:
         _remove(task, failed)
     if made:
         task.coverage.cover([id for id, _ in made], [revision for _, revision in made], cost)

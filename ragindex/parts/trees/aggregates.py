@@ -10,9 +10,10 @@ import pyarrow as pa
 from pydantic import Field
 
 from ragindex.canonical import digest
-from ragindex.interfaces import BuildContext, Collection, Encoder, Part, ReadContext, Uses
+from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Uses
 from ragindex.llm.tokens import count_text_tokens
 from ragindex.parts.support import replace_all
+from ragindex.parts.support.encode_records import encode_records
 from ragindex.parts.support.records import TEXTS
 from ragindex.parts.text.propositions import Propositions
 from ragindex.parts.trees import tree_nodes
@@ -69,7 +70,7 @@ class Aggregates(Part[Collection]):
         schema = tree_nodes.schema(
             context.language, context.encoder.dimensions, keywords=("entities",), numbers=("propositions",)
         )
-        replace_all.replace_records(context.collection("records", schema), _build_records(made, read, context.encoder))
+        replace_all.replace_records(context.collection("records", schema), _build_records(made, read, context))
         for sentence in _write_notes(read.propositions, by_entity, kept, made):
             context.note(sentence, detail=True)
 
@@ -177,13 +178,16 @@ def _read_propositions(records: Collection) -> SourcePropositions:
     )
 
 
-def _build_records(made: Sequence[Aggregate], read: SourcePropositions, encoder: Encoder) -> Iterator[pa.RecordBatch]:
+def _build_records(
+    made: Sequence[Aggregate], read: SourcePropositions, context: BuildContext
+) -> Iterator[pa.RecordBatch]:
     for start in range(0, len(made), _BATCH):
-        some = made[start : start + _BATCH]
-        vectors = encoder.encode_documents([one.text for one in some])
+        batch = made[start : start + _BATCH]
+        rows, vectors = encode_records([one.text for one in batch], [one.id for one in batch], context)
+        some = [batch[row] for row in rows]
         nodes = [_build_node(one, read, vector) for one, vector in zip(some, vectors, strict=True)]
         columns = {
-            **tree_nodes.columns(nodes, encoder.dimensions),
+            **tree_nodes.columns(nodes, context.encoder.dimensions),
             "entities": pa.array([one.entities for one in some], TEXTS),
             "propositions": pa.array([len(one.places) for one in some], pa.float64()),
         }

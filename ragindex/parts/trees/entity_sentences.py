@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ragindex.interfaces import Collection, Encoder, Floats
-from ragindex.parts.trees import tree_nodes
+from ragindex.interfaces import BuildContext, Collection, Floats
+from ragindex.parts.support.encode_records import encode_records
 
 
 def write_sentences(texts: Sequence[Sequence[str]], propositions: Collection) -> list[str]:
@@ -24,8 +24,13 @@ def write_sentences(texts: Sequence[Sequence[str]], propositions: Collection) ->
     return [f"This text is about {', '.join(names)}." if names else "" for names in found]
 
 
-def encode_sentences(texts: Sequence[str], encoder: Encoder) -> Floats:
-    """Encode the sentences, (len(texts), dimensions); an empty one gets the zero vector, which joins no cluster."""
-    vectors = tree_nodes.encode_texts(texts, encoder)
-    vectors[np.array([not text for text in texts], bool)] = 0
-    return vectors
+def encode_sentences(texts: Sequence[str], context: BuildContext) -> Floats:
+    """Encode the sentences, (len(texts), dimensions); an empty one gets the zero vector, which joins no cluster.
+
+    So does one without a vector, which is reported as failed.
+    """
+    rows, vectors = encode_records(texts, texts, context)
+    found = np.zeros((len(texts), context.encoder.dimensions), np.float32)
+    found[rows] = vectors
+    found[np.array([not text for text in texts], bool)] = 0
+    return found

@@ -16,6 +16,7 @@ from ragindex.llm.answer_question import build_context
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.tasks import Failure, Task
 from ragindex.parts.support import replace_all
+from ragindex.parts.support.encode_records import encode_records
 from ragindex.parts.support.records import TEXTS
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.text.propositions import Propositions
@@ -129,7 +130,7 @@ class SummaryTree(Part[Collection]):
 
         A summary that fails is reported and has no node; the next sync asks for it again.
         """
-        leaves = tree_nodes.leaves(context.inputs[0], context.encoder, "summary_tree")
+        leaves = tree_nodes.leaves(context.inputs[0], context, "summary_tree")
         leaves = abstractness.raise_leaves(leaves, context) if self.hierarchical else leaves
         rounds, pool = list[Round](), tuple[Node, ...]()
         for level in range(1, self.levels):
@@ -164,11 +165,8 @@ class SummaryTree(Part[Collection]):
         answers = self._asked(clusters, level, context)
         told = [(one, answer.summary) for one, answer in zip(clusters, answers, strict=True) if answer is not None]
         texts = [self._shortened(encodable(text)) for _, text in told]
-        vectors = tree_nodes.encode_texts(texts, context.encoder)
-        made = [
-            self._node(cluster, text, vector, level)
-            for (cluster, _), text, vector in zip(told, texts, vectors, strict=True)
-        ]
+        rows, vectors = encode_records(texts, [self._id(cluster) for cluster, _ in told], context)
+        made = [self._node(told[row][0], texts[row], vector, level) for row, vector in zip(rows, vectors, strict=True)]
         clustered = {id for cluster in clusters for id in _list_ids(cluster)}
         alone = [node for node in pool if node.id not in clustered]
         return Round(
@@ -189,7 +187,7 @@ class SummaryTree(Part[Collection]):
         if self.dual is not None and level == 1:
             passages = [group[0].passage_ids for group in groups]
             named = entity_sentences.write_sentences(passages, context.inputs[1])
-            compared.append(entity_sentences.encode_sentences(named, context.encoder))
+            compared.append(entity_sentences.encode_sentences(named, context))
         found = {rows for vectors in compared for rows in soft_clusters(vectors, weights, self.cluster_tokens, how)}
         return [tuple(groups[row] for row in rows) for rows in sorted(found) if len(rows) > 1]
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 from ragindex.corpus import passage_text
 from ragindex.corpus.chunking import split_passage_id
 from ragindex.errors import UsageError
-from ragindex.interfaces import Collection, Encoder, Floats, Schema
+from ragindex.interfaces import BuildContext, Collection, Floats, Schema
+from ragindex.parts.support.encode_records import encode_records
 from ragindex.parts.support.records import TEXTS, encoded_fields, encoded_text
 from ragindex.parts.support.replace_all import DIGEST
 from ragindex.retrieval.hits import HIT_FIELDS, KEYWORD_FIELDS, STORED_FIELDS, build_filter_fields, text_search_schema
 from ragindex.types import Metadata
 
-_BATCH = 2_000  # texts encoded per batch
 _NODE_FIELDS = ("level", "children", "tree")
 
 
@@ -68,10 +68,11 @@ def merged(nodes: Sequence[Node]) -> tuple[tuple[str, ...], tuple[str, ...], dic
 # ---------------------------------------------------------------- reading
 
 
-def leaves(records: Collection, encoder: Encoder, wanted_by: str) -> list[Node]:
+def leaves(records: Collection, context: BuildContext, wanted_by: str) -> list[Node]:
     """Return the records of a searchable collection as nodes, in the order of the source.
 
-    Vectors are read from the collection if it has them, and encoded otherwise. Nodes of other trees keep
+    Vectors are read from the collection if it has them, and encoded otherwise: a record without one is reported as
+    failed and left out. Nodes of other trees keep
     their level, children and tree. Raises UsageError if the collection lacks a field that hits need;
     `wanted_by` is named in the message.
     """
@@ -86,9 +87,10 @@ def leaves(records: Collection, encoder: Encoder, wanted_by: str) -> list[Node]:
     batches = list(records.scan((*fields, "vector") if own else fields))
     rows = [row for batch in batches for row in batch.select(("id", *fields)).to_pylist()]
     if own:
-        vectors = np.concatenate([np.empty((0, encoder.dimensions), np.float32), *map(_read_vectors, batches)])
+        vectors = np.concatenate([np.empty((0, context.encoder.dimensions), np.float32), *map(_read_vectors, batches)])
     else:
-        vectors = encode_texts([encoded_text(row) for row in rows], encoder)
+        kept, vectors = encode_records([encoded_text(row) for row in rows], [row["id"] for row in rows], context)
+        rows = [rows[row] for row in kept]
     return sorted((_build_leaf(*pair) for pair in zip(rows, vectors, strict=True)), key=lambda node: node.order)
 
 
@@ -103,12 +105,6 @@ def _build_leaf(row: Mapping[str, Any], vector: Floats) -> Node:
     plain = (row["id"], row["kind"], row["title"], row["text"])
     level, children = int(row.get("level", 0)), tuple(row.get("children", ()))
     return Node(*plain, passages, documents, metadata, vector, level, children, row.get("tree", ""))
-
-
-def encode_texts(texts: Sequence[str], encoder: Encoder) -> Floats:
-    """Encode texts in batches, (len(texts), dimensions); cached vectors are reused."""
-    batches = [encoder.encode_documents(texts[start : start + _BATCH]) for start in range(0, len(texts), _BATCH)]
-    return np.concatenate([np.empty((0, encoder.dimensions), np.float32), *batches])
 
 
 # ---------------------------------------------------------------- writing

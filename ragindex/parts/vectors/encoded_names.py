@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from ragindex.interfaces import BuildContext, Floats, Schema
 from ragindex.parts.support.columns import large_text
+from ragindex.parts.support.encode_records import encode_each
 from ragindex.progress import progress_bar
 
 _BLOCK = 8192
@@ -81,7 +82,8 @@ def store_name_vectors(
     """Update a collection to hold exactly the distinct `names`, each as an id with its document vector.
 
     All names are sent to the encoder, so that the recorded cost of the part includes each name once; most
-    vectors come from the encoder's cache. Only new names are written. `into` (names, dimensions), if given,
+    vectors come from the encoder's cache. Only new names are written. A name without a vector is reported as failed
+    and has no record; its row in `into` is zero. `into` (names, dimensions), if given,
     receives the vectors too. `part` labels the progress bar.
     """
     vectors = context.collection(collection, Schema(dimensions=context.encoder.dimensions))
@@ -90,12 +92,15 @@ def store_name_vectors(
     with progress_bar(f"{part}: encoding {collection}", len(names)) as advance:
         for start in range(0, len(names), _BLOCK):
             block = names.slice(start, _BLOCK)
-            rows = context.encoder.encode_documents(block.to_pylist())
+            rows, failures = encode_each(block.to_pylist(), context.encoder)
             if into is not None:
                 into[start : start + len(rows)] = rows
-            new = fresh.slice(start, _BLOCK)
-            if new.true_count:
-                vectors.upsert(_build_records(block.filter(new), rows[new.to_numpy(zero_copy_only=False)]))
+            new = fresh.slice(start, _BLOCK).to_numpy(zero_copy_only=False)
+            for row, failure in failures.items():
+                context.failed(block[row].as_py(), failure.reason)
+                new[row] = False
+            if new.any():
+                vectors.upsert(_build_records(block.filter(pa.array(new)), rows[new]))
             advance(len(rows))
     vectors.delete(sorted(held.filter(pc.invert(pc.is_in(held, value_set=names))).to_pylist()))
 

@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 from pydantic import AfterValidator, Field
 
 from ragindex.filters import Filter, Overlaps
-from ragindex.interfaces import BuildContext, Change, Collection, ForgettingEncoder, Part, ReadContext, Uses
+from ragindex.interfaces import BuildContext, CachingEncoder, Change, Collection, Part, ReadContext, Uses
+from ragindex.parts.support.encode_records import encode_each
 from ragindex.parts.support.records import encoded_fields, encoded_text
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors import token_counts
@@ -66,7 +67,7 @@ class Vectors(Part[Collection]):
         records.delete(held.filter(_match_ids(held, now, invert=True)).column("id").to_pylist())
         changed = _find_changed(now, held)
         if len(changed):
-            records.upsert(_encode(changed, context))
+            _encode(changed, tuple(change.upsert), records, context)
         left = set(_read_texts(now))
         _forget_cached([text for text in _read_texts(held) if text not in left], context)
 
@@ -110,7 +111,7 @@ def _delete_removed(records: Collection, removed: Sequence[str], context: BuildC
 
 def _forget_cached(texts: Sequence[str], context: BuildContext) -> None:
     """Let the encoder's cache drop the vectors of `texts`: this part no longer needs them."""
-    if texts and isinstance(context.encoder, ForgettingEncoder):
+    if texts and isinstance(context.encoder, CachingEncoder):
         context.encoder.forget(texts)
 
 
@@ -148,12 +149,21 @@ def _find_changed(now: pa.Table, held: pa.Table) -> pa.Table:
     return now.filter(pa.array([before.get(row["id"]) != row for row in now.to_pylist()], pa.bool_()))
 
 
-def _encode(table: pa.Table, context: BuildContext) -> pa.RecordBatch:
+def _encode(table: pa.Table, passages: Sequence[str], records: Collection, context: BuildContext) -> None:
+    """Write records with their vectors; those without one are deleted, and fail those of `passages` they belong to."""
     texts = _read_texts(table)
-    vectors = context.encoder.encode_documents(texts)
+    vectors, failures = encode_each(texts, context.encoder)
     for name in token_counts.number_fields(context.encoder):
         table = table.append_column(
             name, pa.array(token_counts.count_record_tokens(texts, context.encoder), pa.float64())
         )
     column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
-    return table.append_column("vector", column).combine_chunks().to_batches()[0]
+    table = table.append_column("vector", column)
+    failed = pa.array([row in failures for row in range(len(texts))], pa.bool_())
+    for batch in table.filter(pc.invert(failed)).combine_chunks().to_batches():
+        records.upsert(batch)
+    lost = table.select(["id", "passage_ids"]).filter(failed).to_pylist()
+    records.delete([row["id"] for row in lost])
+    for row, failure in zip(lost, failures.values(), strict=True):
+        for passage in set(row["passage_ids"]).intersection(passages):
+            context.failed(passage, failure.reason)

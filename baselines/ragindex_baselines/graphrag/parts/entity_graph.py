@@ -10,6 +10,7 @@ from pydantic import Field
 from ragindex.corpus import passage_text
 from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Schema, Uses
 from ragindex.parts.support import replace_all
+from ragindex.parts.support.encode_records import encode_records
 from ragindex.parts.triples.triples import Triples
 from ragindex.plugins.registry import PartField, of_class
 from ragindex_baselines.graphrag.parts import merge_triples
@@ -105,6 +106,7 @@ class EntityVectors(Part[Collection]):
 
 def _encode(batch: pa.RecordBatch, context: BuildContext) -> pa.RecordBatch:
     pairs = zip(batch.column("name").to_pylist(), batch.column("text").to_pylist(), strict=True)
-    vectors = context.encoder.encode_documents([passage_text(name, text) for name, text in pairs])
+    texts = [passage_text(name, text) for name, text in pairs]
+    rows, vectors = encode_records(texts, batch.column("name").to_pylist(), context)
     column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel(), pa.float32()), context.encoder.dimensions)
-    return batch.append_column("vector", column)
+    return batch.take(pa.array(rows, pa.int64())).append_column("vector", column)
