@@ -109,7 +109,7 @@ def run_process() -> None:
     try:
         run_syncs(Path(sys.argv[1]), wakes)
     except RagindexError as error:
-        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        sys.stderr.write(f"{error}\n")
         sys.stderr.flush()
         os._exit(1)
     os._exit(0)

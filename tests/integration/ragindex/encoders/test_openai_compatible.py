@@ -1,6 +1,7 @@
 """The client of OpenAI-compatible endpoints against a server that misbehaves."""
 
 import logging
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +16,7 @@ from ragindex.encoders import openai_compatible
 from ragindex.encoders.openai_compatible import OpenAICompatible, OpenAIEncoder
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import BudgetError, RequestError, ServiceError, UsageError
-from ragindex.interfaces import TokenEncoder
+from ragindex.interfaces import EncodingFailure, TokenEncoder
 from ragindex.llm.budget import Budget
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
@@ -304,17 +305,73 @@ def test_errors(server: OpenAIServer) -> None:
         (data(lambda items: items[:2]), "expected 3 embeddings, got 2"),
         (data(lambda items: [items[0], *items[:2]]), r"expected each index from 0 to 2 once, got \[0, 0, 1\]"),
         (data(lambda items: [{"embedding": [1.0]}] * 3), r"expected each index .* got \[None, None, None\]"),
-        (embedding([1.0, 2.0]), "expected vectors of 48 numbers, got 2 and 48"),
-        (embedding([]), "expected vectors of 48 numbers, got 0 and 48"),
-        (embedding("AAAA"), "expected vectors of 48 numbers, got 'AAAA'"),
-        (embedding(["a"] * NATIVE), "expected vectors of 48 numbers, got something else"),
-        (embedding([float("nan")] * NATIVE), "expected finite vectors longer than zero"),
-        (embedding([0.0] * NATIVE), "expected finite vectors longer than zero"),
+        (embedding([1.0, 2.0]), "expected a vector of 48 numbers, got 2"),
+        (embedding([]), "expected a vector of 48 numbers, got 0"),
+        (embedding(None), "expected a vector of 48 numbers, got 'None'"),
+        (embedding("AAAA"), "expected a vector of 48 numbers, got 'AAAA'"),
+        (embedding(["a"] * NATIVE), "expected a vector of 48 numbers, got something else"),
+        (embedding([float("nan")] * NATIVE), "expected a finite vector longer than zero"),
+        (embedding([0.0] * NATIVE), "expected a finite vector longer than zero"),
     ):
-        server.faults.append(fault)
+        server.faults.extend([fault, status(500)])  # the second where another text is tried
         with pytest.raises(ServiceError, match=message) as caught:
             encoder.encode_documents(TEXTS)
         assert f"openai:small at {server.url}" in str(caught.value)
+        server.faults.clear()
+
+
+def _spoil(made: object) -> openai_server.Fault:
+    return data(lambda items: [{**item, "embedding": made} if item["index"] == 3 else item for item in items])
+
+
+REFUSALS: dict[str, tuple[openai_server.Fault, openai_server.Fault, str, int]] = {
+    "status 400": (status(400, "bad words"), status(400, "bad words"), "status 400: bad words", 10),
+    "status 422": (status(422, "bad words"), status(422, "bad words"), "status 422: bad words", 10),
+    "NaN of Ollama": (status(500, "unsupported value: NaN"),) * 2 + ("status 500: unsupported value: NaN", 11),
+    "no answer": (drop, drop, "no answer after 1 tries", 11),
+    "no JSON": (says("<html>"), says("<html>"), "expected JSON, got '<html>'", 11),
+    "null": (_spoil(None), embedding(None), "expected a vector of 48 numbers, got 'None'", 2),
+    "zeros": (_spoil([0.0] * NATIVE), embedding([0.0] * NATIVE), "NaN, infinity or nothing but zeros", 2),
+}
+
+
+@pytest.mark.parametrize("how", REFUSALS)
+def test_a_text_that_is_refused_alone_fails_alone(server: OpenAIServer, how: str) -> None:
+    """Others have their vectors, whatever it is beside, and no more requests are sent than halving takes."""
+    beside, alone, reason, requests = REFUSALS[how]
+    texts = ["one", "", "two", "three", "POISON", "four", " ", *(f"text {number}" for number in range(9))]
+
+    def choose(received: openai_server.Received, earlier: int) -> openai_server.Fault | None:
+        sent = received.body["input"]
+        return None if "POISON" not in sent else alone if sent == ["POISON"] else beside
+
+    server.choose = choose
+    encoder = _opened(retries=0, batch_size=16, dimensions=NATIVE)
+    answers = list(encoder.encode_by_request(texts))
+    (failure,) = (one for one in answers if isinstance(one, EncodingFailure))
+    assert reason in failure.reason
+    arrays = [one for one in answers if not isinstance(one, EncodingFailure)]
+    before = next(place for place, one in enumerate(answers) if one is failure)
+    assert sum(map(len, arrays[:before])) == 4
+    found = np.concatenate(arrays)
+    whole = [text for text in texts if text != "POISON"]
+    blank = [not text.strip() for text in whole]
+    np.testing.assert_allclose(found[~np.array(blank)], _expected([t for t in whole if t.strip()]), atol=1e-7)
+    assert not found[np.array(blank)].any()
+    assert len(server.requests) == requests
+    assert encoder.texts_a_request == 16
+    with pytest.raises(ServiceError, match=re.escape(reason)):
+        encoder.encode_queries(["POISON"])
+
+
+@pytest.mark.parametrize(("fault", "requests"), [(status(400), 6), (status(500), 2), (drop, 2), (status(429), 1)])
+def test_a_service_that_is_down_gets_few_requests(
+    server: OpenAIServer, fault: openai_server.Fault, requests: int
+) -> None:
+    server.choose = lambda received, earlier: fault
+    with pytest.raises(ServiceError):
+        list(_opened(retries=0, dimensions=NATIVE).encode_by_request([f"text {number}" for number in range(16)]))
+    assert len(server.requests) == requests
 
 
 def test_no_server(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from served import RunningServer, build_index, serving, wait_until
+from openai_server import KEY, OpenAIServer, status
+from served import DOCUMENTS, RunningServer, build_index, serving, wait_until
 
 import ragindex
 from ragindex.serve.keys import load_keyring
@@ -153,6 +154,43 @@ def test_documents_are_accepted_indexed_changed_and_deleted(tmp_path: Path, monk
         said = "Value error, must be an id without control characters, and has the control character '\\n' in 'a\\nb'"
         assert refused.status_code == 422
         assert refused.json()["error"]["message"] == f"body.documents.0.id: {said}"
+
+
+def test_a_document_that_cannot_be_encoded_fails_and_others_do_not_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAGINDEX_WRITE_KEY", WRITE)
+    monkeypatch.setenv("EMBEDDING_API_KEY", KEY)
+    with OpenAIServer() as encoding:
+        monkeypatch.setenv("EMBEDDING_BASE_URL", encoding.url)
+        with ragindex.open(tmp_path, encoder="openai(model=small, price=0, retries=0)", create=True) as index:
+            index.add(DOCUMENTS, source="served")
+            index.build("bm25", "dense")
+        encoding.choose = lambda received, earlier: (
+            status(400, "no such words") if "poison" in str(received.body["input"]) else None
+        )
+        with (
+            serving(f"docs={tmp_path}", keys=load_keyring(None, ["docs"])) as running,
+            running.client(WRITE) as writer,
+        ):
+
+            def state(id: str) -> tuple[str, str]:
+                found = writer.get(f"/documents/{id}").json()
+                return found["status"], found["reason"]
+
+            texts = {"bad": "poison", "good": "A kestrel nests in the tower."}
+            writer.post("/documents", json={"documents": [{"id": id, "text": text} for id, text in texts.items()]})
+            wait_until(lambda: state("good") == ("indexed", ""))
+            refused = f"openai:small at {encoding.url} failed with status 400: no such words."
+            assert state("bad") == ("failed", f"vectors: {refused}")
+            found = writer.post("/search", json={"query": "poison kestrel"}).json()["hits"]
+            assert {hit["id"] for hit in found} == {"bad#0", "good#0"}
+            encoding.choose = lambda received, earlier: status(500, "out of order")
+            writer.post("/documents", json={"documents": [{"id": "later", "text": "A stork."}]})
+            down = f"openai:small at {encoding.url} failed with status 500: out of order."
+            wait_until(lambda: state("later")[1] != "")
+            assert state("later") == ("accepted", down)
+            assert writer.get("/ready").json()["collections"]["docs"]["sync_failure"] == down
 
 
 def test_the_server_moves_on_to_what_another_process_has_built(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from ragindex.accounting import ledger, timing
 from ragindex.accounting.ledger import CallRecord
 from ragindex.encoders import vector_cache
 from ragindex.encoders.vector_cache import CachedEncoder, share_question_vectors
-from ragindex.errors import ServiceError, StoreError, UsageError
+from ragindex.errors import RequestError, ServiceError, StoreError, UsageError
 from ragindex.interfaces import Floats, TokenEmbeddings, TokenEncoder
 from ragindex.types import Usage
 
@@ -232,6 +232,32 @@ def test_what_an_encoder_must_not_give(kind: type[Spoilt], how: str, path: Path)
             getattr(encoder, ask)(_texts(3))
     CachedEncoder(inner, path).encode_documents(_texts(3))
     assert inner.seen == [_texts(3)]
+
+
+@pytest.mark.parametrize("kind", [Spoilt, SpoiltAndPaid])
+def test_a_text_whose_vector_is_not_finite_fails_alone(kind: type[Spoilt], path: Path) -> None:
+    """It is not kept, also where it is asked for alone, as another text has a vector."""
+    bad, good = _texts(2)
+    hurt: list[str] = [bad]
+
+    def spoil(made: Floats) -> Floats:
+        return np.where([[text in hurt] for text in encoder.seen[-1]], np.nan, made).astype(np.float32)
+
+    encoder = kind(spoil)
+    cached = CachedEncoder(encoder, path)
+    for texts in ([good, bad, good], [bad]):
+        vectors, failures = cached.encode_each(texts)
+        assert {row: failure.reason for row, failure in failures.items()} == {
+            texts.index(bad): "the encoder plain gives NaN or infinity."
+        }
+        expected = Plain().encode_documents(texts) * [[text != bad] for text in texts]
+        np.testing.assert_array_equal(vectors, expected.astype(np.float32))
+    with pytest.raises(RequestError, match=f"^The text '{bad}' has no vector: the encoder plain gives NaN"):
+        cached.encode_documents([good, bad])
+    hurt.clear()
+    encoder.seen.clear()
+    np.testing.assert_array_equal(cached.encode_documents([good, bad]), Plain().encode_documents([good, bad]))
+    assert encoder.seen == [[bad]]
 
 
 @pytest.mark.parametrize(
