@@ -23,6 +23,7 @@ from ragindex.canonical import digest
 from ragindex.durable_files import HASH_DIGITS
 from ragindex.errors import StoreError
 from ragindex.trec_fields import escape_field
+from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics.retrieval import ranking, standing
 from ragindex_eval.metrics.score import judgements, twins
 from ragindex_eval.results.json_values import answer_to_json
@@ -150,21 +151,24 @@ def _question_lines(comparison: Comparison) -> Iterable[str]:
             "titles": {doc_id: comparison.titles.get(doc_id, "") for doc_id in judged},
             "answers": list(gold.answers) if gold else [],
         }
-        if gold and gold.options:
-            line["options"] = list(gold.options)
-        if gold and not gold.answerable:
-            line["answerable"] = False
-        if gold and gold.alternatives:
-            line["alternatives"] = sorted(gold.alternatives)
         if near := comparison.near_gold.get(query.id):
             line["near_gold"] = dict(near)
-        if gold and gold.evidence:
-            line["evidence"] = [[one.doc_id, *one.words] for one in gold.evidence]
-        if gold and gold.own_document:
-            line["own_document"] = gold.own_document
-        if gold and gold.sub_questions:
-            line["sub_questions"] = [asdict(one) for one in gold.sub_questions]
+        if gold:
+            line |= _rare_gold_fields(gold)
         yield json.dumps(line, ensure_ascii=False)
+
+
+def _rare_gold_fields(gold: Gold) -> dict[str, Any]:
+    """Return the fields of a question's gold that only some data sets have."""
+    fields: dict[str, Any] = {
+        "options": list(gold.options),
+        "alternatives": sorted(gold.alternatives),
+        "evidence": [[one.doc_id, *one.words] for one in gold.evidence],
+        "own_document": gold.own_document,
+        "sub_questions": [asdict(one) for one in gold.sub_questions],
+    }
+    rare = {name: value for name, value in fields.items() if value}
+    return rare if gold.answerable else {**rare, "answerable": False}
 
 
 def _answer_lines(comparison: Comparison, methods: Iterable[MethodResult]) -> Iterable[str]:

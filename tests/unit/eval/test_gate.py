@@ -88,7 +88,7 @@ def test_lost_questions_are_named_the_largest_loss_first() -> None:
     ranks = {"new": [{"d": 1, "e": 2}, {"d": 3}, {}, {}], "old": [{}, {"d": 2, "e": 1}, {"d": 5, "e": 4}, {}]}
     new, old = (
         QuestionScores(
-            label, dict(zip(keys, values[label], strict=True)), {}, dict(zip(keys, ranks[label], strict=True))
+            label, dict(zip(keys, values[label], strict=True)), {}, "lsa", dict(zip(keys, ranks[label], strict=True))
         )
         for label in ("new", "old")
     )

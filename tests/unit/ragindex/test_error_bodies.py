@@ -144,7 +144,8 @@ def test_any_json_is_read(value: Any) -> None:
 
 
 def test_deep_and_long_bodies_are_bounded() -> None:
-    assert read_error_body('{"error":' * 5000 + '"x"' + "}" * 5000).message.startswith('{"error":')
+    too_deep = 1_000_000  # for the parser of any Python
+    assert read_error_body('{"error":' * too_deep + '"x"' + "}" * too_deep).message.startswith('{"error":')
     assert read_error_body('{"error":' * 100 + '"x"' + "}" * 100) == ErrorDetails()
     assert len(read_error_body("x" * 1_000_000).message) == 100_000
 
