@@ -81,8 +81,8 @@ class Gate:
     same_hits: bool
     encoder: str
     baseline_encoder: str
-    lost: tuple[LostQuestion, ...] = ()
-    won: int = 0
+    lost: tuple[LostQuestion, ...]
+    won: int
 
     def to_json(self) -> dict[str, Any]:
         """Convert to the JSON of `--json`."""
@@ -179,7 +179,7 @@ def judge_gate(new: QuestionScores, baseline: QuestionScores, metric: str, margi
     scores = np.array([[new.values[key], baseline.values[key]] for key in order])
     differences = np.concatenate([scores[:, 0] - scores[:, 1], _ADDED])
     low, high = interval(resampled_means(differences[:, None], seed)[:, 0])
-    means = scores.mean(axis=0).tolist()
+    new_score, baseline_score = scores.mean(axis=0).tolist()
     same_hits = (new.label, new.hits, new.values) == (baseline.label, baseline.hits, baseline.values)
     verdict: GateVerdict = "PASS" if same_hits or low > -margin else "FAIL" if high < -margin else "UNDECIDED"
     lost = [
@@ -194,7 +194,8 @@ def judge_gate(new: QuestionScores, baseline: QuestionScores, metric: str, margi
         metric,
         margin,
         len(order),
-        *means,
+        new_score,
+        baseline_score,
         (low, high),
         same_hits,
         new.encoder,

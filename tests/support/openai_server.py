@@ -163,7 +163,7 @@ class OpenAIServer:
 
     def answer(self, received: Received) -> Answer | None:
         self.requests.append(received)
-        route = self.routes.get(received.path.partition("?")[0])
+        route = self.routes.get(received.path) or self.routes.get(received.path.partition("?")[0])
         if route is None:
             right = Answer(404, {"error": {"message": f"no such path {received.path}"}})
         elif self.key is not None and received.headers.get("authorization") != f"Bearer {self.key}":

@@ -167,7 +167,7 @@ def _cluster_topics(workspace: Workspace, part: Vectors) -> list[list[str]]:
 
     Nothing is summarized, so the clusters need no size limit.
     """
-    nodes = tree_nodes.leaves(workspace.open_part(part), workspace.encoder, "coverage")
+    nodes = tree_nodes.read_leaves(workspace.open_part(part), "coverage")
     if not nodes:
         return []
     vectors = np.stack([node.vector for node in nodes])

@@ -8,7 +8,6 @@ and that of the others above it. Of thresholds that are equally good the lowest 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from scipy.stats import binomtest
 
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.results.finds_nothing import FindsNothing, QuestionShare
@@ -62,5 +61,7 @@ def choose_threshold(answerable: SampleArray, unanswerable: SampleArray) -> floa
 
 
 def _share(outcomes: Sequence[bool]) -> QuestionShare:
+    from scipy.stats import binomtest  # takes a second to import
+
     exact = binomtest(sum(map(bool, outcomes)), len(outcomes)).proportion_ci(1 - LEVEL)  # Clopper and Pearson 1934
     return QuestionShare(sum(map(bool, outcomes)), len(outcomes), float(exact.low), float(exact.high))

@@ -72,25 +72,38 @@ def leaves(records: Collection, context: BuildContext, wanted_by: str) -> list[N
     """Return the records of a searchable collection as nodes, in the order of the source.
 
     Vectors are read from the collection if it has them, and encoded otherwise: a record without one is reported as
-    failed and left out. Nodes of other trees keep
-    their level, children and tree. Raises UsageError if the collection lacks a field that hits need;
-    `wanted_by` is named in the message.
+    failed and left out. Raises UsageError as `read_leaves` does.
     """
+    if records.schema.dimensions is not None:
+        return read_leaves(records, wanted_by)
+    rows = [row for batch in records.scan(_list_fields(records, wanted_by)) for row in batch.to_pylist()]
+    encoded, vectors = encode_records([encoded_text(row) for row in rows], [row["id"] for row in rows], context)
+    return _build_leaves([rows[row] for row in encoded], vectors)
+
+
+def read_leaves(records: Collection, wanted_by: str) -> list[Node]:
+    """Return the records of a collection with vectors as nodes, in the order of the source.
+
+    Nodes of other trees keep their level, children and tree. Raises UsageError if the collection lacks a field that
+    hits need; `wanted_by` is named in the message.
+    """
+    batches = list(records.scan((*_list_fields(records, wanted_by), "vector")))
+    rows = [row for batch in batches for row in batch.drop_columns(["vector"]).to_pylist()]
+    vectors = np.concatenate([np.empty((0, records.schema.dimensions or 0), np.float32), *map(_read_vectors, batches)])
+    return _build_leaves(rows, vectors)
+
+
+def _list_fields(records: Collection, wanted_by: str) -> tuple[str, ...]:
     missing = set(HIT_FIELDS) - set(records.fields())
     if missing:
         raise UsageError(
             f"{wanted_by} needs records with {', '.join(HIT_FIELDS)}; {', '.join(sorted(missing))} is missing."
         )
-    own = records.schema.dimensions is not None
-    encoded = encoded_fields(records)
-    fields = tuple(dict.fromkeys((*HIT_FIELDS, *encoded, *(name for name in _NODE_FIELDS if name in records.fields()))))
-    batches = list(records.scan((*fields, "vector") if own else fields))
-    rows = [row for batch in batches for row in batch.select(("id", *fields)).to_pylist()]
-    if own:
-        vectors = np.concatenate([np.empty((0, context.encoder.dimensions), np.float32), *map(_read_vectors, batches)])
-    else:
-        kept, vectors = encode_records([encoded_text(row) for row in rows], [row["id"] for row in rows], context)
-        rows = [rows[row] for row in kept]
+    known = [name for name in _NODE_FIELDS if name in records.fields()]
+    return tuple(dict.fromkeys((*HIT_FIELDS, *encoded_fields(records), *known)))
+
+
+def _build_leaves(rows: Sequence[Mapping[str, Any]], vectors: Floats) -> list[Node]:
     return sorted((_build_leaf(*pair) for pair in zip(rows, vectors, strict=True)), key=lambda node: node.order)
 
 

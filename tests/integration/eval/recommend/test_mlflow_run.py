@@ -45,7 +45,7 @@ def test_decision_is_one_run_when_it_is_made_again(uri: str) -> None:
     assert sorted(contexts) == ["corpus", "questions"]
     files = Path(client.download_artifacts(run.info.run_id, "", "."))
     kept = json.loads((files / "recommendation.json").read_text())
-    assert kept == {name: value for name, value in found.items() if name not in ("index", "export")}
+    assert kept == {name: value for name, value in found.items() if name not in ("paid", "index", "export")}
     assert (files / "retriever" / "retriever.toml").read_text() == Path("kept/retriever.toml").read_text()
     ragindex(*WORLD)
     (again,) = all_runs(uri)

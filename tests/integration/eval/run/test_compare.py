@@ -130,7 +130,8 @@ def test_real_methods_score_as_ir_measures_says_of_the_files_written(compared: t
 def test_json_is_the_published_schema(tmp_path: Path) -> None:
     value = run(tmp_path, {"name": "bm25", "label": "words"}, "dense", k=(5,), seed=3).to_json()
     assert list(value)[:9] == ["schema", "dataset", "encoder", "store", "seed", "methods", "failed", "asked", "pairs"]
-    assert list(value)[9:] == ["ks", "language", "encoder_id", "llm", "notes", "left_out", "environment", "fingerprint"]
+    rest = ["ks", "language", "encoder_id", "llm", "notes", "details", "left_out", "environment", "fingerprint"]
+    assert list(value)[9:] == rest
     assert value["schema"] == 6
     assert (value["failed"], value["asked"]) == ([], ["words", "dense"])
     assert (len(value["dataset"].pop("corpus_digest")), len(value["dataset"].pop("questions_digest"))) == (16, 16)

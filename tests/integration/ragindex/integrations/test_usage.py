@@ -48,7 +48,7 @@ def test_the_command(library: Path) -> None:
     assert (done.code, done.out) == (0, usage_lines("dspy", library, "bm25"))
     value = command("use", "--index", library, "--method", "bm25", "--json", "-").json
     lines = usage_lines("python", library, "bm25")
-    assert value == {"framework": "python", "index": str(library), "method": "bm25", "lines": lines}
+    assert value == {"framework": "python", "index": str(library), "method": "bm25", "encoder": None, "lines": lines}
     missing = command("use", "--index", library, "--method", "dense")
     assert missing.code == 4
     assert "ragindex index --index" in " ".join(missing.err.split())

@@ -5,7 +5,7 @@ import sys
 
 PACKAGES = {
     "langchain": ("langchain_core", "'langchain-core>=1.0'"),
-    "llama_index": ("llama_index", "'llama-index-core>=0.14'"),
+    "llama_index": ("llama_index", "'llama-index-core>=0.14.23'"),
     "haystack": ("haystack", "'haystack-ai>=2.20'"),
     "dspy": ("dspy", "'dspy>=3.0'"),
 }

@@ -295,7 +295,7 @@ def test_new_fit_is_that_of_a_new_index(index: Index, tmp_path: Path) -> None:
     workspace.refit()
     assert workspace.sync(plugins=[BM25()]).made == 0  # it uses no encoder
     with (
-        patch.object(CachedEncoder, "encode_documents", side_effect=KeyboardInterrupt),
+        patch.object(CachedEncoder, "encode_each", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
         Workspace.open(tmp_path).sync([Dense()])

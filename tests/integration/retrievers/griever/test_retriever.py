@@ -133,7 +133,7 @@ def test_one_batch_for_the_question_and_one_for_its_rewriting(
         raise AssertionError(f"{texts} were encoded as documents")
 
     monkeypatch.setattr(CachedEncoder, "_encode_timed", counted)
-    monkeypatch.setattr(CachedEncoder, "encode_documents", none)
+    monkeypatch.setattr(CachedEncoder, "encode_each", none)
     question = "Where was the woman who married the publisher of The North Star born?"
     found = asked(workspace, "griever", question)
     clause = "who married the publisher of The North Star born?"
