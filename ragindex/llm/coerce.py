@@ -17,9 +17,8 @@ from ragindex.llm.repair_json import repair_text
 _LISTS = (list, set, frozenset, Sequence)
 _NUMBERED_KEY = regex.compile(r"[A-Za-z]{0,20}_?\d{1,6}")
 _BULLET = regex.compile(r"^\s*(?:[-*•]|\d{1,4}[.)])\s+")
-_THOUGHTS = frozenset(
-    {"reasoning_content", "reasoning", "thinking", "thoughts"}
-)  # keys under which nothing is an answer
+# Keys under which nothing is an answer.
+_THOUGHTS = frozenset({"reasoning_content", "reasoning", "thinking", "thoughts"})
 _WORD = regex.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])|[^\W_]+")
 _SEPARATORS = ("|", ";", "\t", ",")
 _QUOTED_LIST = regex.compile(r"""\s*[\[(]\s*[\[(]?\s*["']""")

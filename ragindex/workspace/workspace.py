@@ -97,9 +97,9 @@ class Workspace(Session):
         The language, chunking and store are set when the workspace is created; UsageError is raised if other values
         are given later (`rechunk` changes the chunking). The encoder, LLM and seed can change (default: the index's
         own; `lsa`, `offline` and 0 in a new workspace); other parts are then built next to the existing ones, and a
-        `sync` makes them the index's own. `asking`
-        sets prices and budget, and `keep_calls` whether LLM answers are cached. With `read_only`, nothing is written
-        into the folder: no cached answers, and no lease file (a shared lock protects the data that is read).
+        `sync` makes them the index's own. `asking` sets prices and budget, and `keep_calls` whether LLM answers are
+        cached. With `read_only`, nothing is written into the folder: no cached answers, and no lease file (a shared
+        lock protects the data that is read).
         `vectors` is the file of cached vectors of another workspace, which is used instead of an own one.
         Raises UsageError, NewerFormatError, WorkspaceError or StoreError.
         """
