@@ -8,6 +8,7 @@ import typer
 from ragindex.cli.console import command_spending, escape_markup, print_note, stdout, write_result
 from ragindex.cli.options import EncoderOption, IndexOption, JsonOption, LlmOption, SeedOption
 from ragindex.errors import DamagedError
+from ragindex.serve.spool import open_spool
 from ragindex.workspace import imported_files
 from ragindex.workspace.workspace import Workspace
 
@@ -31,17 +32,18 @@ def repair(
     with Workspace.open(folder, create=False, encoder=encoder, llm=llm, seed=seed) as workspace:
         if triples is not None:
             workspace.import_part(imported_files.TRIPLES, triples)
-        result = workspace.repair()
-        if result.lost:
-            for damage in result.removed:
+        result, accepted = workspace.repair(), open_spool(folder).repair()
+        removed, lost = result.removed + accepted.removed, result.lost + accepted.lost
+        if lost:
+            for damage in removed:
                 print_note(f"damaged; rebuilt at the next sync: {damage}")
-            raise DamagedError(" ".join(result.lost))
+            raise DamagedError(" ".join(lost))
         made = workspace.sync()
 
     def show() -> None:
-        for damage in result.removed:
+        for damage in removed:
             stdout().print(f"damaged and rebuilt: {escape_markup(damage)}", soft_wrap=True)
-        if not result.removed:
+        if not removed:
             stdout().print("No damaged files.")
 
-    write_result({"damaged": result.removed, "made": made.made, "spent": command_spending()}, json, show)
+    write_result({"damaged": removed, "made": made.made, "spent": command_spending()}, json, show)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ragindex.document_ids import find_spelling, spellings
-from ragindex.errors import RagindexError
+from ragindex.errors import RagindexError, StoreError
 from ragindex.redaction import hide_secrets
 from ragindex.serve.collections import ServedCollection
 from ragindex.serve.keys import AccessKey
@@ -15,7 +15,7 @@ from ragindex.serve.logs import log_event
 from ragindex.serve.metrics import ServerMetrics
 from ragindex.serve.permissions import passing_documents, require_writable_documents
 from ragindex.serve.refusals import RefusalError, busy
-from ragindex.serve.spool import ChangeState, Spool, open_spool
+from ragindex.serve.spool import ChangeState, Spool, SpoolTransaction, open_spool
 from ragindex.types import Document
 
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
@@ -39,9 +39,11 @@ class Ingestion:
         A key with a filter changes only what it may see, into what it may see. Raises RefusalError and RagindexError.
         """
         require_writable_documents(key, documents)
-        self._require_visible(key, [document.id for document in documents])
-        self._require_room(len(documents))
-        self.spool.accept([(document.id, document) for document in documents])
+        with self.spool.writing() as changes:  # what is checked stays so until it is written
+            self._require_visible(changes, key, [document.id for document in documents])
+            if changes.count_pending() + len(documents) > self.most_pending:
+                raise busy(f"{self.most_pending} changes wait to be indexed. Try again later.", "backlog", seconds=30)
+            changes.accept([(document.id, document) for document in documents])
 
     def accept_deletion(self, key: AccessKey, id: str) -> str:
         """Accept the deletion of a document, and return its id as the index has it.
@@ -49,30 +51,32 @@ class Ingestion:
         Raises RefusalError (404) if there is none that the key may see.
         """
         id = self._find_id(id)
-        state = self.spool.states([id]).get(id)
-        coming = state is not None and state.status == "accepted" and state.document is not None
-        gone = state is not None and state.status == "accepted" and state.document is None
-        if gone or not (coming or self.collection.state.index.read([id])):
-            raise RefusalError(404, f"There is no document {id!r}.", "document")
-        self._require_visible(key, [id])
-        self.spool.accept([(id, None)])
+        with self.spool.writing() as changes:
+            state = changes.states([id]).get(id)
+            if state is not None and state.status == "accepted":
+                exists = state.document is not None
+            else:
+                exists = bool(self._newest_documents([id]))
+            if not exists:
+                raise RefusalError(404, f"There is no document {id!r}.", "document")
+            self._require_visible(changes, key, [id])
+            changes.accept([(id, None)])
         return id
 
-    def _require_visible(self, key: AccessKey, ids: Sequence[str]) -> None:
+    def _newest_documents(self, ids: Sequence[str]) -> Sequence[Document]:
+        """Return documents as the last applied change has left them, searched or not."""
+        return self.collection.state.index.workspace.documents.read(ids)
+
+    def _require_visible(self, changes: SpoolTransaction, key: AccessKey, ids: Sequence[str]) -> None:
         """Raise RefusalError if one of the documents exists, or is accepted, and the key's filter excludes it."""
         if key.where is None:
             return
-        waiting = [state.document for state in self.spool.states(ids).values() if state.document is not None]
-        held = {one.id: one for one in self.collection.state.index.workspace.documents.read(ids)}
-        for documents in (held.values(), waiting):
+        waiting = [state.document for state in changes.states(ids).values() if state.document is not None]
+        for documents in (self._newest_documents(ids), waiting):
             passing = passing_documents(key.where, {one.id: one.metadata for one in documents})
             for one in documents:
                 if one.id not in passing:
                     raise RefusalError(404, f"There is no document {one.id!r} that the key may change.", "document")
-
-    def _require_room(self, coming: int) -> None:
-        if self.spool.count_pending() + coming > self.most_pending:
-            raise busy(f"{self.most_pending} changes wait to be indexed. Try again later.", "backlog", seconds=30)
 
     def _find_id(self, id: str) -> str:
         """Return the id of the document as it is spelled in the index or was accepted; `id` if there is none."""
@@ -97,6 +101,14 @@ class Ingestion:
         if key.where is not None and not seen:  # what was deleted has no metadata to judge by
             return None, None
         return document, change
+
+    def describe(self) -> dict[str, int | str | None]:
+        """Return how many changes are waiting, how many were damaged on the disk, and why changes are not made."""
+        try:
+            pending, damaged = self.spool.count_pending(), self.spool.count_damaged()
+        except StoreError as error:
+            return {"pending": None, "damaged": None, "sync_failure": str(error)}
+        return {"pending": pending, "damaged": damaged, "sync_failure": self.failure}
 
     # ------------------------------------------------------------ the sync process
 

@@ -152,13 +152,10 @@ class Service:
         return self.slots.overdue >= self.slots.most
 
     def describe_sync(self, collection: str) -> dict[str, Any]:
-        """Return how far the documents of a collection are."""
+        """Return how far the documents of a collection are; `pending` is None if accepted changes cannot be read."""
         ingestion = self.ingestions.get(collection)
-        return {
-            "newest": self.collections[collection].is_newest(),
-            "pending": 0 if ingestion is None else ingestion.spool.count_pending(),
-            "sync_failure": "" if ingestion is None else ingestion.failure,
-        }
+        progress = {"pending": 0, "damaged": 0, "sync_failure": ""} if ingestion is None else ingestion.describe()
+        return {"newest": self.collections[collection].is_newest(), **progress}
 
     def close(self) -> None:
         """Stop taking work, and release the indexes."""

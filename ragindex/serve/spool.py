@@ -2,9 +2,10 @@
 
 A change is acknowledged after its transaction is on the disk. The server accepts, the sync process applies; either may
 be killed at any moment. Changes are applied in the order in which they were accepted, and applying one twice is
-harmless.
+harmless. Each row has a hash: a row that has changed on the disk is never applied, and is kept as damaged.
 """
 
+import hashlib
 import json
 import sqlite3
 import time
@@ -14,22 +15,35 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from ragindex import durable_files
+from ragindex import distribution, durable_files
 from ragindex.canonical import metadata_json
-from ragindex.errors import StoreError
+from ragindex.counts import first_names, many
+from ragindex.errors import NewerFormatError, StoreError
 from ragindex.types import Document
+from ragindex.workspace.repair import NO_TABLES, Findings, find_database_damage, move_database_aside
 
 SPOOL_FILE = "accepted.sqlite"
 ChangeStatus: TypeAlias = Literal["accepted", "indexed", "deleted", "failed"]
 _WAIT_SECONDS = 30.0
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS changes (
-    sequence INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, body TEXT, status TEXT NOT NULL,
-    reason TEXT NOT NULL DEFAULT '', accepted REAL NOT NULL, finished REAL
-);
-CREATE INDEX IF NOT EXISTS changes_by_id ON changes (id, sequence);
-CREATE INDEX IF NOT EXISTS accepted_changes ON changes (sequence) WHERE status = 'accepted';
-"""
+_FORMAT = 1
+"""The `user_version` of a file whose tables are complete. SQLite makes a file before its tables, so that a file may
+exist without them; the first format had no mark and no hashes."""
+_HASH = (
+    "row_hash(CAST(id AS BLOB), CAST(body AS BLOB), CAST(status AS BLOB), CAST(reason AS BLOB), "
+    "CASE typeof(accepted) WHEN 'real' THEN accepted END, CASE typeof(finished) WHEN 'real' THEN finished END)"
+)
+"""The hash of a row. Damage can turn a value into one of another type, or into bytes that are no text."""
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS changes ("
+    "sequence INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, body TEXT, status TEXT NOT NULL, "
+    "reason TEXT NOT NULL DEFAULT '', accepted REAL NOT NULL, finished REAL)",
+    "CREATE INDEX IF NOT EXISTS changes_by_id ON changes (id, sequence)",
+    "CREATE INDEX IF NOT EXISTS accepted_changes ON changes (sequence) WHERE status = 'accepted'",
+    "CREATE INDEX IF NOT EXISTS damaged_changes ON changes (sequence) WHERE status = 'damaged'",
+)
+_ADDED_COLUMNS = {"hash": "TEXT"}
+_COLUMNS = ("sequence", "id", "body", "status", "reason", "accepted", "finished", "hash")
+_DAMAGED = "The record of this change was damaged on the disk. Send the document again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,40 +68,89 @@ class ChangeState:
 
 
 @dataclass(frozen=True, slots=True)
+class SpoolTransaction:
+    """A transaction: what it reads stays as it is until it ends, because no other may write meanwhile."""
+
+    _connection: sqlite3.Connection
+
+    def accept(self, changes: Sequence[tuple[str, Document | None]]) -> None:
+        """Write changes (id, new content or None to delete); they are durable when the transaction has ended."""
+        now = time.time()
+        rows = [(id, None if one is None else _dump(one), now) for id, one in changes]
+        (last,) = self._connection.execute("SELECT coalesce(max(sequence), 0) FROM changes").fetchone()
+        self._connection.executemany(
+            "INSERT INTO changes (id, body, status, accepted) VALUES (?, ?, 'accepted', ?)", rows
+        )
+        self._connection.execute(f"UPDATE changes SET hash = {_HASH} WHERE sequence > ?", [last])  # noqa: S608
+
+    def count_pending(self) -> int:
+        """Return how many changes are not made yet."""
+        return self._count("accepted")
+
+    def count_damaged(self) -> int:
+        """Return how many changes were found damaged and are kept as such."""
+        return self._count("damaged")
+
+    def _count(self, status: str) -> int:
+        # The status is no parameter: SQLite uses a partial index only for a condition that it can compare with it.
+        (count,) = self._connection.execute(f"SELECT count(*) FROM changes WHERE status = '{status}'").fetchone()  # noqa: S608
+        return int(count)
+
+    def states(self, ids: Sequence[str]) -> dict[str, ChangeState]:
+        """Return what has become of the last change of each document that ever had one."""
+        question = (
+            f"SELECT status, reason, accepted, finished, body, hash IS {_HASH} FROM changes "  # noqa: S608
+            "WHERE id = ? ORDER BY sequence DESC LIMIT 1"
+        )
+        found = {id: self._connection.execute(question, [id]).fetchone() for id in ids}
+        return {id: _read_state(row) for id, row in found.items() if row is not None}
+
+
+@dataclass(frozen=True, slots=True)
 class Spool:
     """The accepted changes of an index. Safe to use from several threads and processes."""
 
     file: Path
 
-    def accept(self, changes: Sequence[tuple[str, Document | None]]) -> None:
-        """Write changes (id, new content or None to delete) durably, all or none. Raises StoreError."""
-        now = time.time()
-        rows = [(id, None if one is None else _dump(one), now) for id, one in changes]
-        with self._connect() as connection:
-            connection.executemany(
-                "INSERT INTO changes (id, body, status, accepted) VALUES (?, ?, 'accepted', ?)", rows
-            )
+    @contextmanager
+    def writing(self) -> Iterator[SpoolTransaction]:
+        """Open a transaction, which no other writes beside; at an error, it is undone. Raises StoreError."""
+        with self._begin("IMMEDIATE") as connection:
+            yield SpoolTransaction(connection)
 
     def pending(self, most: int) -> list[AcceptedChange]:
-        """Return the first changes that are not made yet, in order."""
-        question = "SELECT sequence, id, body FROM changes WHERE status = 'accepted' ORDER BY sequence LIMIT ?"
-        with self._connect() as connection:
-            return [
-                AcceptedChange(number, id, _load(body)) for number, id, body in connection.execute(question, [most])
-            ]
+        """Return the first changes that are not made yet, in order. Damaged ones are marked as such and left out."""
+        question = (
+            f"SELECT sequence, id, body, hash IS {_HASH} FROM changes "  # noqa: S608
+            "WHERE status = 'accepted' ORDER BY sequence LIMIT ?"
+        )
+        while True:
+            with self._begin() as connection:
+                rows = connection.execute(question, [most]).fetchall()
+            damaged = [sequence for sequence, *_, whole in rows if not whole]
+            if damaged:
+                self._mark_damaged(damaged)
+            if len(damaged) < len(rows) or not rows:
+                return [AcceptedChange(number, id, _load(body)) for number, id, body, whole in rows if whole]
 
     def count_pending(self) -> int:
         """Return how many changes are not made yet; 0 if nothing was ever accepted."""
         if not self.file.exists():
             return 0
-        with self._connect() as connection:
-            (count,) = connection.execute("SELECT count(*) FROM changes WHERE status = 'accepted'").fetchone()
-            return int(count)
+        with self._begin() as connection:
+            return SpoolTransaction(connection).count_pending()
+
+    def count_damaged(self) -> int:
+        """Return how many changes were found damaged and are kept as such."""
+        if not self.file.exists():
+            return 0
+        with self._begin() as connection:
+            return SpoolTransaction(connection).count_damaged()
 
     def finish(self, changes: Sequence[AcceptedChange], failed: Mapping[str, str]) -> None:
         """Record that changes are made, or why the document (by id) failed; earlier changes of it are forgotten."""
         now = time.time()
-        with self._connect() as connection:
+        with self._begin("IMMEDIATE") as connection:
             for one in changes:
                 reason = failed.get(one.id, "")
                 status = "failed" if reason else "deleted" if one.document is None else "indexed"
@@ -96,45 +159,164 @@ class Spool:
                     "WHERE sequence = ?",
                     [status, reason, now, bool(reason), one.sequence],
                 )
+                connection.execute(f"UPDATE changes SET hash = {_HASH} WHERE sequence = ?", [one.sequence])  # noqa: S608
                 connection.execute("DELETE FROM changes WHERE id = ? AND sequence < ?", [one.id, one.sequence])
 
     def states(self, ids: Sequence[str]) -> dict[str, ChangeState]:
         """Return what has become of the last change of each document that ever had one."""
         if not self.file.exists():
             return {}
-        question = (
-            "SELECT status, reason, accepted, finished, body FROM changes WHERE id = ? ORDER BY sequence DESC LIMIT 1"
-        )
-        with self._connect() as connection:
-            found = {id: connection.execute(question, [id]).fetchone() for id in ids}
-        return {
-            id: ChangeState(status, reason, accepted, finished, _load(body))
-            for id, row in found.items()
-            if row is not None
-            for status, reason, accepted, finished, body in [row]
-        }
+        with self._begin() as connection:
+            return SpoolTransaction(connection).states(ids)
+
+    def repair(self) -> Findings:
+        """Complete a file without tables, and check every row; what is damaged is kept apart. Raises StoreError.
+
+        A file that SQLite cannot read is moved aside, and the rows that can be read are carried over.
+        """
+        findings, rescued = Findings(), Path(f"{self.file}.rescued")
+        if not self.file.exists():
+            if not rescued.exists():
+                return findings
+            durable_files.move_durably(rescued, self.file)  # a repair was killed before its last step
+        wrong = find_database_damage(self.file) or self._find_wrong_columns()
+        if wrong == NO_TABLES:
+            findings.removed.append(f"The file of accepted changes {self.file} had no tables")
+        elif wrong is not None:
+            carried = self._rescue_rows(rescued)
+            aside = move_database_aside(self.file)
+            durable_files.move_durably(rescued, self.file)
+            findings.lost.append(
+                f"The file of accepted changes {self.file} {wrong}. {carried} changes could be read and stay accepted; "
+                f"what is left of the others lies at {aside}. Send the documents again that the server does not have."
+            )
+        with self._begin() as connection:
+            rows = connection.execute(f"SELECT sequence FROM changes WHERE status <> 'damaged' AND hash IS NOT {_HASH}")  # noqa: S608
+            damaged = [sequence for (sequence,) in rows]
+        if damaged:
+            self._mark_damaged(damaged)
+        with self._begin() as connection:
+            ids = [id for (id,) in connection.execute("SELECT id FROM changes WHERE status = 'damaged' ORDER BY id")]
+        if ids:
+            findings.lost.append(
+                f"{many(len(ids), 'record')} of {self.file} changed on the disk, of the documents {first_names(ids)}. "
+                "They are kept there, and what had not been indexed is not. Send these documents again."
+            )
+        return findings
+
+    def _mark_damaged(self, sequences: Sequence[int]) -> None:
+        """Keep damaged rows apart, as they are."""
+        with self._begin("IMMEDIATE") as connection:
+            connection.executemany(
+                "UPDATE changes SET status = 'damaged' WHERE sequence = ?", [[one] for one in sequences]
+            )
+            connection.execute("REINDEX changes")  # the indexes may hold what a damaged row held before
+
+    def _rescue_rows(self, target: Path) -> int:
+        """Write the readable rows into a new file; return how many of them wait to be made. Raises StoreError."""
+        for end in ("", "-wal", "-shm"):
+            Path(f"{target}{end}").unlink(missing_ok=True)
+        rows = {row[0]: row for order in ("ASC", "DESC") for row in self._read_until_damage(order)}
+        with Spool(target)._begin("IMMEDIATE") as connection:
+            connection.executemany(
+                f"INSERT INTO changes ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})",  # noqa: S608
+                [rows[number] for number in sorted(rows)],
+            )
+            return SpoolTransaction(connection).count_pending()
+
+    def _read_until_damage(self, order: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows that can be read before SQLite fails, and that are whole; damaged names do not matter."""
+        try:
+            durable_files.require_sqlite_log(self.file)
+            with closing(_open(f"{self.file.absolute().as_uri()}?mode=ro")) as connection:
+                connection.text_factory = bytes
+                for sequence, *values, hashed in connection.execute(f"SELECT * FROM changes ORDER BY 1 {order}"):  # noqa: S608
+                    if hashed == _hash_values(*values).encode():
+                        yield sequence, *(one.decode() if isinstance(one, bytes) else one for one in (*values, hashed))
+        except sqlite3.Error:
+            return
+
+    def _find_wrong_columns(self) -> str | None:
+        """Return how the table of a complete file is damaged, or None."""
+        with closing(_open(f"{self.file.absolute().as_uri()}?mode=ro")) as connection:
+            names = tuple(name for _, name, *_ in connection.execute("PRAGMA table_info(changes)"))
+            complete = _read_format(connection) == _FORMAT
+        return f"is broken (its columns are {', '.join(names)})" if complete and names != _COLUMNS else None
 
     @contextmanager
-    def _connect(self) -> Iterator[sqlite3.Connection]:
+    def _begin(self, kind: Literal["", "IMMEDIATE"] = "") -> Iterator[sqlite3.Connection]:
         """Open the file for one transaction, which is on the disk when the block has ended. Raises StoreError."""
         try:
             durable_files.require_sqlite_log(self.file)
-            new = not self.file.exists()
-            with closing(sqlite3.connect(self.file, timeout=_WAIT_SECONDS)) as connection:
-                durable_files.use_sqlite_log(connection, _WAIT_SECONDS)
-                connection.execute("PRAGMA synchronous=FULL")
-                if new:
-                    connection.executescript(_SCHEMA)
-                    durable_files.fsync(self.file.parent)
+            with closing(_open(str(self.file))) as connection:
+                if _read_format(connection) != _FORMAT:
+                    self._complete(connection)
+                connection.execute(f"BEGIN {kind}")
                 with connection:
                     yield connection
         except (sqlite3.Error, OSError) as error:
-            raise StoreError(f"The accepted changes in {self.file} cannot be read or written: {error}.") from error
+            raise StoreError(
+                f"The accepted changes in {self.file} cannot be read or written: {error}. "
+                f"If the file is damaged: {durable_files.repair_hint(self.file.parent)}"
+            ) from error
+
+    def _complete(self, connection: sqlite3.Connection) -> None:
+        """Make the tables, or what is missing of them, in one transaction. Raises NewerFormatError."""
+        durable_files.use_sqlite_log(connection, _WAIT_SECONDS)
+        connection.execute("BEGIN IMMEDIATE")
+        with connection:
+            found = _read_format(connection)  # another process may have made them meanwhile
+            if found > _FORMAT:
+                raise NewerFormatError(
+                    f"The accepted changes in {self.file} have format {found}; this ragindex reads up to {_FORMAT}. "
+                    f"Run: {distribution.upgrade_line()}"
+                )
+            for statement in _SCHEMA:
+                connection.execute(statement)
+            existing = {name for _, name, *_ in connection.execute("PRAGMA table_info(changes)")}
+            for name, kind in _ADDED_COLUMNS.items():
+                if name not in existing:
+                    connection.execute(f"ALTER TABLE changes ADD COLUMN {name} {kind}")
+            connection.execute(f"UPDATE changes SET hash = {_HASH} WHERE hash IS NULL")  # noqa: S608
+            durable_files.fsync(self.file.parent)
+            connection.execute(f"PRAGMA user_version = {_FORMAT}")
 
 
 def open_spool(folder: Path) -> Spool:
     """Return the accepted changes of the index in `folder`. Writes nothing."""
     return Spool(folder / SPOOL_FILE)
+
+
+def _open(file: str) -> sqlite3.Connection:
+    """Open a file, or the URI of one, with the function of `_HASH`; transactions are begun by statements."""
+    connection = sqlite3.connect(file, timeout=_WAIT_SECONDS, isolation_level=None, uri=file.startswith("file:"))
+    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    connection.create_function("row_hash", -1, _hash_values)
+    connection.execute("PRAGMA synchronous=FULL")
+    return connection
+
+
+def _hash_values(*values: bytes | float | None) -> str:
+    """Return a hash of values in their order."""
+    hashed = hashlib.sha256()
+    for value in values:
+        written = value if isinstance(value, bytes) else repr(value).encode()
+        hashed.update(b"%d:" % len(written))
+        hashed.update(written)
+    return hashed.hexdigest()[: durable_files.HASH_DIGITS]
+
+
+def _read_format(connection: sqlite3.Connection) -> int:
+    (found,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(found)
+
+
+def _read_state(row: tuple[Any, ...]) -> ChangeState:
+    status, reason, accepted, finished, body, whole = row
+    if not whole:
+        known = accepted if isinstance(accepted, float) else 0.0
+        return ChangeState("failed", _DAMAGED, known, None, None)
+    return ChangeState(status, reason, accepted, finished, _load(body))
 
 
 def _dump(document: Document) -> str:

@@ -25,6 +25,8 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 CALLS, VECTORS = "calls.sqlite", Path("caches", "vectors.sqlite")
+NO_TABLES = "has no tables"
+"""How a database is damaged whose process was killed before it made its tables, or that was emptied."""
 
 
 @runtime_checkable
@@ -182,18 +184,18 @@ def _find_collection_damage(store: Store, name: str, pinned: int | None) -> str 
 
 def _check_databases(folder: Path, found: Findings) -> None:
     vectors, calls = folder / VECTORS, folder / CALLS
-    if (wrong := _find_database_damage(vectors)) is not None:
-        aside = _move_aside(vectors)
+    if (wrong := find_database_damage(vectors)) is not None:
+        aside = move_database_aside(vectors)
         found.removed.append(f"The cache of vectors {vectors} {wrong}: its texts are encoded again. It lies at {aside}")
-    if (wrong := _find_database_damage(calls)) is not None:
-        aside = _move_aside(calls)
+    if (wrong := find_database_damage(calls)) is not None:
+        aside = move_database_aside(calls)
         found.removed.append(
             f"The cache of calls {calls} {wrong} and was moved to {aside}: its calls are paid again, except those of "
             f"an export. To add one: ragindex cache --index {shlex.quote(str(folder))} --import FILE"
         )
 
 
-def _find_database_damage(path: Path) -> str | None:
+def find_database_damage(path: Path) -> str | None:
     """Return how an SQLite file is damaged, or None if it is intact or does not exist.
 
     The connection is read-only, because a writing one would apply or remove the write-ahead log.
@@ -209,10 +211,12 @@ def _find_database_damage(path: Path) -> str | None:
         if getattr(error, "sqlite_errorcode", _DAMAGE_CODES[0]) & 0xFF not in _DAMAGE_CODES:
             raise StoreError(f"The file {path} could not be checked: {error}. It was not changed.") from error
         return f"is broken ({error})"
-    return None if said == "ok" and tables else f"is broken ({said})"
+    if said != "ok":
+        return f"is broken ({said})"
+    return None if tables else NO_TABLES
 
 
-def _move_aside(path: Path) -> Path:
+def move_database_aside(path: Path) -> Path:
     """Move a database and SQLite's files next to it, which may contain the newest rows, and return the new path."""
     names = (path.with_name(f"{path.name}.damaged{f'-{number}' if number else ''}") for number in count())
     aside = next(name for name in names if not name.exists())
