@@ -28,6 +28,14 @@ CHUNK_SCHEMA = Schema(keywords=("passages",))
 """The schema of the spans of passages of a chunking that is not the index's own: one record per document."""
 _BATCH = 2000
 _FEW_IDS = 64
+DOCUMENT_ROWS = pa.schema(
+    [
+        ("id", pa.string()),
+        *((name, pa.string()) for name in DOCUMENT_SCHEMA.stored),
+        ("passages", pa.list_(pa.string())),
+    ]
+)
+"""The columns of a stored document."""
 PASSAGES = pa.schema(
     [
         *((name, pa.string()) for name in ("id", "doc_id", "title", "text", "metadata", "headings")),
@@ -90,7 +98,7 @@ class Documents:
             rows = [{**_build_row(document, self.chunking), "source": source} for document in batch]
             new = [row for row in rows if known.get(row["id"]) != row["revision"]]
             if new:
-                self.collection.upsert(pa.RecordBatch.from_pylist(new, schema=_ROW_SCHEMA))
+                self.collection.upsert(pa.RecordBatch.from_pylist(new, schema=DOCUMENT_ROWS))
             added += [row["id"] for row in new if row["id"] not in known]
             changed += [row["id"] for row in new if row["id"] in known]
             unchanged += len(rows) - len(new)
@@ -108,7 +116,7 @@ class Documents:
             anew = [_split_row(row, self.chunking) for row in rows]
             new = [one for one, row in zip(anew, rows, strict=True) if one["passages"] != row["passages"]]
             if new:
-                self.collection.upsert(pa.RecordBatch.from_pylist(new, schema=_ROW_SCHEMA))
+                self.collection.upsert(pa.RecordBatch.from_pylist(new, schema=DOCUMENT_ROWS))
             changed += [row["id"] for row in new]
             advance(len(batch))
         if len(changed) > _FEW_IDS:
@@ -218,13 +226,6 @@ class Documents:
 
 
 _HEADING_SEPARATOR = " › "
-_ROW_SCHEMA = pa.schema(
-    [
-        ("id", pa.string()),
-        *((name, pa.string()) for name in DOCUMENT_SCHEMA.stored),
-        ("passages", pa.list_(pa.string())),
-    ]
-)
 _SPAN_SCHEMA = pa.schema([("id", pa.string()), ("passages", pa.list_(pa.string()))])
 
 
@@ -253,19 +254,31 @@ class _FieldLookup:
 
 def _build_row(document: Document, chunking: Chunking | None) -> dict[str, Any]:
     metadata = metadata_json(document.metadata)
-    sections = _write_sections(document.sections)
-    blocks = _write_blocks(document.blocks, len(document.text))
-    hashed = (document.title, document.text, metadata, *([sections] if sections else []), *([blocks] if blocks else []))
-    return {
-        "id": document.id,
+    content = {
         "title": document.title,
         "text": document.text,
         "metadata": metadata,
-        "sections": sections,
-        "blocks": blocks,
-        "revision": revisions.revision(*hashed),
+        "sections": _write_sections(document.sections),
+        "blocks": _write_blocks(document.blocks, len(document.text)),
+    }
+    return {
+        "id": document.id,
+        **content,
+        "revision": _revise_content(content),
         "passages": _write_spans(document, chunk(document, chunking)),
     }
+
+
+def _revise_content(row: Mapping[str, Any]) -> str:
+    optional = [row[name] for name in ("sections", "blocks") if row[name]]
+    return revisions.revision(row["title"], row["text"], row["metadata"], *optional)
+
+
+def is_whole_row(row: Mapping[str, Any]) -> bool:
+    """Return whether the content of a stored document is what its revision was made from."""
+    return all(isinstance(row[name], str) for name in ("id", "source", *_CONTENT)) and (
+        _revise_content(row) == row["revision"]
+    )
 
 
 def _split_row(row: Mapping[str, Any], chunking: Chunking | None) -> dict[str, Any]:

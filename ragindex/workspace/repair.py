@@ -13,13 +13,15 @@ from dataclasses import dataclass, field
 from functools import wraps
 from itertools import count
 from pathlib import Path
-from typing import Concatenate, ParamSpec, Protocol, TypeVar, runtime_checkable
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from ragindex import durable_files
+from ragindex.counts import first_names, many
 from ragindex.errors import DamagedError, EngineError, StoreError
-from ragindex.interfaces import Store
+from ragindex.interfaces import Collection, Store
 from ragindex.workspace import imported_files
 from ragindex.workspace.manifest import Manifest
+from ragindex.workspace.rescue import RESCUED_FILES, find_documents_damage, rescue_documents
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -27,13 +29,6 @@ _DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 CALLS, VECTORS = "calls.sqlite", Path("caches", "vectors.sqlite")
 NO_TABLES = "has no tables"
 """How a database is damaged whose process was killed before it made its tables, or that was emptied."""
-
-
-@runtime_checkable
-class _SetAsideStore(Protocol):
-    def set_aside(self, name: str) -> Path | None:
-        """Move a collection's files out of the way and return their new path."""
-        ...
 
 
 class _HasFolder(Protocol):
@@ -99,12 +94,21 @@ class Findings:
 
 
 def find_damage(
-    folder: Path, manifest: Manifest, store: Store, damaged_fit: str | None, drop: Callable[[str], None]
+    folder: Path,
+    manifest: Manifest,
+    store: Store,
+    damaged_fit: str | None,
+    drop: Callable[[str], None],
+    pin_documents: Callable[[Collection], None],
 ) -> Findings:
-    """Check everything in a workspace and remove what is damaged; `drop` removes a part. Raises StoreError."""
+    """Check everything in a workspace and remove what is damaged, but documents. Raises StoreError.
+
+    `drop` removes a part; `pin_documents` pins readers to a new collection of the documents that can be read.
+    """
     found = Findings()
     for path in folder.glob("*.partial"):  # left by a process that was killed while writing
         path.unlink(missing_ok=True)
+    _check_documents(folder, manifest, store, pin_documents, found)
     if damaged_fit is not None:
         found.removed.append(damaged_fit)
     _check_collections(folder, manifest, store, drop, found)
@@ -125,20 +129,44 @@ def _check_collections(
     folder: Path, manifest: Manifest, store: Store, drop: Callable[[str], None], found: Findings
 ) -> None:
     for name in _list_collections(manifest, store):
-        wrong = _find_collection_damage(store, name, _find_pinned_version(manifest, name))
-        if wrong is None:
-            continue
         part, _, kind = name.rpartition(".")
-        if part:
+        record = manifest.parts.get(part)
+        wrong = _find_collection_damage(
+            store,
+            name,
+            record.collections.get(kind) if record else None,
+            record.identities.get(kind) if record else None,
+        )
+        if wrong is not None:
             found.removed.append(f"The part {part}: {wrong}")
             drop(part)
-        else:
-            # Documents are never removed, because there may be no other copy of them.
-            aside = store.set_aside(kind) if isinstance(store, _SetAsideStore) else None
-            kept = f" What is left of them was moved to {aside}." if aside else ""
-            found.lost.append(
-                f"The documents of {folder}: {wrong}.{kept} Run: {_build_index_commands(folder, manifest)}"
-            )
+
+
+def _check_documents(
+    folder: Path, manifest: Manifest, store: Store, pin_documents: Callable[[Collection], None], found: Findings
+) -> None:
+    """Rescue damaged documents. None is removed, because there may be no other copy of them."""
+    wrong = find_documents_damage(store, manifest)
+    if wrong is None:
+        for path in folder.glob(RESCUED_FILES):  # of a repair that was killed at its end
+            path.unlink(missing_ok=True)
+        return
+    rescued = rescue_documents(folder, manifest, store)
+    sentence = f"The documents of {folder}: {wrong}."
+    commands = f"Run: {_build_index_commands(folder, manifest)}"
+    if rescued is None:
+        found.lost.append(f"{sentence} {commands}")
+        return
+    pin_documents(rescued.collection)
+    rescued.file.unlink(missing_ok=True)
+    kept = f" {many(rescued.collection.count(), 'document')} could be read and stay in the index."
+    aside = f" What is left of the old files was moved to {rescued.aside}." if rescued.aside else ""
+    if rescued.complete:
+        found.removed.append(f"{sentence}{kept}{aside}")
+        return
+    ids = f" {many(len(rescued.lost), 'document')} could not: {first_names(rescued.lost)}." if rescued.lost else ""
+    again = " Documents that a program or a server added must be sent again. The others:"
+    found.lost.append(f"{sentence}{kept}{ids}{aside}{again} {commands}")
 
 
 def _build_index_commands(folder: Path, manifest: Manifest) -> str:
@@ -149,20 +177,10 @@ def _build_index_commands(folder: Path, manifest: Manifest) -> str:
 
 def _list_collections(manifest: Manifest, store: Store) -> Sequence[str]:
     recorded = [f"{key}.{kind}" for key, record in manifest.parts.items() for kind in record.collections]
-    return sorted({"documents", *recorded, *store.names()})
+    return sorted({*recorded, *store.names()} - {"documents"})
 
 
-def _find_pinned_version(manifest: Manifest, name: str) -> int | None:
-    """Return the version of a part's collection that readers are pinned to.
-
-    Return None for the documents: if their pinned version is gone, a sync pins readers to the newest one.
-    """
-    part, _, kind = name.rpartition(".")
-    record = manifest.parts.get(part)
-    return record.collections.get(kind) if record else None
-
-
-def _find_collection_damage(store: Store, name: str, pinned: int | None) -> str | None:
+def _find_collection_damage(store: Store, name: str, pinned: int | None, identity: str | None) -> str | None:
     """Return why a collection cannot be read completely at its newest or its pinned version, or None if it can.
 
     Raises StoreError for other failures: a server that does not answer is not damaged data.
@@ -173,6 +191,8 @@ def _find_collection_damage(store: Store, name: str, pinned: int | None) -> str 
             return f"the collection {name} is gone"
         for version in sorted({newest, *([pinned] if pinned else [])}):
             collection = store.open(name, version)
+            if identity not in (None, collection.identity):
+                return f"the collection {name} is not that of the last finished sync"
             vectors = ("vector",) if collection.schema.dimensions else ()
             read = sum(len(batch) for batch in collection.scan((*collection.fields(), *vectors)))
             if read != collection.count():

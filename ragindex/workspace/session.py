@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ragindex import durable_files
 from ragindex.encoders.vector_cache import CachedEncoder
-from ragindex.errors import MissingPartError, StoreError, UsageError
-from ragindex.interfaces import Part, Store, StorePlugin
+from ragindex.errors import DamagedError, MissingPartError, StoreError, UsageError
+from ragindex.interfaces import Collection, Part, Store, StorePlugin
 from ragindex.llm.tasks import LLM
 from ragindex.plugins import registry
 from ragindex.stores.metered import MeteredCollection
@@ -70,7 +71,9 @@ class Session:
             lease, version = (held if newest == version else None), newest  # retry if a writer was faster
         if version is None:
             raise self.lost()
-        return Documents(MeteredCollection(self.store.open("documents", version), lease), self.chunking)
+        collection = self.store.open("documents", version)
+        self._require_known(collection)
+        return Documents(MeteredCollection(collection, lease), self.chunking)
 
     @property
     def encoder(self) -> CachedEncoder:
@@ -149,8 +152,11 @@ class Session:
             if self.manifest.documents and self.store.version("documents") is None:
                 if owner != INDEXING:  # an empty collection would look like a corpus without documents
                     raise self.lost()
-                self.save(documents_version=0)  # the new collection may reach the version number of the lost one
-            documents = Documents(self.store.create("documents", DOCUMENT_SCHEMA), self.chunking)
+                # The new collection may reach the version number of the lost one.
+                self.save(documents_version=0, documents_identity="")
+            collection = self.store.create("documents", DOCUMENT_SCHEMA)
+            self._require_known(collection)
+            documents = Documents(collection, self.chunking)
             if self.manifest.rechunking:  # a change of the chunking was interrupted
                 documents.rechunk()
                 self.save(rechunking=False)
@@ -161,6 +167,23 @@ class Session:
         if self.read_only:
             raise UsageError(f"The index {self.folder} was opened with read_only=True. Open it without, to change it.")
         return self.store.lease(owner)
+
+    def _require_known(self, collection: Collection) -> None:
+        """Raise DamagedError unless the newest documents are those of the last finished sync, or a later state."""
+        known = self.manifest.documents_identity in ("", collection.identity)
+        if not known or collection.version < self.manifest.documents_version:
+            raise DamagedError(
+                f"The store of the index {self.folder} has other documents than the last finished sync, or an earlier "
+                f"state of them, as after a partial restore. {durable_files.repair_hint(self.folder)}"
+            )
+
+    def pin_documents(self, collection: Collection) -> None:
+        """Pin readers to a new collection of the documents, which a repair has made."""
+        self.save(
+            documents_version=collection.version,
+            documents_identity=collection.identity,
+            documents=collection.count(),
+        )
 
     def lost(self) -> StoreError:
         """Return the error for an index whose documents collection is lost."""

@@ -203,7 +203,7 @@ def _plan(session: Session, parts: Sequence[Part[Any]], corpus: Documents) -> li
     names = session.store.names()
     for part in parts:
         key = session.key(part, id)
-        lost = any(now is None for now, _ in _list_versions(session, key))
+        lost = any((now or 0) < pinned for now, pinned in _list_versions(session, key))
         if lost or f"{key}.coverage" not in names:  # data without coverage may be left from an interrupted drop
             drop_part(session, key, names)
         inputs = tuple(tasks[session.key(source, id)] for source in inputs_of(part))

@@ -240,7 +240,7 @@ class Workspace(Session):
             names = self.store.names()
             fit = self.encoders.damage(self.encoder_id)
             found = mending.find_damage(
-                self.folder, self.manifest, self.store, fit, lambda key: drop_part(self, key, names)
+                self.folder, self.manifest, self.store, fit, lambda key: drop_part(self, key, names), self.pin_documents
             )
         self.close()
         return found

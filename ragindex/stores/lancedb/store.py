@@ -32,6 +32,7 @@ from ragindex.interfaces import Collection, InMemoryVectors, Schema, SearchReque
 from ragindex.stores.lancedb import copies, files, sql
 from ragindex.stores.lancedb.copies import Copy
 from ragindex.stores.lancedb.records import arrow_schema, combine_chunks, select_columns, table_rows
+from ragindex.stores.lancedb.rescue import read_around_damage
 from ragindex.stores.lancedb.waiting import fetch_batches, wait
 from ragindex.stores.large_strings import widen
 from ragindex.stores.memory.mapped_vectors import map_array
@@ -172,6 +173,15 @@ class LanceStore:
             place.parent.mkdir(exist_ok=True)
             self.place(name).replace(place)
         return place
+
+    def rescue(self, name: str, version: int) -> Iterator[pa.Table]:
+        """Yield the records of a version that can be read, without vectors: of its copy, else around the damage."""
+        with _wrap_engine_errors(f"open the collection {name} at version {version}"):
+            copy = copies.find_copy(self.place(name), version)
+            collection = LanceCollection(self, name, version, copy)
+            tables = iter([copy.read()] if copy is not None else collection.read_readable())
+        while (table := next(tables, None)) is not None:
+            yield table.rename_columns([sql.field_name(name) for name in table.column_names])
 
     def clean(self, name: str, kept: Set[int]) -> None:
         """Remove all versions except `kept` and the newest, with the files that only they need."""
@@ -460,6 +470,16 @@ class LanceCollection:
         table = self._read_texts() if self.copy is None else self.copy.read()
         table = widen(table.rename_columns([sql.field_name(name) for name in table.column_names])).combine_chunks()
         return MemoryImage(self.schema, table, self._load_vectors(map_folder, np.float16 if float16 else np.float32))
+
+    def read_readable(self) -> Iterator[pa.Table]:
+        """Yield the records that can be read although others are damaged, without their vectors."""
+        columns = self._text_columns()
+
+        def read(rows: Sequence[int]) -> pa.Table:
+            with _wrap_engine_errors(f"read the collection {self.name}"):
+                return wait(self.table.take_offsets(list(rows)).select(columns).to_arrow())
+
+        return read_around_damage(read, self.count())
 
     def _read_texts(self) -> pa.Table:
         """Read all records without their vectors."""
