@@ -22,10 +22,11 @@ from ragindex.workspace.llm import Model
 from ragindex.workspace.manifest import Manifest, PartRecord
 from ragindex.workspace.part_keys import Means, part_key, uses_encoder
 from ragindex.workspace.reader_leases import ReaderLease, ReaderState
+from ragindex.workspace.rescue import RescuingStore
 from ragindex.workspace.settings import current_values, write_command
 
 INDEXING = "ragindex index or compare"
-"""The lease owner that may recreate a lost documents collection."""
+"""The lease owner that may recreate a lost documents collection, where a repair cannot."""
 
 
 @dataclass
@@ -150,7 +151,8 @@ class Session:
         with self.writer(owner):
             self.reload()
             if self.manifest.documents and self.store.version("documents") is None:
-                if owner != INDEXING:  # an empty collection would look like a corpus without documents
+                # An empty collection would look like a corpus without documents; what is left may be the only copy.
+                if owner != INDEXING or isinstance(self.store, RescuingStore):
                     raise self.lost()
                 # The new collection may reach the version number of the lost one.
                 self.save(documents_version=0, documents_identity="")
@@ -187,9 +189,9 @@ class Session:
 
     def lost(self) -> StoreError:
         """Return the error for an index whose documents collection is lost."""
-        return StoreError(
-            f"The store of the index {self.folder} has lost its documents. Run: {self.command('index', 'DATA')}"
-        )
+        rescues = isinstance(self.store, RescuingStore)
+        command = durable_files.repair_hint(self.folder) if rescues else f"Run: {self.command('index', 'DATA')}"
+        return StoreError(f"The store of the index {self.folder} has lost its documents. {command}")
 
     def save(self, **changes: Any) -> None:
         """Replace fields of the manifest, write it durably, and pin this session to the new state."""

@@ -52,15 +52,17 @@ def is_copy_of(path: Path, version: int) -> bool:
 
 
 def find_copy(table: Path, version: int) -> Copy | None:
-    """Return the copy of a version of the table in the folder `table`, or None. A damaged copy is removed."""
+    """Return the copy of a version of the table in the folder `table`, or None. A damaged copy is renamed."""
     for path in (table / FOLDER).glob(f"{version}.*{_END}"):
         wrong = durable_files.find_file_damage(path, path.stem.rpartition(".")[2])
         if wrong is None:
             schema = pa.ipc.open_file(pa.memory_map(str(path))).schema
             return Copy(path, schema, json.loads(schema.metadata[b"copy"])["bytes"])
         warnings.warn(f"{wrong}: LanceDB is read instead.", durable_files.RepairWarning, stacklevel=2)
-        with suppress(OSError):
-            path.unlink()
+        with suppress(
+            OSError
+        ):  # the table may be damaged too: what is left of the copy stays until a version is removed
+            path.replace(path.with_name(f"{path.name}.damaged"))
     return None
 
 

@@ -187,9 +187,6 @@ def test_mapped_vectors_are_made_again(harm: str, kept: Kept) -> None:
     assert tried(mapped, folder) == Tried(first.answers, None, [])
 
 
-# ---------------------------------------------------------------- the engine's files
-
-
 # ---------------------------------------------------------------- pieces
 
 
@@ -229,18 +226,6 @@ def test_trouble_without_damage_removes_nothing(kept: Kept, monkeypatch: pytest.
         with pytest.raises(StoreError, match="The store is away"):
             workspace.repair()
     assert tried(kept.read, folder).answers == kept.before
-
-
-def test_damaged_documents_are_moved_aside(kept: Kept) -> None:
-    """A part can be made again; of the documents what can still be read may be all that there is."""
-    folder = kept.fresh()
-    data = [folder / path for path in kept.files("store/documents.lance/data/*")]
-    for path in data:
-        HARMS["cut short"](path)
-    left = sorted(path.read_bytes() for path in data)
-    ragindex("repair", "--index", folder)
-    (aside,) = (folder / "damaged").iterdir()
-    assert sorted(path.read_bytes() for path in (aside / "data").iterdir()) == left
 
 
 @pytest.mark.parametrize("harm", ["no database", "emptied"])

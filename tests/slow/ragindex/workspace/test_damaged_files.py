@@ -6,7 +6,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from command_line import ragindex
 from damaged import DOCUMENTS, HARMS, Kept, Tried, tried
 
 from ragindex.durable_files import RepairWarning
@@ -159,22 +158,3 @@ def test_collection_of_a_part_is_made_again(kind: str, harm: str, kept: Kept) ->
                 kept.follow(found.error)
                 found = tried(work, folder)
             assert found.answers == wanted, (kind, pattern, harm, work.__name__, found)
-
-
-@pytest.mark.parametrize("harm", [*HARMS, "all removed"])
-def test_lost_documents_are_named(harm: str, kept: Kept, tmp_path: Path) -> None:
-    folder = kept.fresh()
-    if harm == "all removed":
-        shutil.rmtree(folder / "store" / "documents.lance")
-    else:
-        for path in kept.files("store/documents.lance/_versions/*.manifest", "store/documents.lance/data/*"):
-            HARMS[harm](folder / path)
-    found = tried(kept.added, folder)
-    assert found.error is not None
-    done = ragindex("repair", "--index", folder)
-    assert (done.code, "The documents of" in done.err) == (5, True)
-    assert "Run: ragindex index DATA --index" in done.err.replace("\n", " ")
-    with Workspace.open(folder) as workspace:  # as that command does
-        workspace.replace(DOCUMENTS, source="data")
-    assert kept.synced(folder) == kept.before
-    assert tried(kept.added, folder).error is None

@@ -1,0 +1,99 @@
+"""Changes that several clients send at once: what is checked when a change is accepted holds until it is written."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from served import build_index
+
+from ragindex.filters import meta
+from ragindex.serve.collections import open_collection
+from ragindex.serve.config import ServeSettings, parse_collections
+from ragindex.serve.ingestion import Ingestion
+from ragindex.serve.keys import AccessKey
+from ragindex.serve.metrics import ServerMetrics
+from ragindex.serve.refusals import RefusalError
+from ragindex.types import Document
+
+RED, BLUE = (AccessKey(team, frozenset({"read", "write"}), where=meta("team", team)) for team in ("red", "blue"))
+ALL = AccessKey("all", frozenset({"read", "write"}))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_index(tmp_path_factory.mktemp("ingestion") / "docs")
+
+
+@pytest.fixture
+def ingestion(folder: Path) -> Iterator[Ingestion]:
+    settings = ServeSettings(parse_collections([f"docs={folder}"], ("bm25",)))
+    collection = open_collection(settings.collections[0], settings, None)
+    yield Ingestion(collection, ServerMetrics(), 10)
+    collection.close()
+    for path in folder.glob("accepted.sqlite*"):
+        path.unlink()
+
+
+def at_once(*works: Callable[[], object]) -> list[int]:
+    """Run all at the same moment; return the statuses of the refusals."""
+    start, refused = threading.Barrier(len(works)), list[int]()
+
+    def run(work: Callable[[], object]) -> None:
+        start.wait()
+        try:
+            work()
+        except RefusalError as refusal:
+            refused.append(refusal.status)
+
+    threads = [threading.Thread(target=run, args=[work]) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return refused
+
+
+def post(ingestion: Ingestion, key: AccessKey, *ids: str) -> Callable[[], object]:
+    documents = [Document(id, "", f"Text of {key.name}.", {"team": key.name}) for id in ids]
+    return lambda: ingestion.accept_documents(key, documents)
+
+
+def accepted(ingestion: Ingestion) -> list[str]:
+    return [one.id for one in ingestion.spool.pending(100)]
+
+
+def test_one_of_two_tenants_gets_a_new_id(ingestion: Ingestion) -> None:
+    for number in range(5):
+        refused = at_once(*(post(ingestion, key, f"new{number}") for key in (RED, BLUE)))
+        assert refused == [404]
+    assert accepted(ingestion) == [f"new{number}" for number in range(5)]
+    for change in ingestion.spool.pending(100):
+        assert change.document is not None
+        owner, other = (RED, BLUE) if change.document.metadata == {"team": "red"} else (BLUE, RED)
+        assert ingestion.find_document(owner, change.id)[1] is not None
+        assert ingestion.find_document(other, change.id) == (None, None)
+
+
+def test_a_document_is_deleted_once_and_by_its_tenant(ingestion: Ingestion) -> None:
+    refused = at_once(*[lambda key=key: ingestion.accept_deletion(key, "lindau") for key in (RED, BLUE, RED, BLUE)])
+    assert refused == [404] * 3
+    assert accepted(ingestion) == ["lindau"]
+
+
+def test_the_backlog_is_never_longer_than_its_limit(ingestion: Ingestion) -> None:
+    works = [post(ingestion, ALL, f"a{number}", f"b{number}", f"c{number}") for number in range(8)]
+    assert at_once(*works) == [503] * 5
+    assert len(accepted(ingestion)) == 9
+
+
+def test_damaged_changes_are_reported(ingestion: Ingestion) -> None:
+    assert ingestion.describe() == {"pending": 0, "damaged": 0, "sync_failure": ""}
+    post(ingestion, ALL, "a", "b")()
+    with ingestion.spool.writing() as changes:
+        changes._connection.execute("UPDATE changes SET body = replace(body, 'Text', 'Test') WHERE id = 'a'")
+    assert accepted(ingestion) == ["b"]
+    assert ingestion.describe() == {"pending": 1, "damaged": 1, "sync_failure": ""}
+    ingestion.spool.file.write_bytes(b"no database")
+    found = ingestion.describe()
+    assert (found["pending"], "ragindex repair" in str(found["sync_failure"])) == (None, True)
