@@ -137,8 +137,7 @@ def _is_torn(last: bytes, path: Path, parse: Callable[[bytes, Path, int], _Line]
 
 def _append_line(path: Path, line: str, parse: Callable[[bytes, Path, int], _Line]) -> None:
     """Append a line after removing a torn one, or ending a whole one. Raises OSError and DataError."""
-    new = not path.exists()
-    with path.open("x+b" if new else "r+b") as file:
+    with path.open("r+b" if path.exists() else "x+b") as file:
         end = file.seek(0, os.SEEK_END)
         start = file.seek(max(0, end - _LONGEST_LINE))
         *before, last = file.read().split(b"\n")
@@ -154,8 +153,7 @@ def _append_line(path: Path, line: str, parse: Callable[[bytes, Path, int], _Lin
         file.write(added)
         file.flush()
         os.fsync(file.fileno())
-    if new:
-        fsync(path.parent)
+    fsync(path.parent)  # always: who made the file may have been killed before this
 
 
 def _parse_query(line: bytes, path: Path, number: int) -> tuple[str, str]:

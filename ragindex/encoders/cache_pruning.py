@@ -76,6 +76,9 @@ def prune_vectors(path: Path, served: int) -> None:
         return
     try:
         with closing(sqlite3.connect(path, timeout=_PATIENCE)) as connection:
+            tables = "SELECT count(*) FROM sqlite_master WHERE name IN ('vectors', 'gone')"
+            if connection.execute(tables).fetchone() != (2,):
+                return  # the process that made the file was killed before its tables were made
             with connection:
                 removed = _remove_unused(connection) + sum(
                     _enforce_bound(connection, kind, served) for kind in VECTOR_KINDS.values()

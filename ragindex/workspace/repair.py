@@ -218,12 +218,16 @@ def _check_databases(folder: Path, found: Findings) -> None:
 def find_database_damage(path: Path) -> str | None:
     """Return how an SQLite file is damaged, or None if it is intact or does not exist.
 
-    The connection is read-only, because a writing one would apply or remove the write-ahead log.
+    The connection is read-only, because a writing one would apply or remove the write-ahead log. What a killed process
+    left half written, with a rollback journal and before there was a log, is undone first.
     """
     if not path.exists():
         return None
     try:
         durable_files.require_sqlite_log(path)
+        if Path(f"{path}-journal").exists():
+            with closing(sqlite3.connect(path)) as connection:
+                connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             [(said,), *_] = connection.execute("PRAGMA integrity_check(1)").fetchall()
             tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]

@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from filelock import FileLock
+
 from ragindex import durable_files
 from ragindex.errors import DamagedError, StoreError
 from ragindex.interfaces import Schema
@@ -204,9 +206,10 @@ def _read_namespace(folder: Path) -> str:
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             around = re.sub(r"[^a-z0-9]+", "", folder.resolve().parent.name.lower())[:24] or "index"
-            durable_files.write_file(
-                path, durable_files.dump_hashed_json({"namespace": f"{around}.{uuid.uuid4().hex[:8]}"})
-            )
+            content = durable_files.dump_hashed_json({"namespace": f"{around}.{uuid.uuid4().hex[:8]}"})
+            with FileLock(f"{path}.lock"):
+                if not path.exists():  # another process may have stored one meanwhile, and writes under it
+                    durable_files.write_file(path, content)
         name = (durable_files.load_hashed_json(path.read_bytes()) or {}).get("namespace")
     except OSError as error:
         raise StoreError(f"Cannot read or write {path}, the name of the index in the store: {error}.") from error

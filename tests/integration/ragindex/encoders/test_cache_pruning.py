@@ -67,6 +67,13 @@ def places(folder: Path) -> list[int]:
         return [row for (row,) in connection.execute("SELECT rowid FROM vectors ORDER BY rowid")]
 
 
+def test_file_whose_process_was_killed_before_it_made_its_tables_is_left(tmp_path: Path) -> None:
+    (tmp_path / "vectors.sqlite").touch()
+    cache_pruning.prune_vectors(tmp_path / "vectors.sqlite", 0)
+    cache(tmp_path, "a")
+    assert held(tmp_path) == 1
+
+
 def test_quick_ones_take_a_tenth_of_what_is_served_and_the_oldest_go_first(tmp_path: Path) -> None:
     cache(tmp_path, *(f"text {n}" for n in range(4000)))
     cost(tmp_path, "true", seconds=1e-5)

@@ -1,4 +1,7 @@
-"""A real server process that is killed again and again while documents are posted loses none that it acknowledged."""
+"""Servers, sync processes and repairs that are killed again and again lose no change that was acknowledged.
+
+RAGINDEX_KILLS is the number of kills of each test.
+"""
 
 import json
 import os
@@ -15,6 +18,8 @@ import pytest
 from served import build_index
 
 import ragindex
+from ragindex.serve.spool import open_spool
+from ragindex.types import Document
 
 WRITE = "write-key-0123456789abcdef"
 KILLS = int(os.environ.get("RAGINDEX_KILLS", "10"))
@@ -68,12 +73,75 @@ def post(
             unsure.discard(id)
 
 
+def kill_repair(folder: Path, seconds: float) -> int:
+    """Kill a repair after some seconds; return its exit code."""
+    command = [sys.executable, "-m", "ragindex", "repair", "--index", str(folder)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        return process.wait(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+def accept_until_killed(folder: Path, ready: int, acknowledged: int, name: str) -> None:
+    """Run in a process of its own: accept changes of a folder, and write each that is acknowledged."""
+    os.write(ready, b".")
+    for number in range(1000):
+        id = f"{name}-{number}"
+        with open_spool(folder).writing() as changes:
+            changes.accept([(id, Document(id, "", "text of " + id))])
+        os.write(acknowledged, f"{id} ".encode())
+
+
+def test_killed_first_changes(tmp_path: Path) -> None:
+    """Two processes accept the first changes of a folder; one, or both, are killed at some moment of the first few."""
+    chance, accepted, none = Random(11), 0, 0
+    for number in range(2 * KILLS):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (ready, says_ready), (acknowledged, says_acknowledged) = os.pipe(), os.pipe()
+        children = list[int]()
+        for name in ("a", "b"):
+            child = os.fork()
+            if child == 0:
+                try:
+                    accept_until_killed(folder, says_ready, says_acknowledged, name)
+                finally:
+                    os._exit(1)
+            children.append(child)
+        for _ in children:
+            os.read(ready, 1)
+        time.sleep(chance.uniform(0, 0.03))
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            assert os.waitpid(child, 0)[1] == signal.SIGKILL
+        for end in (ready, says_ready, says_acknowledged):
+            os.close(end)
+        with os.fdopen(acknowledged) as read:
+            ids = read.read().split()
+        if chance.random() < 0.5:
+            assert open_spool(folder).repair().lost == []
+        with open_spool(folder).writing() as changes:
+            changes.accept([("last", None)])
+        pending = [one.id for one in open_spool(folder).pending(10_000)]
+        assert len(pending) == len(set(pending))
+        assert set(ids) <= set(pending), number
+        assert len(pending) - len(ids) <= 3  # `last`, and one of each process that was killed before it could say so
+        accepted, none = accepted + len(ids), none + (not ids)
+    print(f"{4 * KILLS} processes killed, {accepted} changes acknowledged, {none} times none")
+    assert accepted > 0
+
+
 def test_no_acknowledged_document_is_lost(tmp_path: Path) -> None:
     folder, chance = build_index(tmp_path / "docs"), Random(7)
     texts: dict[str, str] = {}
     deleted: set[str] = set()
     unsure: set[str] = set()
+    repairs = list[int]()
     for number in range(KILLS):
+        if number % 2:
+            repairs.append(kill_repair(folder, chance.uniform(0.5, 6.0)))
         port = free_port()
         process = start(folder, port)
         doomed = find_sync(process) if number % 3 == 2 else None
@@ -98,6 +166,11 @@ def test_no_acknowledged_document_is_lost(tmp_path: Path) -> None:
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == -signal.SIGTERM  # uvicorn raises it again after it has stopped
+    repaired = subprocess.run(
+        [sys.executable, "-m", "ragindex", "repair", "--index", folder], capture_output=True, text=True, check=False
+    )
+    assert (repaired.returncode, repaired.stdout) == (0, "No damaged files.\n")
+    assert set(repairs) <= {0, -signal.SIGKILL}
     with ragindex.open(folder, read_only=True) as index:
         held = {document.id: document.text for document in index.read([f"d{number}" for number in range(60)])}
         retriever = index.retriever("bm25")
@@ -107,7 +180,9 @@ def test_no_acknowledged_document_is_lost(tmp_path: Path) -> None:
                 assert [hit.doc_ids for hit in retriever.search(text.split()[0], k=1)] == [(id,)]
         assert [id for id in deleted - unsure if id in held] == []
         assert len(texts) > 10
-        print(f"{KILLS} kills, {len(texts)} documents held, {len(deleted)} deleted, {len(unsure)} unsure")
+        killed = repairs.count(-signal.SIGKILL)
+        print(f"{KILLS} kills of servers, {killed} of repairs")
+        print(f"{len(texts)} documents held, {len(deleted)} deleted, {len(unsure)} unsure")
 
 
 def _posted_id(request: httpx2.Request) -> str:

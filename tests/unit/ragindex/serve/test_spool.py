@@ -84,6 +84,22 @@ def test_file_left_half_made_is_completed(script: str, tmp_path: Path) -> None:
     require_usable(tmp_path)
 
 
+def test_half_a_transaction_without_a_log_is_undone(tmp_path: Path) -> None:
+    """As of a process that was killed while it made the file, before it had switched to a log."""
+    with closing(sqlite3.connect(tmp_path / "made.sqlite", isolation_level=None)) as connection:
+        for statement in ("PRAGMA cache_size = 1", FIRST_TABLES, "BEGIN IMMEDIATE"):
+            connection.execute(statement)
+        for number in range(200):
+            row = [f"d{number}", "x" * 500, "accepted", 1.0]
+            connection.execute("INSERT INTO changes (id, body, status, accepted) VALUES (?, ?, ?, ?)", row)
+        for end in ("", "-journal"):
+            shutil.copy(tmp_path / f"made.sqlite{end}", tmp_path / f"{SPOOL_FILE}{end}")
+    assert (tmp_path / SPOOL_FILE).stat().st_size > 50_000  # much of it is in the file
+    found = open_spool(tmp_path).repair()
+    assert (found.removed, found.lost) == ([], [])
+    require_usable(tmp_path)
+
+
 def test_rows_of_the_first_format_are_carried_over(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / SPOOL_FILE)) as connection, connection:
         connection.execute(FIRST_TABLES)
