@@ -2,12 +2,13 @@
 
     .venv/bin/python -m benchmarks.serve_load build FOLDER [SIZE]
     .venv/bin/python -m benchmarks.serve_load load FOLDER METHOD [SECONDS]
+    .venv/bin/python -m benchmarks.serve_load route FOLDER METHOD [SECONDS]
     .venv/bin/python -m benchmarks.serve_load sync FOLDER METHOD [SECONDS]
     .venv/bin/python -m benchmarks.serve_load memory FOLDER METHOD REQUESTS
 
 Passages and questions are those of worlds. Clients are one process that keeps a connection per client; `bare` are as
 many threads that call the retriever in a process without a server. Both are measured in turn, so that other work on
-the machine meets both; give ratios where it was not quiet. `sync` leaves 1,000 documents more in the index.
+the machine meets both; give ratios where it was not quiet. `route` compares with a bare Starlette route. `sync` leaves 1,000 documents more in the index.
 """
 
 import json
@@ -84,6 +85,18 @@ def server(folder: Path, method: str) -> Iterator[tuple[int, int]]:
         running.wait()
 
 
+@contextmanager
+def bare_route(folder: Path, method: str) -> Iterator[int]:
+    """A process with a bare Starlette route around the same method; gives its port."""
+    command = alone.command("benchmarks.bare_route", str(folder), method)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        try:
+            yield int(running.stdout.readline())
+        finally:
+            running.kill()
+
+
 def ask_bare(retriever: Any, clients: int, seconds: float) -> list[float]:
     """Search in `clients` threads for a time; return the milliseconds of each search."""
     asked, taken = questions(), list[float]()
@@ -127,6 +140,21 @@ def load(folder: Path, method: str, seconds: float) -> None:
             print(f"{method:22s}{clients:3d} clients  {figures(served, seconds)}", flush=True)
             ratio = len(served) / len(bare)
             print(f"{'':22s}{clients:3d} threads  {figures(bare, seconds)}  served/bare {ratio:.2f}", flush=True)
+
+
+def route(folder: Path, method: str, seconds: float) -> None:
+    """Measure the server and a bare Starlette route in turn."""
+    with bare_route(folder, method) as bare_port, server(folder, method) as (port, _):
+        run_clients(bare_port, 1, 2)
+        run_clients(port, 1, 2)
+        for clients in CLIENTS:
+            served, bare = list[float](), list[float]()
+            for _ in range(TURNS):
+                served += run_clients(port, clients, seconds / TURNS)
+                bare += run_clients(bare_port, clients, seconds / TURNS)
+            print(f"{method:22s}{clients:3d} clients  {figures(served, seconds)}", flush=True)
+            ratio = len(served) / len(bare)
+            print(f"{'':22s}{clients:3d} bare     {figures(bare, seconds)}  served/bare {ratio:.2f}", flush=True)
 
 
 def sync(folder: Path, method: str, seconds: float) -> None:
@@ -175,6 +203,8 @@ def main(what: str, *given: str) -> None:
             build(Path(given[0]), int(given[1]) if given[1:] else 100_000)
         case "load":
             load(Path(given[0]), given[1], float(given[2]) if given[2:] else 20.0)
+        case "route":
+            route(Path(given[0]), given[1], float(given[2]) if given[2:] else 20.0)
         case "sync":
             sync(Path(given[0]), given[1], float(given[2]) if given[2:] else 20.0)
         case "memory":

@@ -31,7 +31,7 @@ def hide_secrets(text: str) -> str:
     """Return the text without logins and tokens in addresses, and without secrets from the environment."""
     for pattern, put in ((_LOGIN, f"{MARK}@"), (_IN_QUERY, MARK), (_IN_HEADER, MARK)):
         text = pattern.sub(put, text)
-    for secret in sorted(set(_find_environment_secrets()), key=len, reverse=True):
+    for secret in _environment_secrets.find():
         text = text.replace(secret, MARK)
     return text
 
@@ -78,6 +78,25 @@ def _is_named_secret(name: Any, value: Any) -> bool:
 def names_secret(variable: str) -> bool:
     """Return whether a text is the name of an environment variable whose value `hide_secrets` removes."""
     return variable.isidentifier() and variable.isascii() and _VARIABLE.search(variable) is not None
+
+
+class _EnvironmentSecrets:
+    """The secrets of the environment, the longest first, found anew only after a variable has changed."""
+
+    def __init__(self) -> None:
+        self._found: tuple[Mapping[Any, Any], tuple[str, ...]] = ({}, ())
+
+    def find(self) -> tuple[str, ...]:
+        """Return the secrets of the variables as they are now."""
+        variables, secrets = self._found
+        now: Mapping[Any, Any] = getattr(os.environ, "_data", os.environ)  # the bytes: to decode all takes 60 times longer
+        if now != variables:
+            secrets = tuple(sorted(set(_find_environment_secrets()), key=len, reverse=True))
+            self._found = (dict(now), secrets)
+        return secrets
+
+
+_environment_secrets = _EnvironmentSecrets()
 
 
 def _find_environment_secrets() -> Iterator[str]:

@@ -37,8 +37,11 @@ class RequestLimits:
 
     concurrent: int = 64
     timeout: float = 30.0
-    body: int = 1 << 20
+    body: int = 128 << 10
     documents_body: int = 32 << 20
+    bodies: int = 64 << 20
+    """Bodies of documents that are held at once; as much again for all others."""
+    connections: int = 512
     documents: int = 1000
     k: int = 100
     query: int = 8_000

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
-from ragindex.serve.access import AnyKey, ServiceNeeded, WriteKey
+from ragindex.serve.access import AnyKey, DocumentsRoute, ServiceNeeded, WriteKey
 from ragindex.serve.collections import ServedCollection
 from ragindex.serve.ingestion import Ingestion
 from ragindex.serve.keys import AccessKey
@@ -25,7 +25,10 @@ from ragindex.serve.spool import ChangeState
 from ragindex.types import Document
 
 DOCUMENTS_ROUTER = APIRouter(
-    prefix="/documents", tags=["documents"], responses=dict(error_responses(400, 401, 403, 404, 413, 422, 503))
+    prefix="/documents",
+    tags=["documents"],
+    responses=dict(error_responses(400, 401, 403, 404, 413, 422, 503)),
+    route_class=DocumentsRoute,
 )
 _IdPath = Annotated[str, Path(max_length=2_000, description="The document's id; it may contain slashes.")]
 _InCollection = Annotated[str, Query(max_length=200, description="Name of the collection. Default: the first.")]

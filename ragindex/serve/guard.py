@@ -1,12 +1,11 @@
 """ASGI middleware before every face: Host and Origin, the size and time of bodies, request ids, logs and metrics."""
 
-import asyncio
 import time
 import uuid
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -20,6 +19,8 @@ _HEADERS = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
 }
+_CLIENT_LEFT = 499
+"""What the log has for a client that left before its answer."""
 
 
 def answer_refusal(refusal: RefusalError) -> JSONResponse:
@@ -30,7 +31,7 @@ def answer_refusal(refusal: RefusalError) -> JSONResponse:
 
 
 class RequestGuard:
-    """Middleware: checks a request before its body is parsed, and records the response."""
+    """Middleware: checks a request by its headers, and records the response. HEAD is answered as GET, without a body."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app, self.service = app, service
@@ -40,7 +41,8 @@ class RequestGuard:
         if scope["type"] != "http":
             await (self.app(scope, receive, send) if scope["type"] == "lifespan" else _close(send))
             return
-        start, request_id, status = time.perf_counter(), uuid.uuid4().hex, 500
+        start, request_id, status, verb = time.perf_counter(), uuid.uuid4().hex, 500, scope["method"]
+        scope = {**scope, "method": "GET" if verb == "HEAD" else verb}  # the server leaves out the body
         scope.setdefault("state", {})["request_id"] = request_id
 
         async def answer(message: Message) -> None:
@@ -54,41 +56,18 @@ class RequestGuard:
             await send(message)
 
         try:
-            require_known_host(self.service.settings, Headers(scope=scope))
-            body = await self._read_body(scope, receive)
-            if body is not None:
-                await self.app(scope, _replay(body, receive), answer)
+            headers = Headers(scope=scope)
+            require_one_length(headers)
+            require_known_host(self.service.settings, headers)
+            await self.app(scope, receive, answer)
         except RefusalError as refusal:
             await answer_refusal(refusal)(scope, receive, answer)
+        except ClientDisconnect:
+            status = _CLIENT_LEFT
         finally:
-            self._record(scope, request_id, status, time.perf_counter() - start)
+            self._record(scope, verb, request_id, status, time.perf_counter() - start)
 
-    async def _read_body(self, scope: Scope, receive: Receive) -> bytes | None:
-        """Return the body, or None if the client has left. Raises RefusalError (413, 408)."""
-        limits = self.service.settings.limits
-        most = limits.documents_body if scope["path"].startswith("/documents") else limits.body
-        if _stated_length(Headers(scope=scope)) > most:
-            raise RefusalError(413, f"The body has more than {most} bytes.", "body_size", {"Connection": "close"})
-        pieces, size = list[bytes](), 0
-        try:
-            async with asyncio.timeout(limits.timeout):
-                while True:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        return None
-                    pieces.append(message.get("body", b""))
-                    size += len(pieces[-1])
-                    if size > most:
-                        raise RefusalError(
-                            413, f"The body has more than {most} bytes.", "body_size", {"Connection": "close"}
-                        )
-                    if not message.get("more_body", False):
-                        return b"".join(pieces)
-        except TimeoutError:
-            message_text = f"The body did not arrive within {limits.timeout:g} seconds."
-            raise RefusalError(408, message_text, "body_time", {"Connection": "close"}) from None
-
-    def _record(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
+    def _record(self, scope: Scope, verb: str, request_id: str, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "") or ("/mcp" if scope["path"] == "/mcp" else "other")
         self.service.metrics.requests.labels(route, str(status)).inc()
         self.service.metrics.seconds.labels(route).observe(seconds)
@@ -97,12 +76,19 @@ class RequestGuard:
         log_event(
             "request",
             id=request_id,
-            verb=scope["method"],
+            verb=verb,
             route=route,
             status=status,
             ms=round(1000 * seconds, 1),
             **more,
         )
+
+
+def require_one_length(headers: Headers) -> None:
+    """Raise RefusalError for a request with two lengths: a proxy may see another request in it than this server."""
+    if "transfer-encoding" in headers and "content-length" in headers:
+        message = "A request must not have both Transfer-Encoding and Content-Length."
+        raise RefusalError(400, message, "two_lengths", {"Connection": "close"})
 
 
 def require_known_host(settings: ServeSettings, headers: Headers) -> None:
@@ -133,23 +119,6 @@ def _host_name(host: str) -> str:
         return (urlsplit(f"//{host}").hostname or "") if not set(host) & set("/?#@\\") else ""
     except ValueError:
         return ""
-
-
-def _stated_length(headers: Headers) -> int:
-    stated = headers.get("content-length", "")
-    return int(stated) if stated.isdecimal() and len(stated) < 19 else 0
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that gives the whole body, then what the client does next."""
-    given = iter([body])
-
-    async def replayed() -> Message:
-        for one in given:
-            return {"type": "http.request", "body": one, "more_body": False}
-        return await receive()
-
-    return replayed
 
 
 async def _close(send: Send) -> None:

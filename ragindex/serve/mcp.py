@@ -15,7 +15,7 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from ragindex import distribution
 from ragindex.filters import from_mapping
@@ -23,8 +23,9 @@ from ragindex.llm.tokens import count_text_tokens
 from ragindex.retrieval.matching import find_question_words, find_window
 from ragindex.retrieval.positions import place_snippet, position_to_json
 from ragindex.retrieval.token_budget import fit_text
+from ragindex.serve.access import KeyNeeded
+from ragindex.serve.bodies import receive_body
 from ragindex.serve.document_links import find_link
-from ragindex.serve.guard import answer_refusal
 from ragindex.serve.keys import AccessKey
 from ragindex.serve.models import PlainText
 from ragindex.serve.refusals import RefusalError
@@ -185,13 +186,19 @@ class McpFace:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request with a key that may read."""
-        request = Request(scope)
-        try:
-            scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-            key = self.service.authenticate(secret.strip() if scheme.lower() == "bearer" else None)
-            self.service.require_right(key, "read")
-        except RefusalError as refusal:
-            await answer_refusal(refusal)(scope, receive, send)
-            return
-        scope["state"] |= {"access_key": key, "key": key.name}
-        await self.app(scope, receive, send)
+        request, limits = Request(scope, receive), self.service.settings.limits
+        KeyNeeded("read").find(request, self.service)
+        async with receive_body(request.headers, receive, self.service.room, limits.body, limits.timeout) as body:
+            await self.app(scope, _replay(body, receive), send)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that gives the whole body, then what the client does next."""
+    given = iter([body])
+
+    async def replayed() -> Message:
+        for one in given:
+            return {"type": "http.request", "body": one, "more_body": False}
+        return await receive()
+
+    return replayed

@@ -12,7 +12,13 @@ _NAME_LENGTH, _ID_LENGTH = 200, 2_000
 
 def _require_encodable(text: str) -> str:
     """Raise ValueError for a lone surrogate, which UTF-8 cannot encode, and for NUL, which stores refuse."""
-    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        encodable = False
+    else:
+        encodable = "\0" not in text
+    if not encodable:
         raise ValueError("must be text that UTF-8 can encode, without NUL")
     return text
 
@@ -150,7 +156,7 @@ class DocumentsBody(RequestBody):
     """Documents to add or change, all or none of them."""
 
     collection: NameText = ""
-    documents: list[DocumentBody] = Field(min_length=1)
+    documents: Annotated[list[DocumentBody], Field(fail_fast=True)] = Field(min_length=1)
 
 
 DocumentState = Literal["accepted", "indexed", "deleted", "failed"]

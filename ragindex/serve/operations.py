@@ -8,6 +8,7 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
+from ragindex.serve.access import KeyNeeded
 from ragindex.serve.collections import ServedCollection, search_once
 from ragindex.serve.models import HealthAnswer, error_responses
 from ragindex.serve.refusals import RefusalError
@@ -64,8 +65,7 @@ def _may_see(request: Request, service: Service) -> bool:
 def require_operator(request: Request, service: Service) -> None:
     """Raise RefusalError without a key, where clients on other machines can reach the server."""
     if service.settings.exposed:
-        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-        service.authenticate(secret.strip() if scheme.lower() == "bearer" and secret else None)
+        KeyNeeded(None).find(request, service)
 
 
 @OPERATIONS_ROUTER.get("/metrics", response_class=Response, responses=dict(error_responses(401)))

@@ -14,7 +14,7 @@ from ragindex.filters import from_mapping
 from ragindex.retrieval.hit_json import hit_to_json
 from ragindex.retrieval.positions import position_to_json
 from ragindex.retrieval.steps import step_to_json
-from ragindex.serve.access import ReadKey, ServiceNeeded
+from ragindex.serve.access import GuardedRoute, ReadKey, ServiceNeeded
 from ragindex.serve.keys import AccessKey
 from ragindex.serve.models import AskAnswer, AskBody, SearchAnswer, SearchBody, error_responses
 from ragindex.serve.refusals import RefusalError, error_body
@@ -27,7 +27,9 @@ from ragindex.serve.searching import (
 )
 from ragindex.serve.service import Service
 
-REST_ROUTER = APIRouter(responses=dict(error_responses(400, 401, 402, 403, 404, 413, 422, 503)))
+REST_ROUTER = APIRouter(
+    responses=dict(error_responses(400, 401, 402, 403, 404, 413, 422, 503)), route_class=GuardedRoute
+)
 
 
 @REST_ROUTER.post("/search", response_model=SearchAnswer, tags=["search"])

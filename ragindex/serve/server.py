@@ -19,7 +19,7 @@ _BACKLOG = 512
 def run_server(service: Service, announce: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM; requests in progress then end first. Raises UsageError if the port is taken."""
     settings = service.settings
-    listening = _bind(settings.host, settings.port)
+    listening = bind_address(settings.host, settings.port)
     host, port = listening.getsockname()[:2]
     announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
     with listening, warnings.catch_warnings():
@@ -36,7 +36,8 @@ def make_uvicorn(service: Service) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def bind_address(host: str, port: int) -> socket.socket:
+    """Return a socket that listens. Raises UsageError if the port is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sends at once (TCP_NODELAY) only if the protocol is named; else a kept connection waits 40 ms.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

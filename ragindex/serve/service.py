@@ -8,6 +8,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from ragindex.errors import RagindexError
+from ragindex.serve.bodies import BodyRoom
 from ragindex.serve.collections import ServedCollection, open_collection
 from ragindex.serve.config import ServeSettings
 from ragindex.serve.ingestion import Ingestion
@@ -59,6 +60,9 @@ class Service:
         self.settings = settings
         self.metrics = ServerMetrics()
         self.slots = WorkSlots(settings.limits.concurrent, self.metrics)
+        self.room, self.documents_room = BodyRoom(settings.limits.bodies), BodyRoom(settings.limits.bodies)
+        self.parsing = asyncio.Lock()
+        """Held while a large body is parsed, so that the event loop competes with one thread only."""
         self.pool = ThreadPoolExecutor(settings.limits.concurrent, thread_name_prefix="ragindex-serve")
         trace_searches(settings.trace_ratio)
         budget = callers_budget(settings.keys)

@@ -15,14 +15,14 @@ from starlette.responses import Response
 from ragindex import filters
 from ragindex.comparisons import ComparisonOperator, build_comparison
 from ragindex.filters import Filter
-from ragindex.serve.access import ReadKey, ServiceNeeded
+from ragindex.serve.access import GuardedRoute, ReadKey, ServiceNeeded
 from ragindex.serve.models import PlainText, RequestBody, error_responses
 from ragindex.serve.refusals import RefusalError
 from ragindex.serve.rest import note_search
 from ragindex.serve.searching import FoundHits, SearchOrder, search_collection
 from ragindex.types import Hit
 
-STORE_ROUTER = APIRouter(prefix="/v1", tags=["openai"])
+STORE_ROUTER = APIRouter(prefix="/v1", tags=["openai"], route_class=GuardedRoute)
 _RESULTS, _MOST_RESULTS, _DEEPEST, _MOST_CONDITIONS = 10, 50, 8, 100
 _LONGEST_VALUE, _MOST_ATTRIBUTES = 512, 16
 
@@ -34,14 +34,14 @@ class AttributeComparison(RequestBody):
 
     type: Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "nin"]
     key: PlainText = Field(min_length=1)
-    value: _Scalar | list[_Scalar]
+    value: _Scalar | Annotated[list[_Scalar], Field(fail_fast=True)]
 
 
 class AttributeCompound(RequestBody):
     """Several filters, all or one of which must match."""
 
     type: Literal["and", "or"]
-    filters: list["AttributeComparison | AttributeCompound"]
+    filters: Annotated[list["AttributeComparison | AttributeCompound"], Field(fail_fast=True)]
 
 
 class RankingOptions(RequestBody):
@@ -57,7 +57,7 @@ class VectorStoreBody(RequestBody):
     LiteLLM sends null for each option that is not set.
     """
 
-    query: PlainText | list[PlainText]
+    query: PlainText | Annotated[list[PlainText], Field(fail_fast=True)]
     filters: AttributeComparison | AttributeCompound | None = None
     max_num_results: int | None = Field(default=None, ge=1, le=_MOST_RESULTS)
     ranking_options: RankingOptions | None = None

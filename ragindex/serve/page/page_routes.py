@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import Field
 from starlette.responses import Response
 
-from ragindex.serve.access import AnyKey, JudgeKey, ReadKey, ServiceNeeded
+from ragindex.serve.access import AnyKey, GuardedRoute, JudgeKey, ReadKey, ServiceNeeded
 from ragindex.serve.guard import require_same_origin
 from ragindex.serve.keys import AccessKey
 from ragindex.serve.models import DocumentId, NameText, PlainText, RequestBody, error_responses
@@ -22,7 +22,10 @@ from ragindex.serve.service import Service
 from ragindex.serve.web import page_policy
 
 PAGE_ROUTER = APIRouter(
-    tags=["page"], include_in_schema=False, responses=dict(error_responses(400, 401, 403, 404, 422, 503))
+    tags=["page"],
+    include_in_schema=False,
+    responses=dict(error_responses(400, 401, 403, 404, 422, 503)),
+    route_class=GuardedRoute,
 )
 _NO_SCRIPT = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
