@@ -7,8 +7,9 @@
     .venv/bin/python -m benchmarks.serve_load memory FOLDER METHOD REQUESTS
 
 Passages and questions are those of worlds. Clients are one process that keeps a connection per client; `bare` are as
-many threads that call the retriever in a process without a server. Both are measured in turn, so that other work on
-the machine meets both; give ratios where it was not quiet. `route` compares with a bare Starlette route. `sync` leaves 1,000 documents more in the index.
+many threads that call the retriever in a process without a server; `route` has a bare Starlette route in their place.
+Both are measured in turn, so that other work on the machine meets both; give ratios where it was not quiet. `sync`
+leaves 1,000 documents more in the index.
 """
 
 import json

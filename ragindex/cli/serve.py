@@ -1,5 +1,6 @@
 """The command `serve`: serve indexes over HTTP."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -49,6 +50,7 @@ def serve(
     """Serve indexes and exported retrievers over HTTP: REST, OpenAI's vector-store search, and MCP at /mcp.
 
     Keys come from the variables RAGINDEX_READ_KEY, RAGINDEX_WRITE_KEY and RAGINDEX_JUDGE_KEY, or from --keys.
+    SIGHUP reads those of files again.
 
     Example: ragindex serve my-index --method hybrid
     """
@@ -60,11 +62,12 @@ def serve(
     from ragindex.serve.service import Service
 
     specs = parse_collections(collections, method or [])
+    read_keys = partial(load_keyring, keys, [spec.name for spec in specs])
     settings = ServeSettings(
         collections=specs,
         host=host,
         port=port,
-        keys=load_keyring(keys, [spec.name for spec in specs]),
+        keys=read_keys(),
         allowed_hosts=tuple(allow_host or ()),
         allowed_origins=tuple(allow_origin or ()),
         limits=RequestLimits(concurrent=concurrent, timeout=timeout),
@@ -74,7 +77,7 @@ def serve(
         retriever_hosts=tuple(retriever_host or ()),
     )
     show_logs()
-    service = Service(settings)
+    service = Service(settings, read_keys)
     for name, collection in service.collections.items():
         encoder = "" if collection.state.encoder is None else f", encoder {collection.state.encoder}"
         print_note(f"{name}: {', '.join(collection.methods)}{encoder}")

@@ -33,9 +33,7 @@ class KeyNeeded(SecurityBase):
     def __init__(self, right: Right | None) -> None:
         self.right = right
         self.scheme_name = HTTPBearer.__name__
-        self.model = HTTPBearer(
-            description="A key of the server. Not needed on a loopback address without keys."
-        ).model
+        self.model = HTTPBearer(description="A key of the server. Not needed on a loopback address without keys.").model
 
     async def __call__(self, request: Request) -> AccessKey:
         """Return the key that the route has found."""

@@ -19,6 +19,7 @@ from ragindex.serve.guard import RequestGuard, answer_refusal
 from ragindex.serve.logs import log_error, log_event
 from ragindex.serve.mcp import McpFace
 from ragindex.serve.page.page_routes import PAGE_ROUTER
+from ragindex.serve.readiness import SearchCheck
 from ragindex.serve.refusals import RefusalError, error_body, refuse
 from ragindex.serve.service import Service
 from ragindex.serve.tracing import flush_traces
@@ -40,6 +41,7 @@ def create_app(service: Service) -> FastAPI:
         lifespan=_run,
     )
     app.state.service = service
+    app.state.search_checks = {name: SearchCheck() for name in service.collections}
     app.state.mcp = McpFace(service)
     app.router.routes.append(Route("/mcp", endpoint=app.state.mcp))
     for router in (

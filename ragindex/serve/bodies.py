@@ -1,4 +1,4 @@
-"""Bodies of requests: bounded in bytes, in time and all together, and parsed beside the event loop if they are large."""
+"""Bodies of requests: bounded in bytes, in time and all together; large ones are parsed beside the event loop."""
 
 import asyncio
 import json

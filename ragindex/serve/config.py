@@ -37,6 +37,7 @@ class RequestLimits:
 
     concurrent: int = 64
     timeout: float = 30.0
+    header_timeout: float = 10.0
     body: int = 128 << 10
     documents_body: int = 32 << 20
     bodies: int = 64 << 20

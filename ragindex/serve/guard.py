@@ -31,7 +31,7 @@ def answer_refusal(refusal: RefusalError) -> JSONResponse:
 
 
 class RequestGuard:
-    """Middleware: checks a request by its headers, and records the response. HEAD is answered as GET, without a body."""
+    """Middleware: checks a request by its headers, and records the response. HEAD is GET without the body."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app, self.service = app, service

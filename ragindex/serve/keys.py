@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -61,9 +61,21 @@ class Keyring:
         matching = [key for key in self.keys if hmac.compare_digest(key.digest, digest)]
         return matching[0] if matching else None
 
+    def continue_from(self, before: "Keyring") -> "Keyring":
+        """Return these keys, whose budgets go on from those that keys of the same names had before."""
+        budgets = {key.name: key.budget for key in before.keys if key.budget is not None}
+        return Keyring(tuple(_continue_budget(key, budgets.get(key.name)) for key in self.keys))
+
     def guards(self, right: Right) -> bool:
         """Return whether some key has this right."""
         return any(right in key.rights for key in self.keys)
+
+
+def _continue_budget(key: AccessKey, before: Budget | None) -> AccessKey:
+    if key.budget is None or before is None:
+        return key
+    before.limit = key.budget.limit
+    return replace(key, budget=before)
 
 
 class _KeyEntry(BaseModel):

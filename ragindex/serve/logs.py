@@ -1,8 +1,12 @@
 """Structured logs: one line of JSON per event, on the logger `ragindex.serve`."""
 
+import atexit
+import contextlib
 import json
 import logging
-import sys
+import os
+import queue
+import threading
 import time
 from typing import Any
 
@@ -10,6 +14,9 @@ from ragindex.errors import DataError, LLMError, RagindexError, UsageError
 from ragindex.redaction import hide_secrets
 
 _logger = logging.getLogger("ragindex.serve")
+_STANDARD_ERROR = 2
+_MOST_LINES = 10_000
+_DRAIN_SECONDS = 2.0
 
 
 def log_event(event: str, **values: Any) -> None:
@@ -25,10 +32,48 @@ def log_error(error: RagindexError) -> None:
     log_event("error", kind=type(error).__name__, **({} if quotes else {"message": str(error)}))
 
 
+class _ErrorWriter(logging.Handler):
+    """Writes lines to standard error in a thread of its own, so that no request waits for whoever reads them.
+
+    Lines beyond what fits into the queue are left out, and their number is written when there is room again.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: queue.Queue[str] = queue.Queue(_MOST_LINES)
+        self._left_out = 0
+        threading.Thread(target=self._write, name="ragindex-log", daemon=True).start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Put a line into the queue."""
+        try:
+            if self._left_out:
+                self._lines.put_nowait(json.dumps({"event": "lines_left_out", "count": self._left_out}))
+                self._left_out = 0
+            self._lines.put_nowait(self.format(record))
+        except queue.Full:
+            self._left_out += 1
+
+    def drain(self) -> None:
+        """Wait until all lines are written, for a few seconds at most."""
+        until = time.monotonic() + _DRAIN_SECONDS
+        while self._lines.unfinished_tasks and time.monotonic() < until:
+            time.sleep(0.01)
+
+    def _write(self) -> None:
+        while True:
+            with contextlib.suppress(OSError):  # nobody reads any more
+                rest = f"{self._lines.get()}\n".encode("utf-8", "backslashreplace")
+                while rest:  # not by sys.stderr, whose lock a thread that waits here would keep when the program ends
+                    rest = rest[os.write(_STANDARD_ERROR, rest) :]
+            self._lines.task_done()
+
+
 def show_logs() -> None:
-    """Write the events to standard error, as the command does."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    _logger.addHandler(handler)
+    """Write the events, and what uvicorn and asyncio report, to standard error, as the command does."""
+    handler = _ErrorWriter()
+    atexit.register(handler.drain)
+    for logger in (_logger, logging.getLogger("uvicorn.error"), logging.getLogger("asyncio")):
+        logger.addHandler(handler)
+        logger.propagate = False
     _logger.setLevel(logging.INFO)
-    _logger.propagate = False

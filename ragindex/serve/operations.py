@@ -1,6 +1,7 @@
 """The routes for operators: health, readiness, metrics and the OpenAPI description."""
 
-from functools import partial
+import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -8,13 +9,17 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
+from ragindex.errors import RagindexError
 from ragindex.serve.access import KeyNeeded
-from ragindex.serve.collections import ServedCollection, search_once
+from ragindex.serve.collections import ServedCollection
+from ragindex.serve.logs import log_error
 from ragindex.serve.models import HealthAnswer, error_responses
+from ragindex.serve.readiness import SearchCheck
 from ragindex.serve.refusals import RefusalError
 from ragindex.serve.service import Service
 
 OPERATIONS_ROUTER = APIRouter(tags=["operations"])
+_UNREADABLE = "Accepted documents cannot be read. The server's log has the reason."
 
 
 @OPERATIONS_ROUTER.get("/health", response_model=HealthAnswer, responses=dict(error_responses(503)))
@@ -28,30 +33,41 @@ async def health_route(request: Request) -> Response:
 
 @OPERATIONS_ROUTER.get("/ready", response_model=HealthAnswer, responses={503: {"model": HealthAnswer}})
 async def ready_route(request: Request) -> Response:
-    """Say whether every method of every collection answers: each is asked a question, unless it would call a model."""
+    """Say whether every method of every collection answers: each is asked a question, unless it would call a model.
+
+    The last answers count for some seconds. Where only writing is broken, searches go on, and the status is 200.
+    """
     service: Service = request.app.state.service
-    found = {name: await _probe(service, collection) for name, collection in service.collections.items()}
-    ready = all(one["searches"] for one in found.values())
-    shown = found if _may_see(request, service) else {}
+    checks: Mapping[str, SearchCheck] = request.app.state.search_checks
+    reasons = {name: await checks[name].find_reason(service, one) for name, one in service.collections.items()}
+    ready = not any(reasons.values())
+    seen = service.collections.items() if _may_see(request, service) else ()
+    shown = {name: await asyncio.to_thread(_describe, service, one, reasons[name]) for name, one in seen}
     body = {"status": "ready" if ready else "not ready", "collections": shown}
     return JSONResponse(body, 200 if ready else 503, headers={} if ready else {"Retry-After": "5"})
 
 
-async def _probe(service: Service, collection: ServedCollection) -> dict[str, Any]:
-    try:
-        await service.work(partial(search_once, collection.state))
-        searches, reason = True, ""
-    except RefusalError as refusal:
-        searches, reason = refusal.code == "overloaded", refusal.message  # busy is not broken
+def _describe(service: Service, collection: ServedCollection, reason: str) -> dict[str, Any]:
     return {
-        "searches": searches,
+        "searches": not reason,
         "reason": reason,
         "methods": list(collection.methods),
         "encoder": collection.state.encoder,
         "documents": len(collection.state.index),
         "opened_at": collection.state.opened_at,
-        **service.describe_sync(collection.name),
+        **_describe_writing(service, collection.name),
     }
+
+
+def _describe_writing(service: Service, collection: str) -> dict[str, Any]:
+    """Return how far documents are, and whether more are accepted."""
+    try:
+        sync = service.describe_sync(collection)
+    except RagindexError as error:
+        log_error(error)
+        return {"newest": None, "pending": None, "sync_failure": "", "writes": False, "writing_reason": _UNREADABLE}
+    accepts = collection in service.ingestions and not service.settings.read_only
+    return {**sync, "writes": accepts, "writing_reason": "" if accepts else "It was opened to be read only."}
 
 
 def _may_see(request: Request, service: Service) -> bool:

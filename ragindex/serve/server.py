@@ -1,6 +1,10 @@
 """Running a service with uvicorn, until it is told to stop."""
 
+import asyncio
+import os
+import signal
 import socket
+import threading
 import warnings
 from collections.abc import Callable
 
@@ -8,12 +12,40 @@ import uvicorn
 
 from ragindex.errors import StaleWarning, UsageError
 from ragindex.serve.app import create_app
+from ragindex.serve.connections import ACCEPTED_AT_ONCE, make_protocol
 from ragindex.serve.service import Service
 from ragindex.serve.web import quiet_config
 
 _GRACE_SECONDS = 10
 """How long requests in progress may go on after the server was told to stop."""
 _BACKLOG = 512
+
+
+class _Server(uvicorn.Server):
+    """A server that reads its keys again on SIGHUP, and stops if that says that its terminal is gone."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to serve."""
+        await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(_BACKLOG)  # asyncio has set it to the number that it accepts at once
+        if threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGHUP"):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up, _find_terminals())
+
+    def _hang_up(self, terminals: frozenset[int]) -> None:
+        if terminals and not terminals & _find_terminals():
+            self.should_exit = True
+        else:
+            self._service.reload_keys()
+
+
+def _find_terminals() -> frozenset[int]:
+    """Return which of standard input, output and error are a terminal that is still there."""
+    return frozenset(filter(os.isatty, range(3)))
 
 
 def run_server(service: Service, announce: Callable[[str], None]) -> None:
@@ -31,9 +63,15 @@ def run_server(service: Service, announce: Callable[[str], None]) -> None:
 def make_uvicorn(service: Service) -> uvicorn.Server:
     """Return the server."""
     config = quiet_config(
-        create_app(service), lifespan="on", timeout_keep_alive=10, timeout_graceful_shutdown=_GRACE_SECONDS
+        create_app(service),
+        http=make_protocol(service.settings.limits),
+        log_config=None,
+        backlog=ACCEPTED_AT_ONCE,
+        lifespan="on",
+        timeout_keep_alive=10,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    return uvicorn.Server(config)
+    return _Server(config, service)
 
 
 def bind_address(host: str, port: int) -> socket.socket:

@@ -4,15 +4,16 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
+from dataclasses import replace
 from threading import Lock
 from typing import Any, TypeVar
 
-from ragindex.errors import RagindexError
+from ragindex.errors import RagindexError, UsageError
 from ragindex.serve.bodies import BodyRoom
 from ragindex.serve.collections import ServedCollection, open_collection
 from ragindex.serve.config import ServeSettings
 from ragindex.serve.ingestion import Ingestion
-from ragindex.serve.keys import LOCAL, AccessKey, Right
+from ragindex.serve.keys import LOCAL, AccessKey, Keyring, Right
 from ragindex.serve.logs import log_error, log_event
 from ragindex.serve.metrics import ServerMetrics
 from ragindex.serve.refusals import RefusalError, busy, refuse
@@ -56,8 +57,9 @@ class WorkSlots:
 class Service:
     """A server's state. Blocking work runs in its threads, by `work`."""
 
-    def __init__(self, settings: ServeSettings) -> None:
+    def __init__(self, settings: ServeSettings, read_keys: Callable[[], Keyring] | None = None) -> None:
         self.settings = settings
+        self._read_keys = read_keys
         self.metrics = ServerMetrics()
         self.slots = WorkSlots(settings.limits.concurrent, self.metrics)
         self.room, self.documents_room = BodyRoom(settings.limits.bodies), BodyRoom(settings.limits.bodies)
@@ -65,9 +67,9 @@ class Service:
         """Held while a large body is parsed, so that the event loop competes with one thread only."""
         self.pool = ThreadPoolExecutor(settings.limits.concurrent, thread_name_prefix="ragindex-serve")
         trace_searches(settings.trace_ratio)
-        budget = callers_budget(settings.keys)
+        self._budget = callers_budget(settings.keys)
         self.collections: Mapping[str, ServedCollection] = {
-            spec.name: open_collection(spec, settings, budget) for spec in settings.collections
+            spec.name: open_collection(spec, settings, self._budget) for spec in settings.collections
         }
         self.ingestions: Mapping[str, Ingestion] = {
             name: Ingestion(collection, self.metrics, settings.limits.pending)
@@ -127,6 +129,20 @@ class Service:
         if not self._is_open("read"):
             raise _unauthorized("An API key is required: send 'Authorization: Bearer KEY'.")
         return LOCAL
+
+    def reload_keys(self) -> None:
+        """Read the keys again; what they have paid still counts. Where they cannot be read, the known ones stay."""
+        if self._read_keys is None:
+            return
+        try:
+            keys = self._read_keys()
+            if callers_budget(keys) is not None and self._budget is None:
+                raise UsageError("The first cap on what a key may pay needs a restart, which checks all prices.")
+            self.settings = replace(self.settings, keys=keys.continue_from(self.settings.keys))
+        except UsageError as error:
+            log_event("keys_kept", message=str(error))
+        else:
+            log_event("keys", names=[key.name for key in keys.keys])
 
     def require_right(self, key: AccessKey, right: Right) -> None:
         """Raise RefusalError unless the key has a right, or anyone has it."""

@@ -1,0 +1,124 @@
+"""Connections of a server: bounded in number, and in the time that a request may take to arrive, an answer to be read.
+
+uvicorn bounds none of these: it waits without end for the first request of a connection, and for the rest of a header.
+"""
+
+import asyncio
+import resource
+from typing import Any, ClassVar
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from ragindex.serve.config import RequestLimits
+
+ACCEPTED_AT_ONCE = 64
+"""Connections that asyncio accepts before it looks at any. Those beyond the cap are closed a few such rounds later."""
+_FOR_FILES = 512
+"""Descriptors that connections leave: for files of indexes, and for what is accepted beyond the cap."""
+
+
+def bound_connections(wanted: int) -> int:
+    """Return how many connections may be open at once; raises the limit of descriptors where the system allows it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + _FOR_FILES
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return wanted
+    if hard == resource.RLIM_INFINITY or hard > soft:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return min(wanted, max(soft - _FOR_FILES, soft // 4))
+
+
+class BoundedProtocol(H11Protocol):
+    """A connection that is closed when a request does not arrive in time or its answer is not read.
+
+    Beyond the cap, the connection whose request has not come for the longest time makes room for a new one.
+    """
+
+    most: ClassVar[int]
+    limits: ClassVar[RequestLimits]
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._waits_since = 0.0
+        self._arriving: asyncio.TimerHandle | None = None
+        self._reading: asyncio.TimerHandle | None = None
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether no request is read or answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    @property
+    def _waits(self) -> bool:
+        """Whether the client has not sent a whole request."""
+        return self._is_idle or self.cycle.more_body
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection; beyond the cap, close the one that waits for the longest time: this one at worst."""
+        super().connection_made(transport)
+        self._waits_since = self.loop.time()
+        self._await_request()
+        if len(self.connections) > self.most:
+            waiting = [one for one in self.connections if isinstance(one, BoundedProtocol) and one._waits]
+            min(waiting, key=lambda one: one._waits_since).drop()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what the client sends. What comes between requests must become a request in time."""
+        super().data_received(data)
+        if not self._is_idle:
+            self._stop_waiting()
+        elif self._arriving is None:
+            self._await_request()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        self._waits_since = self.loop.time()
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        """Watch whether the client reads what has been written."""
+        super().pause_writing()
+        self._watch_reading(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        """Go on: the client has read."""
+        super().resume_writing()
+        if self._reading is not None:
+            self._reading.cancel()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._stop_waiting()
+        if self._reading is not None:
+            self._reading.cancel()
+        super().connection_lost(exc)
+
+    def drop(self) -> None:
+        """Close the connection at once, also if the client does not read."""
+        self.connections.discard(self)
+        self.transport.abort()
+
+    def _await_request(self) -> None:
+        self._arriving = self.loop.call_later(self.limits.header_timeout, self.drop)
+
+    def _stop_waiting(self) -> None:
+        if self._arriving is not None:
+            self._arriving.cancel()
+            self._arriving = None
+
+    def _watch_reading(self, left: int) -> None:
+        self._reading = self.loop.call_later(self.limits.timeout, self._drop_unread, left)
+
+    def _drop_unread(self, before: int) -> None:
+        left = self.transport.get_write_buffer_size()
+        if left < before:
+            self._watch_reading(left)
+        else:
+            self.drop()
+
+
+def make_protocol(limits: RequestLimits) -> type[asyncio.Protocol]:
+    """Return what uvicorn makes connections with."""
+    bounds = {"most": bound_connections(limits.connections), "limits": limits}
+    return type(BoundedProtocol.__name__, (BoundedProtocol,), bounds)

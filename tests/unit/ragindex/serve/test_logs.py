@@ -1,0 +1,34 @@
+"""Logs: no event waits for whoever reads standard error."""
+
+import json
+import logging
+import os
+
+import pytest
+
+from ragindex.serve import logs
+
+
+def test_lines_that_nobody_reads_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    monkeypatch.setattr(logs, "_STANDARD_ERROR", writing)
+    monkeypatch.setattr(logs, "_MOST_LINES", 100)
+    handler = logs._ErrorWriter()
+    sent = 5000  # more than the pipe and the queue hold
+
+    def log(text: str) -> None:
+        handler.emit(logging.LogRecord("x", logging.INFO, "", 0, text, None, None))
+
+    for number in range(sent):
+        log(f"{number:0100d}")
+    with os.fdopen(reading) as read:
+        lines = [read.readline()]
+        while handler._lines.unfinished_tasks > 90:
+            lines.append(read.readline())
+        log("the last")
+        while lines[-1] != "the last\n":
+            lines.append(read.readline())
+        os.close(writing)
+    counts = [json.loads(line)["count"] for line in lines if line.startswith("{")]
+    assert lines[-2].startswith('{"event": "lines_left_out", "count": ')
+    assert sum(counts) + len(lines) - len(counts) - 1 == sent
