@@ -8,8 +8,8 @@
 
 Passages and questions are those of worlds. Clients are one process that keeps a connection per client; `bare` are as
 many threads that call the retriever in a process without a server; `route` has a bare Starlette route in their place.
-Both are measured in turn, so that other work on the machine meets both; give ratios where it was not quiet. `sync`
-leaves 1,000 documents more in the index.
+Both are measured in turn, so that other work on the machine meets both; give ratios where it was not quiet, of `route`
+those of the processes' CPU time. `sync` leaves 1,000 documents more in the index.
 """
 
 import json
@@ -87,13 +87,13 @@ def server(folder: Path, method: str) -> Iterator[tuple[int, int]]:
 
 
 @contextmanager
-def bare_route(folder: Path, method: str) -> Iterator[int]:
-    """A process with a bare Starlette route around the same method; gives its port."""
+def bare_route(folder: Path, method: str) -> Iterator[tuple[int, int]]:
+    """A process with a bare Starlette route around the same method; gives its port and process id."""
     command = alone.command("benchmarks.bare_route", str(folder), method)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         try:
-            yield int(running.stdout.readline())
+            yield int(running.stdout.readline()), running.pid
         finally:
             running.kill()
 
@@ -145,17 +145,28 @@ def load(folder: Path, method: str, seconds: float) -> None:
 
 def route(folder: Path, method: str, seconds: float) -> None:
     """Measure the server and a bare Starlette route in turn."""
-    with bare_route(folder, method) as bare_port, server(folder, method) as (port, _):
-        run_clients(bare_port, 1, 2)
-        run_clients(port, 1, 2)
+    with bare_route(folder, method) as bare, server(folder, method) as served:
+        for port, _ in (served, bare):
+            run_clients(port, 1, 2)
         for clients in CLIENTS:
-            served, bare = list[float](), list[float]()
-            for _ in range(TURNS):
-                served += run_clients(port, clients, seconds / TURNS)
-                bare += run_clients(bare_port, clients, seconds / TURNS)
-            print(f"{method:22s}{clients:3d} clients  {figures(served, seconds)}", flush=True)
-            ratio = len(served) / len(bare)
-            print(f"{'':22s}{clients:3d} bare     {figures(bare, seconds)}  served/bare {ratio:.2f}", flush=True)
+            taken, used = {served: list[float](), bare: list[float]()}, {served: 0.0, bare: 0.0}
+            for one in [served, bare] * TURNS:
+                before = _cpu_seconds(one[1])
+                taken[one] += run_clients(one[0], clients, seconds / TURNS)
+                used[one] += _cpu_seconds(one[1]) - before
+            cost = {one: 1e3 * used[one] / len(taken[one]) for one in used}
+            for name, one in (("served", served), ("bare", bare)):
+                print(
+                    f"{clients:3d} clients  {name:6s}  {figures(taken[one], seconds)}  CPU {cost[one]:.2f} ms",
+                    flush=True,
+                )
+            ratio = len(taken[served]) / len(taken[bare])
+            print(f"{'':13s}served/bare {ratio:.2f}, by CPU time {cost[bare] / cost[served]:.2f}", flush=True)
+
+
+def _cpu_seconds(process: int) -> float:
+    times = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
 
 
 def sync(folder: Path, method: str, seconds: float) -> None:

@@ -29,6 +29,48 @@ def bound_connections(wanted: int) -> int:
     return min(wanted, max(soft - _FOR_FILES, soft // 4))
 
 
+class _GatheringTransport(asyncio.Transport):
+    """A transport that sends in one call what is written in one round of the event loop: head and body of an answer."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._transport, self._loop = transport, loop
+        self._pieces = list[bytes]()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if not self._pieces:
+            self._loop.call_soon(self._flush)
+        self._pieces.append(bytes(data))
+
+    def _flush(self) -> None:
+        pieces, self._pieces = self._pieces, []
+        if pieces:
+            self._transport.write(b"".join(pieces))
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._pieces = []
+        self._transport.abort()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport.resume_reading()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._transport.get_extra_info(name, default)
+
+    def get_write_buffer_size(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+
 class BoundedProtocol(H11Protocol):
     """A connection that is closed when a request does not arrive in time or its answer is not read.
 
@@ -56,7 +98,7 @@ class BoundedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection; beyond the cap, close the one that waits for the longest time: this one at worst."""
-        super().connection_made(transport)
+        super().connection_made(_GatheringTransport(transport, self.loop))
         self._waits_since = self.loop.time()
         self._await_request()
         if len(self.connections) > self.most:

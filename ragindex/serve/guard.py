@@ -1,5 +1,6 @@
 """ASGI middleware before every face: Host and Origin, the size and time of bodies, request ids, logs and metrics."""
 
+import itertools
 import time
 import uuid
 from urllib.parse import urlsplit
@@ -35,13 +36,15 @@ class RequestGuard:
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app, self.service = app, service
+        self._ids, self._server_id = itertools.count(1), uuid.uuid4().hex[:24]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             await (self.app(scope, receive, send) if scope["type"] == "lifespan" else _close(send))
             return
-        start, request_id, status, verb = time.perf_counter(), uuid.uuid4().hex, 500, scope["method"]
+        start, status, verb = time.perf_counter(), 500, scope["method"]
+        request_id = f"{self._server_id}{next(self._ids):08x}"
         scope = {**scope, "method": "GET" if verb == "HEAD" else verb}  # the server leaves out the body
         scope.setdefault("state", {})["request_id"] = request_id
 

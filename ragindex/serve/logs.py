@@ -17,6 +17,7 @@ _logger = logging.getLogger("ragindex.serve")
 _STANDARD_ERROR = 2
 _MOST_LINES = 10_000
 _DRAIN_SECONDS = 2.0
+_GATHER_SECONDS = 0.05
 
 
 def log_event(event: str, **values: Any) -> None:
@@ -62,11 +63,15 @@ class _ErrorWriter(logging.Handler):
 
     def _write(self) -> None:
         while True:
+            lines = [self._lines.get()]
+            time.sleep(_GATHER_SECONDS)  # one call for many lines: requests wait while this thread has the lock
+            lines += [self._lines.get() for _ in range(self._lines.qsize())]
+            rest = "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
             with contextlib.suppress(OSError):  # nobody reads any more
-                rest = f"{self._lines.get()}\n".encode("utf-8", "backslashreplace")
                 while rest:  # not by sys.stderr, whose lock a thread that waits here would keep when the program ends
                     rest = rest[os.write(_STANDARD_ERROR, rest) :]
-            self._lines.task_done()
+            for _ in lines:
+                self._lines.task_done()
 
 
 def show_logs() -> None:
