@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import regex
 
 MARK = "…"
+_LONG = 10_000  # characters; in shorter texts, to give the interpreter's lock away takes longer than the search
 _MIN_SECRET_LENGTH = 8  # characters; shorter values of variables are placeholders, or ordinary words
 _LOGIN = regex.compile(r"(?<=\w:/{1,2})(?:[^\s/?#\"<>]*|[^\s/?#@:\"<>]+:(?!\d+(?:[/?#\s]|$))[^\s\"<>]*)@")
 """User and password, even if the password contains characters that must be escaped. A port before a path with an @ is
@@ -30,7 +31,7 @@ _VARIABLE = regex.compile(r"(?i)(?:API_?KEY|ACCESS_KEY|PASSWORD|PASSWD|TOKEN|SEC
 def hide_secrets(text: str) -> str:
     """Return the text without logins and tokens in addresses, and without secrets from the environment."""
     for pattern, put in ((_LOGIN, f"{MARK}@"), (_IN_QUERY, MARK), (_IN_HEADER, MARK)):
-        text = pattern.sub(put, text)
+        text = pattern.sub(put, text, concurrent=len(text) > _LONG)
     for secret in _environment_secrets.find():
         text = text.replace(secret, MARK)
     return text

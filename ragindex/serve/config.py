@@ -3,6 +3,7 @@
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import regex
@@ -90,6 +91,7 @@ class ServeSettings:
         return not is_loopback(self.host) and _is_address(name)
 
 
+@cache
 def is_loopback(host: str) -> bool:
     """Return whether an address to bind is reached only from this machine."""
     return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)

@@ -4,12 +4,15 @@ uvicorn bounds none of these: it waits without end for the first request of a co
 """
 
 import asyncio
-import resource
+import sys
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ragindex.serve.config import RequestLimits
+
+if sys.platform != "win32":
+    import resource
 
 ACCEPTED_AT_ONCE = 64
 """Connections that asyncio accepts before it looks at any. Those beyond the cap are closed a few such rounds later."""
@@ -19,6 +22,8 @@ _FOR_FILES = 512
 
 def bound_connections(wanted: int) -> int:
     """Return how many connections may be open at once; raises the limit of descriptors where the system allows it."""
+    if sys.platform == "win32":
+        return wanted
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted + _FOR_FILES
     if soft == resource.RLIM_INFINITY or soft >= needed:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -33,7 +34,7 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         for listening in sockets or ():
             listening.listen(_BACKLOG)  # asyncio has set it to the number that it accepts at once
-        if threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGHUP"):
+        if sys.platform != "win32" and threading.current_thread() is threading.main_thread():
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up, _find_terminals())
 
     def _hang_up(self, terminals: frozenset[int]) -> None:
