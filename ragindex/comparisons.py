@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Literal, TypeAlias
 
+from ragindex.counts import quote_value
 from ragindex.errors import UsageError
 from ragindex.filters import All, Filter, Not, Range, Terms, term
 
@@ -30,7 +31,9 @@ def _find_field(key: str) -> str:
     field = key.removeprefix(_RESERVED)
     if field not in _RESERVED_FIELDS:
         known = ", ".join(_RESERVED + name for name in _RESERVED_FIELDS)
-        raise UsageError(f"Of the keys that begin with {_RESERVED!r}, a filter can use {known}. Got {key!r} instead.")
+        raise UsageError(
+            f"Of the keys that begin with {_RESERVED!r}, a filter can use {known}. Got {quote_value(key)} instead."
+        )
     return field
 
 
@@ -43,7 +46,7 @@ def _build_equal(field: str, value: object) -> Filter:
 
 def _build_among(field: str, values: object) -> Filter:
     if not isinstance(values, list | tuple | set | frozenset):
-        raise UsageError(f"'in' and 'not in' take a list of values. Got {values!r} for {field!r} instead.")
+        raise UsageError(f"'in' and 'not in' take a list of values. {_got(field, values)}")
     return Terms(field, tuple(_to_term(field, value) for value in values))
 
 
@@ -84,22 +87,24 @@ _BUILDERS: Mapping[ComparisonOperator, Callable[[str, object], Filter]] = {
 # ---------------------------------------------------------------- values
 
 
+def _got(field: str, value: object) -> str:
+    return f"Got {quote_value(value)} for {quote_value(field)}."
+
+
 def _to_term(field: str, value: object) -> str:
     """Return the term of a plain value; True is not 1."""
     if not isinstance(value, str | int | float | date) or (isinstance(value, float) and not math.isfinite(value)):
-        raise UsageError(
-            f"A filter compares with a string, a finite number, a boolean or a date. Got {value!r} for {field!r}."
-        )
+        raise UsageError(f"A filter compares with a string, a finite number, a boolean or a date. {_got(field, value)}")
     return term(value)
 
 
 def _to_end(field: str, value: object) -> float | str:
     """Return the end of a range; dates become strings in ISO form, which sort by time."""
     if isinstance(value, bool) or not isinstance(value, str | int | float | date):
-        raise UsageError(f"Only numbers, strings and dates have an order. Got {value!r} for {field!r}.")
+        raise UsageError(f"Only numbers, strings and dates have an order. {_got(field, value)}")
     if isinstance(value, int | float):
         if not abs(value) < _TOO_LARGE:
-            raise UsageError(f"A number in a filter must be finite. Got {value!r} for {field!r}.")
+            raise UsageError(f"A number in a filter must be finite. {_got(field, value)}")
         return float(value)
     return term(value)
 

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TypeAlias
 
+import regex
+
+from ragindex.counts import quote_value
 from ragindex.document_ids import spellings
 from ragindex.errors import UsageError
 
@@ -38,6 +41,7 @@ class Terms:
     values: tuple[str, ...]
 
     def __post_init__(self) -> None:
+        _require_encodable(self.field, self.values)
         if self.field.startswith("meta.") or self.field == "doc_ids":
             spelled = dict.fromkeys(one for value in self.values for one in spellings(value))
             object.__setattr__(self, "values", tuple(spelled))
@@ -52,6 +56,9 @@ class Overlaps:
 
     field: str
     values: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _require_encodable(self.field, self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +75,12 @@ class Range:
     high: float | str | None = None
 
     def __post_init__(self) -> None:
+        _require_encodable(self.field, [end for end in (self.low, self.high) if isinstance(end, str)])
         kinds = {_end_kind(end) for end in (self.low, self.high) if end is not None}
         if len(kinds) > 1 or None in kinds:
             raise UsageError(
-                f"The ends of a Range on {self.field!r} must both be finite numbers or both be strings. "
-                f"Got {self.low!r} and {self.high!r} instead."
+                f"The ends of a Range on {quote_value(self.field)} must both be finite numbers or both be strings. "
+                f"Got {quote_value(self.low)} and {quote_value(self.high)} instead."
             )
 
     @property
@@ -109,6 +117,13 @@ class Not:
 
 
 Filter: TypeAlias = Ids | Terms | Overlaps | Range | All | Any | Not
+
+
+def _require_encodable(field: str, values: Iterable[str]) -> None:
+    """Raise UsageError for a text with a lone surrogate, which no store can hold or search for."""
+    for text in (field, *values):
+        if not text.isascii() and regex.search(r"\p{Cs}", text):
+            raise UsageError(f"A filter compares with text that UTF-8 can encode. Got {quote_value(text)}.")
 
 
 def _end_kind(end: object) -> str | None:
@@ -166,15 +181,23 @@ def from_mapping(where: Mapping[str, object]) -> Filter:
 
 def _build_condition(field: str, value: object) -> Filter:
     if not field.startswith("meta.") and field not in _FIELDS:
-        raise UsageError(f"A filter's field must be meta.KEY or one of {', '.join(_FIELDS)}. Got {field!r} instead.")
+        raise UsageError(
+            f"A filter's field must be meta.KEY or one of {', '.join(_FIELDS)}. Got {quote_value(field)} instead."
+        )
     if isinstance(value, Mapping):
         unknown = sorted(value.keys() - {"gte", "lte"})
         if unknown or not value:
-            raise UsageError(f"A range on {field!r} has the keys 'gte' or 'lte', or both. Got {value!r} instead.")
+            raise UsageError(
+                f"A range on {quote_value(field)} has the keys 'gte' or 'lte', or both. "
+                f"Got {quote_value(value)} instead."
+            )
         return Range(field, value.get("gte"), value.get("lte"))
     values = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (value,)
     if not all(isinstance(one, str | int | float | date) for one in values):
-        raise UsageError(f"A filter's values must be strings, numbers, booleans or dates. Got {value!r} for {field!r}.")
+        raise UsageError(
+            "A filter's values must be strings, numbers, booleans or dates. "
+            f"Got {quote_value(value)} for {quote_value(field)}."
+        )
     return Terms(field, tuple(term(one) for one in values))
 
 
@@ -215,7 +238,7 @@ def refuse_mappings(field: str) -> UsageError:
     """Return the error for a filter on a field that is a mapping in some documents, which passes by no comparison."""
     key = field.removeprefix("meta.")
     return UsageError(
-        f"The metadata key {key!r} of some documents holds a mapping, which a filter cannot compare. "
+        f"The metadata key {quote_value(key)} of some documents holds a mapping, which a filter cannot compare. "
         "Write what is filtered under a key of its own, and read the documents again: ragindex index"
     )
 

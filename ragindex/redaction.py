@@ -15,7 +15,10 @@ import regex
 MARK = "…"
 _LONG = 10_000  # characters; in shorter texts, to give the interpreter's lock away takes longer than the search
 _MIN_SECRET_LENGTH = 8  # characters; shorter values of variables are placeholders, or ordinary words
-_LOGIN = regex.compile(r"(?<=\w:/{1,2})(?:[^\s/?#\"<>]*|[^\s/?#@:\"<>]+:(?!\d+(?:[/?#\s]|$))[^\s\"<>]*)@")
+_WORD = regex.compile(r"[^\s\"<>]++")
+"""A word ends where an address does. Logins are searched in words up to their last @, so that each is found in a time
+that grows with the text and not with its square."""
+_LOGIN = regex.compile(r"(?<=\w:/{1,2})(?:[^/?#]*|[^/?#@:]+:(?!\d+[/?#]).*)@", regex.DOTALL)
 """User and password, even if the password contains characters that must be escaped. A port before a path with an @ is
 not a login."""
 _CREDENTIAL_WORDS = r"api[-_]?key|(?:access|auth)[-_]?(?:key|token)|authorization|password|passwd|secret|credentials?"
@@ -23,15 +26,16 @@ _IN_QUERY = regex.compile(
     rf"(?i)(?<=[?&;#](?:[\w.-]*[-_])?(?:{_CREDENTIAL_WORDS}|key|token|pwd|sig|signature|auth)=)[^\s&#;'\"<>]+"
 )
 _IN_HEADER = regex.compile(r"(?i)(?<=\b(?:bearer|apikey)\s)[\w+/=.~-]{16,}")
-_SECRET_NAME = regex.compile(rf"(?i)(?:.*[-_])?(?:{_CREDENTIAL_WORDS})")
+_SECRET_NAME = regex.compile(rf"(?i)(?:\A|[-_])(?:{_CREDENTIAL_WORDS})\Z")
 _PLUGIN_KEYS = {"name", "params", "label"}
 _VARIABLE = regex.compile(r"(?i)(?:API_?KEY|ACCESS_KEY|PASSWORD|PASSWD|TOKEN|SECRET)$")
 
 
 def hide_secrets(text: str) -> str:
     """Return the text without logins and tokens in addresses, and without secrets from the environment."""
-    for pattern, put in ((_LOGIN, f"{MARK}@"), (_IN_QUERY, MARK), (_IN_HEADER, MARK)):
-        text = pattern.sub(put, text, concurrent=len(text) > _LONG)
+    text = _replace_logins(text, f"{MARK}@")
+    for pattern in (_IN_QUERY, _IN_HEADER):
+        text = pattern.sub(MARK, text, concurrent=len(text) > _LONG)
     for secret in _environment_secrets.find():
         text = text.replace(secret, MARK)
     return text
@@ -39,12 +43,25 @@ def hide_secrets(text: str) -> str:
 
 def bare_address(address: str) -> str:
     """Return the address without user, password, query and fragment, for messages."""
-    return str(_LOGIN.sub("", address, count=1)).partition("?")[0].partition("#")[0]
+    return _replace_logins(address, "").partition("?")[0].partition("#")[0]
+
+
+def _replace_logins(text: str, replacement: str) -> str:
+    def replace(word: regex.Match[str]) -> str:
+        head, at, rest = word[0].rpartition("@")
+        return f"{_LOGIN.sub(replacement, head + at)}{rest}"
+
+    return str(_WORD.sub(replace, text)) if "@" in text else text
+
+
+def _find_logins(text: str) -> Iterator[regex.Match[str]]:
+    for word in _WORD.findall(text) if "@" in text else ():
+        yield from _LOGIN.finditer(word[: word.rfind("@") + 1])
 
 
 def find_secrets(address: str) -> Iterator[str]:
     """Yield the secrets of an address (passwords, users without a password, tokens), as written and as sent."""
-    for found in _LOGIN.finditer(address):
+    for found in _find_logins(address):
         login = found[0].removesuffix("@")
         user, colon, password = login.partition(":")
         secret = password if colon else user
@@ -56,8 +73,8 @@ def find_secrets(address: str) -> Iterator[str]:
 def holds_secret(value: Any) -> bool:
     """Return whether a value contains an address with a login or token, or a field whose name marks a secret."""
     if isinstance(value, str):
-        logins = (found for found in _LOGIN.finditer(value) if value[: found.start()].endswith("//"))
-        return _IN_QUERY.search(value) is not None or any(True for _ in logins)
+        has_login = any(found.string.startswith("//", found.start() - 2) for found in _find_logins(value))
+        return has_login or _IN_QUERY.search(value) is not None
     if isinstance(value, list | tuple):
         return any(map(holds_secret, value))
     if isinstance(value, Mapping) and not (value.keys() <= _PLUGIN_KEYS and "name" in value):  # a plugin checks itself
@@ -73,7 +90,7 @@ def find_secret_parameter(parameters: Mapping[str, Any]) -> str | None:
 
 
 def _is_named_secret(name: Any, value: Any) -> bool:
-    return isinstance(value, str) and value != "" and _SECRET_NAME.fullmatch(str(name)) is not None
+    return isinstance(value, str) and value != "" and _SECRET_NAME.search(str(name)) is not None
 
 
 def names_secret(variable: str) -> bool:

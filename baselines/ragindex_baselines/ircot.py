@@ -24,7 +24,9 @@ from ragindex.types import Hit, Query, Retrieval, Step
 Merge: TypeAlias = Literal["score", "rrf", "interleave"]
 _ANSWER_PHRASE = "the answer is"
 _UNKNOWN = regex.compile(r"the answer is:?\s+unknown\b", regex.IGNORECASE)
-_LABEL = regex.compile(r"\s*(?:(?:thought|step)\s{0,2}\d{0,2}\s{0,2}:|\d{1,2}[.)]|[-*•])\s+", regex.IGNORECASE)
+_LABEL = regex.compile(
+    r"(?:(?<!\s)\s++)?+(?:(?:thought|step)\s{0,2}\d{0,2}\s{0,2}:|\d{1,2}[.)]|[-*•])\s+", regex.IGNORECASE
+)
 
 
 # ---------------------------------------------------------------- the task

@@ -26,7 +26,7 @@ from ragindex.serve.tracing import flush_traces
 
 _CHECK_SECONDS = 1.0
 """How often the folders are asked for a newer finished state."""
-_MOST_ERRORS = 5
+_MOST_ERRORS, _LONGEST_PART = 5, 200
 
 
 def create_app(service: Service) -> FastAPI:
@@ -104,11 +104,16 @@ async def _answer_error(request: Request, error: Any) -> Response:
 async def _answer_invalid(request: Request, error: Any) -> Response:
     """Say what is wrong with a body, without repeating it."""
     errors = error.errors()
-    found = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in errors[:_MOST_ERRORS]]
+    found = [f"{'.'.join(map(_name_place, one['loc']))}: {one['msg'][:_LONGEST_PART]}" for one in errors[:_MOST_ERRORS]]
     of_body = any(one["loc"][:1] == ("body",) for one in errors)
     if of_body and "json" not in request.headers.get("content-type", ""):  # as of `curl -d`, which sends a form
         found.append("send JSON with the header Content-Type: application/json (curl: --json instead of -d)")
     return JSONResponse(error_body(422, "; ".join(found).encode("utf-8", "replace").decode(), "invalid_body"), 422)
+
+
+def _name_place(part: str | int) -> str:
+    """Return a part of a place in a body, which can be a key of the client."""
+    return str(part)[:_LONGEST_PART]
 
 
 async def _answer_http(request: Request, error: Any) -> Response:

@@ -7,6 +7,7 @@ from ragindex.errors import BudgetError, DataError, RagindexError, ServiceError,
 from ragindex.redaction import hide_secrets
 
 RETRY_SECONDS = 1
+_LONGEST_MESSAGE = 2_000  # characters
 _TYPES = {400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
 
 
@@ -14,6 +15,7 @@ class RefusalError(Exception):
     """A request that is answered with an error. `headers` are added to the response."""
 
     def __init__(self, status: int, message: str, code: str, headers: Mapping[str, str] | None = None) -> None:
+        message = message[:_LONGEST_MESSAGE]
         super().__init__(message)
         self.status, self.message, self.code, self.headers = status, message, code, dict(headers or {})
 

@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from ragindex import filters
 from ragindex.comparisons import ComparisonOperator, build_comparison
+from ragindex.counts import quote_value
 from ragindex.filters import Filter
 from ragindex.serve.access import GuardedRoute, ReadKey, ServiceNeeded
 from ragindex.serve.models import PlainText, RequestBody, error_responses
@@ -139,7 +140,9 @@ def _translate(given: AttributeComparison | AttributeCompound) -> Filter:
         inner = tuple(map(_translate, given.filters))
         return filters.All(inner) if given.type == "and" else filters.Any(inner)
     if isinstance(given.value, list) != (given.type in ("in", "nin")):
-        raise RefusalError(400, f"The filter {given.type!r} on {given.key!r} has a value of the wrong type.", "filters")
+        raise RefusalError(
+            400, f"The filter {given.type!r} on {quote_value(given.key)} has a value of the wrong type.", "filters"
+        )
     return build_comparison(given.key, _COMPARISONS[given.type], given.value)
 
 

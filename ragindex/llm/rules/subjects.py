@@ -23,7 +23,7 @@ from ragindex.llm.rules.words import (
 
 SubjectKind = Literal["person", "group", "thing", "unknown"]
 
-_DISAMBIGUATION = regex.compile(r"\s*\(([^()]*)\)\s*$")
+_DISAMBIGUATION = regex.compile(r"(?:(?<!\s)\s++)?+\(([^()]*)\)\s*$")
 _ACRONYM = regex.compile(r"^[^.]{0,120}?\((?:abbreviated |known as |or |the )?(\p{Lu}[\p{Lu}&.-]{1,7})\b")
 _BORN = regex.compile(
     r"^[^.]{0,150}\((?:[^()]{0,60} )?(?:born|died|b\.|\d{1,2} \p{L}+ \d{4}|\p{Lu}\p{Ll}+ \d{1,2}, \d{4})"

@@ -18,7 +18,7 @@ from ragindex.types import Span
 
 Pooling = Literal["mean", "max"]
 _BLOCK = 1024  # n-grams per block, to bound the memory of their tokens' vectors
-_WORD = regex.compile(r"[\w'’.-]*\w")
+_WORD = regex.compile(r"(?:(?<!['’.-])['’.-]++)?+\w++(?:['’.-]++\w++)*+")
 
 
 @dataclass(frozen=True, slots=True)

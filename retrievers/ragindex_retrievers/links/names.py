@@ -26,7 +26,7 @@ _OPENING_CHARACTERS = 2_000
 """The part of a text without a title that is searched for the name of what it is about, in characters."""
 
 _WORD = regex.compile(r"\w+")
-_BRACKETED_END = regex.compile(r"\s*\([^()]*\)\s*$")
+_BRACKETED_END = regex.compile(r"(?:(?<!\s)\s++)?+\([^()]*\)\s*$")
 _SECTION_NUMBER = regex.compile(r"^\s*(?:\d+\.)+\d*\s+")  # "2. ", "2.1 " and "2.1. "
 _HYPERLINK = regex.compile(r"\]\(\s*<?([^()\s<>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
 _OPENING_MARKS = frozenset('"“„«`‘[')

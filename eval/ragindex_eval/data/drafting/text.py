@@ -50,11 +50,11 @@ _INLINE = (
     (regex.compile(r"(?<![\w*])\*{1,3}([^\s*](?:[^*]{0,500}?[^\s*])?)\*{1,3}(?![\w*])"), r"\1"),
     (regex.compile(r"(?<!\w)_{1,2}([^\s_](?:[^_]{0,500}?[^\s_])?)_{1,2}(?!\w)"), r"\1"),
     (regex.compile(r"~~([^~]{1,300})~~"), r"\1"),
-    (regex.compile(r"`+([^`]{1,300})`+"), r"\1"),
+    (regex.compile(r"(?<!`)`++([^`]{1,300})`++"), r"\1"),
 )
 # Control characters and those that change the writing direction: they could hide the content of a cell.
 _INVISIBLE = regex.compile(r"[\p{Cc}\p{Cs}\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]+")
-_PARENTHESES = regex.compile(r"\s*(?:\([^()]{0,400}\)|（[^（）]{0,400}）)")
+_PARENTHESES = regex.compile(r"(?:(?<!\s)\s++)?+(?:\([^()]{0,400}\)|（[^（）]{0,400}）)")
 
 
 def split_blocks(text: str) -> Iterator[str]:

@@ -1,0 +1,96 @@
+"""The patterns of the packages that a server runs: on texts of strangers, their time grows with the text.
+
+The growth is judged at 10 kB and 100 kB in CPU time. A linear pattern takes up to ten times as long, a quadratic one a
+hundred times; what is fast at 10 kB cannot cost much at 100 kB, and is not measured there.
+"""
+
+import importlib
+import re
+import string
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import regex
+
+AnyPattern: TypeAlias = "re.Pattern[Any] | regex.Pattern[Any]"
+PACKAGES = ("ragindex", "ragindex_baselines", "ragindex_retrievers")
+LIMITED = "ragindex.corpus.readers."  # each file is read in a process with limits of time and memory
+BOUNDED = {"ragindex.llm.rules.sentences._LAST_WORD[0]"}  # searches in 20 characters
+REPEATED = (
+    *("a", "A", "1", " ", "\n", "\t", "-", "'", "漢", "=", "#", "`", "|", '"', "(", "[", "{", "<", "*", "_"),
+    *("a ", "aA ", "a.", "A.", "A-", "?a-", "_a", "1,", "a:", "a\n", " \n", "* ", "(a", "[a](", "<!--", "a://"),
+    *("x://u:p/", "&key=", "\\"),
+)
+END = f" {string.punctuation} "  # what a pattern may look for, so that it cannot give up at once
+FAST, SLOW = 0.005, 1.0  # seconds at 10 kB, at 100 kB
+APPLIED = "(match|fullmatch|search|sub|finditer|findall|split)"
+WHOLE = {"match", "fullmatch"}  # how patterns are applied to the beginning of a text only
+Pattern = (re.Pattern, regex.Pattern)
+
+
+def list_patterns(value: object) -> Iterator[AnyPattern]:
+    """Yield the patterns in a value of a module."""
+    if isinstance(value, Pattern):
+        yield value
+    elif isinstance(value, tuple | list | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from list_patterns(item)
+
+
+def collect_patterns() -> dict[str, tuple[AnyPattern, bool]]:
+    """Return the compiled patterns of all modules by place, and whether they are only matched from a text's start."""
+    collected = dict[str, tuple[AnyPattern, bool]]()
+    for package in PACKAGES:
+        root = Path(str(importlib.import_module(package).__file__)).parent
+        for file in sorted(root.rglob("*.py")):
+            source, name = file.read_text(), ".".join((package, *file.relative_to(root).with_suffix("").parts))
+            if name.startswith(LIMITED) or ".compile(" not in source:
+                continue
+            module = importlib.import_module(name.removesuffix(".__init__"))
+            for variable, value in vars(module).items():
+                applied = set(re.findall(rf"\b{variable}\.{APPLIED}\b|\.{APPLIED}\({variable}\)", source))
+                methods = {one or other for one, other in applied}
+                for number, pattern in enumerate(list_patterns(value)):
+                    collected[f"{name}.{variable}[{number}]"] = (pattern, bool(methods) and methods <= WHOLE)
+    return collected
+
+
+def measure(pattern: AnyPattern, whole: bool, repeated: str, size: int) -> float:
+    """Return the CPU seconds that a pattern takes for a text."""
+    text: Any = repeated * (size // len(repeated)) + END
+    if isinstance(pattern.pattern, bytes):
+        text = text.encode()
+    stop: dict[str, Any] = {} if isinstance(pattern, re.Pattern) else {"timeout": 10}
+    start = time.process_time()
+    try:
+        if whole:
+            pattern.match(text, **stop)
+            pattern.fullmatch(text, **stop)
+        else:
+            for _ in pattern.finditer(text, **stop):
+                pass
+    except TimeoutError:
+        return float("inf")
+    return time.process_time() - start
+
+
+def grows_too_fast(pattern: AnyPattern, whole: bool, repeated: str) -> bool:
+    short = min(measure(pattern, whole, repeated, 10_000) for _ in range(2))
+    if short <= FAST:
+        return False
+    long = measure(pattern, whole, repeated, 100_000) if short < SLOW else float("inf")
+    return long > SLOW and long > 30 * short
+
+
+def test_time_of_each_pattern_grows_with_the_text() -> None:
+    patterns = collect_patterns()
+    assert len(patterns) > 100
+    slow = [
+        f"{place}, {repeated!r}: {pattern.pattern!r}"
+        for place, (pattern, whole) in patterns.items()
+        for repeated in REPEATED
+        if place not in BOUNDED and grows_too_fast(pattern, whole, repeated)
+    ]
+    assert slow == []
