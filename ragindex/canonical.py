@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
@@ -20,16 +21,38 @@ def digest(value: Any) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
+MOST_METADATA_KEYS, MOST_METADATA_LEVELS, MOST_METADATA_BYTES = 128, 8, 64 << 10
+"""Limits of a document's metadata: each key is a column of the store, and each passage has a copy."""
+
+
 def metadata_json(metadata: Metadata) -> str:
-    """Return metadata as canonical JSON, with dates as ISO strings. Raises DataError if JSON cannot represent it."""
+    """Return metadata as canonical JSON, with dates as ISO strings.
+
+    Raises DataError if JSON cannot represent it, or if it exceeds the limits of keys, levels and bytes.
+    """
     if not metadata:
         return "{}"
+    if len(metadata) > MOST_METADATA_KEYS:
+        raise DataError(f"metadata with at most {MOST_METADATA_KEYS} keys", f"{len(metadata)}")
+    _require_shallow(metadata)
     try:
         text = json.dumps(dict(metadata), sort_keys=True, ensure_ascii=False, allow_nan=False, default=_encode_value)
-        text.encode()
-        return text
+        size = len(text.encode())
     except (TypeError, ValueError) as error:
         raise DataError("metadata that JSON can hold", f"{error}") from error
+    if size > MOST_METADATA_BYTES:
+        raise DataError(f"metadata of at most {MOST_METADATA_BYTES:,} bytes as JSON", f"{size:,}")
+    return text
+
+
+def _require_shallow(metadata: Metadata) -> None:
+    """Raise DataError for lists and mappings inside each other beyond the limit."""
+    level: list[Any] = [metadata]
+    for _ in range(MOST_METADATA_LEVELS):
+        inner = (value.values() if isinstance(value, Mapping) else value for value in level)
+        level = [one for values in inner for one in values if isinstance(one, Mapping | list | tuple)]
+    if level:
+        raise DataError(f"metadata of at most {MOST_METADATA_LEVELS} levels", "more")
 
 
 def _encode_value(value: Any) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from ragindex.canonical import digest
+from ragindex.canonical import digest, metadata_json
 from ragindex.corpus.json_reader import Item, Problems, format_value
 from ragindex.corpus.left_out import LeftOut
 from ragindex.corpus.readers.text_encodings import ENCODING
@@ -95,6 +95,10 @@ def gather(given: Iterable[RawDocument], problems: Problems) -> Gathered:
         nonlocal repeats
         if not one.title.strip() and not one.text.strip():
             raise one.item.error("a title or a text", "a document with neither")
+        try:
+            metadata_json(one.metadata)
+        except DataError as error:
+            raise one.item.error(error.expected, error.found) from None
         id = content_id(one.title, one.text) if one.id is None else one.id
         if (control := describe_control(id)) is not None:
             raise one.item.error("a document id without control characters", control)

@@ -156,10 +156,17 @@ def _select_characters(
         for match in regex.finditer(regex.escape(stop), text)
         for place in range(*match.span())
     }
-    for start, end in pairwise(bounds):
+    characters = list(pairwise(bounds))
+    place_of = {bound: place for place, bound in enumerate(bounds)}
+    pairs = [set[str]() for _ in characters]
+    for token, first, last in run:
+        for place in range(place_of[first], place_of[last]):
+            start, end = characters[place]
+            if last - first > end - start:
+                pairs[place].add(token)
+    for (start, end), containing in zip(characters, pairs, strict=True):
         if start not in stopped:
-            pairs = frozenset(token for token, a, b in run if a <= start and end <= b and b - a > end - start)
-            yield QuestionWord(start, end, 0.5, pairs)
+            yield QuestionWord(start, end, 0.5, frozenset(containing))
 
 
 def _split_sentences(text: str) -> list[tuple[int, int]]:

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 from ragindex import distribution, durable_files
 from ragindex.canonical import metadata_json
 from ragindex.counts import first_names, many
-from ragindex.errors import NewerFormatError, StoreError
+from ragindex.errors import DataError, NewerFormatError, StoreError
 from ragindex.types import Document
 from ragindex.workspace.repair import NO_TABLES, Findings, find_database_damage, move_database_aside
 
@@ -320,7 +320,11 @@ def _read_state(row: tuple[Any, ...]) -> ChangeState:
 
 
 def _dump(document: Document) -> str:
-    return json.dumps([document.title, document.text, json.loads(metadata_json(document.metadata)), document.id])
+    try:
+        metadata = json.loads(metadata_json(document.metadata))
+    except DataError as error:
+        raise DataError(error.expected, error.found, path=f"document {document.id!r}") from None
+    return json.dumps([document.title, document.text, metadata, document.id])
 
 
 def _load(body: str | None) -> Document | None:

@@ -4,17 +4,28 @@ It is a process of its own, so that searches never wait for Python's interpreter
 it; the end of standard input, as when the server is killed, ends it at once, which a sync survives at any moment.
 """
 
+import errno
 import os
 import sys
 import threading
 import time
 import warnings
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from ragindex.errors import DataError, RagindexError, UsageError, WorkspaceError, WriterBusyError
+from ragindex.errors import (
+    BrokenPluginError,
+    DataError,
+    MissingExtraError,
+    NameTakenError,
+    RagindexError,
+    StoreError,
+    UnknownNameError,
+    UsageError,
+    WorkspaceError,
+    WriterBusyError,
+)
 from ragindex.index import Index, open_index
 from ragindex.serve.spool import Spool, open_spool
 from ragindex.types import Document
@@ -25,21 +36,65 @@ _BATCH = 1000
 _IDLE_SECONDS = 30.0
 _BUSY_SECONDS = 0.5
 _NICENESS = 5
+_OF_A_DOCUMENT = (UsageError, DataError, StoreError, MemoryError, ValueError, TypeError, LookupError, RuntimeError)
+"""Errors that the content of one document can cause in a build."""
+_OF_THE_SETUP = (UnknownNameError, NameTakenError, MissingExtraError, BrokenPluginError)
+_MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.EIO)
 
 
 def sync_accepted(index: Index, spool: Spool) -> int:
-    """Make the first accepted changes and build; return how many there were. Raises RagindexError, also as busy."""
+    """Make the first accepted changes and build; return how many there were. Raises RagindexError, also as busy.
+
+    A document that the build fails on fails alone: it is found by halving, and the others are indexed.
+    """
     changes = spool.pending(_BATCH)
     if changes:
-        last = OrderedDict((one.id, one) for one in changes)  # the last change of a document counts
+        last = {one.id: one for one in changes}  # the last change of a document counts
         gone = [one.id for one in last.values() if one.document is None]
-        failed = _add_documents(index, [one.document for one in last.values() if one.document is not None])
         existing = index.workspace.documents.sources(gone)
         if existing:
             index.remove(list(existing))
-        index.build()
-        spool.finish(changes, {**failed, **_failed_passages(index, [one.id for one in last.values()])})
+        failed = _index_documents(index, [one.document for one in last.values() if one.document is not None])
+        spool.finish(changes, {**failed, **_failed_passages(index, list(last))})
     return len(changes)
+
+
+def _index_documents(index: Index, documents: Sequence[Document]) -> dict[str, str]:
+    """Add documents and build; return the reasons of those that fail. Raises RagindexError if it is none of theirs."""
+    before = {one.id: one for one in index.read([one.id for one in documents])}
+    try:
+        failed = _add_documents(index, documents)
+        index.build()
+        return failed
+    except _OF_A_DOCUMENT as error:
+        if not documents or isinstance(error, _OF_THE_SETUP) or _is_of_the_machine(error):
+            raise
+        reason = str(error) or type(error).__name__
+    _put_back(index, documents, before)
+    index.build()  # if this fails too, the fault is none of these documents
+    if len(documents) == 1:
+        return {documents[0].id: reason}
+    middle = len(documents) // 2
+    return _index_documents(index, documents[:middle]) | _index_documents(index, documents[middle:])
+
+
+def _put_back(index: Index, documents: Sequence[Document], before: Mapping[str, Document]) -> None:
+    """Put documents into the state from before they were added: away, or with the earlier content."""
+    _add_documents(index, [before[one.id] for one in documents if before.get(one.id, one) != one])
+    existing = index.workspace.documents.sources([one.id for one in documents if one.id not in before])
+    if existing:
+        index.remove(list(existing))
+
+
+def _is_of_the_machine(error: BaseException | None) -> bool:
+    """Return whether an error comes from a full disk or a lack of descriptors, which no document is to blame for."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _MACHINE_ERRORS:
+            return True
+        if any(os.strerror(number) in str(error) for number in _MACHINE_ERRORS):  # of an engine in another language
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _add_documents(index: Index, documents: Sequence[Document]) -> dict[str, str]:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from ragindex.canonical import metadata_json
 from ragindex.corpus.chunking import chunk, headings_within, id_mark, pages_within, section_at, split_passage_id
 from ragindex.corpus.token_windows import TokenSpans
-from ragindex.errors import UsageError
+from ragindex.errors import DataError, UsageError
 from ragindex.interfaces import Collection, Schema
 from ragindex.types import Chunking, Document, Passage, Position, Section, Span
 from ragindex.workspace import revisions
@@ -253,7 +253,10 @@ class _FieldLookup:
 
 
 def _build_row(document: Document, chunking: Chunking | None) -> dict[str, Any]:
-    metadata = metadata_json(document.metadata)
+    try:
+        metadata = metadata_json(document.metadata)
+    except DataError as error:
+        raise DataError(error.expected, error.found, path=f"document {document.id!r}") from None
     content = {
         "title": document.title,
         "text": document.text,

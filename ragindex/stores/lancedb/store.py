@@ -528,10 +528,23 @@ class LanceCollection:
     def _add_columns(self, records: pa.RecordBatch) -> None:
         columns = (sql.column_name(name) for name in records.schema.names if name.startswith("meta."))
         new = [pa.field(name, pa.list_(pa.string())) for name in columns if name not in self.columns.names]
-        if len(new) + len(self.columns.names) > _MAX_KEYS:
-            raise UsageError(f"A collection has at most {_MAX_KEYS} metadata keys to filter by; {self.name} has more.")
+        if new and len(new) + len(self.columns.names) > _MAX_KEYS:
+            self._drop_unused_columns()
+            if len(new) + len(self.columns.names) > _MAX_KEYS:
+                raise UsageError(
+                    f"A collection has at most {_MAX_KEYS} metadata keys to filter by; {self.name} would have more. "
+                    "Put values that nothing filters by under one key, as a mapping."
+                )
         if new:
             wait(self.table.add_columns(new))
+            self._columns = None
+
+    def _drop_unused_columns(self) -> None:
+        """Remove the columns of metadata keys that no record has any more."""
+        metadata = [name for name in self.columns.names if sql.field_name(name).startswith("meta.")]
+        unused = [name for name in metadata if not wait(self.table.count_rows(f"{name} IS NOT NULL"))]
+        if unused:
+            wait(self.table.drop_columns(unused))
             self._columns = None
 
     def _select(self, columns: list[str]) -> Any:
