@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -58,6 +59,14 @@ def create_app(service: Service) -> FastAPI:
     app.add_exception_handler(HTTPException, _answer_http)
     app.add_exception_handler(Exception, _answer_bug)
     app.add_middleware(RequestGuard, service=service)
+    if service.settings.allowed_origins:  # outermost: a preflight has no key, and pages must be able to read refusals
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=service.settings.allowed_origins,
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["*"],
+            expose_headers=["X-Request-Id", "Retry-After"],
+        )
     return app
 
 

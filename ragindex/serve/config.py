@@ -47,6 +47,8 @@ class RequestLimits:
     documents: int = 1000
     k: int = 100
     query: int = 8_000
+    text: int = 1_000_000
+    """Characters of the titles and texts of all hits of an answer."""
     pending: int = 100_000
 
 

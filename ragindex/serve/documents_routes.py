@@ -45,7 +45,7 @@ async def add_route(body: DocumentsBody, service: ServiceNeeded, key: WriteKey) 
     ingestion = find_ingestion(service, key, body.collection)
     await service.work(partial(ingestion.accept_documents, key, documents))
     ingestion.wake()
-    return await _accepted(service, ingestion, ids)
+    return await _accepted(service, ingestion, key, ids)
 
 
 @DOCUMENTS_ROUTER.delete("/{id:path}", status_code=202, response_model=AcceptedDocuments)
@@ -54,7 +54,7 @@ async def delete_route(id: _IdPath, service: ServiceNeeded, key: WriteKey, colle
     ingestion = find_ingestion(service, key, collection)
     known = await service.work(partial(ingestion.accept_deletion, key, id))
     ingestion.wake()
-    return await _accepted(service, ingestion, [known])
+    return await _accepted(service, ingestion, key, [known])
 
 
 @DOCUMENTS_ROUTER.get("/{id:path}", response_model=DocumentAnswer)
@@ -63,15 +63,18 @@ async def document_route(id: _IdPath, service: ServiceNeeded, key: AnyKey, colle
     if not key.rights & {"read", "write"}:
         service.require_right(key, "read")
     held = find_collection(service, key, collection)
-    document, change = await service.work(partial(_find_document, service, held, key, id))
+    return await service.work(partial(_document_to_response, service, held, key, id))
+
+
+def _document_to_response(service: Service, held: ServedCollection, key: AccessKey, id: str) -> Response:
+    document, change = _find_document(service, held, key, id)
     if document is None and change is None:
         raise RefusalError(404, f"There is no document {id!r}.", "document")
     shown = document if "read" in key.rights else None
     ingestion = service.ingestions.get(held.name)
+    failure = "" if ingestion is None else ingestion.explain_failure(key)
     return JSONResponse(
-        _status(
-            held.name, id if document is None else document.id, change, "" if ingestion is None else ingestion.failure
-        )
+        _status(held.name, id if document is None else document.id, change, failure)
         | {
             "title": None if shown is None else shown.title,
             "text": None if shown is None else shown.text,
@@ -97,12 +100,11 @@ def find_ingestion(service: Service, key: AccessKey, collection: str) -> Ingesti
     return service.ingestions[name]
 
 
-async def _accepted(service: Service, ingestion: Ingestion, ids: list[str]) -> Response:
-    name = ingestion.collection.name
+async def _accepted(service: Service, ingestion: Ingestion, key: AccessKey, ids: list[str]) -> Response:
+    name, failure = ingestion.collection.name, ingestion.explain_failure(key)
     states = await service.work(partial(ingestion.spool.states, ids))
-    return JSONResponse(
-        {"collection": name, "documents": [_status(name, id, states.get(id), ingestion.failure) for id in ids]}, 202
-    )
+    shown = [_status(name, id, states.get(id), failure) for id in ids]
+    return JSONResponse({"collection": name, "documents": shown}, 202)
 
 
 def _status(collection: str, id: str, change: ChangeState | None, failure: str) -> dict[str, Any]:

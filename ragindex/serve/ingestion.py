@@ -40,43 +40,49 @@ class Ingestion:
         """
         require_writable_documents(key, documents)
         with self.spool.writing() as changes:  # what is checked stays so until it is written
-            self._require_visible(changes, key, [document.id for document in documents])
-            if changes.count_pending() + len(documents) > self.most_pending:
+            for id in self._find_hidden(changes, key, [document.id for document in documents]):
+                raise _no_document(id)
+            if changes.count_pending(key.name) + len(documents) > self.most_pending:  # each key has as much room
                 raise busy(f"{self.most_pending} changes wait to be indexed. Try again later.", "backlog", seconds=30)
-            changes.accept([(document.id, document) for document in documents])
+            changes.accept([(document.id, document) for document in documents], key.name)
 
     def accept_deletion(self, key: AccessKey, id: str) -> str:
         """Accept the deletion of a document, and return its id as the index has it.
 
         Raises RefusalError (404) if there is none that the key may see.
         """
-        id = self._find_id(id)
+        given, id = id, self._find_id(id)
         with self.spool.writing() as changes:
             state = changes.states([id]).get(id)
             if state is not None and state.status == "accepted":
                 exists = state.document is not None
             else:
                 exists = bool(self._newest_documents([id]))
-            if not exists:
-                raise RefusalError(404, f"There is no document {id!r}.", "document")
-            self._require_visible(changes, key, [id])
-            changes.accept([(id, None)])
+            if not exists or self._find_hidden(changes, key, [id]):
+                raise _no_document(given)
+            changes.accept([(id, None)], key.name)
         return id
 
     def _newest_documents(self, ids: Sequence[str]) -> Sequence[Document]:
         """Return documents as the last applied change has left them, searched or not."""
         return self.collection.state.index.workspace.documents.read(ids)
 
-    def _require_visible(self, changes: SpoolTransaction, key: AccessKey, ids: Sequence[str]) -> None:
-        """Raise RefusalError if one of the documents exists, or is accepted, and the key's filter excludes it."""
+    def _find_hidden(self, changes: SpoolTransaction, key: AccessKey, ids: Sequence[str]) -> list[str]:
+        """Return the ids of those documents that exist or are accepted, and that the key's filter excludes."""
         if key.where is None:
-            return
+            return []
         waiting = [state.document for state in changes.states(ids).values() if state.document is not None]
+        hidden = list[str]()
         for documents in (self._newest_documents(ids), waiting):
             passing = passing_documents(key.where, {one.id: one.metadata for one in documents})
-            for one in documents:
-                if one.id not in passing:
-                    raise RefusalError(404, f"There is no document {one.id!r} that the key may change.", "document")
+            hidden += [one.id for one in documents if one.id not in passing]
+        return hidden
+
+    def explain_failure(self, key: AccessKey) -> str:
+        """Return why the last sync failed; to a key with a filter only that it did, for the reason may name others'."""
+        if self.failure and key.where is not None:
+            return "The last sync failed and is repeated. The server's log has the reason."
+        return self.failure
 
     def _find_id(self, id: str) -> str:
         """Return the id of the document as it is spelled in the index or was accepted; `id` if there is none."""
@@ -187,6 +193,11 @@ class Ingestion:
                 process.stdin.write(b"\n")
                 await process.stdin.drain()
             await asyncio.sleep(_CHECK_SECONDS / 10)
+
+
+def _no_document(id: str) -> RefusalError:
+    """Return the refusal for a document that does not exist, or that the key may not see: nothing tells which."""
+    return RefusalError(404, f"There is no document {id!r} that the key may change.", "document")
 
 
 async def _start_process(folder: Path) -> asyncio.subprocess.Process:

@@ -37,6 +37,11 @@ class AccessKey:
     budget: Budget | None = None
     digest: bytes = field(default=b"", repr=False)
 
+    @property
+    def limited(self) -> bool:
+        """Whether there are collections or documents that the key may not see."""
+        return self.collections is not None or self.where is not None
+
     def opens(self, collection: str) -> bool:
         """Return whether the key may use a collection."""
         return self.collections is None or collection in self.collections
@@ -68,7 +73,11 @@ class Keyring:
 
     def guards(self, right: Right) -> bool:
         """Return whether some key has this right."""
-        return any(right in key.rights for key in self.keys)
+        return self.count(right) > 0
+
+    def count(self, right: Right) -> int:
+        """Return how many keys have this right."""
+        return sum(right in key.rights for key in self.keys)
 
 
 def _continue_budget(key: AccessKey, before: Budget | None) -> AccessKey:

@@ -43,12 +43,13 @@ CollectionName = Annotated[PlainText, Field(max_length=200, description="Name of
 
 def make_mcp_server(service: Service, local: AccessKey | None = None) -> MCPServer:
     """Make the MCP server of a service. `local` is the key of calls that come over no HTTP request."""
-    names = ", ".join(service.collections)
+    hidden = local is None and any(key.collections is not None for key in service.settings.keys.keys)
+    names = "" if hidden else f" Collections: {', '.join(service.collections)}."
     server = MCPServer(
         "ragindex",
         title="ragindex",
         version=distribution.find_distribution().version,
-        instructions=f"Search documents, then fetch those whose whole text is needed. Collections: {names}.",
+        instructions=f"Search documents, then fetch those whose whole text is needed.{names}",
     )
 
     @server.tool(name="search", annotations=_READ_ONLY, structured_output=True)

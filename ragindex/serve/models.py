@@ -73,7 +73,7 @@ class PositionModel(BaseModel):
 
 
 class HitModel(BaseModel):
-    """A hit. `shortened` says whether its text was cut for `max_tokens`."""
+    """A hit. `shortened` says whether its text was cut, for `max_tokens` or the server's limit of characters."""
 
     id: str
     kind: str

@@ -10,8 +10,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
 from ragindex.errors import RagindexError
-from ragindex.serve.access import KeyNeeded
 from ragindex.serve.collections import ServedCollection
+from ragindex.serve.keys import AccessKey
 from ragindex.serve.logs import log_error
 from ragindex.serve.models import HealthAnswer, error_responses
 from ragindex.serve.readiness import SearchCheck
@@ -41,8 +41,7 @@ async def ready_route(request: Request) -> Response:
     checks: Mapping[str, SearchCheck] = request.app.state.search_checks
     reasons = {name: await checks[name].find_reason(service, one) for name, one in service.collections.items()}
     ready = not any(reasons.values())
-    seen = service.collections.items() if _may_see(request, service) else ()
-    shown = {name: await asyncio.to_thread(_describe, service, one, reasons[name]) for name, one in seen}
+    shown = await asyncio.to_thread(_describe_visible, request, service, reasons)
     body = {"status": "ready" if ready else "not ready", "collections": shown}
     return JSONResponse(body, 200 if ready else 503, headers={} if ready else {"Retry-After": "5"})
 
@@ -70,30 +69,48 @@ def _describe_writing(service: Service, collection: str) -> dict[str, Any]:
     return {**sync, "writes": accepts, "writing_reason": "" if accepts else "It was opened to be read only."}
 
 
-def _may_see(request: Request, service: Service) -> bool:
+_OF_ALL_DOCUMENTS = ("reason", "documents", "pending", "damaged", "sync_failure")
+"""What is said of a collection to keys that may see all of its documents."""
+
+
+def _describe_visible(request: Request, service: Service, reasons: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Return what the key of a request may know of the collections; nothing without a valid key that is needed."""
     try:
-        require_operator(request, service)
+        key = find_operator(request, service)
     except RefusalError:
-        return False
-    return True
+        return {}
+    hidden = () if key is None or key.where is None else _OF_ALL_DOCUMENTS
+    return {
+        name: {
+            field: value for field, value in _describe(service, one, reasons[name]).items() if field not in hidden
+        }
+        for name, one in service.collections.items()
+        if key is None or key.opens(name)
+    }
 
 
-def require_operator(request: Request, service: Service) -> None:
-    """Raise RefusalError without a key, where clients on other machines can reach the server."""
-    if service.settings.exposed:
-        KeyNeeded(None).find(request, service)
+def find_operator(request: Request, service: Service) -> AccessKey | None:
+    """Return the key of a request; None without one. Raises RefusalError if it is needed, for clients elsewhere."""
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    given = secret.strip() if scheme.lower() == "bearer" and secret else None
+    return service.authenticate(given) if given is not None or service.settings.exposed else None
 
 
-@OPERATIONS_ROUTER.get("/metrics", response_class=Response, responses=dict(error_responses(401)))
+@OPERATIONS_ROUTER.get("/metrics", response_class=Response, responses=dict(error_responses(401, 403)))
 async def metrics_route(request: Request) -> Response:
-    """Return the metrics in Prometheus's text format. Needs a key if other machines can reach the server."""
+    """Return the metrics in Prometheus's text format. Needs a key if other machines can reach the server.
+
+    They count what all keys do, so that a key with collections or a filter of its own gets none.
+    """
     service: Service = request.app.state.service
-    require_operator(request, service)
+    key = find_operator(request, service)
+    if key is not None and key.limited:
+        raise RefusalError(403, f"The key {key.name!r} does not open everything that the metrics count.", "right")
     return Response(service.metrics.render(), media_type=CONTENT_TYPE_LATEST)
 
 
 @OPERATIONS_ROUTER.get("/openapi.json", include_in_schema=False)
 async def openapi_route(request: Request) -> Response:
     """Return the OpenAPI description. Needs a key if other machines can reach the server."""
-    require_operator(request, request.app.state.service)
+    find_operator(request, request.app.state.service)
     return JSONResponse(request.app.openapi())

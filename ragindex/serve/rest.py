@@ -35,9 +35,9 @@ REST_ROUTER = APIRouter(
 @REST_ROUTER.post("/search", response_model=SearchAnswer, tags=["search"])
 async def search_route(body: SearchBody, request: Request, service: ServiceNeeded, key: ReadKey) -> Response:
     """Find the best hits for a question."""
-    found = await service.work(partial(_search, service, key, body))
+    found, response = await service.work(partial(_search_to_json, service, key, body))
     note_search(request, service, found)
-    return JSONResponse(found_to_json(found, trace=body.trace))
+    return response
 
 
 @REST_ROUTER.post("/ask", response_model=AskAnswer, tags=["search"])
@@ -47,14 +47,14 @@ async def ask_route(body: AskBody, request: Request, service: ServiceNeeded, key
     With `stream`, the events are `hits`, `answer` and `done`, or `error`.
     """
     if body.stream:
-        found = await service.work(partial(_search, service, key, body))  # errors until here have a status
-        note_search(request, service, found)
+        found, hits = await service.work(partial(_search_to_event, service, key, body))
+        note_search(request, service, found)  # errors until here have a status
         return EventSourceResponse(
-            _stream_answer(service, key, found), ping=15, send_timeout=service.settings.limits.timeout
+            _stream_answer(service, key, found, hits), ping=15, send_timeout=service.settings.limits.timeout
         )
-    composed = await service.work(partial(_answer, service, key, body))
+    composed, response = await service.work(partial(_answer_to_response, service, key, body))
     note_search(request, service, composed.found)
-    return JSONResponse(_answer_to_json(composed))
+    return response
 
 
 def _order(body: SearchBody, *, max_tokens: int | None) -> SearchOrder:
@@ -66,12 +66,26 @@ def _search(service: Service, key: AccessKey, body: SearchBody) -> FoundHits:
     return search_collection(service, key, _order(body, max_tokens=body.max_tokens))
 
 
-def _answer(service: Service, key: AccessKey, body: AskBody) -> ComposedAnswer:
-    return compose_answer(service, key, _search(service, key, body))
+def _search_to_json(service: Service, key: AccessKey, body: SearchBody) -> tuple[FoundHits, Response]:
+    """Search and write the response, which takes long enough to belong in a thread."""
+    found = _search(service, key, body)
+    return found, JSONResponse(found_to_json(found, trace=body.trace))
 
 
-async def _stream_answer(service: Service, key: AccessKey, found: FoundHits) -> AsyncIterator[ServerSentEvent]:
-    yield _event("hits", found_to_json(found, trace=False))
+def _search_to_event(service: Service, key: AccessKey, body: AskBody) -> tuple[FoundHits, ServerSentEvent]:
+    found = _search(service, key, body)
+    return found, _event("hits", found_to_json(found, trace=False))
+
+
+def _answer_to_response(service: Service, key: AccessKey, body: AskBody) -> tuple[ComposedAnswer, Response]:
+    composed = compose_answer(service, key, _search(service, key, body))
+    return composed, JSONResponse(_answer_to_json(composed))
+
+
+async def _stream_answer(
+    service: Service, key: AccessKey, found: FoundHits, hits: ServerSentEvent
+) -> AsyncIterator[ServerSentEvent]:
+    yield hits
     try:
         composed = await service.work(partial(compose_answer, service, key, found))
     except RefusalError as refusal:

@@ -1,7 +1,7 @@
 """A search and an answer as every face serves them: the key's filter, limits, the token budget, what hits rest on."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ragindex.accounting import ledger
@@ -45,7 +45,7 @@ class SearchOrder:
 class FoundHits:
     """The result of a search: hits, steps and notes, the state that it was made in, and what was paid.
 
-    `tokens` is None without a budget. `truncated` says whether texts or hits were cut for it.
+    `tokens` is None without a budget. `truncated` says whether texts or hits were cut for it or the server's limit.
     """
 
     order: SearchOrder
@@ -105,11 +105,28 @@ def search_collection(service: "Service", key: AccessKey, order: SearchOrder) ->
         (found,) = retriever.retrieve([query], order.k)
     if key.where is not None:
         found = Retrieval(keep_permitted(key, found.hits))
+    hits, shortened = _cap_texts(found.hits, service.settings.limits.text)
     if order.max_tokens is None:
-        return FoundHits(order, collection, state, method, found, paid.spent)
-    fit = fit_hits(found.hits, order.max_tokens, state.tokenizer)
+        kept = Retrieval(hits, found.trace, found.notes)
+        return FoundHits(order, collection, state, method, kept, paid.spent, shortened=shortened)
+    fit = fit_hits(hits, order.max_tokens, state.tokenizer)
     kept = Retrieval(fit.hits, found.trace, found.notes)
-    return FoundHits(order, collection, state, method, kept, paid.spent, fit.tokens, fit.shortened, fit.left_out)
+    shortened &= {hit.id for hit in fit.hits}
+    shortened |= fit.shortened
+    return FoundHits(order, collection, state, method, kept, paid.spent, fit.tokens, shortened, fit.left_out)
+
+
+def _cap_texts(hits: Sequence[Hit], most: int) -> tuple[tuple[Hit, ...], frozenset[str]]:
+    """Cut the titles and texts to `most` characters over all hits, the best first; return the ids of those cut."""
+    kept, shortened = list[Hit](), set[str]()
+    for hit in hits:
+        title = hit.title[:most]
+        text = hit.text[: most - len(title)]
+        most -= len(title) + len(text)
+        cut = len(title) + len(text) < len(hit.title) + len(hit.text)
+        kept.append(replace(hit, title=title, text=text) if cut else hit)
+        shortened.update([hit.id] if cut else [])
+    return tuple(kept), frozenset(shortened)
 
 
 def _require_within(service: "Service", order: SearchOrder) -> None:

@@ -27,22 +27,25 @@ ChangeStatus: TypeAlias = Literal["accepted", "indexed", "deleted", "failed"]
 _WAIT_SECONDS = 30.0
 _FORMAT = 1
 """The `user_version` of a file whose tables are complete. SQLite makes a file before its tables, so that a file may
-exist without them; the first format had no mark and no hashes."""
+exist without them; the first format had no mark, hashes and owners."""
 _HASH = (
     "row_hash(CAST(id AS BLOB), CAST(body AS BLOB), CAST(status AS BLOB), CAST(reason AS BLOB), "
-    "CASE typeof(accepted) WHEN 'real' THEN accepted END, CASE typeof(finished) WHEN 'real' THEN finished END)"
+    "CASE typeof(accepted) WHEN 'real' THEN accepted END, CASE typeof(finished) WHEN 'real' THEN finished END, "
+    "CAST(owner AS BLOB))"
 )
 """The hash of a row. Damage can turn a value into one of another type, or into bytes that are no text."""
-_SCHEMA = (
+_TABLE = (
     "CREATE TABLE IF NOT EXISTS changes ("
     "sequence INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, body TEXT, status TEXT NOT NULL, "
-    "reason TEXT NOT NULL DEFAULT '', accepted REAL NOT NULL, finished REAL)",
+    "reason TEXT NOT NULL DEFAULT '', accepted REAL NOT NULL, finished REAL)"
+)
+_ADDED_COLUMNS = {"owner": "TEXT NOT NULL DEFAULT ''", "hash": "TEXT"}
+_INDEXES = (
     "CREATE INDEX IF NOT EXISTS changes_by_id ON changes (id, sequence)",
-    "CREATE INDEX IF NOT EXISTS accepted_changes ON changes (sequence) WHERE status = 'accepted'",
+    "CREATE INDEX IF NOT EXISTS waiting_changes ON changes (owner, sequence) WHERE status = 'accepted'",
     "CREATE INDEX IF NOT EXISTS damaged_changes ON changes (sequence) WHERE status = 'damaged'",
 )
-_ADDED_COLUMNS = {"hash": "TEXT"}
-_COLUMNS = ("sequence", "id", "body", "status", "reason", "accepted", "finished", "hash")
+_COLUMNS = ("sequence", "id", "body", "status", "reason", "accepted", "finished", "owner", "hash")
 _DAMAGED = "The record of this change was damaged on the disk. Send the document again."
 
 
@@ -73,27 +76,29 @@ class SpoolTransaction:
 
     _connection: sqlite3.Connection
 
-    def accept(self, changes: Sequence[tuple[str, Document | None]]) -> None:
-        """Write changes (id, new content or None to delete); they are durable when the transaction has ended."""
+    def accept(self, changes: Sequence[tuple[str, Document | None]], owner: str = "") -> None:
+        """Write changes (id, new content or None to delete) of a key; they are durable when the transaction has ended."""
         now = time.time()
-        rows = [(id, None if one is None else _dump(one), now) for id, one in changes]
+        rows = [(id, None if one is None else _dump(one), now, owner) for id, one in changes]
         (last,) = self._connection.execute("SELECT coalesce(max(sequence), 0) FROM changes").fetchone()
         self._connection.executemany(
-            "INSERT INTO changes (id, body, status, accepted) VALUES (?, ?, 'accepted', ?)", rows
+            "INSERT INTO changes (id, body, status, accepted, owner) VALUES (?, ?, 'accepted', ?, ?)", rows
         )
         self._connection.execute(f"UPDATE changes SET hash = {_HASH} WHERE sequence > ?", [last])  # noqa: S608
 
-    def count_pending(self) -> int:
-        """Return how many changes are not made yet."""
-        return self._count("accepted")
+    def count_pending(self, owner: str | None = None) -> int:
+        """Return how many changes, of all keys or of one, are not made yet."""
+        if owner is None:
+            return self._count("status = 'accepted'")
+        return self._count("status = 'accepted' AND owner = ?", owner)
 
     def count_damaged(self) -> int:
         """Return how many changes were found damaged and are kept as such."""
-        return self._count("damaged")
+        return self._count("status = 'damaged'")
 
-    def _count(self, status: str) -> int:
+    def _count(self, condition: str, *values: str) -> int:
         # The status is no parameter: SQLite uses a partial index only for a condition that it can compare with it.
-        (count,) = self._connection.execute(f"SELECT count(*) FROM changes WHERE status = '{status}'").fetchone()  # noqa: S608
+        (count,) = self._connection.execute(f"SELECT count(*) FROM changes WHERE {condition}", values).fetchone()  # noqa: S608
         return int(count)
 
     def states(self, ids: Sequence[str]) -> dict[str, ChangeState]:
@@ -119,10 +124,16 @@ class Spool:
             yield SpoolTransaction(connection)
 
     def pending(self, most: int) -> list[AcceptedChange]:
-        """Return the first changes that are not made yet, in order. Damaged ones are marked as such and left out."""
+        """Return the first changes of each key that are not made yet, as many of each, in the order of acceptance.
+
+        An earlier change of a document that another key has made is left out with the later one: `finish` forgets it.
+        Damaged ones are marked as such and left out.
+        """
         question = (
-            f"SELECT sequence, id, body, hash IS {_HASH} FROM changes "  # noqa: S608
-            "WHERE status = 'accepted' ORDER BY sequence LIMIT ?"
+            f"SELECT sequence, id, body, hash IS {_HASH} FROM changes WHERE sequence IN ("  # noqa: S608
+            "SELECT sequence FROM changes WHERE status = 'accepted' "
+            "ORDER BY row_number() OVER (PARTITION BY owner ORDER BY sequence), sequence LIMIT ?"
+            ") ORDER BY sequence"
         )
         while True:
             with self._begin() as connection:
@@ -133,12 +144,13 @@ class Spool:
             if len(damaged) < len(rows) or not rows:
                 return [AcceptedChange(number, id, _load(body)) for number, id, body, whole in rows if whole]
 
-    def count_pending(self) -> int:
-        """Return how many changes are not made yet; 0 if nothing was ever accepted."""
+
+    def count_pending(self, owner: str | None = None) -> int:
+        """Return how many changes, of all keys or of one, are not made yet; 0 if nothing was ever accepted."""
         if not self.file.exists():
             return 0
         with self._begin() as connection:
-            return SpoolTransaction(connection).count_pending()
+            return SpoolTransaction(connection).count_pending(owner)
 
     def count_damaged(self) -> int:
         """Return how many changes were found damaged and are kept as such."""
@@ -271,12 +283,13 @@ class Spool:
                     f"The accepted changes in {self.file} have format {found}; this ragindex reads up to {_FORMAT}. "
                     f"Run: {distribution.upgrade_line()}"
                 )
-            for statement in _SCHEMA:
-                connection.execute(statement)
+            connection.execute(_TABLE)
             existing = {name for _, name, *_ in connection.execute("PRAGMA table_info(changes)")}
             for name, kind in _ADDED_COLUMNS.items():
                 if name not in existing:
                     connection.execute(f"ALTER TABLE changes ADD COLUMN {name} {kind}")
+            for statement in _INDEXES:
+                connection.execute(statement)
             connection.execute(f"UPDATE changes SET hash = {_HASH} WHERE hash IS NULL")  # noqa: S608
             durable_files.fsync(self.file.parent)
             connection.execute(f"PRAGMA user_version = {_FORMAT}")

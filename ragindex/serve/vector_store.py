@@ -17,10 +17,12 @@ from ragindex.comparisons import ComparisonOperator, build_comparison
 from ragindex.counts import quote_value
 from ragindex.filters import Filter
 from ragindex.serve.access import GuardedRoute, ReadKey, ServiceNeeded
+from ragindex.serve.keys import AccessKey
 from ragindex.serve.models import PlainText, RequestBody, error_responses
 from ragindex.serve.refusals import RefusalError
 from ragindex.serve.rest import note_search
 from ragindex.serve.searching import FoundHits, SearchOrder, search_collection
+from ragindex.serve.service import Service
 from ragindex.types import Hit
 
 STORE_ROUTER = APIRouter(prefix="/v1", tags=["openai"], route_class=GuardedRoute)
@@ -106,9 +108,16 @@ async def search_store_route(
 ) -> Response:
     """Search a vector store, as OpenAI's API does."""
     order = _order(vector_store_id, body)
-    found = await service.work(partial(search_collection, service, key, order))
+    found, response = await service.work(partial(_search_to_page, service, key, order, body))
     note_search(request, service, found)
-    return JSONResponse(_page(found, body))
+    return response
+
+
+def _search_to_page(
+    service: Service, key: AccessKey, order: SearchOrder, body: VectorStoreBody
+) -> tuple[FoundHits, Response]:
+    found = search_collection(service, key, order)
+    return found, JSONResponse(_page(found, body))
 
 
 def _order(store: str, body: VectorStoreBody) -> SearchOrder:

@@ -65,7 +65,7 @@ async def page_route() -> Response:
 async def collections_route(service: ServiceNeeded, key: AnyKey) -> Response:
     """Return the collections that the key opens, with their methods, and what it may do."""
     found = [
-        {"name": name, "methods": list(one.methods), "documents": len(one.state.index)}
+        {"name": name, "methods": list(one.methods), "documents": len(one.state.index) if key.where is None else None}
         for name, one in service.collections.items()
         if key.opens(name)
     ]
