@@ -32,17 +32,17 @@ def test_keys_beyond_the_limit_fail_their_documents_and_are_free_again_without_t
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = build_index(tmp_path / "desk")
-    monkeypatch.setattr(store, "_MAX_KEYS", 30)
+    monkeypatch.setattr(store, "_MAX_KEYS", 25)
     spool = open_spool(folder)
-    names = [f"d{number}" for number in range(4)]
+    names = [f"d{number}" for number in range(3)]
     with ragindex.open(folder) as index:
         post(spool, *(with_keys(name, 9) for name in names), ragindex.Document("plain", "", "a plain one"))
         sync_accepted(index, spool)
         known = spool.states([*names, "plain"])
         failed = [id for id, state in known.items() if state.status == "failed"]
-        assert 1 <= len(failed) <= 3
+        assert 1 <= len(failed) <= 2
         assert known["plain"].status == "indexed"
-        assert "at most 30 metadata keys" in known[failed[0]].reason
+        assert "at most 25 metadata keys" in known[failed[0]].reason
         assert {one.id for one in index.read([*names, "plain"])} == {*names, "plain"} - set(failed)
         spool.accept([(name, None) for name in names if name not in failed])
         sync_accepted(index, spool)
@@ -53,7 +53,7 @@ def test_keys_beyond_the_limit_fail_their_documents_and_are_free_again_without_t
         assert [hit.doc_ids for hit in found] == [(failed[0],)]
 
 
-@pytest.mark.parametrize("error", [MemoryError(), StoreError("the engine failed"), RecursionError("too deep")])
+@pytest.mark.parametrize("error", [MemoryError(), StoreError("the engine failed")])
 def test_whatever_a_document_causes_fails_it_alone(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,3 +97,17 @@ def test_a_full_disk_is_no_fault_of_a_document(tmp_path: Path, monkeypatch: pyte
         with pytest.raises(StoreError, match="No space"):
             sync_accepted(index, spool)
     assert states(spool, "new") == ["accepted"]
+
+
+def test_each_key_has_its_turn(tmp_path: Path) -> None:
+    spool = open_spool(tmp_path)
+    spool.accept([(f"a{number}", None) for number in range(50)], "a")
+    spool.accept([("shared", ragindex.Document("shared", "", "first"))], "a")
+    spool.accept([("b0", None), ("shared", ragindex.Document("shared", "", "second"))], "b")
+    turns = spool.pending(4)
+    assert [one.id for one in turns] == ["a0", "a1", "b0", "shared"]
+    assert (spool.count_pending(), spool.count_pending("a"), spool.count_pending("b")) == (53, 51, 2)
+    spool.finish(turns, {})
+    assert spool.states(["shared"])["shared"].status == "indexed"
+    assert "shared" not in {one.id for one in spool.pending(100)}  # the earlier change of it never comes back
+    assert [one.sequence for one in spool.pending(100)] == list(range(3, 51))

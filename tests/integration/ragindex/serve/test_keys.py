@@ -15,7 +15,8 @@ from examples import examples
 from ragindex.errors import UsageError
 from ragindex.filters import Terms
 from ragindex.serve.config import ServeSettings, parse_collections
-from ragindex.serve.keys import Keyring, load_keyring
+from ragindex.serve.keys import LOCAL, Keyring, load_keyring
+from ragindex.serve.mcp import make_mcp_server
 
 ADMIN, RED, WRITER, JUDGE = (f"{name}-0123456789abcdef" for name in ("admin", "red", "writer", "judge"))
 KEYS = """
@@ -190,6 +191,32 @@ def test_a_writer_with_a_filter_changes_only_what_passes_it(server: RunningServe
         assert client.get("/documents/fine").status_code == 404  # all or none
 
 
+def test_a_limited_key_learns_nothing_of_what_it_may_not_see(server: RunningServer) -> None:
+    """Neither other collections, nor how many documents others have, nor what they spend or wait for."""
+    ingestion = server.service.ingestions["docs"]
+    with server.client(RED) as red, server.client(ADMIN) as admin:
+        ready = red.get("/ready").json()["collections"]
+        assert set(ready) == {"docs"}
+        assert ready["docs"].keys().isdisjoint({"documents", "pending", "sync_failure", "reason"})
+        assert set(admin.get("/ready").json()["collections"]) == {"docs", "other"}
+        assert (red.get("/metrics").status_code, admin.get("/metrics").status_code) == (403, 200)
+        assert red.get("/page/collections").json()["collections"] == [
+            {"name": "docs", "methods": ["bm25", "hybrid"], "documents": None}
+        ]
+    assert "other" not in str(make_mcp_server(server.service).instructions)
+    ingestion.failure = "document 'vault': it cannot be indexed"
+    try:
+        keys = server.service.settings.keys
+        reasons = [ingestion.explain_failure(keys.find(secret) or LOCAL) for secret in (WRITER, ADMIN)]
+    finally:
+        ingestion.failure = ""
+    assert "vault" not in reasons[0]
+    assert reasons == [reasons[0], "document 'vault': it cannot be indexed"]
+    with server.client(WRITER) as writer:  # a document of others is answered like none at all
+        answers = [writer.delete(f"/documents/{id}").json()["error"]["message"] for id in ("vault", "nowhere")]
+    assert answers[0].replace("vault", "nowhere") == answers[1]
+
+
 FOREIGN_HOST, FOREIGN_ORIGIN = {"Host": "evil.example"}, {"Origin": "http://evil.example"}
 
 
@@ -221,6 +248,27 @@ def test_host_and_origin(server: RunningServer, path: str, headers: dict[str, st
         assert client.post(path, json=body, headers=headers | accept).status_code == status
 
 
+def test_pages_of_allowed_origins_can_use_the_server(server: RunningServer, keyring: Keyring, tmp_path: Path) -> None:
+    folder = shutil.copytree(server.service.collections["docs"].spec.folder, tmp_path / "docs")
+    page, foreign = {"Origin": "https://app.example"}, {"Origin": "http://evil.example"}
+    asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
+    with (
+        serving(f"docs={folder}", keys=keyring, allowed_origins=("https://app.example",)) as running,
+        running.client() as browser,
+    ):
+        preflight = browser.options("/search", headers=page | asks)
+        assert preflight.status_code == 200
+        assert preflight.headers["access-control-allow-origin"] == "https://app.example"
+        assert "authorization" in preflight.headers["access-control-allow-headers"]
+        assert "POST" in preflight.headers["access-control-allow-methods"]
+        assert "access-control-allow-origin" not in browser.options("/search", headers=foreign | asks).headers
+        for secret, status in ((RED, 200), ("wrong", 401)):  # refusals can be read too
+            headers = page | {"Authorization": f"Bearer {secret}"}
+            answer = browser.post("/search", json={"query": "ferry"}, headers=headers)
+            assert (answer.status_code, answer.headers.get("access-control-allow-origin")) == (status, page["Origin"])
+        assert browser.post("/search", json={"query": "ferry"}, headers=foreign).status_code == 403
+
+
 def test_an_exposed_server_needs_a_key(keyring: Keyring, tmp_path: Path) -> None:
     specs = parse_collections([f"docs={tmp_path}"], [])
     for open_to in ({"host": "0.0.0.0"}, {"host": "192.0.2.1"}, {"allowed_hosts": ("rag.example",)}):
@@ -242,7 +290,7 @@ def test_metrics_and_descriptions_of_an_exposed_server_need_a_key(
         for path in ("/metrics", "/openapi.json"):
             assert (stranger.get(path).status_code, known.get(path).status_code) == (401, 200)
         assert stranger.get("/ready").json() == {"status": "ready", "collections": {}}
-        assert "docs" in known.get("/ready").json()["collections"]
+        assert "documents" in known.get("/ready").json()["collections"]["docs"]
         assert stranger.get("/health", headers={"Host": "rag.example"}).status_code == 200
 
 

@@ -12,7 +12,7 @@ import pytest
 from served import RunningServer, build_index, serving
 
 from ragindex.serve.config import RequestLimits
-from ragindex.types import Query, Retrieval
+from ragindex.types import Document, Query, Retrieval
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +144,40 @@ def test_deep_and_endless_values_are_refused(server: RunningServer) -> None:
             nested = {"type": "and", "filters": [nested]}
         response = client.post("/v1/vector_stores/docs/search", json={"query": "x", "filters": nested})
         assert response.status_code == 400
+
+
+@pytest.mark.parametrize(
+    "where",
+    ['{"meta.a": "\\ud800"}', '{"meta.\\udfff": "a"}', '{"doc_ids": ["\\ud800"]}', '{"meta.a": {"gte": "\\ud800"}}'],
+)
+def test_lone_surrogates_in_filters_are_client_errors(server: RunningServer, where: str) -> None:
+    body = f'{{"query": "x", "where": {where}}}'
+    with server.client() as client:
+        response = client.post("/search", content=body, headers={"Content-Type": "application/json"})
+    assert 400 <= response.status_code < 500
+    assert "UTF-8" in response.json()["error"]["message"]
+
+
+def test_long_values_are_quoted_in_part(server: RunningServer) -> None:
+    long = "://u:p/@" * 400
+    with server.client() as client:
+        for where in ({long: 1}, {"meta.a": {long: 1}}, {"meta.a": {"gte": 1, "lte": long}}, {f"meta.{long}": None}):
+            error = client.post("/search", json={"query": "x", "where": where}).json()["error"]
+            assert len(error["message"]) < 1000
+        assert len(client.post("/search", json={"query": "x", long: 1}).json()["error"]["message"]) < 1000
+
+
+def test_answers_are_bounded(tmp_path: Path) -> None:
+    documents = [Document(f"d{number}", "Long", f"ferry {'x' * 60}") for number in range(3)]
+    folder = build_index(tmp_path / "docs", documents=documents)
+    with serving(f"docs={folder}", limits=RequestLimits(text=100)) as running, running.client() as client:
+        answer = client.post("/search", json={"query": "ferry"}).json()
+        assert [len(hit["text"]) for hit in answer["hits"]] == [66, 26, 0]
+        assert [hit["shortened"] for hit in answer["hits"]] == [False, True, True]
+        assert answer["truncated"] is True
+        page = client.post("/v1/vector_stores/docs/search", json={"query": "ferry"}).json()["data"]
+        assert sum(len(one["content"][0]["text"]) for one in page) <= 100
+        assert len(client.post("/page/search", json={"query": "ferry"}).text.split("x" * 50)) == 2
 
 
 def test_a_stop_waits_for_requests_in_progress(folder: Path) -> None:
