@@ -6,7 +6,7 @@ TENANT_SEARCHES sets the number of searches, about; by hand 2,500 are worth thei
 import asyncio
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from search_server import default_scheme
 from served import RunningServer, build_index, serving
 
 import ragindex
@@ -23,9 +22,9 @@ from ragindex.serve.keys import Keyring, load_keyring
 from ragindex_eval.data import worlds
 
 SEARCHES = int(os.environ.get("TENANT_SEARCHES", "240"))
-TENANTS = ("red", "blue")
+TENANTS = ("tenred", "tenblue")
 FACES = ("search", "ask", "store", "mcp", "page", "export")
-SIZE = 30
+SIZE = 60
 
 
 def secret_of(tenant: str) -> str:
@@ -136,8 +135,11 @@ def test_no_search_shows_a_document_of_another_tenant(server: RunningServer, ten
     rng, methods = random.Random(tenant), server.service.collections["live"].methods
     rounds = max(1, SEARCHES // (len(TENANTS) * len(FACES) * len(methods)))
     answers = dict[str, list[str]]()
-    foreign = list(range(TENANTS.index(other), SIZE, 2))
-    ask: Callable[[], str] = lambda: f"Mark of {worlds.make_documents(SIZE)[rng.choice(foreign)].title}"  # noqa: E731
+    foreign = [one.title.rpartition(" ")[0] for one in make_documents() if one.id.startswith(other)]
+
+    def ask() -> str:
+        return f"Mark of {rng.choice(foreign)}"
+
     with server.client(secret_of(tenant)) as client:
         for method in methods * rounds:
             for face in FACES:
