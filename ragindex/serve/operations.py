@@ -81,9 +81,7 @@ def _describe_visible(request: Request, service: Service, reasons: Mapping[str, 
         return {}
     hidden = () if key is None or key.where is None else _OF_ALL_DOCUMENTS
     return {
-        name: {
-            field: value for field, value in _describe(service, one, reasons[name]).items() if field not in hidden
-        }
+        name: {field: value for field, value in _describe(service, one, reasons[name]).items() if field not in hidden}
         for name, one in service.collections.items()
         if key is None or key.opens(name)
     }

@@ -77,7 +77,7 @@ class SpoolTransaction:
     _connection: sqlite3.Connection
 
     def accept(self, changes: Sequence[tuple[str, Document | None]], owner: str = "") -> None:
-        """Write changes (id, new content or None to delete) of a key; they are durable when the transaction has ended."""
+        """Write changes (id, new content or None to delete) of a key; they are durable when it has ended."""
         now = time.time()
         rows = [(id, None if one is None else _dump(one), now, owner) for id, one in changes]
         (last,) = self._connection.execute("SELECT coalesce(max(sequence), 0) FROM changes").fetchone()
@@ -143,7 +143,6 @@ class Spool:
                 self._mark_damaged(damaged)
             if len(damaged) < len(rows) or not rows:
                 return [AcceptedChange(number, id, _load(body)) for number, id, body, whole in rows if whole]
-
 
     def count_pending(self, owner: str | None = None) -> int:
         """Return how many changes, of all keys or of one, are not made yet; 0 if nothing was ever accepted."""
