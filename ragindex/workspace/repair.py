@@ -21,7 +21,7 @@ from ragindex.errors import DamagedError, EngineError, StoreError
 from ragindex.interfaces import Collection, Store
 from ragindex.workspace import imported_files
 from ragindex.workspace.manifest import Manifest
-from ragindex.workspace.rescue import RESCUED_FILES, find_documents_damage, rescue_documents
+from ragindex.workspace.rescue import RESCUED_FILES, RescuingStore, find_documents_damage, rescue_documents
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -139,6 +139,9 @@ def _check_collections(
         )
         if wrong is not None:
             found.removed.append(f"The part {part}: {wrong}")
+            if found.lost and isinstance(store, RescuingStore):  # its texts may be all that is left of a lost document
+                for kept in record.collections if record else ():
+                    store.set_aside(f"{part}.{kept}")
             drop(part)
 
 

@@ -175,6 +175,15 @@ def test_restored_part_is_built_again(folder: Path, made: Made) -> None:
     assert found_by_a_server(folder) == IDS
 
 
+def test_damaged_part_is_kept_where_documents_are_lost(folder: Path) -> None:
+    harm(folder, files_of(folder), "removed")
+    parts = sorted(path for path, content in files_of(folder, ".records").items() if len(content) > 1000)
+    left = harm(folder, parts, "cut short")
+    assert ragindex("repair", "--index", folder).code == 5
+    assert {path.read_bytes() for path in (folder / "damaged").rglob("*") if path.is_file()}.issuperset(left)
+    assert len(left) > 0
+
+
 def test_killed_repair_goes_on(folder: Path, made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed after the old documents were moved away, before the manifest names the new ones."""
     restore(folder, made.states[2], "documents")
