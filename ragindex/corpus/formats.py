@@ -11,8 +11,9 @@ from pathlib import Path
 
 from ragindex.corpus.benchmarks import find_file_pair, read_contexts, read_hipporag, read_jsonl, read_paragraphs
 from ragindex.corpus.corpus import Corpus, Gathered, require_documents
+from ragindex.corpus.folder_walk import PassedOver, is_file_within, walk_files
 from ragindex.corpus.json_reader import Problems, read_first_item
-from ragindex.corpus.local_files import MAX_FILE_MB, SUFFIXES, FileSelection, FolderListing, read_folder, walk_files
+from ragindex.corpus.local_files import MAX_FILE_MB, SUFFIXES, FileSelection, FolderListing, read_folder
 from ragindex.corpus.more_benchmarks import (
     find_ircot_questions,
     find_ircot_raw_files,
@@ -167,17 +168,26 @@ def list_source_files(path: Path) -> list[Path]:
     """Return every file that may be read for the documents and questions at `path`; some need not exist.
 
     These are all files of a folder except hidden ones, or the file with its corpus beside it, and IRCoT's raw files.
+    Links out of a folder are among them: the folder may be that of a model.
     """
     if not os.path.exists(path):
         return []
-    own = (
-        walk_files(path, Problems(True)) if path.is_dir() else [*find_file_pair(path), find_multihop_rag_files(path)[1]]
-    )
+    own = _walk_with_links(path) if path.is_dir() else [*find_file_pair(path), find_multihop_rag_files(path)[1]]
     try:
         raw = find_ircot_raw_files(path)
     except (DataError, OSError):
         raw = []
     return list(dict.fromkeys([*own, *raw]))
+
+
+def _walk_with_links(folder: Path) -> list[Path]:
+    outside = list[Path]()
+
+    def pass_over(path: Path, why: PassedOver) -> None:
+        if why == "outside" and os.path.isfile(path):
+            outside.append(path)
+
+    return [*walk_files(folder, Problems(skip_bad=True), pass_over), *outside]
 
 
 def _generate_corpus(written: str, format: str | None) -> Corpus | None:
@@ -245,14 +255,14 @@ def _require_existing(path: Path) -> None:
 
 
 def _recognise_folder(path: Path) -> str:
-    if (path / "corpus.jsonl").is_file():
-        return "beir" if (path / "queries.jsonl").is_file() else "jsonl"
-    if find_ircot_questions(path).is_file():
+    if is_file_within(path / "corpus.jsonl", path):
+        return "beir" if is_file_within(path / "queries.jsonl", path) else "jsonl"
+    if is_file_within(find_ircot_questions(path), path):
         return "ircot"
-    if all(file.is_file() for file in find_multihop_rag_files(path)):
+    if all(is_file_within(file, path) for file in find_multihop_rag_files(path)):
         return "multihop-rag"
-    both = (path / "questions.json").is_file() and (path / "corpus.json").is_file()
-    return "hipporag" if both else "folder"
+    both = (path / "questions.json", path / "corpus.json")
+    return "hipporag" if all(is_file_within(file, path) for file in both) else "folder"
 
 
 def _recognise_items(path: Path) -> str:
@@ -274,6 +284,6 @@ def _recognise_items(path: Path) -> str:
 
 def _get_name(path: Path) -> str:
     resolved = path.resolve()
-    if resolved.is_dir():
+    if path.is_dir():
         return resolved.name
     return resolved.parent.name if resolved.stem in ("questions", "corpus") else resolved.stem

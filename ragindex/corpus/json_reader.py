@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from ragindex.corpus.left_out import LeftOut, left_out_by
 from ragindex.errors import DataError
 from ragindex.near_names import describe_near, find_near_paths
+from ragindex.regular_files import open_regular
 
 _NAMED_ERRORS = 9  # beside the first one
 _GLANCE_BYTES = 4 * 2**20  # bytes of an array that are read to find its first item
@@ -138,6 +139,18 @@ def read_bytes(path: Path) -> bytes:
         raise unreadable_error(path, error) from error
 
 
+def read_bounded(path: Path, most_bytes: int) -> bytes:
+    """Return the bytes of a regular file, and no link. Raises DataError if it cannot be read, or turns out longer."""
+    try:
+        with open_regular(path) as file:
+            content = file.read(most_bytes + 1)
+    except OSError as error:
+        raise unreadable_error(path, error) from error
+    if len(content) > most_bytes:
+        raise DataError(f"a file of at most {most_bytes / 1e6:g} MB", "one that grew while it was read", path=path)
+    return content
+
+
 def unreadable_error(path: Path, error: OSError) -> DataError:
     """Return the DataError for a file that the operating system cannot read."""
     near = describe_near(find_near_paths(path)) if isinstance(error, FileNotFoundError) else ""
@@ -183,16 +196,17 @@ def _as_item(found: tuple[Any, Item]) -> Item:
 
 def read_json_lines(path: Path, problems: Problems) -> Iterator[Item]:
     """Yield the objects of a JSON Lines file with any suffix."""
-    return problems.each(_as_item, _parse_json_lines(path, problems))
-
-
-def _parse_json_lines(path: Path, problems: Problems) -> Iterator[tuple[Any, Item]]:
     try:
         with path.open("rb") as file:
-            lines = ((Item({}, path, number), raw) for number, raw in enumerate(file, 1) if raw.strip())
-            yield from problems.each(_parse_line, lines)
+            yield from parse_json_lines(file, path, problems)
     except OSError as error:
         raise unreadable_error(path, error) from error
+
+
+def parse_json_lines(lines: Iterable[bytes], path: Path, problems: Problems) -> Iterator[Item]:
+    """Yield the objects of lines of JSON; `path` is for messages."""
+    given = ((Item({}, path, number), raw) for number, raw in enumerate(lines, 1) if raw.strip())
+    return problems.each(_as_item, problems.each(_parse_line, given))
 
 
 def _parse_line(found: tuple[Item, bytes]) -> tuple[Any, Item]:

@@ -3,7 +3,7 @@
 import os
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -12,13 +12,16 @@ from pathlib import Path
 import regex
 
 from ragindex.corpus.corpus import Gathered, RawDocument, gather
-from ragindex.corpus.json_reader import Item, Problems, read_bytes, unreadable_error
+from ragindex.corpus.folder_walk import PassedOver, walk_files
+from ragindex.corpus.json_reader import Item, Problems, read_bounded, unreadable_error
 from ragindex.corpus.readers import READERS
+from ragindex.corpus.readers.messages import ReadingLimits
+from ragindex.corpus.readers.plain_text import read_source_code, read_text
 from ragindex.corpus.readers.text_encodings import check_encoding
+from ragindex.corpus.reading_processes import ReadingProcesses
 from ragindex.counts import first_names
-from ragindex.errors import DataError, MissingExtraError, UsageError
+from ragindex.errors import DataError, UsageError
 from ragindex.progress import progress_bar
-from ragindex.workers import map_in_processes
 
 SUFFIXES = tuple(READERS)
 """The suffixes of files that can be read."""
@@ -30,9 +33,9 @@ _TEXT_NAMES = frozenset(
         *("LICENSE", "Makefile", "NEWS", "NOTICE", "README"),
     )
 )
-_GENERATED_FOLDERS = frozenset(("__pycache__", "node_modules", "site-packages"))
 _DOCUMENT_SUFFIXES = list(READERS).index(".pptx") + 1  # those before source code
 _HEADER_BYTES = 4096
+_SMALL = 1_000_000  # bytes of a text that is read in this process: nothing in it is parsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +76,25 @@ class FolderListing:
     ignored: dict[str, str] = field(default_factory=dict)
     excluded: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
+    outside: list[str] = field(default_factory=list)
+    special: list[str] = field(default_factory=list)
     generated: list[str] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
     questions: list[str] = field(default_factory=list)
 
     @property
-    def _kinds(self) -> Mapping[str, list[str]]:
+    def foreign(self) -> Mapping[str, list[str]]:
+        """The names of what may lead out of the folder, by what it is."""
         return {
             "links to folders, which are not followed": self.links,
+            "links to files outside of the folder": self.outside,
+            "named pipes, devices and sockets": self.special,
+        }
+
+    @property
+    def _kinds(self) -> Mapping[str, list[str]]:
+        return {
+            **self.foreign,
             "generated files": self.generated,
             "empty files of source code": self.empty,
             "files of questions": self.questions,
@@ -104,14 +118,14 @@ class FolderListing:
 
 
 def read_folder(
-    path: Path, problems: Problems, selection: FileSelection | None = None
+    path: Path, problems: Problems, selection: FileSelection | None = None, limits: ReadingLimits | None = None
 ) -> tuple[Gathered, FolderListing]:
     """Read the documents of a folder or of one file; also return the files, read and passed over.
 
     Hidden files and folders are skipped. A document's id is its path relative to the folder, with slashes, in Unicode's
-    normal form C. Raises DataError if the folder has no supported file.
+    normal form C. `limits` are those of reading one file. Raises DataError if the folder has no supported file.
     """
-    selection = selection or FileSelection()
+    selection, limits = selection or FileSelection(), limits or ReadingLimits()
     root = path if path.is_dir() else path.parent
     listing = _list_files(path, root, selection, problems) if path.is_dir() else FolderListing(files=[path])
     if not listing.files:
@@ -122,9 +136,10 @@ def read_folder(
             f"a folder with files ending in {', '.join(SUFFIXES[:_DOCUMENT_SUFFIXES])}, or in a suffix of source code"
         )
         found = f"only {seen}" if seen else "no files"
+        found += "".join(f"; {what}: {first_names(names)}" for what, names in listing.foreign.items() if names)
         chosen = f" ({_count_files(len(listing.excluded))} excluded)" if listing.excluded else ""
         raise DataError(expected, found + chosen, path=path)
-    with progress_bar("reading files", len(listing.files)) as advance:
+    with progress_bar("reading files", len(listing.files)) as advance, ReadingProcesses() as processes:
 
         def take(found: RawDocument | DataError) -> RawDocument:
             advance(1)
@@ -132,59 +147,44 @@ def read_folder(
                 raise found
             return found
 
-        read = map_in_processes(_try_to_read, ((file, root, selection) for file in listing.files))
-        return gather(problems.each(take, read), problems), listing
+        def read(file: Path) -> RawDocument | DataError:
+            try:
+                return _read_document(file, root, selection, limits, processes)
+            except DataError as error:
+                return error
+
+        return gather(problems.each(take, processes.map(read, listing.files)), problems), listing
 
 
 def _list_files(top: Path, root: Path, selection: FileSelection, problems: Problems) -> FolderListing:
     listing = FolderListing()
-    for file in walk_files(top, problems, lambda folder: _note_folder(folder, root, listing)):
-        suffix, name = _find_suffix(file), _name_file(file, root)
-        if suffix not in READERS:
+
+    def pass_over(path: Path, why: PassedOver) -> None:
+        name, suffix = _name_file(path, root), _find_suffix(path)
+        if why in ("outside", "special") and suffix not in READERS:
             listing.ignored[name] = suffix
-        elif file.name == "searchindex.js" and (file.parent / "search.html").is_file():
-            listing.generated.append(name)  # of HTML that Sphinx made: the words of all pages
-        elif not selection.allows(name):
-            listing.excluded.append(name)
-        elif suffix in (".csv", ".tsv") and _has_questions(file):
-            listing.questions.append(name)
-        elif suffix in SUFFIXES[_DOCUMENT_SUFFIXES:] and _is_empty(file):
-            listing.empty.append(name)
         else:
-            listing.files.append(file)
+            getattr(listing, why).append(name)
+
+    for file in walk_files(top, problems, pass_over):
+        _list_file(file, root, selection, listing)
     return listing
 
 
-def _note_folder(folder: Path, root: Path, listing: FolderListing) -> None:
-    (listing.links if folder.is_symlink() else listing.generated).append(_name_file(folder, root))
-
-
-def walk_files(
-    top: Path, problems: Problems, pass_over: Callable[[Path], None] = lambda folder: None
-) -> Iterator[Path]:
-    """Yield the files of a folder and its subfolders, sorted by name, without hidden ones.
-
-    Links to folders and generated folders are passed over; `pass_over` is called with each of them.
-    """
-
-    def note(error: OSError) -> None:
-        problems.note(unreadable_error(Path(error.filename), error))
-
-    for current, folders, names in os.walk(top, onerror=note):
-        shown = [Path(current, name) for name in sorted(folders) if not name.startswith(".")]
-        for folder in shown:
-            if _is_passed_over(folder):
-                pass_over(folder)
-        folders[:] = [folder.name for folder in shown if not _is_passed_over(folder)]
-        yield from (Path(current, name) for name in sorted(names) if not name.startswith("."))
-
-
-def _is_passed_over(folder: Path) -> bool:
-    if folder.name == "_sources" and (folder.parent / "_static").is_dir():
-        return True  # of HTML that Sphinx made: each page once more, as it was written
-    if folder.name == "_static" and (folder.parent / "search.html").is_file():
-        return True  # of the same: scripts and styles of its theme
-    return folder.is_symlink() or folder.name in _GENERATED_FOLDERS or (folder / "pyvenv.cfg").is_file()
+def _list_file(file: Path, root: Path, selection: FileSelection, listing: FolderListing) -> None:
+    suffix, name = _find_suffix(file), _name_file(file, root)
+    if suffix not in READERS:
+        listing.ignored[name] = suffix
+    elif file.name == "searchindex.js" and (file.parent / "search.html").is_file():
+        listing.generated.append(name)  # of HTML that Sphinx made: the words of all pages
+    elif not selection.allows(name):
+        listing.excluded.append(name)
+    elif suffix in (".csv", ".tsv") and _has_questions(file):
+        listing.questions.append(name)
+    elif suffix in SUFFIXES[_DOCUMENT_SUFFIXES:] and _is_empty(file):
+        listing.empty.append(name)
+    else:
+        listing.files.append(file)
 
 
 def _find_suffix(file: Path) -> str:
@@ -210,25 +210,22 @@ def _has_questions(file: Path) -> bool:
     return {b"question", b"documents"} <= columns
 
 
-def _try_to_read(given: tuple[Path, Path, FileSelection]) -> RawDocument | DataError:
-    """Return the document of a file in a folder, or why there is none."""
-    file = given[0]
-    try:
-        return _read_document(*given)
-    except DataError as error:
-        return error
-    except MissingExtraError as error:
-        return DataError(f"an installed reader of {file.suffix} files", f"none: {error}".removesuffix("."), path=file)
-
-
-def _read_document(file: Path, root: Path, selection: FileSelection) -> RawDocument:
+def _read_document(
+    file: Path, root: Path, selection: FileSelection, limits: ReadingLimits, processes: ReadingProcesses
+) -> RawDocument:
     item = Item({}, file)
     id = item.unicode(_name_file(file, root), "a file name")
     size = _get_status(file).st_size
-    if size > selection.max_file_mb * 1e6:
+    most_bytes = int(selection.max_file_mb * 1e6)
+    if size > most_bytes:
         limit = f"a file of at most {selection.max_file_mb:g} MB (--max-file-mb, or leave it out with --exclude)"
         raise item.error(limit, f"{size / 1e6:.4g} MB")
-    read = READERS[_find_suffix(file)](read_bytes(file), file, check_encoding(selection.encoding))
+    raw = read_bounded(Path(os.path.realpath(file)) if file.is_symlink() else file, most_bytes)
+    suffix, encoding = _find_suffix(file), check_encoding(selection.encoding)
+    if len(raw) <= _SMALL and READERS[suffix] in (read_text, read_source_code):
+        read = READERS[suffix](raw, file, encoding)
+    else:
+        read = processes.read(raw, file, suffix, encoding, limits)
     if not read.text.strip():
         raise item.error("a file with text in it", "none")
     metadata = {**read.metadata, "source": id, "modified": _get_modification_date(file)}

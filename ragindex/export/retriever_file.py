@@ -6,8 +6,6 @@ its content.
 
 import hashlib
 import json
-import os
-import stat
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +17,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from ragindex.distribution import upgrade_line
 from ragindex.errors import DataError, NewerFormatError
 from ragindex.plugins.strict_models import Strict
+from ragindex.regular_files import open_regular
 
 RETRIEVER_FILE = "retriever.toml"
 RETRIEVER_FORMAT = 1
@@ -195,15 +194,6 @@ def parse_retriever_file(content: bytes, path: Path) -> ExportedRetriever:
     if hashed != exported.sha256:
         raise DataError("the content as ragindex export wrote it", "a changed one; export again", path=path)
     return exported
-
-
-def open_regular(path: Path) -> Any:
-    """Open a regular file, and no link, for reading. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode) or path.is_symlink():
-        os.close(descriptor)
-        raise OSError(None, "it is no regular file", str(path))
-    return os.fdopen(descriptor, "rb")
 
 
 def _hash_values(values: Any) -> str:

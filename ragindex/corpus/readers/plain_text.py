@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ragindex.corpus.json_reader import Item, Problems, read_json_lines
+from ragindex.corpus.json_reader import Item, Problems, parse_json_lines
 from ragindex.corpus.readers.content import FileContent, clean_text
 from ragindex.corpus.readers.text_encodings import decode_text, name_encoding
 from ragindex.errors import DataError
@@ -43,7 +43,7 @@ def read_table(raw: bytes, path: Path, encoding: str | None) -> FileContent:
 
 def read_json_rows(raw: bytes, path: Path, encoding: str | None) -> FileContent:
     """Read JSON Lines of a folder: a paragraph per object, with a line `key: value` per key. Raises DataError."""
-    rows = [item.fields for item in read_json_lines(path, Problems(skip_bad=False))]
+    rows = [item.fields for item in parse_json_lines(io.BytesIO(raw), path, Problems(skip_bad=False))]
     return FileContent("", clean_text("\n\n".join(filter(None, map(_format_row, rows)))))
 
 
