@@ -22,6 +22,9 @@ from elasticsearch_node.node import store as elasticsearch_store
 
 import examples
 from ragindex import progress
+from ragindex.corpus.readers.messages import ReadingLimits
+from ragindex.corpus.readers.process import parse_file
+from ragindex.corpus.reading_processes import ReadingProcesses, load_answer
 from ragindex.plugins import registry
 
 os.environ.setdefault("RAGINDEX_CACHE", str(Path(sys.prefix) / "ragindex-cache"))  # exported models, of all processes
@@ -72,6 +75,17 @@ def _cheap_units(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if request.path.is_relative_to(_UNIT):
         assert _costs[before:] == [], "Move this test to tests/integration: tests in tests/unit use none of these."
+
+
+@pytest.fixture(autouse=True)
+def _files_read_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parse files in this process in tests/unit; elsewhere a process that stays for all tests does it."""
+
+    def read(self: object, raw: bytes, path: Path, suffix: str, encoding: str | None, limits: ReadingLimits) -> Any:
+        return load_answer(parse_file(raw, str(path), suffix, encoding, limits), path, limits)
+
+    if request.path.is_relative_to(_UNIT):
+        monkeypatch.setattr(ReadingProcesses, "read", read)
 
 
 @pytest.fixture(autouse=True)

@@ -28,17 +28,20 @@ from ragindex.corpus.readers.messages import (
     dump_json,
     load_json,
     make_content,
-    receive,
-    send,
+    read_message,
+    write_messages,
 )
 from ragindex.errors import DataError, RagindexError
 from ragindex.workers import available_workers
 
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
-_PROGRAM = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from ragindex.corpus.readers.process import main; main()"
-)
+_PROGRAM = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from ragindex.corpus.readers.process import answer_requests
+answer_requests()
+"""
 """Run with -I: without it, modules would be imported from the current folder, which may be the one that is read."""
 _START_SECONDS = 120.0
 _KEPT_SECONDS = 30.0
@@ -83,7 +86,9 @@ class _Process:
         return self._inner.wait()
 
     def end(self) -> None:
-        """End the process, whatever it does."""
+        """End the process, whatever it does, unless it is that of a process that forked this one."""
+        if self._owner != os.getpid():
+            return
         self._inner.kill()
         self._inner.wait()
         with suppress(OSError):  # a request that was not written
@@ -95,7 +100,7 @@ class _Process:
             self._wait_until_ready()  # imports are no reading
             self.is_new = False
         with suppress(OSError):  # it has ended, and its answers too
-            send(self._requests, *request)
+            write_messages(self._requests, *request)
         answer = self._answers.get(timeout=seconds)
         self._last_used = time.monotonic()
         return answer
@@ -113,7 +118,7 @@ class _Process:
         with self._output:
             while answer is not None:
                 try:
-                    answer = receive(self._output, _MOST_ANSWER_BYTES)
+                    answer = read_message(self._output, _MOST_ANSWER_BYTES)
                 except OSError:
                     answer = None
                 self._answers.put(answer)
@@ -125,9 +130,7 @@ _idle: deque[_Process] = deque()
 @atexit.register
 def _end_idle() -> None:
     while _idle:
-        process = _idle.pop()
-        if process.is_usable:
-            process.end()
+        _idle.pop().end()
 
 
 class ReadingProcesses:
@@ -182,13 +185,14 @@ class ReadingProcesses:
             answer = self._ask(process, request, path, limits)
         if answer is None:
             raise _describe_end(process.exit_code, path, limits)
-        return _load_answer(load_json(answer), path, limits)
+        return load_answer(load_json(answer), path, limits)
 
     def _take(self) -> _Process:
         while _idle:
             process = _idle.pop()
             if process.is_usable:
                 return process
+            process.end()
         return _Process()
 
     def _ask(self, process: _Process, request: Sequence[bytes], path: Path, limits: ReadingLimits) -> bytes | None:
@@ -205,12 +209,15 @@ class ReadingProcesses:
             raise
         finally:
             self._busy.discard(process)
-        if answer is not None:
+        if answer is None:
+            process.end()
+        else:
             _idle.append(process)
         return answer
 
 
-def _load_answer(values: dict[str, Any], path: Path, limits: ReadingLimits) -> FileContent:
+def load_answer(values: dict[str, Any], path: Path, limits: ReadingLimits) -> FileContent:
+    """Return the content of a file from the values of `parse_file`. Raises DataError."""
     if "text" in values:
         return make_content(values)
     if "characters" in values:

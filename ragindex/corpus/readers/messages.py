@@ -25,7 +25,7 @@ class ReadingLimits:
     characters: int = 100_000_000
 
 
-def send(stream: BinaryIO, *messages: bytes) -> None:
+def write_messages(stream: BinaryIO, *messages: bytes) -> None:
     """Write messages. Raises OSError."""
     for message in messages:
         stream.write(len(message).to_bytes(_LENGTH_BYTES))
@@ -33,7 +33,7 @@ def send(stream: BinaryIO, *messages: bytes) -> None:
     stream.flush()
 
 
-def receive(stream: BinaryIO, most_bytes: int | None = None) -> bytes | None:
+def read_message(stream: BinaryIO, most_bytes: int | None = None) -> bytes | None:
     """Return the next message; None at the end, and where a message is cut off or longer than `most_bytes`."""
     head = stream.read(_LENGTH_BYTES)
     length = int.from_bytes(head)

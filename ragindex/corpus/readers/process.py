@@ -18,8 +18,8 @@ from ragindex.corpus.readers.messages import (
     dump_json,
     list_content,
     load_json,
-    receive,
-    send,
+    read_message,
+    write_messages,
 )
 from ragindex.errors import DataError, MissingExtraError
 
@@ -28,44 +28,48 @@ _IDLE_SECONDS = 60
 _SPARE_SECONDS = 5
 
 
-def main() -> None:
+def answer_requests() -> None:
     """Answer requests from standard input on standard output, where nothing else is written from now on."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes of a terminal; the parent decides
-    sys.excepthook = lambda kind, error, trace: _answer_fault(answers, f"{kind.__name__}: {error}")
-    send(answers, b"")
+    sys.excepthook = lambda kind, error, trace: _answer_fault(answers, error)
+    write_messages(answers, b"")
     while True:
         _set_alarm(_IDLE_SECONDS)
-        request, raw = receive(requests), receive(requests)
+        request, raw = read_message(requests), read_message(requests)
         _set_alarm(0)
         if request is None or raw is None:
             return
-        send(answers, _answer(load_json(request), raw))
+        values = load_json(request)
+        limits = ReadingLimits(**values.pop("limits"))
+        _limit_process(limits)
+        answer = parse_file(raw, **values, limits=limits)
+        if "expected" in answer and _find_peak() > limits.memory / 2:
+            os._exit(OUT_OF_MEMORY)  # libraries call a file damaged when they get no memory for it
+        write_messages(answers, dump_json(answer))
 
 
-def _answer(request: dict[str, Any], raw: bytes) -> bytes:
-    limits, path = ReadingLimits(**request["limits"]), Path(request["path"])
-    _limit_process(limits)
+def parse_file(raw: bytes, path: str, suffix: str, encoding: str | None, limits: ReadingLimits) -> dict[str, Any]:
+    """Return the content of a file, or why there is none, as values of JSON."""
     try:
-        content = READERS[request["suffix"]](raw, path, request["encoding"])
-        characters = len(content.text) + sum(len(heading) for one in content.sections for heading in one.headings)
-        if characters > limits.characters:
-            return dump_json({"characters": characters})
-        return dump_json(list_content(content))
+        content = READERS[suffix](raw, Path(path), encoding)
     except DataError as error:
-        return dump_json({"expected": error.expected, "found": error.found, "line": error.line})
+        return {"expected": error.expected, "found": error.found, "line": error.line}
     except MissingExtraError as error:
         found = f"none: {error}".removesuffix(".")
-        return dump_json({"expected": f"an installed reader of {path.suffix} files", "found": found, "line": None})
-    except MemoryError:
+        return {"expected": f"an installed reader of {suffix} files", "found": found, "line": None}
+    characters = len(content.text) + sum(len(heading) for one in content.sections for heading in one.headings)
+    return list_content(content) if characters <= limits.characters else {"characters": characters}
+
+
+def _answer_fault(answers: BinaryIO, error: BaseException) -> None:
+    """Say what this process ends of."""
+    if isinstance(error, MemoryError):
         os._exit(OUT_OF_MEMORY)  # what is left may not be enough to say so
-
-
-def _answer_fault(answers: BinaryIO, fault: str) -> None:
-    send(answers, dump_json({"fault": fault}))
+    write_messages(answers, dump_json({"fault": f"{type(error).__name__}: {error}"}))
 
 
 def _set_alarm(seconds: int) -> None:
@@ -88,6 +92,16 @@ def _limit_process(limits: ReadingLimits) -> None:
     _lower_limit(resource, resource.RLIMIT_CPU, seconds)
     if sys.platform == "linux":  # elsewhere it is not kept, or the libraries alone are above it
         _lower_limit(resource, resource.RLIMIT_AS, limits.memory)
+
+
+def _find_peak() -> int:
+    """Return the most bytes of address space that this process had; 0 where the system does not say."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return 0
+    peak = next((line.split()[1] for line in status.splitlines() if line.startswith("VmPeak:")), "0")
+    return 1024 * int(peak)
 
 
 def _lower_limit(resource: Any, kind: int, limit: int) -> None:

@@ -2,15 +2,12 @@
 
 import os
 import warnings
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ragindex import errors, workers
 from ragindex.accounting import ledger
-from ragindex.corpus import local_files
-from ragindex.corpus.json_reader import Problems
 from ragindex.errors import DataError, LLMError, RagindexError, UsageError
 from ragindex.estimate import CountingRules
 from ragindex.llm.offline import OfflineRules
@@ -115,20 +112,6 @@ def test_rules_that_count_see_every_answer() -> None:
         CountingRules("gpt-4o-mini").map(SUMMARY, inputs)
     assert [(entry.task, entry.item) for entry in recorded.entries] == [(SUMMARY.name, number) for number in range(20)]
     assert all(entry.input_tokens and entry.output_tokens for entry in recorded.entries)
-
-
-@pytest.mark.usefixtures("processes")
-def test_files_are_read_as_in_one_process(tmp_path: Path) -> None:
-    for number in range(12):
-        (tmp_path / f"{number}.md").write_text(f"# Page {number}\n\nIts text.", encoding="utf-8")
-    (tmp_path / "bad.txt").write_bytes(b"\xff\xfe\xfa")
-    (tmp_path / "empty.html").write_text("", encoding="utf-8")
-    problems, alone = Problems(skip_bad=True), Problems(skip_bad=True)
-    found = local_files.read_folder(tmp_path, problems)
-    with use_workers(1):
-        assert local_files.read_folder(tmp_path, alone) == found
-    assert problems.left_out == alone.left_out
-    assert (len(found[0][0]), len(problems.left_out)) == (12, 2)
 
 
 # ---------------------------------------------------------------- stopped
