@@ -215,7 +215,7 @@ def _read_packed(path: Path, name: str) -> PackedCollection:
         return PackedCollection(path, table, schema, int(header["version"]), str(header["identity"]))
     except FileNotFoundError as error:
         raise StoreError(f"The packed retriever in {path.parents[2]} has no collection {name}.") from error
-    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
+    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
         raise _damaged(path, error) from error
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,9 +27,14 @@ from ragindex.export.retriever_file import (
     write_retriever_file,
 )
 from ragindex.export.stored_files import RetrieverLimits
+from ragindex.stores.packed import _HEADER, _read_packed
 from ragindex.testing import DOCUMENTS
 
 Members = list[tuple[tarfile.TarInfo, bytes]]
+VALID = (
+    b'{"schema": {"stored": [], "keywords": [], "numbers": [], "text": [], "language": "english", "dimensions": null}, '
+    b'"version": "1", "identity": "x"}'
+)
 QUESTION = "Which emperor finished the Pantheon in Rome?"
 
 
@@ -395,3 +401,18 @@ def test_a_crash_while_unpacking_leaves_nothing_that_opens(
     with ragindex.load(packed, into=tmp_path / "into") as retriever:
         assert retriever.search(QUESTION, k=1)[0].id == "d22#0"
     assert not left.exists()
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b"[" * 100_000, b"null", b'{"schema": []}', b'{"schema": {"stored": 1}}', b"{", VALID.replace(b'"1"', b"1e999")],
+    ids=["deep", "null", "list", "number", "cut off", "infinite"],
+)
+def test_a_crafted_header_of_a_collection_is_damage(tmp_path: Path, header: bytes) -> None:
+    folder = tmp_path / "index" / "store"
+    folder.mkdir(parents=True)
+    table = pa.table({"id": ["a"]}).replace_schema_metadata({_HEADER: header})
+    with pa.ipc.new_file(str(folder / "documents.arrow"), table.schema) as file:
+        file.write_table(table)
+    with pytest.raises(DamagedError, match="is not a packed collection"):
+        _read_packed(folder / "documents.arrow", "documents")
