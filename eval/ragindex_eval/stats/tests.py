@@ -29,7 +29,7 @@ from ragindex_eval.results.model import (
 )
 from ragindex_eval.stats import resampling
 from ragindex_eval.stats.resampling import SampleArray
-from ragindex_eval.stats.sign_flips import SignFlipTests, run_sign_flips
+from ragindex_eval.stats.paired_tests import PairedTests, paired_interval, run_paired_tests
 
 _HOPS = regex.compile(r"(\d+)[ -]?hop")
 _MAX_GROUPS = 20  # a breakdown into more groups than a person can read is left out
@@ -67,9 +67,10 @@ def compare_methods(
     both = list(combinations(range(len(methods)), 2))
     pairs, best = list[MethodPair](), [dict(method.p_best) for method in methods]
     for names, values in _tables(methods) if both else ():
-        tested = run_sign_flips(values, both, seed)
-        pairs += _compare_pairs(methods, both, names, values, tested, seed)
-        if names[0] not in (LATENCY, *COSTS):
+        quality = names[0] not in (LATENCY, *COSTS)
+        tested = run_paired_tests(values, both, seed, 1.0 if quality else None)
+        pairs += _compare_pairs(methods, both, names, values, tested)
+        if quality:
             for one, p_values in zip(best, tested.best.tolist(), strict=True):
                 one.update(zip(names, p_values, strict=True))
     return tuple(replace(one, p_best=p) for one, p in zip(methods, best, strict=True)), tuple(pairs)
@@ -212,63 +213,39 @@ def _compare_pairs(
     both: Sequence[tuple[int, int]],
     names: Sequence[str],
     values: SampleArray,
-    tested: SignFlipTests,
-    seed: int,
+    tested: PairedTests,
 ) -> Iterator[MethodPair]:
     """Yield the comparison of each of the pairs `both`, for one metric after the other.
 
     Pairs without a question that both methods have are left out.
     """
-    counts = (~np.isnan(values[:, :, 0])).astype(float)
-    shared = counts.T @ counts
-    known = [at for at, (one, other) in enumerate(both) if shared[one, other]]
-    kept = [both[at] for at in known]
-    for metric, (name, differences) in enumerate(zip(names, _resampled_pairs(values, kept, seed), strict=True)):
-        noise = _machine_noise(methods, kept, seed) if name == LATENCY else np.zeros(len(kept))
-        for at, number in enumerate(known):
-            one, other = both[number]
-            value, *ends = differences[at]
-            bounds = (ends[0] - noise[at], ends[1] + noise[at]) if shared[one, other] > 1 else None
+    for metric, name in enumerate(names):
+        for number, (one, other) in enumerate(both):
+            differences = values[:, one, metric] - values[:, other, metric]
+            shared = differences[~np.isnan(differences)]
+            if not len(shared):
+                continue
+            value, bounds = float(shared.mean()), None
+            if len(shared) > 1:
+                noise = _machine_noise(methods[one], methods[other]) if name == LATENCY else 0.0
+                bounds = float(tested.low[number, metric]) - noise, float(tested.high[number, metric]) + noise
             if name == LATENCY:
                 value, bounds = math.exp(value), None if bounds is None else (math.exp(bounds[0]), math.exp(bounds[1]))
             yield MethodPair(
-                *(methods[one].label, methods[other].label, name, int(shared[one, other]), float(value), bounds),
+                *(methods[one].label, methods[other].label, name, len(shared), value, bounds),
                 *(float(p[number, metric]) for p in (tested.p, tested.adjusted)),
             )
 
 
-def _resampled_pairs(values: SampleArray, both: Sequence[tuple[int, int]], seed: int) -> SampleArray:
-    """Return mean, low and high end of the differences of pairs, of shape (metrics, pairs, 3).
-
-    All pairs that share the same questions are resampled with the same draws.
-    """
-    found = np.zeros((values.shape[2], len(both), 3))
-    known = ~np.isnan(values[:, :, 0])
-    groups: dict[bytes, list[int]] = {}
-    for at, (one, other) in enumerate(both):
-        groups.setdefault((known[:, one] & known[:, other]).tobytes(), []).append(at)
-    for group in groups.values():
-        first, second = np.array([both[at] for at in group]).T
-        asked = np.nan_to_num(values[known[:, first[0]] & known[:, second[0]]])
-        resampled = resampling.resampled_means(asked.reshape(len(asked), -1), seed)
-        by_metric = resampled.reshape(-1, *asked.shape[1:]).transpose(2, 1, 0)
-        means_of = asked.mean(axis=0).T
-        for metric, drawn in enumerate(map(np.ascontiguousarray, by_metric)):
-            found[metric, group, 0] = means_of[metric, first] - means_of[metric, second]
-            for at, one, other in zip(group, first, second, strict=True):
-                found[metric, at, 1:] = resampling.interval(drawn[one] - drawn[other])
-    return found
-
-
-def _machine_noise(methods: Sequence[MethodResult], both: Sequence[tuple[int, int]], seed: int) -> SampleArray:
-    """Return how far the same work differed between the timings of two methods, in logarithms of shape (pairs,).
+def _machine_noise(one: MethodResult, other: MethodResult) -> float:
+    """Return how far the same work differed between the timings of two methods, in logarithms.
 
     This is the end of the 95 % interval of the mean difference of the reference times that is farther from 0. It is 0
-    for pairs without reference times.
+    without reference times of both.
     """
-    values, noise = _align([method.latency.reference for method in methods]), np.zeros(len(both))
-    timed = [at for at, pair in enumerate(both) if not np.isnan(values[:, pair]).any(axis=1).all()]
-    if timed:
-        resampled = _resampled_pairs(_logarithms(values)[:, :, None], [both[at] for at in timed], seed)
-        noise[timed] = np.abs(resampled[0, :, 1:]).max(axis=1)
-    return noise
+    values = _align([one.latency.reference, other.latency.reference])
+    timed = values[~np.isnan(values).any(axis=1)]
+    if not len(timed):
+        return 0.0
+    logarithms = _logarithms(timed)
+    return max(map(abs, paired_interval(logarithms[:, 0] - logarithms[:, 1], None)))

@@ -1,0 +1,178 @@
+"""Paired comparisons of several methods over the same questions: one statistic for interval, p-value and verdict.
+
+To the differences of each pair two more are added, the largest that there can be in either direction ("plus two",
+after Agresti and Caffo 2000, The American Statistician 54, who add two to each sample of a difference of shares). The
+statistic is Student's t of all of these. Few questions may all be equal by chance, or miss the few on which a method
+loses much; their own variance does not show that, and the two added ones do. Nothing is assumed about symmetry.
+
+- p of a pair: two-sided, by Student's t distribution.
+- corrected p of a pair: the probability that the largest |t| of all pairs is as large (single-step max-T, Westfall and
+  Young 1993, section 2.3; Romano and Wolf 2005). The pairs are jointly t distributed with the correlations of the data
+  (Hothorn, Bretz and Westfall 2008, section 3).
+- interval of a pair: all differences against which the corrected test has no objection at 5 %. So all intervals hold
+  together with 95 %, and one excludes 0 exactly if the corrected p is below 0.05.
+- p of a method as the best: multiple comparisons with the best (Hsu 1981; Edwards and Hsu 1983). A method is tested
+  against all others at once, and excluded if one of them is better.
+
+`benchmarks/error_rates.py` measures the errors of each for symmetric and skewed differences.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from ragindex_eval.results.model import Interval
+from ragindex_eval.stats.resampling import LEVEL, RESAMPLES, SampleArray
+
+_EQUAL = 1e-9  # differences smaller than this share of the values are rounding
+
+
+@dataclass(frozen=True, slots=True)
+class PairedTests:
+    """Results for several metrics: arrays of shape (pairs, metrics), and `best` of shape (methods, metrics).
+
+    `low` and `high` are the ends of the simultaneous intervals of the mean differences. A method with `best` under 0.05
+    is excluded as the best, the one with the highest mean. `best` is two-sided, twice the one-sided p, so that with two
+    methods it is the p of their pair for the one that is behind.
+    """
+
+    p: SampleArray
+    adjusted: SampleArray
+    low: SampleArray
+    high: SampleArray
+    best: SampleArray
+
+
+@dataclass(frozen=True, slots=True)
+class _Augmented:
+    """The differences of pairs by one metric with the two added ones, as columns of mean 0 and length 1.
+
+    `columns` has the shape (questions + 2, pairs); it is 0 for questions that a pair does not share. `means`, `errors` (the standard errors of the means) and `degrees` (of freedom)
+    have one value per pair.
+    """
+
+    columns: SampleArray
+    means: SampleArray
+    errors: SampleArray
+    degrees: SampleArray
+
+    @property
+    def t(self) -> SampleArray:
+        """Student's t of each pair; 0 where nothing differs and no bound is known."""
+        return np.divide(self.means, self.errors, out=np.zeros_like(self.means), where=self.errors > 0)
+
+
+def run_paired_tests(
+    values: SampleArray,
+    pairs: Sequence[tuple[int, int]],
+    seed: int,
+    largest: float | None = 1.0,
+    resamples: int = RESAMPLES,
+) -> PairedTests:
+    """Test `pairs` of method numbers by `values` of shape (questions, methods, metrics).
+
+    `largest` is the largest difference that there can be on a question, 1 for shares; None if there is no such bound:
+    then it is the largest difference of the pair. NaN is a question on which a method was not measured; a pair is
+    tested over the questions that both have. Methods that are equal on all of these have p = 1.
+    """
+    _, methods, metrics = values.shape
+    numbers = np.array(pairs, dtype=np.intp).reshape(-1, 2)
+    shape = (len(numbers), metrics)
+    p, adjusted, low, high = np.ones(shape), np.ones(shape), np.zeros(shape), np.zeros(shape)
+    best = np.ones((methods, metrics))
+    if not len(numbers):
+        return PairedTests(p, adjusted, low, high, best)
+    for metric in range(metrics):
+        augmented = _augment(values[:, :, metric], numbers, largest)
+        t = augmented.t
+        p[:, metric] = 2 * special.stdtr(augmented.degrees, -np.abs(t))
+        drawn = _draw_joint_t(augmented, seed, resamples)
+        highest = np.sort(np.abs(drawn).max(axis=1))
+        reached = resamples - np.searchsorted(highest, np.abs(t), side="left")
+        adjusted[:, metric] = np.maximum(p[:, metric], (1 + reached) / (1 + resamples))
+        # The corrected p is below LEVEL exactly for t above this quantile.
+        quantile = highest[resamples - math.ceil(LEVEL * (1 + resamples)) + 1]
+        reach = np.maximum(quantile, -special.stdtrit(augmented.degrees, LEVEL / 2)) * augmented.errors
+        low[:, metric], high[:, metric] = augmented.means - reach, augmented.means + reach
+        best[:, metric] = _test_best(t, drawn, numbers, methods, p[:, metric])
+    if largest is not None:
+        low, high = np.maximum(low, -largest), np.minimum(high, largest)
+    return PairedTests(p, adjusted, low, high, best)
+
+
+def paired_interval(differences: SampleArray, largest: float | None = 1.0) -> Interval:
+    """Return the 95 % interval of the mean of the differences of one pair, an array of shape (questions,).
+
+    It excludes 0 exactly if the p of `run_paired_tests` for this pair alone is below 0.05. `largest` is as there.
+    """
+    augmented = _augment(np.stack([differences, np.zeros_like(differences)], axis=1), np.array([[0, 1]]), largest)
+    mean, error = float(augmented.means[0]), float(augmented.errors[0])
+    reach = -float(special.stdtrit(augmented.degrees[0], LEVEL / 2)) * error
+    bound = math.inf if largest is None else largest
+    return max(-bound, mean - reach), min(bound, mean + reach)
+
+
+def _augment(values: SampleArray, pairs: NDArray[np.intp], largest: float | None) -> _Augmented:
+    """Return the differences of the pairs of columns of `values`, of shape (questions, methods), with the added ones."""
+    first, second = values[:, pairs[:, 0]], values[:, pairs[:, 1]]
+    shared = ~(np.isnan(first) | np.isnan(second))
+    differences = np.where(shared, first - second, 0.0)
+    rounding = _EQUAL * np.maximum(np.abs(np.where(shared, first, 0.0)), np.abs(np.where(shared, second, 0.0)))
+    differences[np.abs(differences) <= rounding] = 0.0
+    bounds = np.abs(differences).max(axis=0, initial=0.0)
+    added = bounds if largest is None else np.full(len(pairs), largest)
+    rows = np.concatenate([differences, [added, -added]])
+    counted = np.concatenate([shared, np.ones((2, len(pairs)), bool)])
+    counts = counted.sum(axis=0)
+    means = rows.sum(axis=0) / counts
+    centred = np.where(counted, rows - means, 0.0)
+    lengths = np.sqrt((centred**2).sum(axis=0))
+    columns = np.divide(centred, lengths, out=np.zeros_like(centred), where=lengths > 0)
+    return _Augmented(columns, means, lengths / np.sqrt(counts * (counts - 1.0)), counts - 1.0)
+
+
+def _draw_joint_t(augmented: _Augmented, seed: int, resamples: int) -> SampleArray:
+    """Return draws of the t values of all pairs were there no difference, of shape (resamples, pairs)."""
+    generator = np.random.default_rng(seed)
+    factor = _factorise(augmented.columns.T @ augmented.columns)
+    normal = generator.standard_normal((resamples, factor.shape[1])) @ factor.T
+    uniform = generator.random(resamples)
+    scales = {
+        float(degrees): np.sqrt(special.chdtri(degrees, uniform) / degrees) for degrees in np.unique(augmented.degrees)
+    }
+    return np.asarray(normal / np.stack([scales[float(degrees)] for degrees in augmented.degrees], axis=1))
+
+
+def _factorise(correlations: SampleArray) -> SampleArray:
+    """Return L of shape (pairs, rank) with L L' = `correlations`, by Cholesky's method without the empty columns.
+
+    Unlike a factor from eigenvectors it is continuous in the data, so that rounding does not change the draws.
+    """
+    rest, columns = correlations.copy(), list[SampleArray]()
+    for at in range(len(rest)):
+        pivot = float(rest[at, at])
+        if pivot > _EQUAL:
+            column = rest[:, at] / math.sqrt(pivot)
+            rest -= np.outer(column, column)
+            columns.append(column)
+    return np.stack(columns, axis=1) if columns else np.zeros((len(rest), 0))
+
+
+def _test_best(
+    t: SampleArray, drawn: SampleArray, pairs: NDArray[np.intp], methods: int, p: SampleArray
+) -> SampleArray:
+    """Return the p-value of each method as the best, of shape (methods,)."""
+    best = np.ones(methods)
+    for method in range(methods):
+        signs = np.where(pairs[:, 1] == method, 1.0, -1.0)  # t is above 0 if the other method is ahead
+        rivals = (pairs == method).any(axis=1)
+        if rivals.any():
+            leads = signs[rivals] * t[rivals]
+            reached = np.count_nonzero((signs[rivals] * drawn[:, rivals]).max(axis=1) >= leads.max())
+            ahead = p[rivals][leads.argmax()] if leads.max() > 0 else 1.0
+            best[method] = min(1.0, max(float(ahead), 2 * (1 + reached) / (1 + len(drawn))))
+    return best
