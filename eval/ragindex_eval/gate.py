@@ -1,12 +1,11 @@
 """The gate of a release: is a method worse than its baseline by more than a margin? PASS, FAIL or UNDECIDED.
 
-The 95 % interval of the paired difference in means decides: PASS if its lower end is above -margin, FAIL if its upper
-end is below -margin. So a worse method passes with a probability of about 2.5 %. The questions are drawn again with two
-more that are lost and two that are won ("plus four", Agresti and Coull 1998, The American Statistician 52), since
-few questions may all be level by chance, and drawing again from these alone would never show a difference. A method
-that finds the same hits for every question as in the baseline passes: nothing has changed.
+The 95 % interval of the paired difference in means decides (`ragindex_eval.stats.paired_tests`): PASS if its lower end
+is above -margin, FAIL if its upper end is below -margin. A method that finds the same hits for every question as in the
+baseline passes: nothing has changed.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,12 +21,10 @@ from ragindex_eval.metrics.retrieval import gold_ranks
 from ragindex_eval.metrics.score import judgements, twins
 from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Comparison, Interval, MethodResult
-from ragindex_eval.stats.resampling import interval, resampled_means
+from ragindex_eval.stats.paired_tests import paired_interval
 
 GateVerdict = Literal["PASS", "FAIL", "UNDECIDED"]
 _SHOWN_LOST, _LONGEST_QUESTION = 10, 80
-_ADDED = np.array([-1.0, -1.0, 1.0, 1.0])
-_LEVEL_SUM = -4.0  # the 2.5 % quantile of the sum of differences that are drawn again, where all questions are level
 
 
 QuestionKey: TypeAlias = tuple[str, tuple[str, ...]]
@@ -177,8 +174,7 @@ def judge_gate(new: QuestionScores, baseline: QuestionScores, metric: str, margi
         )
     order = sorted(new.values)
     scores = np.array([[new.values[key], baseline.values[key]] for key in order])
-    differences = np.concatenate([scores[:, 0] - scores[:, 1], _ADDED])
-    low, high = interval(resampled_means(differences[:, None], seed)[:, 0])
+    low, high = paired_interval(scores[:, 0] - scores[:, 1])
     new_score, baseline_score = scores.mean(axis=0).tolist()
     same_hits = (new.label, new.hits, new.values) == (baseline.label, baseline.hits, baseline.values)
     verdict: GateVerdict = "PASS" if same_hits or low > -margin else "FAIL" if high < -margin else "UNDECIDED"
@@ -207,7 +203,7 @@ def judge_gate(new: QuestionScores, baseline: QuestionScores, metric: str, margi
 
 def count_needed_questions(margin: float) -> int:
     """Return how many questions a gate with a margin above 0 needs to pass a method that is level on each."""
-    return max(1, int(np.floor(-_LEVEL_SUM / margin)) - len(_ADDED) + 1)
+    return next(count for count in itertools.count(1) if paired_interval(np.zeros(count))[0] > -margin)
 
 
 def write_junit(gate: Gate, path: Path) -> None:

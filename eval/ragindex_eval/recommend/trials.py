@@ -21,7 +21,8 @@ from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.latency import LazyRetriever
 from ragindex_eval.run.pipeline import Plan, load_experiment
 from ragindex_eval.run.settings import CompareSettings
-from ragindex_eval.stats.resampling import SampleArray, interval, resampled_means
+from ragindex_eval.stats.paired_tests import paired_interval
+from ragindex_eval.stats.resampling import SampleArray
 
 PARTS = (0.1, 0.3)
 """Shares of the documents, besides the judged ones, that dear methods are tried on before the whole corpus."""
@@ -59,7 +60,7 @@ def try_on_parts(
         scores = score_candidates([*cheap, *dear], experiment, rules.metric, queries)
         best = max(cheap, key=lambda one: float(scores[one.label].mean()))
         for one in dear:
-            high = largest_gain(scores[one.label], scores[best.label], seed)
+            high = largest_gain(scores[one.label], scores[best.label])
             if high < rules.delta:
                 reason = _describe_gain(len(part.corpus.documents), high, best)
                 left[one.label] = one.leave("sub-corpus", reason)
@@ -101,6 +102,6 @@ def score_candidates(
     return found
 
 
-def largest_gain(one: SampleArray, other: SampleArray, seed: int) -> float:
+def largest_gain(one: SampleArray, other: SampleArray) -> float:
     """Return the upper end of the 95 % interval of the mean difference, paired by question."""
-    return interval(resampled_means((one - other)[:, None], seed)[:, 0])[1]
+    return paired_interval(one - other)[1]

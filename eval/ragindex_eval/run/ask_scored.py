@@ -20,7 +20,7 @@ from ragindex_eval.run.fingerprints import answers_fingerprint
 from ragindex_eval.run.latency import LazyRetriever
 from ragindex_eval.run.own_documents import without_own_documents
 from ragindex_eval.run.score import score_rankings
-from ragindex_eval.stats.resampling import interval, resampled_means
+from ragindex_eval.stats.paired_tests import paired_interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +74,13 @@ def compare_scores(
     queries: Sequence[Query],
     metric: str,
 ) -> tuple[float, float, Interval]:
-    """Ask two methods, pairs of label and scheme; return both means and a 95 % bootstrap of the paired difference."""
+    """Ask two methods, pairs of label and scheme; return both means and the 95 % interval of the paired difference."""
     index = experiment.index
     own, other = (
         np.array(ask_scored(experiment, label, LazyRetriever(scheme, index), queries, metric).scores)
         for label, scheme in (chosen, rival)
     )
-    resampled = resampled_means((own - other)[:, None], index.seed)[:, 0]
-    return float(own.mean()), float(other.mean()), interval(resampled)
+    return float(own.mean()), float(other.mean()), paired_interval(own - other)
 
 
 def _sum_dollars(answers: Sequence[MethodAnswer]) -> float | None:

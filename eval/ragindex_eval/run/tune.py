@@ -22,9 +22,9 @@ from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.results.model import Interval
 from ragindex_eval.run.pipeline import Plan, load_experiment, open_workspace, part_figures
 from ragindex_eval.run.settings import CompareSettings
-from ragindex_eval.stats import resampling
 from ragindex_eval.stats.logistic import JudgedCandidates, fit_weights, recall_at
-from ragindex_eval.stats.sign_flips import run_sign_flips
+from ragindex_eval.stats.paired_tests import paired_interval, run_paired_tests
+from ragindex_eval.stats.resampling import LEVEL
 
 METHOD = "evidence"
 FEWEST_QUESTIONS = 30
@@ -72,7 +72,7 @@ class Tuned:
     @property
     def gains(self) -> bool:
         """Whether the recall out of fold is significantly above that of the best single ranking at any k."""
-        return any(gain > 0 and p < resampling.LEVEL for gain, p in zip(self.gain, self.p, strict=True))
+        return any(gain > 0 and p < LEVEL for gain, p in zip(self.gain, self.p, strict=True))
 
 
 def tune(settings: CompareSettings, data: Dataset | None, bases: Sequence[Written]) -> Tuned:
@@ -145,8 +145,8 @@ def fit_nested(judged: Judged, ks: Sequence[int], seed: int) -> Tuned:
     seen_recall = _recall(questions, weights, ks)
     best, single = _find_best_single(judged, ks)
     gains = unseen - single
-    resampled = resampling.resampled_means(gains, seed)
-    tested = run_sign_flips(np.stack([unseen, single], axis=1), [(0, 1)], seed).p[0]
+    intervals = tuple(paired_interval(gain, level=LEVEL / len(ks)) for gain in gains.T)
+    tested = run_paired_tests(np.stack([unseen, single], axis=1), [(0, 1)], seed).p[0]
     return Tuned(
         questions=len(questions),
         ks=tuple(ks),
@@ -155,7 +155,7 @@ def fit_nested(judged: Judged, ks: Sequence[int], seed: int) -> Tuned:
         out_of_fold=tuple(unseen.mean(axis=0).tolist()),
         in_sample=tuple(seen_recall.mean(axis=0).tolist()),
         gain=tuple(gains.mean(axis=0).tolist()),
-        interval=tuple(resampling.interval(column) for column in resampled.T),
+        interval=intervals,
         p=tuple(np.minimum(1.0, len(ks) * tested).tolist()),
         bases=tuple(judged.names[column].removeprefix(_RANK) for column in columns if _is_base(judged.names[column])),
         dropped=dropped,

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from ragindex_eval.results.model import Interval
 from ragindex_eval.stats.resampling import LEVEL, RESAMPLES, SampleArray
@@ -51,8 +50,8 @@ class PairedTests:
 class _Augmented:
     """The differences of pairs by one metric with the two added ones, as columns of mean 0 and length 1.
 
-    `columns` has the shape (questions + 2, pairs); it is 0 for questions that a pair does not share. `means`, `errors` (the standard errors of the means) and `degrees` (of freedom)
-    have one value per pair.
+    `columns` has the shape (questions + 2, pairs); it is 0 for questions that a pair does not share. `means`, `errors`
+    (the standard errors of the means) and `degrees` (of freedom) have one value per pair.
     """
 
     columns: SampleArray
@@ -79,6 +78,8 @@ def run_paired_tests(
     then it is the largest difference of the pair. NaN is a question on which a method was not measured; a pair is
     tested over the questions that both have. Methods that are equal on all of these have p = 1.
     """
+    from scipy import special  # takes a second to import
+
     _, methods, metrics = values.shape
     numbers = np.array(pairs, dtype=np.intp).reshape(-1, 2)
     shape = (len(numbers), metrics)
@@ -104,20 +105,22 @@ def run_paired_tests(
     return PairedTests(p, adjusted, low, high, best)
 
 
-def paired_interval(differences: SampleArray, largest: float | None = 1.0) -> Interval:
-    """Return the 95 % interval of the mean of the differences of one pair, an array of shape (questions,).
+def paired_interval(differences: SampleArray, largest: float | None = 1.0, level: float = LEVEL) -> Interval:
+    """Return the interval of the mean of the differences of one pair, an array of shape (questions,).
 
-    It excludes 0 exactly if the p of `run_paired_tests` for this pair alone is below 0.05. `largest` is as there.
+    It excludes 0 exactly if the p of `run_paired_tests` for this pair alone is below `level`. `largest` is as there.
     """
+    from scipy import special  # takes a second to import
+
     augmented = _augment(np.stack([differences, np.zeros_like(differences)], axis=1), np.array([[0, 1]]), largest)
     mean, error = float(augmented.means[0]), float(augmented.errors[0])
-    reach = -float(special.stdtrit(augmented.degrees[0], LEVEL / 2)) * error
+    reach = -float(special.stdtrit(augmented.degrees[0], level / 2)) * error
     bound = math.inf if largest is None else largest
     return max(-bound, mean - reach), min(bound, mean + reach)
 
 
 def _augment(values: SampleArray, pairs: NDArray[np.intp], largest: float | None) -> _Augmented:
-    """Return the differences of the pairs of columns of `values`, of shape (questions, methods), with the added ones."""
+    """Return the differences of pairs of columns of `values`, of shape (questions, methods), with the added ones."""
     first, second = values[:, pairs[:, 0]], values[:, pairs[:, 1]]
     shared = ~(np.isnan(first) | np.isnan(second))
     differences = np.where(shared, first - second, 0.0)
@@ -137,6 +140,8 @@ def _augment(values: SampleArray, pairs: NDArray[np.intp], largest: float | None
 
 def _draw_joint_t(augmented: _Augmented, seed: int, resamples: int) -> SampleArray:
     """Return draws of the t values of all pairs were there no difference, of shape (resamples, pairs)."""
+    from scipy import special  # takes a second to import
+
     generator = np.random.default_rng(seed)
     factor = _factorise(augmented.columns.T @ augmented.columns)
     normal = generator.standard_normal((resamples, factor.shape[1])) @ factor.T

@@ -15,13 +15,12 @@ of the log odds, since a mean near 1 is further from the truth below than above.
 coverage of each.
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special, stats
 
 from ragindex_eval.results.model import Interval
+from ragindex_eval.stats.mean_intervals import log_odds_interval
 from ragindex_eval.stats.resampling import LEVEL, SampleArray
 
 FEWEST_JUDGED = 5
@@ -66,7 +65,7 @@ def estimate_mean(human: SampleArray, model: SampleArray, others: SampleArray, l
     spread = weight**2 * _variance(others) / len(others) if used else 0.0
     variance = _variance(residuals) / len(human) + spread
     effective = _variance(human) / variance if variance > 0 else float(len(human))
-    return PoweredMean(estimate, _make_interval(estimate, variance, residuals, level), weight, effective)
+    return PoweredMean(estimate, log_odds_interval(estimate, variance, residuals, level), weight, effective)
 
 
 def tune_weight(human: SampleArray, model: SampleArray, others: SampleArray, questions: int) -> float:
@@ -88,25 +87,6 @@ def _cross_fit(human: SampleArray, model: SampleArray, others: SampleArray) -> S
         kept = folds != fold
         weights[~kept] = tune_weight(human[kept], model[kept], others, len(human))
     return weights
-
-
-def _make_interval(estimate: float, variance: float, residuals: SampleArray, level: float) -> Interval:
-    """Return the interval on the scale of the log odds, by the delta method; near 0 and 1 that can be very long.
-
-    Residuals that are all equal have no variance to tell. Then the interval reaches as far on either side as the share
-    of other questions that may differ (Clopper and Pearson 1934).
-    """
-    half = float(stats.t.ppf(1 - level / 2, len(residuals) - 1)) * math.sqrt(variance)
-    if np.ptp(residuals) < _EQUAL:
-        half += 1 - (level / 2) ** (1 / len(residuals))
-    elif 0 < estimate < 1:
-        middle, half = math.log(estimate / (1 - estimate)), half / (estimate * (1 - estimate))
-        return _odds_to_mean(middle - half), _odds_to_mean(middle + half)
-    return max(0.0, min(1.0, estimate - half)), max(0.0, min(1.0, estimate + half))
-
-
-def _odds_to_mean(log_odds: float) -> float:
-    return float(special.expit(log_odds))
 
 
 def _variance(values: SampleArray) -> float:

@@ -28,8 +28,9 @@ from ragindex_eval.results.model import (
     Percentiles,
 )
 from ragindex_eval.stats import resampling
-from ragindex_eval.stats.resampling import SampleArray
+from ragindex_eval.stats.mean_intervals import mean_interval
 from ragindex_eval.stats.paired_tests import PairedTests, paired_interval, run_paired_tests
+from ragindex_eval.stats.resampling import SampleArray
 
 _HOPS = regex.compile(r"(\d+)[ -]?hop")
 _MAX_GROUPS = 20  # a breakdown into more groups than a person can read is left out
@@ -44,7 +45,7 @@ def with_intervals(
     `naming` are the ids of the questions that name the title of a document that answers them.
     """
     judged = list(methods[0].per_query) if methods else []
-    quality = _quality_intervals(methods, judged, seed)
+    quality = _quality_intervals(methods, judged)
     groups = _groups({id: gold[id].kind for id in judged} if gold else {}, naming)
     split = [_breakdowns(methods, by, value, ids, seed) for (by, value), ids in groups.items()]
     return [
@@ -85,17 +86,15 @@ def hops(kind: str) -> int | None:
 # ---------------------------------------------------------------- intervals
 
 
-def _quality_intervals(methods: Sequence[MethodResult], ids: Sequence[str], seed: int) -> list[dict[str, Interval]]:
-    """Return the interval of each metric's mean over the questions `ids`, for each method, all with the same draws."""
-    found: list[dict[str, Interval]] = [{} for _ in methods]
+def _quality_intervals(methods: Sequence[MethodResult], ids: Sequence[str]) -> list[dict[str, Interval]]:
+    """Return the interval of each metric's mean over the questions `ids`, for each method."""
+    intervals: list[dict[str, Interval]] = [{} for _ in methods]
     for defined, names in _families(methods, ids):
         if len(defined) < 2:
             continue
-        values = np.hstack([_table(method, defined, names) for method in methods])
-        intervals = iter([resampling.interval(column) for column in resampling.resampled_means(values, seed).T])
-        for each in found:
-            each |= {name: next(intervals) for name in names}
-    return found
+        for own, method in zip(intervals, methods, strict=True):
+            own |= dict(zip(names, map(mean_interval, _table(method, defined, names).T), strict=True))
+    return intervals
 
 
 def _families(methods: Sequence[MethodResult], ids: Sequence[str]) -> list[tuple[list[str], list[str]]]:
@@ -161,7 +160,7 @@ def _group_by_value(values: Mapping[str, str]) -> dict[str, list[str]]:
 
 def _breakdowns(methods: Sequence[MethodResult], by: str, value: str, ids: Sequence[str], seed: int) -> list[Breakdown]:
     """Return the breakdown of one group of questions for each method."""
-    intervals, found = _quality_intervals(methods, ids, seed), []
+    intervals, found = _quality_intervals(methods, ids), []
     for method, bounds in zip(methods, intervals, strict=True):
         part = _restrict(method, frozenset(ids))
         metrics = means([method.per_query[id] for id in ids])
