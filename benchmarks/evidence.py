@@ -30,7 +30,7 @@ from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.run.tune import Judged, collect_judged, fit_nested
 from ragindex_eval.stats import resampling
 from ragindex_eval.stats.logistic import fit_weights, recall_at
-from ragindex_eval.stats.sign_flips import run_sign_flips
+from ragindex_eval.stats.paired_tests import run_paired_tests
 
 KS = (5, 10, 15)
 GRAPHS = ("hipporag(mode=facts)", "hipporag", "sirerag(ranking=lifted)")
@@ -113,7 +113,7 @@ def compare_out_of_fold(found: np.ndarray, kinds: list[str], fixed: dict[str, np
     for name, recall in fixed.items():
         gains = found - recall
         intervals = map(resampling.interval, resampling.resampled_means(gains, 0).T)
-        p_values = run_sign_flips(np.stack([found, recall], axis=1), [(0, 1)], 0).p[0]
+        p_values = run_paired_tests(np.stack([found, recall], axis=1), [(0, 1)], 0).p[0]
         told = [
             f"{100 * mean:+.1f} ({100 * low:.1f} to {100 * high:.1f}, p {p:.4f})"
             for mean, (low, high), p in zip(gains.mean(axis=0), intervals, p_values, strict=True)

