@@ -74,8 +74,9 @@ def test_directions_turn_with_the_signs(published: float, one: float, other: flo
 
 def test_a_figure_with_its_difference_and_gain() -> None:
     first, second = compared({"a": [90.0], "b": [40.0]}, baseline="b", conditions={"questions": 20}).figures
-    assert (first.here, first.ci95, first.verdict) == (1.0, (1.0, 1.0), "differs")
-    assert first.difference == "+10.0 (10.0 to 10.0)"
+    assert (first.here, first.verdict) == (1.0, "same")
+    assert first.ci95 == pytest.approx((0.025 ** (1 / 20), 1.0))  # Clopper and Pearson, all of 20
+    assert first.difference == "+10.0 (−6.8 to 10.0)"
     assert first.gain.over == "b"
     assert first.gain.published == pytest.approx(0.5)
     assert first.gain.here == 0.75
@@ -87,13 +88,14 @@ def test_a_figure_with_its_difference_and_gain() -> None:
 
 def test_equal_methods_make_a_gain_unclear() -> None:
     (gain,) = [one.gain for one in compared({"a": [90.0], "c": [40.0]}, baseline={"a": "c"}).figures if one.gain]
-    assert (gain.here, gain.ci95, gain.direction) == (0.0, (0.0, 0.0), "unclear")
+    assert (gain.here, gain.direction) == (0.0, "unclear")
+    assert gain.ci95[0] < 0 < gain.ci95[1]
 
 
 def test_methods_and_metrics_that_the_comparison_lacks_are_not_measured() -> None:
     found = compared({"a": [90.0, 5.0], "z": [40.0, None]}, metrics=["R@5", "EM"], baseline="z")
     assert [(one.method, one.metric, one.verdict) for one in found.figures] == [
-        ("a", "R@5", "differs"),
+        ("a", "R@5", "same"),
         ("a", "EM", "not measured"),
         ("z", "R@5", "not measured"),
     ]
