@@ -1,10 +1,8 @@
 """What `compare` suggests to use."""
 
-import pytest
 from made_comparisons import made
 
 from ragindex_eval.cli.compare import _find_quickest_leader, _suggest_exports
-from ragindex_eval.stats.conclusions import leaders
 
 
 def test_a_quicker_method_is_named_only_if_it_is_one_of_the_best_for_certain() -> None:
@@ -16,17 +14,8 @@ def test_a_quicker_method_is_named_only_if_it_is_one_of_the_best_for_certain() -
     assert _find_quickest_leader(made({"first": []}, {"first": slow})) is None
 
 
-def test_a_quicker_method_whose_interval_or_another_metric_excludes_it_is_not_suggested() -> None:
-    """`behind` lost 4 of 25 questions and won none: too few for the test of all pairs, and its interval excludes 0."""
+def test_a_quicker_method_that_another_metric_excludes_is_not_suggested() -> None:
     slow, quick = [4.0, 6.0] * 20, [1.0, 1.5] * 20
-    first, behind = [1.0] * 25, [1.0] * 21 + [0.0] * 4
-    times = {"first": slow[:25], "behind": quick[:25]}
-    comparison = made({"first": first, "behind": behind}, times)
-    assert (leaders(comparison, "R@5"), comparison.pair("first", "behind", "R@5").ci95) == (
-        ("first", "behind"),
-        (pytest.approx(0.04), pytest.approx(0.32)),
-    )
-    assert _find_quickest_leader(comparison) is None
     ranked = {"nDCG@5": {"first": [1.0] * 40, "second": [0.5, 0.6] * 20}}
     equal = {"first": [1.0] * 40, "second": [1.0] * 40}
     assert _find_quickest_leader(made(equal, {"first": slow, "second": quick}, also=ranked)) is None

@@ -150,11 +150,11 @@ def test_pairs_are_worded_by_the_corrected_test() -> None:
     pair = comparison.pair("best", "far", "R@5")
     assert pair.p_adjusted < 0.05 <= comparison.pair("best", "near", "R@5").p_adjusted
     low, high = (100 * bound for bound in pair.ci95 or ())
-    most = 100 * (comparison.pair("best", "near", "R@5").ci95 or (0, 0))[1]
+    least, most = (100 * bound for bound in comparison.pair("best", "near", "R@5").ci95 or ())
     assert rows(quality)[0] == [
         "best",
         "",
-        f"no significant difference +5.0 0.0 to +{most:.1f} p = 0.50",
+        f"no significant difference +5.0 −{-least:.1f} to +{most:.1f} p = 0.56",
         f"better +80.0 +{low:.1f} to +{high:.1f} p < 0.001",
     ]
     assert rows(quality)[2][1].startswith("worse −80.0 −")
@@ -177,7 +177,7 @@ def test_plots_are_svg_with_names_and_descriptions() -> None:
         "R@5 against latency",
         "R@5 by number of hops",
     ]
-    assert "best: 100 (100 to 100)" in (named[0].findtext(f"{space}desc") or "")
+    assert "best: 100 (91.2 to 100)" in (named[0].findtext(f"{space}desc") or "")
     headings = [one.text for one in named[2].iter(f"{space}text") if one.get("class") == "heading"]
     assert headings == ["2 hops · 30 questions", "3 hops · 10 questions"]
 

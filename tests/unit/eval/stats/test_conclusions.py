@@ -93,7 +93,7 @@ def test_breakdown_by_hops_and_by_kind() -> None:
         ("kind", "3hop2"): (1, 0.5),
         ("kind", "comparison"): (1, 0.0),
     }
-    assert found["hops", "2"].ci95["R@5"] == pytest.approx((0.0, 1.0))
+    assert found["hops", "2"].ci95["R@5"] == pytest.approx((0.0, 1.0), abs=1e-9)
     assert found["kind", "3hop1"].ci95 == {}
     assert found["hops", "2"].to_json()["ci95"] == {"R@5": list(found["hops", "2"].ci95["R@5"])}
 

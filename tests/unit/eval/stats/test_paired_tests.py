@@ -106,7 +106,9 @@ def test_metrics_and_pairs_are_each_alone() -> None:
 
 
 metrics = st.integers(0, 4).map(lambda quarters: quarters / 4)
-tables = st.integers(2, 5).flatmap(lambda m: st.lists(st.lists(metrics, min_size=m, max_size=m), min_size=1, max_size=40))
+tables = st.integers(2, 5).flatmap(
+    lambda m: st.lists(st.lists(metrics, min_size=m, max_size=m), min_size=1, max_size=40)
+)
 
 
 @settings(max_examples=examples(60))
