@@ -7,6 +7,7 @@ Skewed quality has equal means, but every other method gains a little on most qu
 is lognormal with a part that the methods share; some questions take many times as long. No method is called better
 rightly among equal ones: the rate of comparisons with any such error should be at most 0.05. A gate's method that is
 worse by exactly the margin should pass with a rate of 0.025 at most. Intervals of means should hold the mean in 95 %.
+Rates of the worst case, in which a method gains the same on all questions but the rare ones that it loses, are exact.
 """
 
 import sys
@@ -16,11 +17,12 @@ from itertools import combinations
 from multiprocessing import Pool
 
 import numpy as np
+from scipy.stats import binom
 
 from ragindex_eval.gate import QuestionScores, judge_gate
 from ragindex_eval.stats.conclusions import DRIFT
 from ragindex_eval.stats.mean_intervals import mean_interval
-from ragindex_eval.stats.paired_tests import run_paired_tests
+from ragindex_eval.stats.paired_tests import paired_interval, run_paired_tests
 from ragindex_eval.stats.resampling import LEVEL, SampleArray
 
 RESAMPLES = 1_000
@@ -181,12 +183,42 @@ def print_coverage(simulations: int) -> None:
         print(f"| {mean} | {' | '.join(f'{cover_rate(mean, questions, simulations):.1%}' for questions in SIZES)} |")
 
 
+GAINS = (0.0, *np.geomspace(0.003, 0.3, 15))
+
+
+def rare_loss_rate(gain: float, margin: float, questions: int) -> float:
+    """Return how often the interval leaves out the true mean -margin, on its other side for a gate.
+
+    The method gains `gain` on every question, but on some, drawn with the probability that makes the mean -margin, it
+    loses 1.
+    """
+    share = (margin + gain) / (1 + gain)
+    rate = 0.0
+    for lost in range(questions + 1):
+        probability = float(binom.pmf(lost, questions, share))
+        if probability < 1e-6:
+            continue
+        low, high = paired_interval(np.array([-1.0] * lost + [gain] * (questions - lost)))
+        rate += probability * (low > -margin or (margin == 0 and high < 0))
+    return rate
+
+
+def print_rare_losses() -> None:
+    sizes = (*SIZES, 400)
+    print(f"\nRare losses, over {', '.join(map(str, sizes))} questions, at the worst of gains up to {GAINS[-1]:.1f}\n")
+    for name, margin, gains in (
+        ("equal means called different", 0.0, GAINS[1:]),
+        ("gates that pass, margin 2", 0.02, GAINS),
+        ("gates that pass, margin 5", 0.05, GAINS),
+    ):
+        rates = [max(rare_loss_rate(gain, margin, questions) for gain in gains) for questions in sizes]
+        print(f"| {name} | {' | '.join(f'{rate:.1%}' for rate in rates)} |", flush=True)
+
+
 def main() -> None:
     simulations = int(sys.argv[1]) if len(sys.argv) > 1 else 2_000
     start = time.perf_counter()
-    print(
-        f"{simulations:,} simulations each, {RESAMPLES:,} sign patterns; rate of any false difference of pairs / of a"
-    )
+    print(f"{simulations:,} simulations each, {RESAMPLES:,} draws of t; rate of any false difference of pairs / of a")
     print("best method excluded, by the number of questions; then the share of true differences found (with Holm)\n")
     with Pool() as pool:
         for case, (_, gains) in CASES.items():
@@ -196,6 +228,7 @@ def main() -> None:
             print(f"| {case} | {' | '.join(cells)} | {', '.join(power)} |", flush=True)
     print_gates(simulations)
     print_coverage(simulations)
+    print_rare_losses()
     print(f"\n{time.perf_counter() - start:.0f} s")
 
 
