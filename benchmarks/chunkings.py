@@ -4,7 +4,7 @@
     .venv/bin/python -m benchmarks.chunkings alone FOLDER [ENCODER]
 
 The first prints evidence_R@5 (R@5 in brackets) of each method and chunking; the effect of each chunking, averaged over
-the methods, and of each method, averaged over the chunkings, with bootstrap intervals over the questions; and how many
+the methods, and of each method, averaged over the chunkings, with intervals over the questions; and how many
 tokens must be read. The report goes to OUT. Where INDEX is given, the index stays there, and the same command resumes
 an interrupted run. `alone` builds the 25 in one index and each in an index of its own, and prints the seconds.
 QUESTIONS are in benchmarks/chunking; ENCODER is lsa if it is not given.
@@ -22,6 +22,7 @@ import numpy.typing as npt
 import ragindex
 from ragindex.plugins import registry
 from ragindex_eval.results.model import MethodResult
+from ragindex_eval.stats.paired_tests import paired_interval
 
 METHODS = ("bm25", "dense", "hybrid", "links", "hipporag(mode=facts)")
 CHUNKINGS = (
@@ -33,7 +34,6 @@ CHUNKINGS = (
 )
 KS = (5, 20, 50)
 METRICS = ("evidence_R@5", "R@5")
-_RESAMPLES = 10_000
 Values = Mapping[tuple[str, str], npt.NDArray[np.float64]]
 """The values of each question, by method and chunking."""
 
@@ -94,10 +94,9 @@ def _per_question(method: MethodResult, metric: str) -> npt.NDArray[np.float64]:
 
 
 def _effect(differences: Sequence[npt.NDArray[np.float64]]) -> str:
-    """Return the mean of the differences with its bootstrap interval over the questions, in points."""
+    """Return the mean of the differences with its interval over the questions, in points."""
     each = np.mean(differences, axis=0)
-    rows = np.random.default_rng(0).integers(0, len(each), (_RESAMPLES, len(each)))
-    low, high = np.quantile(each[rows].mean(axis=1), [0.025, 0.975])
+    low, high = paired_interval(each)
     return f"{100 * each.mean():+5.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
 
 

@@ -28,9 +28,8 @@ from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import datasets
 from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.run.tune import Judged, collect_judged, fit_nested
-from ragindex_eval.stats import resampling
 from ragindex_eval.stats.logistic import fit_weights, recall_at
-from ragindex_eval.stats.paired_tests import run_paired_tests
+from ragindex_eval.stats.paired_tests import paired_interval, run_paired_tests
 
 KS = (5, 10, 15)
 GRAPHS = ("hipporag(mode=facts)", "hipporag", "sirerag(ranking=lifted)")
@@ -112,7 +111,7 @@ def compare_out_of_fold(found: np.ndarray, kinds: list[str], fixed: dict[str, np
     """Print gains over fixed methods, and for each kind of question R@5 and the regret."""
     for name, recall in fixed.items():
         gains = found - recall
-        intervals = map(resampling.interval, resampling.resampled_means(gains, 0).T)
+        intervals = map(paired_interval, gains.T)
         p_values = run_paired_tests(np.stack([found, recall], axis=1), [(0, 1)], 0).p[0]
         told = [
             f"{100 * mean:+.1f} ({100 * low:.1f} to {100 * high:.1f}, p {p:.4f})"

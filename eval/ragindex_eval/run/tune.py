@@ -50,7 +50,7 @@ class Tuned:
 
     `bases` are the labels of the bases that were kept, and `dropped` what each of the others would add to the mean
     recall. `gain` is the recall out of fold less that of the best single ranking, for each k, with its 95 % interval
-    and the `p` of the paired permutation test, corrected for the number of k (Bonferroni).
+    and the `p` of the paired test, corrected for the number of k (Bonferroni).
     `base_seconds` says how long the parts of each base took to build.
     """
 

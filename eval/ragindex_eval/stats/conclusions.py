@@ -13,7 +13,7 @@ from ragindex_eval.stats.resampling import LEVEL
 
 DRIFT = 2.0  # a smaller factor than this is called neither faster nor slower, however certain it is
 _LOWER_IS_BETTER = (LATENCY, *COSTS)
-FEW = 30  # questions; with fewer, intervals are wide and the bootstrap itself is unreliable
+FEW = 30  # questions; with fewer, intervals are wide
 
 
 def middle_k(ks: Sequence[int]) -> int:

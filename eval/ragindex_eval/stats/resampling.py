@@ -1,7 +1,7 @@
-"""Confidence intervals over questions: pure functions of arrays with one row per question.
+"""Confidence intervals of what questions cost, by resampling: pure functions of arrays with one row per question.
 
 Intervals are 95 % percentile bootstrap intervals (Efron and Tibshirani 1993, §13.3) over questions drawn with
-replacement. All methods are resampled with the same draws, so differences are paired.
+replacement. Those of quality, which is bounded, are in `mean_intervals`, those of differences in `paired_tests`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,6 +27,11 @@ def resampled_means(values: SampleArray, seed: int, resamples: int = RESAMPLES) 
         generator.multinomial(questions, np.full(questions, 1 / questions), size) for size in _chunk_sizes(resamples)
     )
     return np.concatenate([counts @ values / questions for counts in drawn])
+
+
+def cost_interval(costs: SampleArray, seed: int) -> Interval:
+    """Return the interval of the mean of what questions cost, an array of shape (questions,)."""
+    return interval(resampled_means(costs[:, None], seed)[:, 0])
 
 
 def interval(resampled: SampleArray) -> Interval:

@@ -121,10 +121,7 @@ def _cost_intervals(method: MethodResult, seed: int) -> dict[str, Interval]:
     """Return the intervals of mean tokens and money per question."""
     paid = {metric: list(values.values()) for metric, values in method.costs().items() if metric != LATENCY}
     several = {metric: values for metric, values in paid.items() if len(values) > 1 and any(values)}
-    return {
-        metric: resampling.interval(resampling.resampled_means(np.array(values)[:, None], seed)[:, 0])
-        for metric, values in several.items()
-    }
+    return {metric: resampling.cost_interval(np.array(values), seed) for metric, values in several.items()}
 
 
 def _table(method: MethodResult, ids: Sequence[str], names: Sequence[str]) -> SampleArray:

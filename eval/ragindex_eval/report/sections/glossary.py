@@ -55,15 +55,16 @@ _QUALITY = {
 _TESTS = (
     (
         "95 % interval",
-        "The questions are drawn again with replacement ten thousand times; the middle 95 % of the means are the "
-        "interval. It says how the figure would vary with other questions like these, not with other documents.",
+        "How the figure would vary with other questions like these, not with other documents. It leaves room for what "
+        "few questions cannot show: of quality, it has a width even where all questions are alike.",
     ),
     (
         "p",
-        "How often a difference at least as large would come about if the two methods were interchangeable on every "
-        "question (paired permutation test, two-sided). It is corrected for all pairs of methods by the step-down "
-        "max-T method, which takes into account how alike the methods are. What is tested is what is shown beside it: "
-        "a difference of means or, of latency, a ratio of geometric means.",
+        "How often a difference at least as large would come about if both methods had the same mean (paired t test, "
+        "two-sided, with two more questions, one that each method wins). It is corrected for all pairs of methods by "
+        "the max-T method, which takes into account how alike the methods are. What is tested is what is shown beside "
+        "it: a difference of means or, of latency, a ratio of geometric means. The interval of a difference is that of "
+        "the corrected test: it leaves out 0 exactly if p is under 0.05.",
     ),
     (
         "better, worse, no significant difference",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from markupsafe import Markup
@@ -12,10 +13,11 @@ from ragindex_eval.report import plots
 from ragindex_eval.report.plots import Axis, Curve, Figure, svg
 from ragindex_eval.report.sections.figures import Plot
 from ragindex_eval.report.sections.table import Column, MetricCell, meaning
-from ragindex_eval.results.model import Comparison, MethodResult
-from ragindex_eval.stats import by_iteration, resampling
+from ragindex_eval.results.model import Comparison, Interval, MethodResult
+from ragindex_eval.stats import by_iteration
 from ragindex_eval.stats.by_iteration import ASKED, MS, TOKENS_READ, TOKENS_WRITTEN, Course
-from ragindex_eval.stats.resampling import SampleArray
+from ragindex_eval.stats.mean_intervals import mean_interval
+from ragindex_eval.stats.resampling import SampleArray, cost_interval
 
 _MOST_CURVES = 7  # the most that one plot holds
 _WIDE_TICK = 10_000  # from this value on, tick labels are too wide
@@ -89,17 +91,17 @@ def render_iterations(comparison: Comparison) -> Iterations | None:
 
 
 def _measure(course: Course, comparison: Comparison, ks: Sequence[int]) -> _Measurements:
-    recall = _mean_figures(by_iteration.recalls(course, comparison, ks), comparison.seed)
+    recall = _mean_figures(by_iteration.recalls(course, comparison, ks), mean_interval)
     paid = by_iteration.spent(course)
     by_k = {k: tuple(row[at] for row in recall) for at, k in enumerate(ks)} if recall else {}
-    costs = _mean_figures(paid[:, :, :MS], comparison.seed)
+    costs = _mean_figures(paid[:, :, :MS], partial(cost_interval, seed=comparison.seed))
     read, written = paid[:, -1, TOKENS_READ].sum(), paid[:, -1, TOKENS_WRITTEN].sum()
     ms = np.median(paid[:, :, MS], axis=0).tolist()
     return _Measurements(course, by_k, tuple(costs), tuple(ms), (float(read), float(written)))
 
 
-def _mean_figures(values: SampleArray, seed: int) -> list[tuple[Figure, ...]]:
-    """Return means over questions with 95 % intervals, one row per iteration.
+def _mean_figures(values: SampleArray, interval: Callable[[SampleArray], Interval]) -> list[tuple[Figure, ...]]:
+    """Return means over questions with their intervals, one row per iteration.
 
     `values` has the shape (questions, iterations, columns). Returns [] if there are no questions or columns, and no
     intervals if there is only one question.
@@ -109,9 +111,7 @@ def _mean_figures(values: SampleArray, seed: int) -> list[tuple[Figure, ...]]:
         return []
     flat = values.reshape(questions, -1)
     several = questions > 1
-    bounds = [resampling.interval(one) for one in resampling.resampled_means(flat, seed).T] if several else []
-    means = flat.mean(axis=0).tolist()
-    found = [Figure(mean, bounds[at] if several else None) for at, mean in enumerate(means)]
+    found = [Figure(float(column.mean()), interval(column) if several else None) for column in flat.T]
     return [tuple(found[n * columns : (n + 1) * columns]) for n in range(iterations)]
 
 

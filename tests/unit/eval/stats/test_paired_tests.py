@@ -21,7 +21,7 @@ def run_all(rows: object, largest: float | None = 1.0, draws: int = 1_000) -> Pa
 
 
 def test_pair_by_hand() -> None:
-    """Differences of 1, 1 and 0.5, and with them 1 and -1: mean 0.5, sum of squares 4.25, variance (4.25 - 1.25) / 4."""
+    """Differences of 1, 1 and 0.5, and with them 1 and -1: mean 0.5, sum of squares 4.25, variance 3 / 4."""
     tests = run_all([[1, 0], [1, 0], [1, 0.5]])
     error = math.sqrt(0.75 / 5)
     assert tests.p[0, 0] == pytest.approx(2 * stats.t.sf(0.5 / error, 4))
@@ -127,7 +127,7 @@ def test_interval_and_p_never_disagree(rows: list[list[float]], largest: float |
 
 
 def test_small_gains_and_rare_losses_are_no_difference() -> None:
-    """Equal means: a gain of 0.045 on 19 of 20 questions, a loss of 0.9 on the other. Symmetry would be no null here."""
+    """Equal means: a gain of 0.045 on 19 of 20 questions, a loss of 0.9 on the other."""
     wrong = 0
     for seed in range(300):
         lost = np.random.default_rng(seed).random(20) < 0.05
