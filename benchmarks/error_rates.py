@@ -23,6 +23,7 @@ from ragindex_eval.gate import QuestionScores, judge_gate
 from ragindex_eval.stats.conclusions import DRIFT
 from ragindex_eval.stats.mean_intervals import mean_interval
 from ragindex_eval.stats.paired_tests import paired_interval, run_paired_tests
+from ragindex_eval.stats.power import POWER, raise_spread, smallest_difference
 from ragindex_eval.stats.resampling import LEVEL, SampleArray
 
 RESAMPLES = 1_000
@@ -64,8 +65,8 @@ def skewed_quality(share: float, loss: float) -> Callable[[Draws, int, Sequence[
 
 CASES: dict[str, tuple[Callable[[Draws, int, Sequence[float]], SampleArray], Sequence[float]]] = {
     "recall, 2 methods, all equal": (recalls, [0.0] * 2),
-    "recall, 6 methods, all equal": (recalls, [0.0] * 6),
-    "recall, 17 methods, all equal": (recalls, [0.0] * 17),
+    "recall, 5 methods, all equal": (recalls, [0.0] * 5),
+    "recall, 12 methods, all equal": (recalls, [0.0] * 12),
     "recall, 6 methods: 1 far behind": (recalls, [-2.0, *[0.0] * 5]),
     "recall, 6 methods: 3 equal, 3 others behind": (recalls, [0.0, 0.0, 0.0, -0.4, -0.8, -1.6]),
     "recall, 6 methods: two groups of equal ones": (recalls, [0.0, 0.0, 0.0, -1.0, -1.0, -1.0]),
@@ -85,7 +86,7 @@ _TIMES = (latencies, unequal_tails)
 def simulate(case: str, questions: int, seed: int) -> tuple[float, ...]:
     """Return whether any pair of equal methods is told apart, and the error of the words of a report.
 
-    The latter is the share of the best methods that `leaders` leaves out or, of latencies, whether any of the equal
+    The latter is whether the first sentence excludes any of the best methods or, of latencies, whether any of the equal
     methods is called faster. Then the shares of the pairs that differ which are told apart, by max-T, and by Holm's
     correction of the same p.
     """
@@ -96,19 +97,17 @@ def simulate(case: str, questions: int, seed: int) -> tuple[float, ...]:
     differ = np.array([gains[one] != gains[other] for one, other in pairs])
     told, holm = found.adjusted[:, 0] < LEVEL, correct_by_holm(found.p[:, 0]) < LEVEL
     if make not in _TIMES:
-        worded = share_excluded(values, found.best[:, 0] < LEVEL, np.array(pairs)[told], np.array(gains))
+        worded = is_best_excluded(found.low[:, 0] > 0, found.high[:, 0] < 0, np.array(pairs), np.array(gains))
     else:
         worded = any(is_called_faster(values, *pair) for pair in np.array(pairs)[told & ~differ])
     shares = (float(one[differ].mean()) if differ.any() else 0.0 for one in (told, holm))
     return float(told[~differ].any()), float(worded), *shares
 
 
-def share_excluded(values: SampleArray, excluded: np.ndarray, told: np.ndarray, gains: np.ndarray) -> float:
-    """Return the share of the best methods that are excluded, or significantly worse than the first one."""
-    first = int(values.mean(axis=0).argmax())
-    worse = {int(pair.sum()) - first for pair in told if first in pair}
-    best = np.flatnonzero(gains == gains.max())
-    return float(np.mean([excluded[at] or at in worse for at in best]))
+def is_best_excluded(ahead: np.ndarray, behind: np.ndarray, pairs: np.ndarray, gains: np.ndarray) -> bool:
+    """Return whether a best method is significantly worse than another: the first or the second one of a pair."""
+    worse = np.concatenate([pairs[ahead, 1], pairs[behind, 0]])
+    return bool((gains[worse] == gains.max()).any())
 
 
 def is_called_faster(values: SampleArray, one: int, other: int) -> bool:
@@ -152,8 +151,8 @@ def pass_rate(case: str, questions: int, simulations: int) -> float:
         draws = np.random.default_rng(seed)
         values = draws.choice([-1.0, -0.5, 0.5, 1.0, 0.0], questions, p=[*shares, 1 - sum(shares)])
         ids = [(f"q{number}", ("d",)) for number in range(questions)]
-        new = QuestionScores("new", dict(zip(ids, values.tolist(), strict=True)), {})
-        level = QuestionScores("baseline", dict.fromkeys(ids, 0.0), {})
+        new = QuestionScores("new", dict(zip(ids, values.tolist(), strict=True)), {}, "lsa")
+        level = QuestionScores("baseline", dict.fromkeys(ids, 0.0), {}, "lsa")
         passed += judge_gate(new, level, "R@5", margin, seed).verdict == "PASS"
     return passed / simulations
 
@@ -164,6 +163,39 @@ def print_gates(simulations: int) -> None:
         for case in GATES:
             found = pool.starmap(pass_rate, [(case, questions, simulations) for questions in GATE_SIZES])
             print(f"| {case} | {' | '.join(f'{rate:.1%}' for rate in found)} |", flush=True)
+
+
+POWERS = [(spread, methods) for spread in (0.1, 0.3, 0.5) for methods in (2, 5, 12)]
+
+
+def shown_rate(spread: float, methods: int, questions: int, simulations: int) -> float:
+    """Return how often the smallest difference that the questions are said to show is shown; nan if there is none.
+
+    Recall has one gold document. The first method is as far ahead of every other one, of which one counts.
+    """
+    pairs = list(combinations(range(methods), 2))
+    mean = smallest_difference(spread, questions, len(pairs))
+    if mean is None:
+        return float("nan")
+    squares = raise_spread(spread, mean) ** 2 + mean**2
+    shown = 0
+    for seed in range(simulations):
+        draws = np.random.default_rng([seed, questions, methods])
+        first = draws.random((questions, 1)) < 0.5
+        changed = draws.random((questions, methods - 1)) < np.where(first, squares + mean, squares - mean)
+        values = np.concatenate([first, first ^ changed], axis=1).astype(float)
+        shown += int(run_paired_tests(values[:, :, None], pairs, seed, resamples=RESAMPLES).low[0, 0] > 0)
+    return shown / simulations
+
+
+def print_power(simulations: int) -> None:
+    sizes = (20, 30, 50, 100, 200)
+    print(f"\nPower at the smallest difference for {POWER:.0%}, over {', '.join(map(str, sizes))} questions\n")
+    with Pool() as pool:
+        for spread, methods in POWERS:
+            found = pool.starmap(shown_rate, [(spread, methods, questions, simulations) for questions in sizes])
+            cells = ["–" if np.isnan(rate) else f"{rate:.0%}" for rate in found]
+            print(f"| spread {spread}, {methods} methods | {' | '.join(cells)} |", flush=True)
 
 
 MEANS = (0.5, 0.8, 0.95, 0.98)
@@ -227,6 +259,7 @@ def main() -> None:
             power = [f"{told:.0%} ({holm:.0%})" for _, _, told, holm in found] if len(set(gains)) > 1 else []
             print(f"| {case} | {' | '.join(cells)} | {', '.join(power)} |", flush=True)
     print_gates(simulations)
+    print_power(simulations)
     print_coverage(simulations)
     print_rare_losses()
     print(f"\n{time.perf_counter() - start:.0f} s")

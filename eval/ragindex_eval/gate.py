@@ -5,7 +5,7 @@ is above -margin, FAIL if its upper end is below -margin. A method that finds th
 baseline passes: nothing has changed.
 """
 
-import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,7 +21,10 @@ from ragindex_eval.metrics.retrieval import gold_ranks
 from ragindex_eval.metrics.score import judgements, twins
 from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Comparison, Interval, MethodResult
+from ragindex_eval.stats.enough import FEWEST_DIFFERENCES
 from ragindex_eval.stats.paired_tests import paired_interval
+from ragindex_eval.stats.power import count_questions
+from ragindex_eval.stats.resampling import SampleArray
 
 GateVerdict = Literal["PASS", "FAIL", "UNDECIDED"]
 _SHOWN_LOST, _LONGEST_QUESTION = 10, 80
@@ -63,7 +66,9 @@ class Gate:
     """GateVerdict on `new` beside `baseline`: their means of the metric over the same questions, and the difference.
 
     `same_hits` says that a method finds what it found in the baseline for every question. `lost` are the questions
-    with a lower value than in the baseline, the largest loss first; `won` counts those with a higher one.
+    with a lower value than in the baseline, the largest loss first; `won` counts those with a higher one. `needed` says
+    how many questions in all would settle an undecided gate with 80 % power, if the differences stay; None if it is
+    decided, and if no number would.
     """
 
     verdict: GateVerdict
@@ -80,6 +85,7 @@ class Gate:
     baseline_encoder: str
     lost: tuple[LostQuestion, ...]
     won: int
+    needed: int | None
 
     def to_json(self) -> dict[str, Any]:
         """Convert to the JSON of `--json`."""
@@ -174,7 +180,8 @@ def judge_gate(new: QuestionScores, baseline: QuestionScores, metric: str, margi
         )
     order = sorted(new.values)
     scores = np.array([[new.values[key], baseline.values[key]] for key in order])
-    low, high = paired_interval(scores[:, 0] - scores[:, 1])
+    differences = scores[:, 0] - scores[:, 1]
+    low, high = paired_interval(differences)
     new_score, baseline_score = scores.mean(axis=0).tolist()
     same_hits = (new.label, new.hits, new.values) == (baseline.label, baseline.hits, baseline.values)
     verdict: GateVerdict = "PASS" if same_hits or low > -margin else "FAIL" if high < -margin else "UNDECIDED"
@@ -198,12 +205,17 @@ def judge_gate(new: QuestionScores, baseline: QuestionScores, metric: str, margi
         baseline.encoder,
         tuple(sorted(lost, key=lambda one: one.new_value - one.baseline_value)),
         sum(new.values[key] > baseline.values[key] for key in order),
+        _count_needed_questions(differences, margin) if verdict == "UNDECIDED" else None,
     )
 
 
-def count_needed_questions(margin: float) -> int:
-    """Return how many questions a gate with a margin above 0 needs to pass a method that is level on each."""
-    return next(count for count in itertools.count(1) if paired_interval(np.zeros(count))[0] > -margin)
+def _count_needed_questions(differences: SampleArray, margin: float) -> int | None:
+    """Return how many questions would pass or fail a method with such differences; None if no number would."""
+    if len(differences) < FEWEST_DIFFERENCES:
+        return None
+    mean, spread = float(differences.mean()), float(differences.std(ddof=1))
+    needed = min(count_questions(mean, spread, margin=margin), count_questions(-mean, spread, margin=-margin))
+    return None if math.isinf(needed) else max(int(needed), len(differences) + 1)
 
 
 def write_junit(gate: Gate, path: Path) -> None:

@@ -86,7 +86,8 @@ def _comparison(
     seed: int,
     naming: Collection[str] = (),
 ) -> Comparison:
-    compared, pairs = compare_methods(with_intervals(methods, gold, seed, naming), seed)
+    compared = tuple(with_intervals(methods, gold, seed, naming))
+    pairs = compare_methods(compared, seed)
     return Comparison(
         dataset=DatasetFacts(name, "made", 3, 3, len(ids), len(gold or ()), f"fingerprint of {name}"),
         encoder=encoder,

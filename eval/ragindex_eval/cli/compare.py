@@ -223,7 +223,7 @@ def _suggest_exports(comparison: Comparison, command: str) -> list[tuple[str, st
     quick = _find_quickest_leader(comparison)
     if quick is None:
         return [("use the first", first)]
-    fastest = f"{command} --method {shlex.quote(quick)}   # the fastest of those that may be best at {metric}"
+    fastest = f"{command} --method {shlex.quote(quick)}   # faster than {best}, and behind it by no metric for certain"
     return [("use the fastest", fastest), ("or the first", first)]
 
 

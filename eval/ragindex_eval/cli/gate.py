@@ -18,11 +18,10 @@ from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import JsonOption
 from ragindex.errors import GateFailedError, GateUndecidedError, StoreError, UsageError
 from ragindex_eval.cli.compare import setting_flag
-from ragindex_eval.format import join_names
+from ragindex_eval.format import join_names, round_up
 from ragindex_eval.gate import (
     Gate,
     QuestionScores,
-    count_needed_questions,
     judge_gate,
     saved_scores,
     scores_of,
@@ -34,6 +33,9 @@ from ragindex_eval.run.own_documents import describe_own_documents
 from ragindex_eval.run.pipeline import evaluate
 from ragindex_eval.run.settings import make_settings
 from ragindex_eval.run.study import load_dataset
+from ragindex_eval.stats.power import POWER
+
+_MOST_QUESTIONS = 10_000
 
 
 def gate_command(
@@ -120,9 +122,14 @@ def _require_pass(gate: Gate) -> None:
     if gate.verdict == "FAIL":
         raise GateFailedError(f"{gate.new} is worse than {gate.baseline} by more than the margin.")
     if gate.verdict == "UNDECIDED":
-        needed = count_needed_questions(gate.margin) if gate.margin else 0
-        least = f" (this margin needs at least {needed:,})" if gate.questions < needed else ""
         raise GateUndecidedError(
-            f"The questions do not tell: add questions{least}, or choose a larger --margin before looking at the next "
-            "result."
+            f"The questions do not tell: add questions{_describe_needed(gate.needed)}, or choose a larger --margin "
+            "before looking at the next result."
         )
+
+
+def _describe_needed(questions: int | None) -> str:
+    if questions is None:
+        return ""
+    count = f"more than {_MOST_QUESTIONS:,}" if questions > _MOST_QUESTIONS else f"about {round_up(questions):,}"
+    return f" ({count} in all would settle it if the differences stay, {100 * POWER:.0f} % power)"

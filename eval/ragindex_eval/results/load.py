@@ -143,7 +143,6 @@ def _method(value: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], k: int
             for name, part in value["index"]["parts"].items()
         },
         ci95=_intervals(value["ci95"]),
-        p_best=value["p_best"],
         tokens_to_recall={name: _tokens_to_recall(one) for name, one in value["tokens_to_recall"].items()},
         spent=_usage(value["usage"]["spent"]),
         spent_estimated=value["usage"]["spent"].get("estimated", False),

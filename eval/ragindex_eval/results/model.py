@@ -21,7 +21,7 @@ from ragindex_eval.results.reader_results import costs as reading_costs
 Interval: TypeAlias = tuple[float, float]
 """The low and the high end of a 95 % interval."""
 
-RESULT_SCHEMA = 6
+RESULT_SCHEMA = 7
 NO_USAGE = Usage()
 LATENCY = "latency_ms"
 COSTS = ("input_tokens", "output_tokens", "money")
@@ -237,14 +237,13 @@ class MethodResult:
 
     - `answers`: by k; only at the largest k, unless the ranking of the method depends on k.
     - `per_query`, `metrics`: the metrics of every judged question by id, and their means.
-    - `ci95`: the intervals of the means, latency_ms_p50 and latency_ms_p95; empty for fewer than two questions.
+    - `ci95`: the intervals of the means, latency_ms_p50 and latency_ms_p95, as far as there are enough questions: two
+      for means, 6 for p50, 72 for p95.
     - `parts`: the figures of each part of the index, as if the method were built alone.
     - `spent`: what this run paid for the method; `seconds` is how long it was built and asked, 0 if read from files.
       With `spent_estimated`, tokens of it were estimated because a server reports none.
     - `stages`: how the LLM outputs of this run were parsed (strict, repaired, failed, …), counted by task.
     - `fingerprint`: a hash of everything that the answers depend on.
-    - `p_best`: by quality metric, the p-value of the test that no other method is better. Under 0.05, the method is
-      excluded as the best. Empty for a single method.
     - `tokens_to_recall`: how many tokens a reader must be given, by the name of the figure; empty without gold.
 
     Money is None if any part of it is unknown, for example for a model without a price.
@@ -264,7 +263,6 @@ class MethodResult:
     spent: Usage = NO_USAGE
     spent_estimated: bool = False
     stages: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    p_best: Mapping[str, float] = field(default_factory=dict)
     tokens_to_recall: Mapping[str, TokensToRecall] = field(default_factory=dict)
 
     @property
@@ -339,7 +337,6 @@ class MethodResult:
                 **({"reader": read.to_json()} if (read := self.reading_costs) else {}),
             },
             "ci95": {name: list(bounds) for name, bounds in self.ci95.items()},
-            "p_best": dict(self.p_best),
             "tokens_to_recall": {name: one.to_json() for name, one in self.tokens_to_recall.items()},
             "breakdown": [one.to_json() for one in self.breakdown],
             "fingerprint": self.fingerprint,

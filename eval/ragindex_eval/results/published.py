@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from ragindex_eval.format import points
 
-FigureVerdict: TypeAlias = Literal["same", "differs", "not comparable", "no interval", "not measured"]
+FigureVerdict: TypeAlias = Literal["within the interval", "differs", "not comparable", "no interval", "not measured"]
 GainVerdict: TypeAlias = Literal["agrees", "contradicts", "unclear", "not measured"]
 _Bounds: TypeAlias = tuple[float, float]
 
@@ -48,7 +48,7 @@ class ComparedGain:
 class ComparedFigure:
     """A published figure, and that of this comparison with its interval, as fractions of 1.
 
-    The verdict is "same" or "differs" if the conditions are equal, by whether the interval holds the published figure.
+    If the conditions are equal, the verdict is "within the interval" if it holds the published one, else "differs".
     """
 
     method: str

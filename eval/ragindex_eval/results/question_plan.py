@@ -9,12 +9,12 @@ from ragindex_eval.format import percent
 
 @dataclass(frozen=True, slots=True)
 class QuestionPlan:
-    """How small a difference of `best` and another method a number of questions shows, with the probability `power`.
+    """How small a difference of `best` to another method a number of questions shows, with the probability `power`.
 
     `spread` is the standard deviation of a question's difference by the metric, the median over the other methods.
-    `smallest` has pairs of a number of questions and the smallest difference of means; the first is of the questions
-    that were asked. `settle` has the methods that were not excluded as the best, each with about how many more
-    questions would exclude it if its difference stayed; None if no number would.
+    `smallest` has pairs of a number of questions and the smallest difference of means, None if they show none; the
+    first is of the questions that were asked. `settle` has the methods that were not excluded as the best, each with
+    about how many more questions would show that `best` is better, if the difference stayed; None if no number would.
     """
 
     metric: str
@@ -22,7 +22,7 @@ class QuestionPlan:
     questions: int
     spread: float
     power: float
-    smallest: tuple[tuple[int, float], ...]
+    smallest: tuple[tuple[int, float | None], ...]
     settle: tuple[tuple[str, int | None], ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -32,16 +32,17 @@ class QuestionPlan:
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> "QuestionPlan":
         """Convert from a JSON object."""
-        smallest = tuple((int(count), float(least)) for count, least in value["smallest"])
+        smallest = tuple((int(count), None if least is None else float(least)) for count, least in value["smallest"])
         settle = tuple((label, count) for label, count in value["settle"])
         return QuestionPlan(**{**value, "smallest": smallest, "settle": settle})
 
     def describe(self) -> str:
         """Return in a sentence what these questions can show, and what more of them could."""
         (_, least), *others = self.smallest
-        more = ", ".join(f"{count:,} of {percent(smaller)}" for count, smaller in others if smaller <= 1)
-        shown = f"show differences of {percent(least)} points of {self.metric} or more"
-        if least > 1:
-            shown = f"are too few to show any difference of {self.metric}"
+        more = ", ".join(f"{count:,} of {percent(smaller)}" for count, smaller in others if smaller is not None)
+        shown = (
+            "are too few to show any difference" if least is None else f"show differences of {percent(least)} points"
+        )
+        shown += f" of {self.metric}{'' if least is None else ' or more'} between {self.best} and another method"
         power = f"({100 * self.power:.0f} % power)"
         return f"{self.questions:,} questions {shown} {power}{f'; {more}' if more else ''}"

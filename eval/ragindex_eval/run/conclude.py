@@ -62,8 +62,8 @@ def conclude(
     naming = find_naming(dataset.queries, dataset.gold, titles)
     if len(naming) == 1:  # a single question is no group
         naming = frozenset()
-    rows = with_intervals(sort_methods(results, ks), dataset.gold, index.seed, naming)
-    ranked, pairs = compare_methods(rows, index.seed)
+    ranked = tuple(with_intervals(sort_methods(results, ks), dataset.gold, index.seed, naming))
+    pairs = compare_methods(ranked, index.seed)
     bounds = with_intervals(bounds, dataset.gold, index.seed)
     near = find_near_gold(dataset, ranked, ks[0])
     concluded = Comparison(

@@ -74,12 +74,11 @@ def _figures_agree(a: MethodResult, b: MethodResult, metric: str, value: float) 
 def leaders(comparison: Comparison, metric: str) -> tuple[str, ...]:
     """Return the methods that cannot be excluded as the best by a metric, best first; () if it was not measured.
 
-    Methods are excluded by multiple comparisons with the best (`MethodResult.p_best`), or if they are significantly
-    worse than the first one. For `latency_ms`, the first is the method with the lowest p50, and only the latter counts.
+    A method is excluded if another one is significantly better. As p-values are corrected for all pairs, any method
+    that is as good as the best is excluded with a probability of 5 % at most, however many methods are.
     """
     ranked = rank_methods(comparison, metric)
-    kept = [label for label in ranked if comparison.method(label).p_best.get(metric, 1.0) >= LEVEL]
-    return tuple(label for label in kept if not better(comparison, ranked[0], label, metric))
+    return tuple(label for label in ranked if not any(better(comparison, other, label, metric) for other in ranked))
 
 
 def rank_methods(comparison: Comparison, metric: str) -> list[str]:

@@ -1,20 +1,13 @@
-"""Are the questions enough? What a number of questions can show, and how many more would settle what is open.
+"""Are the questions enough? What a number of questions can show, and how many more would settle what is open."""
 
-Means of paired differences are about normal. A difference d of two methods is shown by n questions with the probability
-POWER if d = (z + z') s / √n, where s is the standard deviation of a question's difference, z the quantile of the test's
-level, divided by the number of rivals (Bonferroni), and z' that of POWER.
-"""
-
-from math import ceil, inf, sqrt
-from statistics import NormalDist, fmean, median, stdev
+from math import ceil, inf
+from statistics import fmean, median, stdev
 
 from ragindex_eval.results.model import Comparison
 from ragindex_eval.results.question_plan import QuestionPlan
 from ragindex_eval.stats.conclusions import leaders, rank_methods
-from ragindex_eval.stats.resampling import LEVEL
+from ragindex_eval.stats.power import POWER, count_questions, raise_spread, smallest_difference
 
-POWER = 0.8
-"""The probability with which `count_more_questions` questions exclude a method, if its difference stays as it is."""
 FEWEST_DIFFERENCES = 5
 """With fewer, nothing is said about the spread of a difference."""
 _PLANNED = (50, 100, 200, 400, 800, 1600)
@@ -35,7 +28,7 @@ def plan_questions(comparison: Comparison) -> QuestionPlan | None:
     spreads = [spread for rival in rivals if (spread := stdev(_differences(comparison, best, rival, metric)))]
     if not spreads:  # the same difference on every question says nothing about the spread
         return None
-    spread = median(spreads)
+    spread, pairs = median(spreads), _count_pairs(comparison)
     counts = [judged, *[count for count in _PLANNED if count > judged][:_SHOWN]]
     more = {rival: count_more_questions(comparison, best, rival, metric) for rival in others}
     return QuestionPlan(
@@ -44,28 +37,24 @@ def plan_questions(comparison: Comparison) -> QuestionPlan | None:
         judged,
         spread,
         POWER,
-        tuple((count, smallest_difference(spread, count, len(rivals))) for count in counts),
+        tuple((count, smallest_difference(spread, count, pairs)) for count in counts),
         tuple((rival, None if count == inf else ceil(count)) for rival, count in more.items()),
     )
 
 
-def smallest_difference(spread: float, questions: int, rivals: int = 1) -> float:
-    """Return the smallest difference of means that the questions show with the probability POWER."""
-    return _quantiles(rivals) * spread / sqrt(questions)
+def count_more_questions(
+    comparison: Comparison, best: str, rival: str, metric: str, difference: float | None = None
+) -> float:
+    """Return how many more questions would show that `best` is better than `rival` with probability POWER.
 
-
-def count_more_questions(comparison: Comparison, best: str, rival: str, metric: str) -> float:
-    """Return how many more questions would exclude `rival` as the best with probability POWER.
-
-    Assumes that mean and spread of the difference stay as they are, and Bonferroni's bound for the number of rivals.
-    Returns infinity if the methods have the same mean.
+    Assumes that the spread of the difference stays as it is, and so does its mean, or that the mean is `difference`.
+    At least 1; infinity if the methods have the same mean.
     """
     differences = _differences(comparison, best, rival, metric)
-    mean = fmean(differences)
-    if abs(mean) < 1e-12:
-        return inf
-    needed = (_quantiles(len(comparison.methods) - 1) * stdev(differences) / mean) ** 2
-    return max(1.0, needed - len(differences))
+    mean, spread = fmean(differences), stdev(differences)
+    if difference is not None:
+        mean, spread = difference, raise_spread(spread, difference)
+    return max(1, count_questions(mean, spread, _count_pairs(comparison)) - len(differences))
 
 
 def _differences(comparison: Comparison, best: str, rival: str, metric: str) -> list[float]:
@@ -73,6 +62,6 @@ def _differences(comparison: Comparison, best: str, rival: str, metric: str) -> 
     return [a[id][metric] - b[id][metric] for id in a]
 
 
-def _quantiles(rivals: int) -> float:
-    normal = NormalDist()
-    return normal.inv_cdf(1 - LEVEL / 2 / rivals) + normal.inv_cdf(POWER)
+def _count_pairs(comparison: Comparison) -> int:
+    count = len(comparison.methods)
+    return count * (count - 1) // 2

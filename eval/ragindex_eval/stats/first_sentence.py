@@ -8,17 +8,19 @@ from ragindex_eval.format import join_names, points_form, round_up, short
 from ragindex_eval.metrics.answers import select_shown
 from ragindex_eval.results.model import LATENCY, Comparison, MethodResult, describe_failed
 from ragindex_eval.stats.conclusions import FEW, agreement, better, leaders, middle_k, rank_methods
-from ragindex_eval.stats.enough import FEWEST_DIFFERENCES, POWER, count_more_questions
+from ragindex_eval.stats.enough import FEWEST_DIFFERENCES, count_more_questions
+from ragindex_eval.stats.power import POWER
 
 _MOST_QUESTIONS = 10_000
+_STATED_DIFFERENCES = (0.05, 0.02, 0.01)
 
 
 def state_conclusion(comparison: Comparison) -> str:
     """Return the main conclusion.
 
-    It names the methods that cannot be excluded as the best at the smallest k, the difference with its interval, those
-    of them that another metric excludes, what is faster among the others, costs, how many more questions would settle
-    it, and what failed.
+    It names the methods that cannot be excluded as the best at the smallest k, the difference with its interval, which
+    of them have higher means by other metrics, what is faster, costs, how many more questions would settle it, and what
+    failed. By the other metrics nothing is tested here: that would be more tests, of which more are wrong.
     """
     return " ".join([*_main_sentences(comparison), *filter(None, [describe_failed(comparison.failed)])])
 
@@ -36,27 +38,21 @@ def _main_sentences(comparison: Comparison) -> Iterator[str]:
         yield f"{metric} was not measured of every method."
         return
     ahead = leaders(comparison, metric)
-    excluded = _find_excluded(comparison, ahead, metric)
     yield f"{_describe_best(comparison, ahead, metric)}."
-    for name, labels in excluded.items():
-        yield f"{_describe_excluded(comparison, name, labels)}."
-    left = [label for label in ahead if not any(label in labels for labels in excluded.values())]
-    yield from _describe_higher_means(comparison, ahead[0], left)
-    yield from _describe_costs(comparison, ahead, left)
+    yield from _describe_higher_means(comparison, ahead)
+    yield from _describe_costs(comparison, ahead)
     yield from _describe_more_questions(comparison, ahead, metric)
     yield from _describe_few_questions(comparison)
 
 
 def list_close_leaders(comparison: Comparison) -> list[str]:
-    """Return the leaders at the smallest k that no metric of the table excludes, nor the interval of their difference.
+    """Return the leaders at the smallest k that may be the best by the other metrics of the table, too.
 
-    The interval is that of the difference to the first. The first is always among them, if anything was measured.
+    The first is always among them, if anything was measured.
     """
-    metric = f"R@{comparison.ks[0]}"
-    ahead = leaders(comparison, metric)
-    excluded = {label for labels in _find_excluded(comparison, ahead, metric).values() for label in labels}
-    intervals = {label: comparison.pair(ahead[0], label, metric).ci95 for label in ahead[1:] if label not in excluded}
-    return [*ahead[:1], *(label for label, bounds in intervals.items() if bounds is None or bounds[0] <= 0)]
+    first, *rivals = leaders(comparison, f"R@{comparison.ks[0]}") or ("",)
+    others = [ahead for name in _list_other_metrics(comparison) if (ahead := leaders(comparison, name))]
+    return [*filter(None, [first]), *(label for label in rivals if all(label in ahead for ahead in others))]
 
 
 # ---------------------------------------------------------------- quality
@@ -72,27 +68,12 @@ def _describe_best(comparison: Comparison, ahead: Sequence[str], metric: str) ->
         lowest = _format_percent(comparison.method(last), metric)
         if len({method.metrics[metric] for method in comparison.methods}) == 1:
             return f"{said}all {len(ahead)} score {percent}"
-        alone = ", of this pair alone" if len(ranked) > 2 else ""
-        return f"{said}{best} scores {percent}, {last} {lowest} ({_difference(comparison, best, last, metric)}{alone})"
+        return f"{said}{best} scores {percent}, {last} {lowest} ({_difference(comparison, best, last, metric)})"
     over = f"{_difference(comparison, best, ranked[1], metric)}, over {ranked[1]}"
     if len(ahead) == 1:
         return f"{best} is best at {metric} ({percent}; {over})"
     others = f"{join_names(ahead[1:])} cannot be excluded as the best ({judged})"
     return f"{best} leads at {metric} ({percent}; {over}), and {others}"
-
-
-def _find_excluded(comparison: Comparison, ahead: Sequence[str], metric: str) -> dict[str, list[str]]:
-    """Return the methods of `ahead` that another metric excludes as the best, by the first such metric.
-
-    The other metrics are those that the table shows too.
-    """
-    kept = {name: found for name in _list_other_metrics(comparison) if (found := leaders(comparison, name))}
-    excluded: dict[str, list[str]] = {}
-    for label in ahead:
-        first = next((name for name, found in kept.items() if label not in found), None)
-        if first is not None:
-            excluded.setdefault(first, []).append(label)
-    return excluded
 
 
 def _list_other_metrics(comparison: Comparison) -> list[str]:
@@ -101,8 +82,9 @@ def _list_other_metrics(comparison: Comparison) -> list[str]:
     return [f"nDCG@{middle_k(comparison.ks)}", *(f"R@{k}" for k in comparison.ks[1:]), *of_answers]
 
 
-def _describe_higher_means(comparison: Comparison, best: str, rivals: Sequence[str]) -> Iterator[str]:
-    """Yield which of the rivals have the highest mean by other metrics of the table, where the leader has not."""
+def _describe_higher_means(comparison: Comparison, ahead: Sequence[str]) -> Iterator[str]:
+    """Yield which of the leaders have the highest mean by other metrics of the table, where the first has not."""
+    best, *rivals = ahead
     higher: dict[tuple[str, ...], list[str]] = {}
     for name in _list_other_metrics(comparison):
         ranked = rank_methods(comparison, name)
@@ -118,19 +100,6 @@ def _describe_higher_means(comparison: Comparison, best: str, rivals: Sequence[s
             for labels, names in higher.items()
         )
         yield f"{'; '.join(said)}."
-
-
-def _describe_excluded(comparison: Comparison, metric: str, labels: Sequence[str]) -> str:
-    """Name the leader by a metric and the methods that it excludes; of one method, what is most surely ahead of it.
-
-    That need not be the leader, whose difference may be larger and spread wider.
-    """
-    ranked = rank_methods(comparison, metric)
-    if len(labels) > 1:
-        return f"{metric} excludes {join_names(labels)} ({ranked[0]} leads)"
-    ahead = ranked[: ranked.index(labels[0])]
-    surest = min(ahead, key=lambda label: comparison.pair(label, labels[0], metric).p)
-    return f"{metric} excludes {labels[0]} ({surest} is ahead by {_difference(comparison, surest, labels[0], metric)})"
 
 
 def _describe_without_gold(comparison: Comparison) -> str:
@@ -150,15 +119,16 @@ def _describe_without_gold(comparison: Comparison) -> str:
 # ---------------------------------------------------------------- costs
 
 
-def _describe_costs(comparison: Comparison, ahead: Sequence[str], left: Sequence[str]) -> Iterator[str]:
-    """Yield which of the methods `left` is fastest, and what the leader costs beside another method.
+def _describe_costs(comparison: Comparison, ahead: Sequence[str]) -> Iterator[str]:
+    """Yield which of the close leaders is fastest, and what the first costs beside another method.
 
-    The other one is the fastest of those left, or else the next best.
+    The other one is the fastest of those, or else the next best.
     """
-    if len(left) > 1 and (said := _describe_fastest(comparison, left)):
+    close = list_close_leaders(comparison)
+    if len(close) > 1 and (said := _describe_fastest(comparison, close)):
         yield said
     best, second = rank_methods(comparison, f"R@{comparison.ks[0]}")[:2]
-    fastest = _find_fastest(comparison, left)
+    fastest = _find_fastest(comparison, close)
     other = fastest if fastest not in (None, best) else next((label for label in ahead if label != best), second)
     if comparison.method(best).latency.total.p50 is not None:
         costs = (f"{label} takes {_format_costs(comparison.method(label))}" for label in (best, str(other)))
@@ -181,7 +151,7 @@ def _describe_fastest(comparison: Comparison, of: Sequence[str]) -> str:
     pair = comparison.pair(slowest, fastest, LATENCY)
     low, high = (_format_ratio(bound) for bound in pair.ci95 or (pair.value, pair.value))
     among = join_names(of) if len(of) < len(comparison.methods) or len(of) == 2 else f"all {len(of)}"
-    times = f"{_format_ratio(pair.value)} times faster than {slowest} ({low} to {high}, geometric mean)"
+    times = f"{_format_ratio(pair.value)} times as fast as {slowest} ({low} to {high}, geometric mean)"
     return f"Of {among}, {fastest} is fastest: {times}."
 
 
@@ -211,20 +181,36 @@ def _format_usage(usage: Usage) -> Iterator[str]:
 
 
 def _describe_more_questions(comparison: Comparison, ahead: Sequence[str], metric: str) -> Iterator[str]:
-    """Yield how many more questions would exclude the rivals of the leader: the first and the last of them."""
+    """Yield how many more questions would show the first to be better than its rivals: the fewest and the most.
+
+    Where all means are equal, yield what the difference may be, and how many questions would show a given one.
+    """
     judged = comparison.dataset.judged
     if len(ahead) < 2 or judged < FEWEST_DIFFERENCES:
         return
     best = ahead[0]
     more = sorted((count_more_questions(comparison, best, rival, metric), rival) for rival in ahead[1:])
     (fewest, first), (most, last) = more[0], more[-1]
+    power = f"({100 * POWER:.0f} % power)"
     if fewest == inf:
-        yield "More questions would not settle it: the means are equal."
+        yield _describe_equal_means(comparison, best, first, metric, power)
         return
-    said = f"{_format_count(fewest).capitalize()} more question{'' if fewest == 1 else 's'} would exclude {first}"
+    said = f"{_format_count(fewest).capitalize()} more question{'' if fewest == 1 else 's'} would show {best} ahead of"
     equal = most == inf  # the means of the two are, so no number of questions would
-    also = "" if len(more) == 1 or equal else f", and {_format_count(most)} {last}"
-    yield f"{said}{also}, if the difference stays ({100 * POWER:.0f} % power)."
+    also = "" if len(more) == 1 or equal else f", and {_format_count(most)} ahead of {last}"
+    yield f"{said} {first}{also}, if the difference stays {power}."
+
+
+def _describe_equal_means(comparison: Comparison, best: str, rival: str, metric: str, power: str) -> str:
+    """Say what the difference of two methods may be, and how many more questions would show one that these do not."""
+    bounds = comparison.pair(best, rival, metric).ci95 or (-1.0, 1.0)
+    low, high = (f"{100 * bound:z.1f}" for bound in bounds)
+    said = f"The difference of {best} and {rival} may be {low} to {high} points"
+    for size in _STATED_DIFFERENCES:
+        count = count_more_questions(comparison, best, rival, metric, size)
+        if count > 1:
+            return f"{said}; {_format_count(count)} more questions would show one of {100 * size:.0f} {power}."
+    return f"{said}."
 
 
 def _format_count(count: float) -> str:

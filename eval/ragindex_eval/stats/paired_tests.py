@@ -11,8 +11,6 @@ loses much; their own variance does not show that, and the two added ones do. No
   (Hothorn, Bretz and Westfall 2008, section 3).
 - interval of a pair: all differences against which the corrected test has no objection at 5 %. So all intervals hold
   together with 95 %, and one excludes 0 exactly if the corrected p is below 0.05.
-- p of a method as the best: multiple comparisons with the best (Hsu 1981; Edwards and Hsu 1983). A method is tested
-  against all others at once, and excluded if one of them is better.
 
 `benchmarks/error_rates.py` measures the errors of each for symmetric and skewed differences.
 """
@@ -32,18 +30,15 @@ _EQUAL = 1e-9  # differences smaller than this share of the values are rounding
 
 @dataclass(frozen=True, slots=True)
 class PairedTests:
-    """Results for several metrics: arrays of shape (pairs, metrics), and `best` of shape (methods, metrics).
+    """Results for several metrics: arrays of shape (pairs, metrics).
 
-    `low` and `high` are the ends of the simultaneous intervals of the mean differences. A method with `best` under 0.05
-    is excluded as the best, the one with the highest mean. `best` is two-sided, twice the one-sided p, so that with two
-    methods it is the p of their pair for the one that is behind.
+    `low` and `high` are the ends of the simultaneous intervals of the mean differences.
     """
 
     p: SampleArray
     adjusted: SampleArray
     low: SampleArray
     high: SampleArray
-    best: SampleArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +75,12 @@ def run_paired_tests(
     """
     from scipy import special  # takes a second to import
 
-    _, methods, metrics = values.shape
+    metrics = values.shape[2]
     numbers = np.array(pairs, dtype=np.intp).reshape(-1, 2)
     shape = (len(numbers), metrics)
     p, adjusted, low, high = np.ones(shape), np.ones(shape), np.zeros(shape), np.zeros(shape)
-    best = np.ones((methods, metrics))
     if not len(numbers):
-        return PairedTests(p, adjusted, low, high, best)
+        return PairedTests(p, adjusted, low, high)
     for metric in range(metrics):
         augmented = _augment(values[:, :, metric], numbers, largest)
         t = augmented.t
@@ -99,10 +93,9 @@ def run_paired_tests(
         quantile = highest[resamples - math.ceil(LEVEL * (1 + resamples)) + 1]
         reach = np.maximum(quantile, -special.stdtrit(augmented.degrees, LEVEL / 2)) * augmented.errors
         low[:, metric], high[:, metric] = augmented.means - reach, augmented.means + reach
-        best[:, metric] = _test_best(t, drawn, numbers, methods, p[:, metric])
     if largest is not None:
         low, high = np.maximum(low, -largest), np.minimum(high, largest)
-    return PairedTests(p, adjusted, low, high, best)
+    return PairedTests(p, adjusted, low, high)
 
 
 def paired_interval(differences: SampleArray, largest: float | None = 1.0, level: float = LEVEL) -> Interval:
@@ -165,19 +158,3 @@ def _factorise(correlations: SampleArray) -> SampleArray:
             rest -= np.outer(column, column)
             columns.append(column)
     return np.stack(columns, axis=1) if columns else np.zeros((len(rest), 0))
-
-
-def _test_best(
-    t: SampleArray, drawn: SampleArray, pairs: NDArray[np.intp], methods: int, p: SampleArray
-) -> SampleArray:
-    """Return the p-value of each method as the best, of shape (methods,)."""
-    best = np.ones(methods)
-    for method in range(methods):
-        signs = np.where(pairs[:, 1] == method, 1.0, -1.0)  # t is above 0 if the other method is ahead
-        rivals = (pairs == method).any(axis=1)
-        if rivals.any():
-            leads = signs[rivals] * t[rivals]
-            reached = np.count_nonzero((signs[rivals] * drawn[:, rivals]).max(axis=1) >= leads.max())
-            ahead = p[rivals][leads.argmax()] if leads.max() > 0 else 1.0
-            best[method] = min(1.0, max(float(ahead), 2 * (1 + reached) / (1 + len(drawn))))
-    return best

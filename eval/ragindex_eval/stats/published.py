@@ -46,7 +46,7 @@ def judge_figure(published: float, here: float | None, bounds: Interval | None, 
         return "not comparable"
     if bounds is None:
         return "no interval"
-    return "same" if bounds[0] <= published <= bounds[1] else "differs"
+    return "within the interval" if bounds[0] <= published <= bounds[1] else "differs"
 
 
 def judge_gain(published: float, bounds: Interval | None) -> GainVerdict:

@@ -4,7 +4,7 @@ Intervals are 95 % percentile bootstrap intervals (Efron and Tibshirani 1993, §
 replacement. Those of quality, which is bounded, are in `mean_intervals`, those of differences in `paired_tests`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TypeAlias
 
 import numpy as np
@@ -38,14 +38,6 @@ def interval(resampled: SampleArray) -> Interval:
     """Return the bounds of the middle 95 % of resampled statistics."""
     low, high = np.quantile(resampled, (LEVEL / 2, 1 - LEVEL / 2))
     return float(low), float(high)
-
-
-def percentile_intervals(values: SampleArray, percents: Sequence[float], seed: int) -> list[Interval]:
-    """Return the interval of each percentile of `values`, an array of shape (questions,)."""
-    generator = np.random.default_rng(seed)
-    drawn = [values[generator.integers(len(values), size=(size, len(values)))] for size in _chunk_sizes(RESAMPLES)]
-    resampled = np.concatenate([np.percentile(sample, percents, axis=1).T for sample in drawn])
-    return [interval(column) for column in resampled.T]
 
 
 def _chunk_sizes(resamples: int) -> Iterator[int]:

@@ -30,6 +30,7 @@ from ragindex_eval.results.model import (
 from ragindex_eval.stats import resampling
 from ragindex_eval.stats.mean_intervals import mean_interval
 from ragindex_eval.stats.paired_tests import PairedTests, paired_interval, run_paired_tests
+from ragindex_eval.stats.quantile_intervals import quantile_interval
 from ragindex_eval.stats.resampling import SampleArray
 
 _HOPS = regex.compile(r"(\d+)[ -]?hop")
@@ -47,34 +48,28 @@ def with_intervals(
     judged = list(methods[0].per_query) if methods else []
     quality = _quality_intervals(methods, judged)
     groups = _groups({id: gold[id].kind for id in judged} if gold else {}, naming)
-    split = [_breakdowns(methods, by, value, ids, seed) for (by, value), ids in groups.items()]
+    split = [_breakdowns(methods, by, value, ids) for (by, value), ids in groups.items()]
     return [
         replace(
             method,
-            ci95={**quality[number], **_latency_intervals(method, seed), **_cost_intervals(method, seed)},
+            ci95={**quality[number], **_latency_intervals(method), **_cost_intervals(method, seed)},
             breakdown=tuple(group[number] for group in split),
         )
         for number, method in enumerate(methods)
     ]
 
 
-def compare_methods(
-    methods: Sequence[MethodResult], seed: int
-) -> tuple[tuple[MethodResult, ...], tuple[MethodPair, ...]]:
-    """Compare the methods by every metric, quality first and costs last.
+def compare_methods(methods: Sequence[MethodResult], seed: int) -> tuple[MethodPair, ...]:
+    """Compare every pair of the methods by every metric, quality first and costs last.
 
-    Returns the methods with `p_best`, and every pair of them; p-values are corrected for all pairs within one metric.
+    The p-values are corrected for all pairs within one metric.
     """
     both = list(combinations(range(len(methods)), 2))
-    pairs, best = list[MethodPair](), [dict(method.p_best) for method in methods]
+    pairs = list[MethodPair]()
     for names, values in _tables(methods) if both else ():
-        quality = names[0] not in (LATENCY, *COSTS)
-        tested = run_paired_tests(values, both, seed, 1.0 if quality else None)
+        tested = run_paired_tests(values, both, seed, None if names[0] in (LATENCY, *COSTS) else 1.0)
         pairs += _compare_pairs(methods, both, names, values, tested)
-        if quality:
-            for one, p_values in zip(best, tested.best.tolist(), strict=True):
-                one.update(zip(names, p_values, strict=True))
-    return tuple(replace(one, p_best=p) for one, p in zip(methods, best, strict=True)), tuple(pairs)
+    return tuple(pairs)
 
 
 def hops(kind: str) -> int | None:
@@ -109,12 +104,11 @@ def _families(methods: Sequence[MethodResult], ids: Sequence[str]) -> list[tuple
     return [(list(defined), names) for defined, names in found.items()]
 
 
-def _latency_intervals(method: MethodResult, seed: int) -> dict[str, Interval]:
-    values = np.array(list(method.latency.per_query.values()))
-    if len(values) < 2:
-        return {}
-    p50, p95 = resampling.percentile_intervals(values, (50, 95), seed)
-    return {f"{LATENCY}_p50": p50, f"{LATENCY}_p95": p95}
+def _latency_intervals(method: MethodResult) -> dict[str, Interval]:
+    """Return the intervals of p50 and p95, as far as there are enough times."""
+    times = method.latency.per_query.values()
+    intervals = {f"{LATENCY}_p{percent}": quantile_interval(times, percent / 100) for percent in (50, 95)}
+    return {name: bounds for name, bounds in intervals.items() if bounds is not None}
 
 
 def _cost_intervals(method: MethodResult, seed: int) -> dict[str, Interval]:
@@ -155,13 +149,13 @@ def _group_by_value(values: Mapping[str, str]) -> dict[str, list[str]]:
     return found
 
 
-def _breakdowns(methods: Sequence[MethodResult], by: str, value: str, ids: Sequence[str], seed: int) -> list[Breakdown]:
+def _breakdowns(methods: Sequence[MethodResult], by: str, value: str, ids: Sequence[str]) -> list[Breakdown]:
     """Return the breakdown of one group of questions for each method."""
     intervals, found = _quality_intervals(methods, ids), []
     for method, bounds in zip(methods, intervals, strict=True):
         part = _restrict(method, frozenset(ids))
         metrics = means([method.per_query[id] for id in ids])
-        bounds = {**bounds, **_latency_intervals(part, seed)}
+        bounds = {**bounds, **_latency_intervals(part)}
         found.append(Breakdown(by, value, len(ids), metrics, bounds, part.latency.total, part.query_usage, part.calls))
     return found
 

@@ -65,7 +65,7 @@ def test_a_frame_has_a_row_a_method(result: Result, monkeypatch: pytest.MonkeyPa
 def test_files_and_report(result: Result, tmp_path: Path) -> None:
     result.save(tmp_path / "out")
     assert load_results(tmp_path / "out").comparisons[0].fingerprint == result.comparison.fingerprint
-    assert json.loads((tmp_path / "out" / "comparison.json").read_text())["schema"] == 6
+    assert json.loads((tmp_path / "out" / "comparison.json").read_text())["schema"] == 7
     result.report(tmp_path / "page.html")
     assert (tmp_path / "page.html").read_bytes() == (tmp_path / "out" / "report.html").read_bytes()
 

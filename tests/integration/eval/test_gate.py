@@ -48,8 +48,8 @@ def test_verdicts_of_saved_results() -> None:
     unknown = ragindex("gate", "old:same", "--against", "old:best", "--margin", "0.01")
     assert unknown.code == 13
     assert unknown.err.strip().splitlines()[-1] == (
-        "UNDECIDED: The questions do not tell: add questions (this margin needs at least 397), or choose a larger "
-        "--margin before looking at the next result."
+        "UNDECIDED: The questions do not tell: add questions (about 280 in all would settle it if the differences "
+        "stay, 80 % power), or choose a larger --margin before looking at the next result."
     )
     limited = ragindex("gate", "old:best", "--against", "old:worst", "--limit", "5", "--skip-bad")
     assert limited.code == 2

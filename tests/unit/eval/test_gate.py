@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from ragindex.errors import UsageError
-from ragindex_eval.gate import QuestionScores, count_needed_questions, judge_gate
+from ragindex_eval.gate import QuestionScores, judge_gate
+from ragindex_eval.stats.paired_tests import paired_interval
 
 
 def scored(label: str, values: list[float], hits: str = "") -> QuestionScores:
@@ -41,14 +42,35 @@ def test_few_questions_that_are_level_do_not_pass(questions: int) -> None:
     assert low == -high < -0.02
 
 
-@pytest.mark.parametrize("margin", [0.01, 0.1, 0.5])
+@pytest.mark.parametrize("margin", [0.05, 0.1])
 def test_needed_questions_pass_and_one_fewer_does_not(margin: float) -> None:
-    needed = count_needed_questions(margin)
-    verdicts = [
-        judge_gate(scored("new", [0.5] * number), scored("old", [0.5] * number), "R@5", margin, 0).verdict
-        for number in (needed - 1, needed)
+    """If all are level, no chance is left."""
+    few = judge_gate(scored("new", [0.5] * 12), scored("old", [0.5] * 12), "R@5", margin, 0)
+    assert few.needed is not None
+    gates = [
+        judge_gate(scored("new", [0.5] * number), scored("old", [0.5] * number), "R@5", margin, 0)
+        for number in (few.needed - 1, few.needed)
     ]
-    assert verdicts == ["UNDECIDED", "PASS"]
+    assert [(gate.verdict, gate.needed) for gate in gates] == [("UNDECIDED", few.needed), ("PASS", None)]
+
+
+@pytest.mark.parametrize(
+    ("lost", "won", "verdict"), [(2, 2, "PASS"), (12, 16, "PASS"), (2, 12, "PASS"), (12, 4, "FAIL"), (22, 12, "FAIL")]
+)
+def test_needed_questions_settle_four_of_five_gates(lost: int, won: int, verdict: str) -> None:
+    """Of 100 questions; others are drawn from them."""
+    values = np.array([0.0] * lost + [1.0] * won + [0.5] * (100 - lost - won))
+    few = judge_gate(scored("new", values[::2].tolist()), scored("old", [0.5] * 50), "R@5", 0.01, 0)
+    assert few.needed is not None
+    drawn = np.random.default_rng(5).choice(values, (600, few.needed)) - 0.5
+    low, high = np.array([paired_interval(differences) for differences in drawn]).T
+    settled = low > -0.01 if verdict == "PASS" else high < -0.01
+    assert settled.mean() == pytest.approx(0.8, abs=0.06)
+
+
+def test_no_number_of_questions_settles_a_loss_of_just_the_margin() -> None:
+    values = [0.0] * 5 + [1.0] * 95
+    assert judge_gate(scored("new", values), scored("old", [1.0] * 100), "R@5", 0.05, 0).needed is None
 
 
 @pytest.mark.parametrize(

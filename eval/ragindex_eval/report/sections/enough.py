@@ -28,7 +28,7 @@ def render_enough(comparison: Comparison) -> EnoughFigures | None:
         plan.metric,
         plan.best,
         f"{100 * plan.power:.0f}",
-        tuple((f"{count:,}", percent(least)) for count, least in plan.smallest),
+        tuple((f"{count:,}", "none" if least is None else percent(least)) for count, least in plan.smallest),
         tuple((label, _format_more(more)) for label, more in plan.settle),
     )
 

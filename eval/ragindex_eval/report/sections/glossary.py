@@ -74,8 +74,8 @@ _TESTS = (
     ),
     (
         "bold",
-        "The methods that cannot be excluded as the best of a column (multiple comparisons with the best). Nothing is "
-        "bold where none can be excluded.",
+        "The methods that cannot be excluded as the best of a column: none is better by the column's corrected p. "
+        "Nothing is bold where none can be excluded.",
     ),
 )
 _UNANSWERED = (
@@ -89,6 +89,7 @@ _COST = (
         "The time within which half, or 95 %, of the questions were answered, each asked alone after a warm-up. "
         "All methods were timed in one run, question by question; of few questions, each several times. Faster is who "
         "takes at most half as long, in the geometric mean over the same questions and in p50, and no longer in p95. "
+        "An interval of p50 takes 6 questions at least, of p95 72. "
         "The interval of a ratio includes how much the time of one and the same computation varied meanwhile.",
     ),
     (

@@ -104,5 +104,5 @@ def test_what_is_no_result_is_an_error(tmp_path: Path, comparison: Comparison) -
     ):
         load_results(tmp_path / "out")
     (tmp_path / "out" / "study.json").write_text('{"schema": 1}')
-    with pytest.raises(DataError, match=r"study.json: expected results of schema 6; found 1"):
+    with pytest.raises(DataError, match=r"study.json: expected results of schema 7; found 1"):
         load_results(tmp_path / "out")

@@ -1,14 +1,17 @@
 """What questions can show: by hand, and by simulation of the tests that the formula speaks of."""
 
-import math
-from statistics import NormalDist, stdev
+import json
+from itertools import combinations
+from statistics import stdev
 
 import numpy as np
 import pytest
 from made_comparisons import made
 
 from ragindex_eval.results.question_plan import QuestionPlan
-from ragindex_eval.stats.enough import plan_questions, smallest_difference
+from ragindex_eval.stats.enough import plan_questions
+from ragindex_eval.stats.paired_tests import paired_interval, run_paired_tests
+from ragindex_eval.stats.power import count_questions, raise_spread, smallest_difference
 
 GOOD, FAIR, BAD = [1.0] * 40, [1.0] * 38 + [0.0] * 2, [0.0] * 40
 
@@ -19,28 +22,24 @@ def test_the_plan_of_a_comparison_by_hand() -> None:
     spread = stdev([0.0] * 38 + [1.0] * 2)
     assert (plan.best, plan.questions, plan.spread) == ("b", 40, pytest.approx(spread))
     assert [count for count, _ in plan.smallest] == [40, 50, 100, 200]
-    assert plan.smallest[0][1] == pytest.approx((1.959964 + 0.841621) * spread / math.sqrt(40), abs=1e-6)
-    assert plan.settle == (("a", 113),)  # 152.95 - 40, rounded up
-    assert QuestionPlan.from_json(plan.to_json()) == plan
+    # 200 · 0.047 - 0.8434 · 0.2207 √200 = 6.768 is above
+    # 1.9718 √(202/201 · (199 · 0.2207² + 2 + 400/202 · 0.047²)) = 6.761
+    assert plan.smallest[3][1] == 0.047
+    assert plan.settle == (("a", 140),)
     assert plan.describe() == (
-        "40 questions show differences of 9.8 points of R@5 or more (80 % power); 50 of 8.7, 100 of 6.2, 200 of 4.4"
+        "40 questions show differences of 20.2 points of R@5 or more between b and another method (80 % power); "
+        "50 of 16.5, 100 of 8.7, 200 of 4.7"
     )
 
 
 def test_questions_that_are_too_few_for_any_difference_say_so() -> None:
-    """Differences of 1 and 0 spread by 0.5 and more: five questions would show 69 points or more, two none."""
-    plan = QuestionPlan.from_json(
-        {**plan_of_five().to_json(), "questions": 2, "smallest": [(2, 1.09), (5, 0.69), (10, 0.49)]}
-    )
-    assert plan.describe() == (
-        "2 questions are too few to show any difference of R@5 (80 % power); 5 of 69.0, 10 of 49.0"
-    )
-
-
-def plan_of_five() -> QuestionPlan:
-    plan = plan_questions(made({"a": [1, 0, 1, 0, 1], "b": [1, 1, 1, 1, 1]}))
+    plan = plan_questions(made({label: [1, 0, 1, 0, 1] for label in "abcd"} | {"e": [1, 1, 1, 1, 1]}))
     assert plan is not None
-    return plan
+    assert plan.describe() == (
+        "5 questions are too few to show any difference of R@5 between e and another method (80 % power); "
+        "50 of 31.0, 100 of 20.9, 200 of 14.5"
+    )
+    assert QuestionPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
 
 
 def test_equal_methods_are_never_told_apart_and_one_method_has_no_plan() -> None:
@@ -52,15 +51,28 @@ def test_equal_methods_are_never_told_apart_and_one_method_has_no_plan() -> None
     assert plan_questions(made({"a": FAIR[:4], "b": GOOD[:4]})) is None
 
 
-@pytest.mark.parametrize(("questions", "rivals"), [(50, 1), (100, 1), (200, 4), (400, 15)])
-def test_the_smallest_difference_is_shown_in_four_of_five_simulated_comparisons(questions: int, rivals: int) -> None:
-    """Differences of a question are -1, 0 or 1, as those of a recall with one gold document."""
-    spread = 0.5
-    mean = smallest_difference(spread, questions, rivals)
-    squares = spread**2 + mean**2
-    up, down = (squares + mean) / 2, (squares - mean) / 2
-    rng = np.random.default_rng(7)
-    drawn = rng.choice([1.0, -1.0, 0.0], p=[up, down, 1 - up - down], size=(20_000, questions))
-    error = drawn.std(axis=1, ddof=1) / math.sqrt(questions)
-    shown = drawn.mean(axis=1) / error > NormalDist().inv_cdf(1 - 0.05 / 2 / rivals)
-    assert shown.mean() == pytest.approx(0.8, abs=0.025)
+@pytest.mark.parametrize(("spread", "questions", "methods"), [(0.5, 50, 2), (0.1, 30, 2), (0.3, 200, 2), (0.5, 100, 5)])
+def test_smallest_difference_is_shown_in_four_of_five_comparisons(spread: float, questions: int, methods: int) -> None:
+    """By the test of all pairs. Recall has one gold document; every other method differs from the first as much."""
+    mean = smallest_difference(spread, questions, methods * (methods - 1) // 2)
+    assert mean is not None
+    squares = raise_spread(spread, mean) ** 2 + mean**2
+    lost, won = squares + mean, squares - mean  # of the questions that the first method finds, and of the others
+    generator = np.random.default_rng(7)
+    shown, count = 0, 200
+    for seed in range(count):
+        first = generator.random((questions, 1)) < 0.5
+        changed = generator.random((questions, methods - 1)) < np.where(first, lost, won)
+        values = np.concatenate([first, first ^ changed], axis=1).astype(float)
+        tests = run_paired_tests(values[:, :, None], list(combinations(range(methods), 2)), seed, resamples=1_000)
+        shown += int(tests.low[0, 0] > 0)
+    assert shown / count == pytest.approx(0.8, abs=0.08)
+
+
+@pytest.mark.parametrize(("lost", "won"), [(0, 4), (1, 4), (3, 5)])
+def test_counted_questions_show_the_difference_in_four_of_five_samples(lost: int, won: int) -> None:
+    """Of 20 questions; others are drawn from them."""
+    differences = np.array([-1.0] * lost + [1.0] * won + [0.0] * (20 - lost - won))
+    questions = count_questions(differences.mean(), differences.std())
+    drawn = np.random.default_rng(3).choice(differences, (600, int(questions)))
+    assert 0.75 < np.mean([paired_interval(sample)[0] > 0 for sample in drawn]) < 0.9  # more where it is never worse

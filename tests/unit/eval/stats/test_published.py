@@ -34,9 +34,9 @@ def compared(figures: dict[str, list[float | None]], comparison: Comparison | No
 @pytest.mark.parametrize(
     ("published", "here", "bounds", "comparable", "verdict"),
     [
-        (0.45, 0.5, (0.4, 0.6), True, "same"),
-        (0.4, 0.5, (0.4, 0.6), True, "same"),
-        (0.6, 0.5, (0.4, 0.6), True, "same"),
+        (0.45, 0.5, (0.4, 0.6), True, "within the interval"),
+        (0.4, 0.5, (0.4, 0.6), True, "within the interval"),
+        (0.6, 0.5, (0.4, 0.6), True, "within the interval"),
         (0.39, 0.5, (0.4, 0.6), True, "differs"),
         (0.61, 0.5, (0.4, 0.6), True, "differs"),
         (0.45, 0.5, (0.4, 0.6), False, "not comparable"),
@@ -74,7 +74,7 @@ def test_directions_turn_with_the_signs(published: float, one: float, other: flo
 
 def test_a_figure_with_its_difference_and_gain() -> None:
     first, second = compared({"a": [90.0], "b": [40.0]}, baseline="b", conditions={"questions": 20}).figures
-    assert (first.here, first.verdict) == (1.0, "same")
+    assert (first.here, first.verdict) == (1.0, "within the interval")
     assert first.ci95 == pytest.approx((0.025 ** (1 / 20), 1.0))  # Clopper and Pearson, all of 20
     assert first.difference == "+10.0 (−6.8 to 10.0)"
     assert first.gain.over == "b"
@@ -82,7 +82,7 @@ def test_a_figure_with_its_difference_and_gain() -> None:
     assert first.gain.here == 0.75
     assert 0.0 < first.gain.ci95[0] < 0.75 < first.gain.ci95[1] < 1.0
     assert first.gain.direction == "agrees"
-    assert (second.here, second.verdict, second.gain) == (0.25, "same", None)
+    assert (second.here, second.verdict, second.gain) == (0.25, "within the interval", None)
     assert second.difference.startswith("−15.0 (−")
 
 
@@ -95,7 +95,7 @@ def test_equal_methods_make_a_gain_unclear() -> None:
 def test_methods_and_metrics_that_the_comparison_lacks_are_not_measured() -> None:
     found = compared({"a": [90.0, 5.0], "z": [40.0, None]}, metrics=["R@5", "EM"], baseline="z")
     assert [(one.method, one.metric, one.verdict) for one in found.figures] == [
-        ("a", "R@5", "same"),
+        ("a", "R@5", "within the interval"),
         ("a", "EM", "not measured"),
         ("z", "R@5", "not measured"),
     ]
@@ -143,7 +143,7 @@ def test_models_are_equal_by_name(encoder: str, published: str, equal: bool) -> 
 def test_equal_conditions_are_the_readers_too() -> None:
     comparison = replace(made(RECALLS), llm="openai:gpt-4o", reader=ReaderFacts("openai:gpt-4o", 4000, False))
     found = compared({"a": [100.0]}, comparison, conditions={"llm": "gpt-4o", "reader": "gpt-4o"})
-    assert (found.reason, found.figures[0].verdict) == ("", "same")
+    assert (found.reason, found.figures[0].verdict) == ("", "within the interval")
 
 
 def test_what_was_compared_is_the_same_after_writing_and_reading() -> None:

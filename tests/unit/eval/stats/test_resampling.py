@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ragindex_eval.stats.resampling import cost_interval, percentile_intervals
+from ragindex_eval.stats.resampling import cost_interval
 
 
 @pytest.mark.parametrize("questions", [20, 100, 700])
@@ -14,19 +14,6 @@ def test_the_interval_of_a_mean_is_scipys(questions: int) -> None:
         (costs,), np.mean, method="percentile", n_resamples=10_000, rng=np.random.default_rng(7)
     ).confidence_interval
     assert cost_interval(costs, 0) == pytest.approx((expected.low, expected.high), rel=0.02)
-
-
-def test_the_interval_of_a_percentile_is_scipys() -> None:
-    values = np.random.default_rng(1).lognormal(1.0, 0.5, 200)
-    for percent, found in zip((50, 95), percentile_intervals(values, (50, 95), 0), strict=True):
-        expected = stats.bootstrap(
-            (values,),
-            lambda sample, axis, percent=percent: np.percentile(sample, percent, axis=axis),
-            method="percentile",
-            n_resamples=10_000,
-            rng=np.random.default_rng(7),
-        ).confidence_interval
-        assert found == pytest.approx((expected.low, expected.high), rel=0.03)
 
 
 def test_the_interval_of_two_questions_by_hand() -> None:

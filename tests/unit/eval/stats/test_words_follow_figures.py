@@ -55,7 +55,7 @@ def test_what_is_said_is_the_value_that_was_tested() -> None:
     pair = comparison.pair("b", "a", LATENCY)
     assert (pair.value, pair.statistic) == (pytest.approx(5.0), "ratio of geometric means")
     assert pair.ci95 == pytest.approx((4.77, 5.08), abs=0.01)  # paired: each question takes five times as long
-    assert "Of a and b, a is fastest: 5.0 times faster than b (4.8 to 5.1, geometric mean)." in state_conclusion(
+    assert "Of a and b, a is fastest: 5.0 times as fast as b (4.8 to 5.1, geometric mean)." in state_conclusion(
         comparison
     )
 
