@@ -3,17 +3,21 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import numpy as np
 
+from ragindex.canonical import digest
 from ragindex.types import Query
 from ragindex_eval.format import percent, short
 from ragindex_eval.recommend.rules import RecommendRules
-from ragindex_eval.recommend.values import Candidate, Confirmation
+from ragindex_eval.recommend.values import Candidate, Confirmation, Verdict
+from ragindex_eval.results.model import Interval
 from ragindex_eval.run.ask_scored import compare_scores
 from ragindex_eval.run.experiment import Experiment
+from ragindex_eval.run.question_uses import HoldoutUse, Ledger, hash_question, record_use
 from ragindex_eval.stats.race import capital_growth
-from ragindex_eval.stats.resampling import SampleArray
+from ragindex_eval.stats.resampling import LEVEL, SampleArray
 
 MOST_QUESTIONS = 20_000  # more are never proposed
 
@@ -44,40 +48,82 @@ def choose(racers: Sequence[Candidate]) -> Choice:
 
 def more_questions(
     values: SampleArray, racers: Sequence[Candidate], choice: Choice, rules: RecommendRules
-) -> int | None:
-    """Return about how many more questions would settle what is open; 0 if nothing is, None if no number would.
+) -> dict[int, int | None]:
+    """Return about how many more questions would settle each racer that is open against the chosen one, by number.
 
-    Open is whether the chosen method is within delta of each remaining one, if it was not accepted, and whether each
-    cheaper one is more than delta worse than it. Each capital is carried on with the differences seen so far, in the
-    same order, until it reaches racers / alpha.
+    None if no number would. Open are the cheaper ones that remain and, if the chosen one was not accepted, all others
+    that do. Settled is on which side of the margin the difference lies: whether a cheaper one is within delta of the
+    chosen one, and the chosen one within delta of a dearer one. Each capital is carried on with the differences seen so
+    far, in the same order, until it reaches racers / alpha.
     """
-    goal = math.log(len(racers) / rules.alpha)
     remaining = [at for at, one in enumerate(racers) if one.remains and at != choice.chosen]
-    bets = [] if choice.accepted else [(at, -rules.delta) for at in remaining]
-    bets += [(at, rules.delta) for at in choice.cheaper]
-    counts = [_questions_to(goal, values[:, choice.chosen] - values[:, at], bound) for at, bound in bets]
-    known = [count for count in counts if count is not None]
-    return max(known, default=0) if len(known) == len(counts) else None
+    open_ones = [at for at in remaining if at in choice.cheaper or not choice.accepted]
+    bounds = np.array([rules.delta if at in choice.cheaper else -rules.delta for at in open_ones])
+    differences = values[:, [choice.chosen]] - values[:, open_ones]
+    counts = _questions_to(
+        math.log(len(racers) / rules.alpha), np.hstack([differences, -differences]), np.hstack([bounds, -bounds])
+    )
+    settled = zip(counts[: len(open_ones)], counts[len(open_ones) :], strict=True)
+    fewest = (min((one for one in both if one is not None), default=None) for both in settled)
+    return dict(zip(open_ones, fewest, strict=True))
 
 
-def _questions_to(goal: float, differences: SampleArray, bound: float) -> int | None:
-    total = squares = capital = 0.0
+def _questions_to(goal: float, differences: SampleArray, bounds: SampleArray) -> list[int | None]:
+    """Return after how many more questions bets on columns of differences above `bounds` reach the goal."""
+    asked = len(differences)
+    counts: list[int | None] = [None] * len(bounds)
+    totals, squares, capitals = np.zeros((3, len(bounds)))
     for seen in range(MOST_QUESTIONS):
-        now = float(differences[seen % len(differences)])
-        sums = (np.array([now]), np.array([total]), np.array([squares]))
-        capital += float(capital_growth(*sums, seen=seen, bound=bound, population=None)[0])
-        total, squares = total + now, squares + now**2
-        if capital >= goal and seen >= len(differences):
-            return seen + 1 - len(differences)
-    return None
+        if None not in counts:
+            break
+        now = differences[seen % asked]
+        capitals += capital_growth(now, totals, squares, seen=seen, bound=bounds, population=None)
+        totals, squares = totals + now, squares + now**2
+        if seen >= asked:
+            for at in np.flatnonzero(capitals >= goal):
+                counts[at] = counts[at] or seen + 1 - asked
+    return counts
 
 
 def confirm(
-    chosen: Candidate, rival: Candidate, experiment: Experiment, queries: Sequence[Query], metric: str
+    chosen: Candidate,
+    rival: Candidate,
+    experiment: Experiment,
+    queries: Sequence[Query],
+    rules: RecommendRules,
+    ledger: Ledger,
 ) -> Confirmation:
-    """Ask the chosen method and its rival the questions that were kept apart; the interval is a 95 % bootstrap."""
+    """Ask the chosen method and its rival the questions that were kept apart, and write the use down before.
+
+    The i-th confirmation by these questions is wrong with a probability of 5 % / (i (i + 1)): 5 % for all, however
+    often the choice is made again with more questions. Raises StoreError if the ledger cannot be read or written.
+    """
+    hashes = tuple(hash_question(query.text) for query in queries)
+    methods = (chosen.scheme, rival.scheme)
+    use = HoldoutUse(
+        when=datetime.now(UTC).isoformat(timespec="seconds"),
+        command="recommend",
+        file=experiment.dataset.questions_file or experiment.dataset.name,
+        chosen=chosen.label,
+        rival=rival.label,
+        metric=rules.metric,
+        asked=digest([rules.metric, *(experiment.index.result_fingerprint(one) for one in methods), sorted(hashes)]),
+        questions=hashes,
+        reused=False,
+    )
+    earlier = len(record_use(ledger, use, counts=True))
+    level = LEVEL / ((earlier + 1) * (earlier + 2))
     own, other = (chosen.label, chosen.scheme), (rival.label, rival.scheme)
-    return Confirmation(len(queries), *compare_scores(experiment, own, other, queries, metric))
+    score, rival_score, difference = compare_scores(experiment, own, other, queries, rules.metric, level)
+    return Confirmation(
+        judge_confirmation(difference, rules.delta), len(queries), score, rival_score, difference, 1 - level, earlier
+    )
+
+
+def judge_confirmation(difference: Interval, margin: float) -> Verdict:
+    """Return what the interval of chosen minus rival says of the claim that the chosen one is within the margin."""
+    low, high = difference
+    return "confirmed" if low >= -margin else "contradicted" if high < -margin else "open"
 
 
 def find_pareto(racers: Sequence[Candidate]) -> tuple[str, ...]:

@@ -74,6 +74,7 @@ def _log(
         "ragindex.recommended": found.chosen,
         "ragindex.decided": str(found.decided).lower(),
         "ragindex.runner_up": found.rival or "",
+        "ragindex.confirmation": found.confirmation.verdict if found.confirmation else "",
     }
     params = {
         **{f"dataset/{name}": value for name, value in found.dataset.to_json().items()},
@@ -102,7 +103,7 @@ def _figures(found: Recommendation, seconds: float) -> dict[str, float]:
         "duration_seconds": seconds,
         "questions_asked": found.spent,
         "questions_of_full_comparison": found.full,
-        "more_questions": found.more_questions,
+        **{f"methods/{label}/more_questions": count for label, count in found.more_questions.items()},
     }
     for name, bounds in (("difference", found.difference), ("recall", found.recall)):
         if bounds is not None:
@@ -111,7 +112,9 @@ def _figures(found: Recommendation, seconds: float) -> dict[str, float]:
         low, high = found.confirmation.difference
         figures |= {"confirmation/difference/low": low, "confirmation/difference/high": high}
     for one in found.candidates:
-        costs = {name: value for name, value in one.to_json()["costs"].items() if name != "estimated"}
+        costs = {
+            name: value for name, value in one.to_json()["costs"].items() if name not in ("estimated", "p95_bounds")
+        }
         for name, value in {**costs, "score": one.score, "asked": one.asked}.items():
             figures[f"methods/{one.label}/{name}"] = value
     return {name: float(value) for name, value in figures.items() if value is not None}

@@ -1,13 +1,13 @@
 """A recommendation, from settings to the decision: price, try on a part of the corpus, build, race, confirm.
 
 The race decides after each block of questions, which come in an order drawn by the seed. Whatever was built and
-answered is kept in the index, so the same command goes on where it stopped.
+answered is kept in the index, so the same command goes on where it stopped, with more questions too.
 """
 
 import math
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -23,19 +23,21 @@ from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.recommend.candidates import choose_candidates, sort_by_price
 from ragindex_eval.recommend.decide import choose, confirm, describe_changes, find_pareto, more_questions
 from ragindex_eval.recommend.prices import broken_constraint, price_candidates
+from ragindex_eval.recommend.question_order import split_questions
 from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.timing import cost_of_answers
 from ragindex_eval.recommend.trials import try_on_parts
-from ragindex_eval.recommend.values import Candidate, Confirmation, Costs, RaceStep, Recommendation
+from ragindex_eval.recommend.values import Candidate, Costs, RaceStep, Recommendation
 from ragindex_eval.results.model import Interval, MethodAnswer
 from ragindex_eval.run.ask_scored import ask_scored
 from ragindex_eval.run.conclude import describe_dataset, unknown_documents_notes
 from ragindex_eval.run.estimate_rest import format_duration
 from ragindex_eval.run.experiment import Experiment
-from ragindex_eval.run.holdout import LEDGER, load_holdout, require_usable, use_holdout
+from ragindex_eval.run.holdout import load_holdout, require_usable, use_holdout
 from ragindex_eval.run.latency import LazyRetriever
 from ragindex_eval.run.methods import Method
 from ragindex_eval.run.pipeline import Plan, default_index, load_experiment, open_workspace, part_figures
+from ragindex_eval.run.question_uses import Ledger, RacedQuestions, find_ledger, hash_question, record_race
 from ragindex_eval.run.settings import CompareSettings
 from ragindex_eval.stats.betting_interval import betting_interval, is_below
 from ragindex_eval.stats.race import RaceRules, count_level_questions, run_races
@@ -43,7 +45,6 @@ from ragindex_eval.stats.resampling import SampleArray
 
 Tell = Callable[[str], None]
 _LONG_SECONDS = 60.0  # to build all candidates; what takes less is not worth a word
-_CONFIRM = 100  # questions kept apart at least, and as many must remain for the race
 
 
 @dataclass(slots=True)
@@ -62,8 +63,8 @@ class Progress:
 def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, tell: Tell) -> Recommendation:
     """Find a method within `rules.delta` of the best candidate that meets the constraints, the cheapest of these.
 
-    `tell` gets a sentence for each step. A third of the questions is kept apart to confirm the choice, if at least 100
-    remain for the race.
+    `tell` gets a sentence for each step. Of 200 questions or more, a third is kept apart to confirm the choice, unless
+    there is a holdout of other questions.
 
     Raises UsageError without judged questions or if no candidate meets the constraints, and the errors of
     `ragindex_eval.run.pipeline.evaluate`.
@@ -72,48 +73,63 @@ def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, t
     progress = Progress(tell, [])
     chosen_from = choose_candidates(settings)
     folder = settings.index or default_index(data.name)
-    ledger_file = folder / LEDGER
     labels = [one.label for one in chosen_from]
-    require_usable(data, settings.holdout, ledger_file, labels, reuse=settings.reuse_holdout)
-    _tell_of_questions(len(list_judged(data)), rules, progress)
+    require_usable(data, settings.holdout, folder, labels, reuse=settings.reuse_holdout)
+    uses = find_ledger(settings.questions, data, folder)
+    racing, kept = _split(data, uses, settings, rules)
+    _tell_of_questions(len(racing), rules, progress)
     candidates = _price(chosen_from, data, folder, settings, rules, progress)
     plan = Plan(tuple(Method(one.label, one.scheme, True) for one in candidates), ())
     budget = parse_budget(settings.budget)
     with open_workspace(settings, data, None, budget) as index:
-        candidates = try_on_parts(candidates, settings, rules, data, index, plan, progress.note)
+        raced = tuple(hash_question(query.text) for query in racing)
+        record_race(uses, RacedQuestions(datetime.now(UTC).isoformat(timespec="seconds"), data.questions_file, raced))
+        candidates = try_on_parts(candidates, settings, rules, data, index, plan, racing, progress.note)
         experiment = load_experiment(settings, data, plan, index)
         sealed = load_holdout(experiment, settings.holdout)
-        racing, kept = split_questions(experiment, settings.seed or 0, has_holdout=sealed is not None)
         built = _build(candidates, experiment, rules, progress)
         entered = _cost_answers(built, experiment, rules, racing, progress)
-        values, raced, race = _race(entered, experiment, rules, racing, progress)
-        found = _conclude(raced, values, experiment, rules, (racing, kept), progress)
+        values, racers, race = _race(entered, experiment, rules, racing, progress)
+        found = _conclude(racers, values, experiment, rules, (racing, kept), progress)
         found = replace(found, race=race)
-        return found if sealed is None else _use_sealed(found, sealed, rules, reuse=settings.reuse_holdout)
+        if sealed is not None:
+            ledger = find_ledger(settings.holdout, data, index.folder)
+            return _use_sealed(found, sealed, rules, ledger, reuse=settings.reuse_holdout)
+        return _confirm(found, experiment, rules, kept, uses)
 
 
-def _use_sealed(found: Recommendation, sealed: Experiment, rules: RecommendRules, *, reuse: bool) -> Recommendation:
+def _use_sealed(
+    found: Recommendation, sealed: Experiment, rules: RecommendRules, ledger: Ledger, *, reuse: bool
+) -> Recommendation:
     """Return the recommendation with the choice and its rival on the holdout, if there is a rival."""
     if found.rival is None:
         return found
     chosen, rival = ((label, found.candidate(label).scheme) for label in (found.chosen, found.rival))
-    return replace(found, holdout=use_holdout(sealed, chosen, rival, rules.metric, "recommend", reuse=reuse))
+    return replace(found, holdout=use_holdout(sealed, chosen, rival, rules.metric, "recommend", ledger, reuse=reuse))
 
 
-def split_questions(experiment: Experiment, seed: int, *, has_holdout: bool = False) -> tuple[list[Query], list[Query]]:
-    """Return the judged questions in an order drawn by the seed: those to race on, and those that are kept apart.
+def _confirm(
+    found: Recommendation, experiment: Experiment, rules: RecommendRules, kept: Sequence[Query], uses: Ledger
+) -> Recommendation:
+    """Return the recommendation with the choice on the questions kept apart; an undecided one leaves them unasked."""
+    if not kept or not found.decided or found.rival is None:
+        return found
+    chosen, rival = found.candidate(found.chosen), found.candidate(found.rival)
+    return replace(found, confirmation=confirm(chosen, rival, experiment, kept, rules, uses))
 
-    A third, and at least 100, is kept apart if at least 100 remain, and there is no holdout of other questions. Raises
-    UsageError if no question is judged.
-    """
-    judged = list(list_judged(experiment.dataset))
+
+def _split(
+    data: Dataset, uses: Ledger, settings: CompareSettings, rules: RecommendRules
+) -> tuple[list[Query], list[Query]]:
+    """Return the questions to race on and those kept apart. Raises UsageError if no question is judged."""
+    judged = list_judged(data)
     if not judged:
         raise UsageError(
             "recommend needs questions with gold documents: --questions FILE.csv (question,answer,documents)"
         )
-    random.Random(seed).shuffle(judged)  # noqa: S311  # an order, no secret
-    held = max(_CONFIRM, len(judged) // 3) if len(judged) >= 2 * _CONFIRM and not has_holdout else 0
-    return judged[held:], judged[:held]
+    # Statements about exactly these questions need an order that is random among all of them.
+    appended = rules.estimand == "population"
+    return split_questions(judged, settings.seed or 0, uses.raced(), keep=settings.holdout is None, appended=appended)
 
 
 # ---------------------------------------------------------------- price and build
@@ -365,14 +381,11 @@ def _conclude(
     population = len(racing) if rules.estimand == "questions" else None
     difference: Interval | None = None
     recall: Interval | None = None
-    confirmation: Confirmation | None = None
     if choice.rival is not None:
         both = values[:, choice.chosen] - values[:, choice.rival]
         difference = betting_interval(both[~np.isnan(both)], rules.alpha, population)
     if rules.min_recall is not None and chosen.asked:
         recall = _recall_interval(values[:, choice.chosen], rules, len(racers), population)
-    if kept and rival is not None:
-        confirmation = confirm(chosen, rival, experiment, kept, rules.metric)
     everyone = [*racers, *candidates[values.shape[1] :]]
     return Recommendation(
         chosen=chosen.label,
@@ -380,11 +393,11 @@ def _conclude(
         rival=None if rival is None else rival.label,
         difference=difference,
         cheaper=tuple(racers[at].label for at in choice.cheaper),
-        more_questions=more_questions(values, racers, choice, rules),
+        more_questions={racers[at].label: count for at, count in more_questions(values, racers, choice, rules).items()},
         questions=len(racing),
         candidates=tuple(everyone),
         pareto=find_pareto(racers),
-        confirmation=confirmation,
+        kept=len(kept),
         spent=sum(one.asked for one in everyone),
         full=len(everyone) * len(racing),
         steps=tuple(progress.steps),

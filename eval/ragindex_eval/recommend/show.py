@@ -1,13 +1,16 @@
 """The text of a recommendation in the terminal: a sentence, the table of candidates, what would change it."""
 
+from collections.abc import Sequence
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ragindex.cli.console import text_table
 from ragindex_eval.format import join_names, many, percent, points, round_up, short
+from ragindex_eval.recommend.candidates import sort_by_price
 from ragindex_eval.recommend.decide import MOST_QUESTIONS
 from ragindex_eval.recommend.rules import RecommendRules
-from ragindex_eval.recommend.values import Candidate, Recommendation
+from ragindex_eval.recommend.values import Candidate, Confirmation, Recommendation
 from ragindex_eval.results.model import Interval
 
 
@@ -16,9 +19,13 @@ def render_recommendation(found: Recommendation, rules: RecommendRules) -> Rende
     lines = [Text(describe_decision(found, rules), style="bold")]
     if found.recall is not None:
         lines.append(Text(_describe_recall(found.recall, found.chosen, rules)))
+    if rules.max_p95_ms is not None:
+        lines.append(Text(_describe_p95(found.candidate(found.chosen), rules.max_p95_ms)))
     lines.append(Text(describe_spending(found)))
     if found.confirmation is not None:
-        lines.append(Text(_describe_confirmation(found)))
+        lines.append(Text(_describe_confirmation(found.confirmation, found, percent(rules.delta))))
+    elif found.kept and not found.decided:
+        lines.append(Text(f"{many(found.kept, 'question')} stay kept apart, to confirm a choice once one is made."))
     lines += [Text(said) for said in (found.holdout.describe() if found.holdout else ())]
     lines += [Text(f"It would change: {said}.") for said in found.would_change]
     lines.append(Text(f"Encoder {found.encoder}."))
@@ -30,18 +37,23 @@ def render_recommendation(found: Recommendation, rules: RecommendRules) -> Rende
 
 
 def describe_decision(found: Recommendation, rules: RecommendRules) -> str:
-    """Return the decision in one sentence."""
+    """Return the decision in one sentence, and what was tested of the other candidates."""
     margin, risk = percent(rules.delta), f"{100 * rules.alpha:g} %"
-    about = "these questions" if rules.estimand == "questions" else "questions like these"
+    about = _describe_questions(found) if rules.estimand == "questions" else "questions like these"
     chosen = found.candidate(found.chosen)
+    others = [one for one in found.candidates if one.label != found.chosen]
     score = f"{rules.metric} {percent(chosen.score)} so far" if chosen.score is not None else "not asked"
-    if found.decided and found.rival is None:
+    if found.decided and not any(one.remains or one.state == "dropped" for one in others):
         reached = f"{rules.metric} {percent(chosen.score or 0.0)} on {many(chosen.asked, 'question')}"
-        return f"Use {found.chosen}: it is the only candidate that meets the constraints. {reached}."
+        if all(one.state == "constraint" for one in others):
+            return f"Use {found.chosen}: it is the only candidate that meets the constraints. {reached}."
+        return f"Use {found.chosen}: no other candidate is left. {_list_untested(others)}. {reached}."
     if found.decided:
         enough = "BM25 is enough" if chosen.scheme.__class__.__name__ == "BM25" else f"Use {found.chosen}"
+        raced = sum(one.asked > 0 for one in found.candidates)
+        best = "best candidate" if raced == len(found.candidates) else f"best of the {raced} candidates raced"
         return (
-            f"{enough}: on {about} it is within {margin} points of the best candidate in {rules.metric} (risk {risk}). "
+            f"{enough}: on {about} it is within {margin} points of the {best} in {rules.metric} (risk {risk}). "
             f"{score}; {_describe_difference(found)}. {_describe_cheaper(found, margin)}"
         )
     left = join_names([one.label for one in found.candidates if one.remains])
@@ -52,17 +64,57 @@ def describe_decision(found: Recommendation, rules: RecommendRules) -> str:
     )
 
 
+def _describe_questions(found: Recommendation) -> str:
+    """Name the questions that a race without replacement is about."""
+    if not found.kept:
+        return "these questions"
+    return f"the {found.questions:,} questions of the race (not the {found.kept:,} kept apart)"
+
+
 def _describe_cheaper(found: Recommendation, margin: str) -> str:
-    if not found.cheaper:
-        return "No cheaper candidate is."
-    return f"Whether a cheaper one is ({', '.join(found.cheaper)}) is undecided: {_describe_more(found, margin)}."
+    """Say of each candidate that is cheaper than the chosen one what was tested."""
+    by_price = sort_by_price(found.candidates)
+    cheaper = by_price[: [one.label for one in by_price].index(found.chosen)]
+    if not cheaper:
+        return "No candidate is cheaper."
+    dropped = [one.label for one in cheaper if one.state == "dropped"]
+    untested = [one for one in cheaper if not one.remains and one.state != "dropped"]
+    sentences = list[str]()
+    if dropped:
+        none = "No cheaper candidate is" if len(dropped) == len(cheaper) else "Of the cheaper candidates, some are not"
+        sentences.append(f"{none}: the race dropped {join_names(dropped)}.")
+    if untested:
+        sentences.append(f"Cheaper too, but left before that was known: {_list_untested(untested)}.")
+    if found.cheaper:
+        names = ", ".join(found.cheaper)
+        sentences.append(f"Whether a cheaper one is ({names}) is undecided: {_describe_more(found, margin)}.")
+    return " ".join(sentences)
+
+
+def _list_untested(candidates: Sequence[Candidate]) -> str:
+    """Say why candidates were not raced to the end."""
+    reasons = {
+        "constraint": "for a constraint",
+        "sub-corpus": "after a trial on a part of the corpus, a heuristic outside the risk",
+    }
+    labels: dict[str, list[str]] = {}
+    for one in candidates:
+        labels.setdefault(reasons.get(one.state, one.state), []).append(one.label)
+    return "; ".join(f"{join_names(names)} left {reason}" for reason, names in labels.items())
 
 
 def _describe_more(found: Recommendation, margin: str) -> str:
-    if found.more_questions:
-        more = many(round_up(found.more_questions), "question")
-        return f"add about {more} to tell whether {margin} points lie between them"
-    return f"not even {MOST_QUESTIONS:,} more like them would tell whether {margin} points lie between them"
+    """Say for each open candidate how many more questions would tell on which side of the margin it lies."""
+    labels: dict[int, list[str]] = {}
+    for label, count in sorted(found.more_questions.items(), key=lambda one: one[1] or 0):
+        labels.setdefault(round_up(count) if count else 0, []).append(label)
+    never = labels.pop(0, [])
+    numbers = [f"{many(count, 'question')} for {join_names(names)}" for count, names in labels.items()]
+    told = f"to tell whether {margin} points lie between it and {found.chosen}"
+    if not numbers:
+        return f"not even {MOST_QUESTIONS:,} more like these are enough {told}, for {join_names(never)}"
+    said = f"add about {', '.join(numbers)}, {told}"
+    return f"{said}; not even {MOST_QUESTIONS:,} are enough for {join_names(never)}" if never else said
 
 
 def _describe_difference(found: Recommendation) -> str:
@@ -91,13 +143,35 @@ def describe_spending(found: Recommendation) -> str:
     )
 
 
-def _describe_confirmation(found: Recommendation) -> str:
-    seen = found.confirmation
-    assert seen is not None  # noqa: S101  # the caller checks it
-    low, high = seen.difference
+def _describe_p95(one: Candidate, limit: float) -> str:
+    """Say whether the 95th percentile of a method is shown to be within the limit."""
+    low, high = one.costs.p95_bounds
+    if high is None:
+        return (
+            f"--max-p95-ms {limit:g} may be met or not by {one.label}: an upper bound of the 95th percentile takes 59 "
+            "questions that were timed."
+        )
+    met = "is met" if high <= limit else "may be met or not"
     return (
-        f"Confirmed once on {many(seen.questions, 'question')} kept apart: {found.chosen} {percent(seen.score)}, "
-        f"{found.rival} {percent(seen.rival_score)}, difference {points(low)} to {points(high)} (95 %)."
+        f"--max-p95-ms {limit:g} {met}: the 95th percentile of {one.label} is {short(low or 0.0)} to {short(high)} ms "
+        "(a risk of 5 % for each bound). One question in twenty may take longer, however much."
+    )
+
+
+def _describe_confirmation(seen: Confirmation, found: Recommendation, margin: str) -> str:
+    low, high = seen.difference
+    questions = f"{many(seen.questions, 'question')} kept apart"
+    worse = f"more than {margin} points worse than {found.rival}"
+    claims = {
+        "confirmed": f"Confirmed on {questions}: {found.chosen} is not {worse}",
+        "contradicted": f"Contradicted on {questions}: {found.chosen} is {worse}",
+        "open": f"Open on {questions}: {found.chosen} may be {worse}",
+    }
+    earlier = many(seen.earlier, "earlier confirmation")
+    again = f" {earlier} used some of these questions, so the interval is wider." if seen.earlier else ""
+    return (
+        f"{claims[seen.verdict]}. {percent(seen.score)} and {percent(seen.rival_score)}, difference {points(low)} to {points(high)} "
+        f"({100 * seen.confidence:.3g} %).{again}"
     )
 
 

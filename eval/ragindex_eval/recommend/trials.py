@@ -13,7 +13,7 @@ from ragindex.types import Query
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.format import percent
-from ragindex_eval.metrics.score import judgements, list_judged
+from ragindex_eval.metrics.score import judgements
 from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.values import Candidate
 from ragindex_eval.run.ask_scored import ask_scored
@@ -38,13 +38,15 @@ def try_on_parts(
     data: Dataset,
     index: Workspace,
     plan: Plan,
+    queries: Sequence[Query],
     tell: Callable[[str], None],
 ) -> list[Candidate]:
     """Return the candidates, without the dear ones that do not seem able to be better by delta than the best cheap one.
 
     All are built over all judged documents and a sample of the others, which grows; nothing built is lost, because the
     index grows with it. A dear candidate goes on as long as the 95 % interval of its difference to the best cheap one
-    reaches delta. Nothing is tried if no candidate is dear, or the index has documents already.
+    reaches delta on the first of `queries`, those of the race. Nothing is tried if no candidate is dear, or the index
+    has documents already.
     """
     dear = [one for one in candidates if one.state == "racing" and (one.costs.index_seconds or 0.0) >= _DEAR_SECONDS]
     cheap = [one for one in candidates if one.state == "racing" and one not in dear]
@@ -55,9 +57,7 @@ def try_on_parts(
         part = part_of(data, share, seed)
         tell(f"trial on {len(part.corpus.documents):,} of {len(data.corpus.documents):,} documents")
         experiment = load_experiment(settings, part, plan, index)
-        judged = list_judged(experiment.dataset)
-        queries = Random(seed).sample(judged, min(TRIAL_QUESTIONS, len(judged)))  # noqa: S311  # a sample, no secret
-        scores = score_candidates([*cheap, *dear], experiment, rules.metric, queries)
+        scores = score_candidates([*cheap, *dear], experiment, rules.metric, queries[:TRIAL_QUESTIONS])
         best = max(cheap, key=lambda one: float(scores[one.label].mean()))
         for one in dear:
             high = largest_gain(scores[one.label], scores[best.label])

@@ -8,19 +8,24 @@ from ragindex.interfaces import Scheme
 from ragindex_eval.results.holdout_result import HoldoutResult
 from ragindex_eval.results.model import DatasetFacts, Interval
 
+Verdict = Literal["confirmed", "contradicted", "open"]
 State = Literal["racing", "accepted", "dropped", "constraint", "sub-corpus", "failed"]
 """`accepted` and `dropped` are statements of the race, with its risk; `sub-corpus` is a drop by a heuristic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What a method costs: to build its whole index, and to ask. None where it is unknown or was not measured."""
+    """What a method costs: to build its whole index, and to ask. None where it is unknown or was not measured.
+
+    Each of `p95_bounds`, below and above, is wrong with a risk of 5 %, and None where too few questions were timed.
+    """
 
     index_seconds: float | None = None
     index_bytes: float | None = None
     index_dollars: float | None = 0.0
     dollars_per_1000: float | None = None
     p95_ms: float | None = None
+    p95_bounds: tuple[float | None, float | None] = (None, None)
     estimated: bool = False
 
 
@@ -53,12 +58,20 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """The chosen method and its rival on `questions` that the race has not seen, asked once."""
+    """The chosen method and its rival on `questions` that were never raced on.
 
+    It is confirmed if `difference`, chosen minus rival, lies above minus the margin, contradicted if it lies below,
+    and open otherwise. After `earlier` confirmations by any of these questions the interval holds with the probability
+    `confidence`, so that all together are right with 95 %.
+    """
+
+    verdict: Verdict
     questions: int
     score: float
     rival_score: float
     difference: Interval
+    confidence: float
+    earlier: int
 
     def to_json(self) -> dict[str, Any]:
         """Convert to a JSON object."""
@@ -83,13 +96,14 @@ class Recommendation:
 
     `chosen` is the label of the method to use. `decided` says whether the race accepted it as within delta of the
     best, at the risk of the rules; otherwise it is the best so far. `cheaper` are the cheaper candidates that were not
-    dropped, so that one of them may do as well. About `more_questions` would settle what is open: 0 if nothing is,
-    None if no number would. `rival` is the method that comes next, and `difference` the interval of chosen minus rival
-    that holds at any time. `recall` is such an interval of the chosen method's metric, if --min-recall is given.
-    `pareto` are the methods that no other beats in quality, latency, money and index cost at once. `spent` and `full`
-    are the questions asked, and those that asking every candidate everything would take. `holdout` is the choice on
-    questions that a ledger lets be used once. `steps` says what was done, and why. `race` has the scores after each
-    block of questions.
+    dropped, so that one of them may do as well. `more_questions` has, for each candidate that is open against the
+    chosen one, about how many more questions would tell on which side of the margin it lies; None if no number would.
+    `rival` is the method that comes next, and `difference` the interval of chosen minus rival that holds at any time.
+    `recall` is such an interval of the chosen method's metric, if --min-recall is given. `questions` were for the race,
+    and `kept` were kept apart to confirm its choice. `pareto` are the methods that no other beats in quality, latency,
+    money and index cost at once. `spent` and `full` are the questions asked, and those that asking every candidate
+    everything would take. `holdout` is the choice on questions that a ledger lets be used once. `steps` says what was
+    done, and why. `race` has the scores after each block of questions.
     """
 
     chosen: str
@@ -97,11 +111,11 @@ class Recommendation:
     rival: str | None
     difference: Interval | None
     cheaper: tuple[str, ...]
-    more_questions: int | None
+    more_questions: Mapping[str, int | None]
     questions: int
+    kept: int
     candidates: tuple[Candidate, ...]
     pareto: tuple[str, ...]
-    confirmation: Confirmation | None
     spent: int
     full: int
     steps: tuple[str, ...]
@@ -110,6 +124,7 @@ class Recommendation:
     dataset: DatasetFacts
     encoder: str
     race: tuple[RaceStep, ...] = ()
+    confirmation: Confirmation | None = None
     holdout: HoldoutResult | None = None
     recall: Interval | None = None
 
@@ -126,13 +141,14 @@ class Recommendation:
             "difference",
             "recall",
             "cheaper",
-            "more_questions",
             "questions",
+            "kept",
             "pareto",
         )
         plain += ("spent", "full", "encoder")
         return {
             **{name: getattr(self, name) for name in plain},
+            "more_questions": dict(self.more_questions),
             "confirmation": self.confirmation and self.confirmation.to_json(),
             "holdout": self.holdout and self.holdout.to_json(),
             "candidates": [one.to_json() for one in self.candidates],

@@ -2,20 +2,19 @@
 
 import json
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 from ragindex import durable_files
 from ragindex.errors import StoreError
-from ragindex.types import Query
 from ragindex_eval.results.json_values import answer_from_json, answer_to_json
 from ragindex_eval.results.model import MethodAnswer
 
 
 def load_answers(path: Path) -> dict[str, MethodAnswer]:
-    """Load the answers in a file by query id; {} if there is no file.
+    """Load the answers in a file by the keys that they are saved under; {} if there is no file.
 
     Damaged lines, such as one cut short by a crash, are removed from the file, so their questions are asked again.
     """
@@ -30,6 +29,21 @@ def load_answers(path: Path) -> dict[str, MethodAnswer]:
         write_whole(path, b"".join(line + b"\n" for line, _ in whole))
         os.utime(path, ns=(answered.st_atime_ns, answered.st_mtime_ns))  # a note reports when the answers were given
     return {answer.query_id: answer for _, answer in whole}
+
+
+def find_answers(path: Path, keys: Mapping[str, str]) -> dict[str, MethodAnswer]:
+    """Return the answers in a file to the questions that have these keys, by the id of the question."""
+    answers = load_answers(path)
+    return {id: replace(answers[key], query_id=id) for id, key in keys.items() if key in answers}
+
+
+def delete_answers(path: Path, keys: Container[str]) -> None:
+    """Delete the answers with these keys from a file. Raises StoreError if it cannot be written."""
+    answers = load_answers(path)
+    others = [answer for key, answer in answers.items() if key not in keys]
+    if len(others) < len(answers):
+        path.unlink()
+        append_answers(path, others)
 
 
 def append_answers(path: Path, answers: Iterable[MethodAnswer]) -> None:
@@ -75,9 +89,9 @@ class EarlierAnswers:
     at: float
 
 
-def earlier_answers(path: Path, queries: Iterable[Query]) -> EarlierAnswers | None:
-    """Count the answers to these questions in a file; None if there are none."""
-    held = load_answers(path).keys() & {query.id for query in queries}
+def earlier_answers(path: Path, keys: Mapping[str, str]) -> EarlierAnswers | None:
+    """Count the answers in a file to the questions that have these keys; None if there are none."""
+    held = find_answers(path, keys)
     return EarlierAnswers(len(held), path.stat().st_mtime) if held else None
 
 

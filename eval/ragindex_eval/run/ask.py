@@ -38,7 +38,7 @@ from ragindex.types import Hit, Query, Retrieval, Step, Usage
 from ragindex.workspace.positions import PassagePositions
 from ragindex_eval.results.model import MethodAnswer, SavedHit
 from ragindex_eval.results.reader_results import ReaderAnswer
-from ragindex_eval.run.answers_file import append_answers, load_answers
+from ragindex_eval.run.answers_file import append_answers, delete_answers, find_answers
 from ragindex_eval.run.batching import IN_BATCHES, Batching
 
 _log = logging.getLogger(__name__)
@@ -65,6 +65,7 @@ def answer_all(
     kept: Path,
     label: str,
     *,
+    keys: Mapping[str, str] | None = None,
     strict: bool = False,
     batching: Batching = IN_BATCHES,
     reader: ReadAnswers | None = None,
@@ -74,8 +75,9 @@ def answer_all(
 ) -> tuple[MethodAnswer, ...]:
     """Return the answers to all questions, in order; answers in the file `kept` are reused.
 
-    Questions are asked as `batching` says. The costs of a batch are divided evenly among its questions. With `fresh`,
-    the file is deleted first.
+    The file may have answers to other questions too. Answers stand in it under `keys`, by the id of the question, or
+    under these ids. Questions are asked as `batching` says. The costs of a batch are divided evenly among its
+    questions. With `fresh`, the answers to these questions are deleted first.
 
     A question on which the retriever raises gets an answer with `error`, which is not saved, so it is asked again the
     next time. Hits get their `positions`. With `strict`, the first such question raises
@@ -86,14 +88,16 @@ def answer_all(
     Raises ContractError if the hits of a question break the contract of a retriever (`hits.find_breach`), for example
     with documents that are not in `known`, and StoreError if the file cannot be written.
     """
+    keys = {query.id: query.id for query in queries} if keys is None else keys
     if fresh:
-        kept.unlink(missing_ok=True)
-    answers = {id: one for id, one in load_answers(kept).items() if find_breach(one.hits, k, known) is None}
+        delete_answers(kept, set(keys.values()))
+    answers = {id: one for id, one in find_answers(kept, keys).items() if find_breach(one.hits, k, known) is None}
     todo = [query for query in queries if query.id not in answers]
     located = PassagePositions(()) if positions is None else positions
     with progress_bar(f"{label}: asking", len(todo)) as advance:
         for batch in _answer_in_threads(retriever, todo, k, batching, reader, _Contract(label, known), located):
-            append_answers(kept, [answer for answer in batch if failure(answer) is None])
+            saved = [replace(answer, query_id=keys[answer.query_id]) for answer in batch if failure(answer) is None]
+            append_answers(kept, saved)
             if strict:
                 _require_answers(batch, {query.id: query.text for query in todo}, label)
             answers.update((answer.query_id, answer) for answer in batch)

@@ -1,7 +1,7 @@
 """Questions asked of one method, block by block, and the metric of each; nothing is asked twice.
 
-Answers stand in the same files as those of `ragindex compare` over the same questions, so each command reuses what the
-other has asked.
+Answers stand in the same files as those of `ragindex compare`, so each command reuses what the other has asked, and
+what was asked with fewer questions.
 """
 
 from collections.abc import Sequence
@@ -12,15 +12,17 @@ import numpy as np
 
 from ragindex.interfaces import Scheme
 from ragindex.types import Query
+from ragindex.workspace.workspace import Workspace
 from ragindex_eval.results.model import Interval, MethodAnswer
 from ragindex_eval.run.ask import answer_all
 from ragindex_eval.run.batching import batching_for
 from ragindex_eval.run.experiment import Experiment
-from ragindex_eval.run.fingerprints import answers_fingerprint
+from ragindex_eval.run.fingerprints import answer_keys, rankings_fingerprint
 from ragindex_eval.run.latency import LazyRetriever
 from ragindex_eval.run.own_documents import without_own_documents
 from ragindex_eval.run.score import score_rankings
 from ragindex_eval.stats.paired_tests import paired_interval
+from ragindex_eval.stats.resampling import LEVEL
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +34,23 @@ class Asked:
     dollars: float | None
 
 
-def answers_folder(experiment: Experiment, scheme: Scheme) -> Path:
-    """Return the folder of a method's answers, which depends on all that they depend on."""
-    index, dataset = experiment.index, experiment.dataset
-    return index.folder / "runs" / answers_fingerprint(index, scheme, dataset.queries, dataset.gold)
+def answers_folder(index: Workspace, scheme: Scheme) -> Path:
+    """Return the folder of a method's answers to any questions."""
+    return index.folder / "runs" / rankings_fingerprint(index, scheme)
 
 
 def ask_method(
     experiment: Experiment, label: str, retriever: LazyRetriever, queries: Sequence[Query], k: int
 ) -> tuple[MethodAnswer, ...]:
     """Ask a method some questions at k; answers that are kept are used again."""
-    scheme = retriever.scheme
+    scheme, gold = retriever.scheme, experiment.dataset.gold
     return answer_all(
-        without_own_documents(retriever, experiment.dataset.gold),
+        without_own_documents(retriever, gold),
         queries,
         k,
-        answers_folder(experiment, scheme) / f"answers-{k}.jsonl",
+        answers_folder(experiment.index, scheme) / f"answers-{k}.jsonl",
         label,
+        keys=answer_keys(queries, gold),
         strict=experiment.strict,
         batching=batching_for(experiment.index, scheme),
         known={document.id for document in experiment.dataset.corpus.documents},
@@ -73,14 +75,18 @@ def compare_scores(
     rival: tuple[str, Scheme],
     queries: Sequence[Query],
     metric: str,
+    level: float = LEVEL,
 ) -> tuple[float, float, Interval]:
-    """Ask two methods, pairs of label and scheme; return both means and the 95 % interval of the paired difference."""
+    """Ask two methods, pairs of label and scheme; return both means and the interval of the paired difference.
+
+    The interval misses the difference with a probability of `level`.
+    """
     index = experiment.index
     own, other = (
         np.array(ask_scored(experiment, label, LazyRetriever(scheme, index), queries, metric).scores)
         for label, scheme in (chosen, rival)
     )
-    return float(own.mean()), float(other.mean()), paired_interval(own - other)
+    return float(own.mean()), float(other.mean()), paired_interval(own - other, level=level)
 
 
 def _sum_dollars(answers: Sequence[MethodAnswer]) -> float | None:

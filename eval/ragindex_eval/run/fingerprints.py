@@ -1,6 +1,6 @@
 """Hashes of what saved answers depend on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ragindex import canonical
 from ragindex.interfaces import Scheme
@@ -17,6 +17,25 @@ def answers_fingerprint(
     own = own_documents(gold)
     asked = [questions_fingerprint(queries), RESULT_SCHEMA, *([own] if own else [])]
     return canonical.digest([index.result_fingerprint(scheme), *asked])
+
+
+def rankings_fingerprint(index: Workspace, scheme: Scheme) -> str:
+    """Return a hash of all that the answers of a method to any questions depend on, beside `answer_keys`."""
+    return canonical.digest([index.result_fingerprint(scheme), RESULT_SCHEMA])
+
+
+def answer_keys(queries: Iterable[Query], gold: Mapping[str, Gold] | None) -> dict[str, str]:
+    """Return a hash of all that an answer depends on of its question, by the question's id.
+
+    It is the same wherever the question stands, so that answers are found again among more questions.
+    """
+    none = Gold(frozenset())
+    keys = dict[str, str]()
+    for query in queries:
+        right = none if gold is None else gold.get(query.id, none)
+        read = [list(right.options), bool(right.sub_questions)]
+        keys[query.id] = canonical.digest([query.text, repr(query.filter), right.own_document, *read])
+    return keys
 
 
 def questions_fingerprint(queries: Sequence[Query]) -> str:

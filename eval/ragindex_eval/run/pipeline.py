@@ -56,15 +56,17 @@ from ragindex_eval.results.model import (
 from ragindex_eval.run import latency, read_answers
 from ragindex_eval.run.answers_file import EarlierAnswers, earlier_answers
 from ragindex_eval.run.ask import answer_all, failure
+from ragindex_eval.run.ask_scored import answers_folder
 from ragindex_eval.run.batching import batching_for
 from ragindex_eval.run.conclude import conclude
 from ragindex_eval.run.experiment import Experiment
-from ragindex_eval.run.fingerprints import answers_fingerprint
+from ragindex_eval.run.fingerprints import answer_keys, answers_fingerprint
 from ragindex_eval.run.grid import expand_grid
-from ragindex_eval.run.holdout import LEDGER, load_holdout, require_usable, use_holdout
+from ragindex_eval.run.holdout import load_holdout, require_usable, use_holdout
 from ragindex_eval.run.latency import LazyRetriever, MethodTimes, Timing
 from ragindex_eval.run.methods import Method, add_reranked, choose_methods
 from ragindex_eval.run.own_documents import without_own_documents
+from ragindex_eval.run.question_uses import find_ledger
 from ragindex_eval.run.score import Metrics, count_tokens_to_recall, score
 from ragindex_eval.run.settings import CompareSettings
 from ragindex_eval.stats.published import compare_published
@@ -104,7 +106,7 @@ def evaluate(
         require_usable(
             experiment.dataset,
             settings.holdout,
-            opened.folder / LEDGER,
+            opened.folder,
             [method.label for method in plan.methods],
             reuse=settings.reuse_holdout,
         )
@@ -245,8 +247,9 @@ def _add_holdout(
     schemes = {method.label: method.scheme for method in plan.methods}
     best, rival = ((one.label, schemes[one.label]) for one in comparison.methods[:2])
     metric = f"R@{experiment.ks[0]}"
+    ledger = find_ledger(settings.holdout, experiment.dataset, experiment.index.folder)
     return replace(
-        comparison, holdout=use_holdout(sealed, best, rival, metric, "compare", reuse=settings.reuse_holdout)
+        comparison, holdout=use_holdout(sealed, best, rival, metric, "compare", ledger, reuse=settings.reuse_holdout)
     )
 
 
@@ -257,7 +260,7 @@ def _add_holdout(
 class AnsweredMethod:
     """Built method with its answers by k; only at the largest k, unless its first hits depend on k.
 
-    `folder` holds its answers and times, and `files` are the answer files. `earlier` counts the answers reused from an
+    `folder` holds its times, and `files` are the answer files. `earlier` counts the answers reused from an
     earlier run. `searches` is how its parts are searched when nothing else is in memory. `paid` is the cost of building
     and asking, which took `seconds` in this run.
     """
@@ -327,12 +330,15 @@ def _answer_method(experiment: Experiment, method: Method, done: frozenset[Path]
     with ledger.attribute_calls(method=method.label), ledger.record_calls() as paid:
         index.sync([scheme])
         fingerprint = answers_fingerprint(index, scheme, queries, dataset.gold)
-        folder = index.folder / "runs" / fingerprint
-        files = {k: _answers_file(folder, k, experiment) for k in (ks if scheme.depends_on_k(ks[-1]) else ks[-1:])}
+        keys = answer_keys(queries, dataset.gold)
+        kept = answers_folder(index, scheme)
+        files = {k: _answers_file(kept, k, experiment) for k in (ks if scheme.depends_on_k(ks[-1]) else ks[-1:])}
         again = {k for k, path in files.items() if experiment.fresh and path not in done}
-        earlier = [earlier_answers(path, queries) for k, path in files.items() if k not in again and path not in done]
-        retriever = LazyRetriever(scheme, index)
-        answers = {k: _ask(experiment, method, retriever, k, path, fresh=k in again) for k, path in files.items()}
+        earlier = [earlier_answers(path, keys) for k, path in files.items() if k not in again and path not in done]
+        retriever, folder = LazyRetriever(scheme, index), index.folder / "runs" / fingerprint
+        for k in again:  # latencies of earlier runs are not reused either
+            (folder / latency.latency_file_name(k)).unlink(missing_ok=True)
+        answers = {k: _ask(experiment, method, retriever, k, path, keys, k in again) for k, path in files.items()}
     return AnsweredMethod(
         method.label,
         scheme,
@@ -355,12 +361,16 @@ def _answers_file(folder: Path, k: int, experiment: Experiment) -> Path:
 
 
 def _ask(
-    experiment: Experiment, method: Method, retriever: LazyRetriever, k: int, kept: Path, *, fresh: bool
+    experiment: Experiment,
+    method: Method,
+    retriever: LazyRetriever,
+    k: int,
+    kept: Path,
+    keys: Mapping[str, str],
+    fresh: bool,
 ) -> tuple[MethodAnswer, ...]:
-    """Ask all questions at k; with `fresh`, answers and times of earlier runs are not reused."""
+    """Ask all questions at k; with `fresh`, answers of earlier runs are not reused."""
     reads = experiment.reader if k == experiment.ks[-1] else None
-    if fresh:
-        (kept.parent / latency.latency_file_name(k)).unlink(missing_ok=True)
     return answer_all(
         without_own_documents(
             trace_if_enabled(retriever, method.label),  # latency is measured without tracing
@@ -370,6 +380,7 @@ def _ask(
         k,
         kept,
         method.label,
+        keys=keys,
         strict=experiment.strict,
         batching=batching_for(experiment.index, method.scheme),
         reader=None if reads is None else reads.read,

@@ -11,7 +11,7 @@ from command_line import Done, failed, ragindex
 from made_mills import write_mills, write_questions
 from unrecorded import record_nothing
 
-from ragindex_eval.run.holdout import LEDGER, read_uses
+from ragindex_eval.run.question_uses import LEDGER, Ledger
 
 GIVEN = ("mills", "--encoder", "lsa:1", "--k", "1", "--index", "w", "--questions", "main.csv")
 COMPARE = ("compare", *GIVEN, "--methods", "bm25,dense", "--json", "-")
@@ -58,10 +58,10 @@ def test_compare_confirms_best_method_once(used: tuple[Path, Done]) -> None:
     low, high = held["difference"]
     assert low < scores[best] - scores[rival] < high
     assert low != pytest.approx(-high), "the difference has a direction"
-    (use,) = read_uses(Path("w", LEDGER))
+    (use,) = Ledger(Path(LEDGER)).uses()
     assert (use.command, use.chosen, use.file) == ("compare", best, "sealed.csv")
     assert ragindex(*COMPARE, *SEALED, "--fresh").code == 0  # asks the same, so nothing new is learnt
-    assert len(read_uses(Path("w", LEDGER))) == 1
+    assert len(Ledger(Path(LEDGER)).uses()) == 1
 
 
 def test_reuse_is_written_down() -> None:
@@ -72,16 +72,16 @@ def test_reuse_is_written_down() -> None:
     assert len(reused.json["holdout"]["earlier"]) == 1
     said = "The holdout was REUSED, so it confirms nothing: it was used 1 time before"
     assert said in Path("o/report.html").read_text()
-    assert [use.reused for use in read_uses(Path("w", LEDGER))] == [False, True]
+    assert [use.reused for use in Ledger(Path(LEDGER)).uses()] == [False, True]
 
 
 def test_recommend_confirms_by_holdout() -> None:
-    Path("w", LEDGER).unlink()
+    Path(LEDGER).unlink()
     done = ragindex("recommend", *GIVEN, "--methods", "bm25,dense", "--metric", "R@1", "--json", "-", *SEALED)
     assert done.code == 0, done.err
     assert done.json["holdout"]["chosen"] == done.json["chosen"]
     assert done.json["confirmation"] is None
-    assert [use.command for use in read_uses(Path("w", LEDGER))] == ["recommend"]
+    assert [use.command for use in Ledger(Path(LEDGER)).uses()] == ["recommend"]
 
 
 def test_unusable_holdouts_are_refused_before_work() -> None:
@@ -104,4 +104,4 @@ def test_unusable_holdouts_are_refused_before_work() -> None:
     for command, sealed, said in refused:
         assert said in failed(2, *command, "--holdout", sealed)
     assert json.loads(Path("w", "workspace.json").read_text())["parts"] == before
-    assert len(read_uses(Path("w", LEDGER))) == 1
+    assert len(Ledger(Path(LEDGER)).uses()) == 1

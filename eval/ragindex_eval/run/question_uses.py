@@ -1,0 +1,189 @@
+"""What questions were used for: a ledger of the choices that were confirmed by them, and of those that were raced on.
+
+The ledger is a file of JSON lines beside the questions, because they stay used whatever index is asked. A use is
+written before the first question is asked, so a crash cannot hide it. It holds hashes of single questions, so a file
+with one question more is no new file.
+"""
+
+import json
+import os
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from filelock import FileLock
+
+from ragindex import durable_files
+from ragindex.canonical import digest
+from ragindex.errors import StoreError, UsageError
+from ragindex_eval.data.datasets import Dataset
+from ragindex_eval.format import many
+
+LEDGER = "holdout-uses.jsonl"
+"""The name of a ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class HoldoutUse:
+    """A use: when, by which command, of which file, for which methods and metric, and the hashes of its questions.
+
+    Two uses with equal `asked` ask the same questions of the same methods over the same index: a repetition.
+    """
+
+    when: str
+    command: str
+    file: str
+    chosen: str
+    rival: str
+    metric: str
+    asked: str
+    questions: tuple[str, ...]
+    reused: bool
+
+    def describe(self) -> str:
+        """Return what was asked, and when."""
+        return f"{self.when} by {self.command}: {self.metric} of {self.chosen} against {self.rival} ({self.file})"
+
+
+@dataclass(frozen=True, slots=True)
+class RacedQuestions:
+    """Questions of a file that methods were raced on from then on: their hashes, in the order of the race."""
+
+    when: str
+    file: str
+    raced: tuple[str, ...]
+
+
+_Entry: TypeAlias = HoldoutUse | RacedQuestions
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The file that uses are written to, and others in which uses of the same questions may stand."""
+
+    path: Path
+    others: tuple[Path, ...] = ()
+
+    def uses(self) -> list[HoldoutUse]:
+        """Return the confirmations, oldest first. Raises StoreError if a file is damaged."""
+        return [one for one in self.entries() if isinstance(one, HoldoutUse)]
+
+    def raced(self) -> list[str]:
+        """Return the hashes of the questions that were raced on, in their order. Raises StoreError as `uses` does."""
+        races = (one.raced for one in self.entries() if isinstance(one, RacedQuestions))
+        return list(dict.fromkeys(hash for raced in races for hash in raced))
+
+    def entries(self) -> list[_Entry]:
+        """Return all entries, those of `path` first. Raises StoreError as `uses` does."""
+        return [entry for path in dict.fromkeys((self.path, *self.others)) for entry in _read(path)]
+
+
+def find_ledger(file: Path | None, dataset: Dataset, index: Path) -> Ledger:
+    """Return the ledger of the questions in a file, or of those that come with the dataset.
+
+    It lies beside the file, or beside the dataset. Among the documents of a folder it would be read as one, so it lies
+    beside that folder then. For questions in no file (world:1k), or where nothing can be written, it lies beside the
+    folder of the index.
+    """
+    beside_index = index.absolute().parent / LEDGER
+    source = Path(dataset.source) if dataset.source else None
+    place = file or source
+    if place is None or not place.exists():
+        return Ledger(beside_index)
+    folder = place.resolve().parent
+    if source is not None and source.is_dir() and folder.is_relative_to(source.resolve()):
+        folder = source.resolve().parent
+    beside = folder / LEDGER
+    writable = os.access(folder, os.W_OK) and (not beside.exists() or os.access(beside, os.W_OK))
+    return Ledger(beside, (beside_index,)) if writable else Ledger(beside_index, (beside,))
+
+
+def hash_question(text: str) -> str:
+    """Return the hash of a question, whatever its case and white space."""
+    return digest(" ".join(text.casefold().split()))
+
+
+def record_use(ledger: Ledger, use: HoldoutUse, *, counts: bool = False) -> list[HoldoutUse]:
+    """Append a use to the ledger durably, and return the earlier ones of any of its questions.
+
+    A repetition of an earlier use is not written again. Raises UsageError, which names the first use, if there are
+    earlier ones and neither `use.reused` is set nor `counts`, for a caller that counts them; and StoreError.
+    """
+
+    with _locked_entries(ledger) as known:
+        uses = [one for one in known if isinstance(one, HoldoutUse)]
+        place = next((place for place, one in enumerate(uses) if one.asked == use.asked), len(uses))
+        repeats = place < len(uses)
+        earlier = [one for one in uses[:place] if not set(one.questions).isdisjoint(use.questions)]
+        if earlier and not (use.reused or counts or repeats):
+            raise refuse_use(earlier, set(use.questions), use.file, ledger)
+        if not repeats:
+            _append(ledger.path, use)
+        return earlier
+
+
+def record_race(ledger: Ledger, race: RacedQuestions) -> None:
+    """Append those questions of a race to the ledger that are not in it. Raises StoreError."""
+
+    with _locked_entries(ledger) as known:
+        before = {hash for one in known if isinstance(one, RacedQuestions) for hash in one.raced}
+        new = tuple(hash for hash in race.raced if hash not in before)
+        if new:
+            _append(ledger.path, replace(race, raced=new))
+
+
+def refuse_use(earlier: Sequence[HoldoutUse], questions: Collection[str], file: str, ledger: Ledger) -> UsageError:
+    """Return the error of a holdout that was used before."""
+    shared = len({id for one in earlier for id in one.questions} & set(questions))
+    return UsageError(
+        f"{shared:,} of {many(len(questions), 'question')} of the holdout {file} were used before, first "
+        f"{earlier[0].describe()}. A second look is no confirmation. Take new questions, or add --reuse-holdout, and "
+        f"the report says so. Without --holdout the same command shows the table. The uses: {ledger.path}"
+    )
+
+
+@contextmanager
+def _locked_entries(ledger: Ledger) -> Iterator[list[_Entry]]:
+    """Lock a ledger and yield its entries. Raises StoreError if it cannot be written."""
+    try:
+        ledger.path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(ledger.path.with_name(f".{ledger.path.name}.lock")):
+            yield ledger.entries()
+    except OSError as error:
+        reason = error.strerror or error
+        raise StoreError(f"The uses of questions in {ledger.path} cannot be written: {reason}.") from error
+
+
+def _read(path: Path) -> list[_Entry]:
+    """Return the entries of a file; [] if there is none.
+
+    A last line that a crash has cut short is no use: no question had been asked. Raises StoreError for other damage.
+    """
+    if not path.exists():
+        return []
+    *lines, last = path.read_bytes().split(b"\n")
+    del last  # empty, or cut short
+    entries = [_parse(line) for line in lines]
+    if None in entries:
+        raise StoreError(
+            f"{path}, line {entries.index(None) + 1}, is damaged: nobody can say which questions were used."
+        )
+    return [one for one in entries if one is not None]
+
+
+def _parse(line: bytes) -> _Entry | None:
+    text = durable_files.verify_line(line)
+    if text is None:
+        return None
+    value: dict[str, Any] = json.loads(text)
+    if "raced" in value:
+        return RacedQuestions(**{**value, "raced": tuple(value["raced"])})
+    return HoldoutUse(**{**value, "questions": tuple(value["questions"])})
+
+
+def _append(path: Path, entry: _Entry) -> None:
+    content = path.read_bytes() if path.exists() else b""
+    whole = content[: content.rfind(b"\n") + 1]
+    durable_files.write_file(path, whole + durable_files.hash_line(json.dumps(asdict(entry), ensure_ascii=False)))

@@ -1,0 +1,30 @@
+"""Bounds of percentiles from order statistics, which assume nothing of the distribution (David and Nagaraja 2003, 7.1).
+
+Of n values, the r-th smallest is at most the p-th percentile with the probability that a binomial count of n trials
+with the share p / 100 is r or more. Resampling few values never draws what none of them shows: its intervals of the
+95th percentile hold it in 69 % for 20 values (`benchmarks/error_rates.py`).
+"""
+
+from collections.abc import Sequence
+
+from ragindex_eval.results.model import Interval
+from ragindex_eval.stats.resampling import LEVEL
+
+
+def percentile_bounds(values: Sequence[float], percent: float, risk: float) -> tuple[float | None, float | None]:
+    """Return a lower and an upper bound of a percentile, each wrong with a probability of `risk` at most.
+
+    A bound is None if so many values have none: an upper bound of the 95th percentile takes 59 at a risk of 5 %.
+    """
+    from scipy.stats import binom  # takes a second to import
+
+    ordered, count, share = sorted(values), len(values), percent / 100
+    below = [rank for rank in range(1, count + 1) if binom.sf(rank - 1, count, share) >= 1 - risk]
+    above = [rank for rank in range(1, count + 1) if binom.cdf(rank - 1, count, share) >= 1 - risk]
+    return ordered[below[-1] - 1] if below else None, ordered[above[0] - 1] if above else None
+
+
+def percentile_interval(values: Sequence[float], percent: float) -> Interval | None:
+    """Return the 95 % interval of a percentile; None if there are too few values: 6 for the median, 73 for the 95th."""
+    low, high = percentile_bounds(values, percent, LEVEL / 2)
+    return None if low is None or high is None else (low, high)
