@@ -10,6 +10,7 @@ worse by exactly the margin should pass with a rate of 0.025 at most. Intervals 
 Rates of the worst case, in which a method gains the same on all questions but the rare ones that it loses, are exact.
 """
 
+import random
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -19,11 +20,18 @@ from multiprocessing import Pool
 import numpy as np
 from scipy.stats import binom
 
+from ragindex.types import Query
 from ragindex_eval.gate import QuestionScores, judge_gate
+from ragindex_eval.recommend.decide import confirmation_level, judge_confirmation
+from ragindex_eval.recommend.question_order import split_questions
+from ragindex_eval.recommend.trials import TRIAL_QUESTIONS, largest_gain
+from ragindex_eval.run.question_uses import hash_question
 from ragindex_eval.stats.conclusions import DRIFT
 from ragindex_eval.stats.mean_intervals import mean_interval
 from ragindex_eval.stats.paired_tests import paired_interval, run_paired_tests
+from ragindex_eval.stats.percentile_bounds import percentile_interval
 from ragindex_eval.stats.power import POWER, raise_spread, smallest_difference
+from ragindex_eval.stats.race import RaceRules, run_races
 from ragindex_eval.stats.resampling import LEVEL, SampleArray
 
 RESAMPLES = 1_000
@@ -247,6 +255,98 @@ def print_rare_losses() -> None:
         print(f"| {name} | {' | '.join(f'{rate:.1%}' for rate in rates)} |", flush=True)
 
 
+RERUNS = range(100, 481, 20)  # questions of each run of a recommendation, 20 runs
+_MARGIN = 0.02
+# Shares of questions that the cheaper method wins and loses: it is worse by exactly the margin.
+RERUN_CASES = {"5 % won, 7 % lost": (0.05, 0.07), "2 % lost": (0.0, 0.02), "20 % won, 22 % lost": (0.20, 0.22)}
+
+
+def redraw_questions(queries: Sequence[Query]) -> tuple[list[Query], list[Query]]:
+    """Split questions as recommendations did that drew a new order for every number of questions."""
+    shuffled = random.Random(0).sample(queries, len(queries))  # an order, no secret
+    kept = max(100, len(queries) // 3) if len(queries) >= 200 else 0
+    return shuffled[kept:], shuffled[:kept]
+
+
+def rerun_errors(case: str, simulations: int, *, redrawn: bool) -> tuple[float, float, float, float]:
+    """Return how often any of 20 runs with more and more questions drops, accepts, contradicts or confirms wrongly.
+
+    To drop a method that is worse by the margin is wrong, and so it is to accept one that is a little more than that
+    worse: the values are the same. Confirmations of the cheaper method are contradicted and confirmed likewise.
+    """
+    won, lost = RERUN_CASES[case]
+    draws = np.random.default_rng(simulations)
+    queries = [Query(f"q{number}", f"question {number}") for number in range(RERUNS[-1])]
+    drawn = draws.choice([1.0, -1.0, 0.0], (simulations, len(queries)), p=[won, lost, 1 - won - lost])
+    values = np.stack([0.5 + drawn / 2, 0.5 - drawn / 2], axis=2)
+    wrong = np.zeros((4, simulations), bool)
+    raced: list[str] = []
+    for run, count in enumerate(RERUNS):
+        asked = queries[:count]
+        racing, kept = redraw_questions(asked) if redrawn else split_questions(asked, 0, raced)
+        raced = list(dict.fromkeys([*raced, *(hash_question(query.text) for query in racing)]))
+        order, apart = ([int(query.id[1:]) for query in side] for side in (racing, kept))
+        decisions = run_races(values[:, order], np.array([0, 1]), RaceRules(_MARGIN, LEVEL, None, block=10))
+        wrong[0] |= decisions.dropped[:, 0] > 0
+        wrong[1] |= decisions.accepted[:, 0] > 0
+        level = LEVEL if redrawn else confirmation_level(run)
+        for at in range(simulations if apart else 0):
+            verdict = judge_confirmation(paired_interval(drawn[at, apart], level=level), _MARGIN)
+            wrong[2, at] |= verdict == "contradicted"
+            wrong[3, at] |= verdict == "confirmed"
+    dropped, accepted, contradicted, confirmed = wrong.mean(axis=1).tolist()
+    return dropped, accepted, contradicted, confirmed
+
+
+def print_reruns(simulations: int) -> None:
+    print(f"\nWrong in any of 20 runs with {RERUNS[0]} to {RERUNS[-1]} questions, {simulations:,} simulations each:")
+    print("dropped / accepted / contradicted / confirmed, by redrawn questions and by appended ones\n")
+    for case in RERUN_CASES:
+        rows = (rerun_errors(case, simulations, redrawn=redrawn) for redrawn in (True, False))
+        print(f"| {case} | {' | '.join(' / '.join(f'{rate:.1%}' for rate in row) for row in rows)} |", flush=True)
+
+
+TRIAL_GAINS = {"3 % won": (0.03, 0.0), "6 % won, 3 % lost": (0.06, 0.03), "20 % won, 17 % lost": (0.20, 0.17)}
+
+
+def print_trials(simulations: int) -> None:
+    """Print how often a trial drops a dear method that gains 3 points, with a margin of 2."""
+    print(f"\nTrials of {TRIAL_QUESTIONS} questions that drop a gain of 3 points, {simulations:,} simulations each\n")
+    draws = np.random.default_rng(0)
+    for case, (won, lost) in TRIAL_GAINS.items():
+        gains = draws.choice([1.0, -1.0, 0.0], (simulations, TRIAL_QUESTIONS), p=[won, lost, 1 - won - lost])
+        highest = np.array([largest_gain(gain, np.zeros_like(gain)) for gain in gains])
+        print(f"| {case} | {float((highest < _MARGIN).mean()):.1%} |")
+
+
+def print_percentiles(simulations: int) -> None:
+    """Print how often intervals of the 95th percentile hold it, of lognormal times of which some take far longer."""
+    print(
+        f"\nIntervals that hold the 95th percentile, {simulations:,} simulations each: resampled, from order statistics\n"
+    )
+    draws = np.random.default_rng(0)
+    truth = float(np.percentile(slow_times(draws, 1_000_000), 95))
+    for count in (20, 50, 72, 100, 200):
+        samples = [slow_times(draws, count) for _ in range(simulations)]
+        resampled = [
+            np.quantile(np.percentile(draws.choice(one, (RESAMPLES, count)), 95, axis=1), (0.025, 0.975))
+            for one in samples
+        ]
+        exact = [percentile_interval(one.tolist(), 95) for one in samples]
+        held = f"{np.mean([low <= truth <= high for low, high in resampled]):.1%}"
+        bounds = [one for one in exact if one is not None]
+        print(
+            f"| {count} | {held} | {f'{np.mean([a <= truth <= b for a, b in bounds]):.1%}' if bounds else 'too few'} |"
+        )
+
+
+def slow_times(draws: Draws, count: int) -> SampleArray:
+    """Milliseconds, lognormal; 4 % of the questions take twenty times as long."""
+    return np.exp(draws.normal(1.0, 0.5, count)) * np.where(draws.random(count) < 0.04, 20.0, 1.0)
+
+
+
+
 def main() -> None:
     simulations = int(sys.argv[1]) if len(sys.argv) > 1 else 2_000
     start = time.perf_counter()
@@ -262,6 +362,9 @@ def main() -> None:
     print_power(simulations)
     print_coverage(simulations)
     print_rare_losses()
+    print_reruns(simulations)
+    print_trials(simulations)
+    print_percentiles(min(simulations, 500))
     print(f"\n{time.perf_counter() - start:.0f} s")
 
 

@@ -95,8 +95,7 @@ def confirm(
 ) -> Confirmation:
     """Ask the chosen method and its rival the questions that were kept apart, and write the use down before.
 
-    The i-th confirmation by these questions is wrong with a probability of 5 % / (i (i + 1)): 5 % for all, however
-    often the choice is made again with more questions. Raises StoreError if the ledger cannot be read or written.
+    Raises StoreError if the ledger cannot be read or written.
     """
     hashes = tuple(hash_question(query.text) for query in queries)
     methods = (chosen.scheme, rival.scheme)
@@ -112,12 +111,20 @@ def confirm(
         reused=False,
     )
     earlier = len(record_use(ledger, use, counts=True))
-    level = LEVEL / ((earlier + 1) * (earlier + 2))
+    level = confirmation_level(earlier)
     own, other = (chosen.label, chosen.scheme), (rival.label, rival.scheme)
     score, rival_score, difference = compare_scores(experiment, own, other, queries, rules.metric, level)
     return Confirmation(
         judge_confirmation(difference, rules.delta), len(queries), score, rival_score, difference, 1 - level, earlier
     )
+
+
+def confirmation_level(earlier: int) -> float:
+    """Return the risk of a confirmation after so many earlier ones by any of its questions.
+
+    The first has 2.5 %, the next 0.8 %, and all together 5 %, however often a choice is made with more questions.
+    """
+    return LEVEL / ((earlier + 1) * (earlier + 2))
 
 
 def judge_confirmation(difference: Interval, margin: float) -> Verdict:

@@ -170,8 +170,8 @@ def _describe_confirmation(seen: Confirmation, found: Recommendation, margin: st
     earlier = many(seen.earlier, "earlier confirmation")
     again = f" {earlier} used some of these questions, so the interval is wider." if seen.earlier else ""
     return (
-        f"{claims[seen.verdict]}. {percent(seen.score)} and {percent(seen.rival_score)}, difference {points(low)} to {points(high)} "
-        f"({100 * seen.confidence:.3g} %).{again}"
+        f"{claims[seen.verdict]}. {percent(seen.score)} and {percent(seen.rival_score)}, difference {points(low)} to "
+        f"{points(high)} ({100 * seen.confidence:.3g} %).{again}"
     )
 
 

@@ -7,6 +7,8 @@ with the share p / 100 is r or more. Resampling few values never draws what none
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from ragindex_eval.results.model import Interval
 from ragindex_eval.stats.resampling import LEVEL
 
@@ -18,13 +20,13 @@ def percentile_bounds(values: Sequence[float], percent: float, risk: float) -> t
     """
     from scipy.stats import binom  # takes a second to import
 
-    ordered, count, share = sorted(values), len(values), percent / 100
-    below = [rank for rank in range(1, count + 1) if binom.sf(rank - 1, count, share) >= 1 - risk]
-    above = [rank for rank in range(1, count + 1) if binom.cdf(rank - 1, count, share) >= 1 - risk]
-    return ordered[below[-1] - 1] if below else None, ordered[above[0] - 1] if above else None
+    ordered, ranks = sorted(values), np.arange(1, len(values) + 1)
+    counts = binom(len(values), percent / 100)
+    below, above = ranks[counts.sf(ranks - 1) >= 1 - risk], ranks[counts.cdf(ranks - 1) >= 1 - risk]
+    return ordered[below[-1] - 1] if len(below) else None, ordered[above[0] - 1] if len(above) else None
 
 
 def percentile_interval(values: Sequence[float], percent: float) -> Interval | None:
-    """Return the 95 % interval of a percentile; None if there are too few values: 6 for the median, 73 for the 95th."""
+    """Return the 95 % interval of a percentile; None if there are too few values: 6 for the median, 72 for the 95th."""
     low, high = percentile_bounds(values, percent, LEVEL / 2)
     return None if low is None or high is None else (low, high)

@@ -30,7 +30,7 @@ from ragindex_eval.results.model import (
 from ragindex_eval.stats import resampling
 from ragindex_eval.stats.mean_intervals import mean_interval
 from ragindex_eval.stats.paired_tests import PairedTests, paired_interval, run_paired_tests
-from ragindex_eval.stats.quantile_intervals import quantile_interval
+from ragindex_eval.stats.percentile_bounds import percentile_interval
 from ragindex_eval.stats.resampling import SampleArray
 
 _HOPS = regex.compile(r"(\d+)[ -]?hop")
@@ -106,8 +106,8 @@ def _families(methods: Sequence[MethodResult], ids: Sequence[str]) -> list[tuple
 
 def _latency_intervals(method: MethodResult) -> dict[str, Interval]:
     """Return the intervals of p50 and p95, as far as there are enough times."""
-    times = method.latency.per_query.values()
-    intervals = {f"{LATENCY}_p{percent}": quantile_interval(times, percent / 100) for percent in (50, 95)}
+    times = list(method.latency.per_query.values())
+    intervals = {f"{LATENCY}_p{percent}": percentile_interval(times, percent) for percent in (50, 95)}
     return {name: bounds for name, bounds in intervals.items() if bounds is not None}
 
 

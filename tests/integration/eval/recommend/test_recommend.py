@@ -249,7 +249,7 @@ def test_prices_take_the_vectors_that_the_index_has(tmp_path: Path) -> None:
 def test_undecided_race_says_how_many_questions_would_tell(first: tuple[Path, Done, Any]) -> None:
     assert re.search(
         r"Undecided between bm25, (dense and links|links and dense) \(the cheapest first\) on .*, "
-        r"with a margin of 2\.0 points: add about [\d,]*0 questions for .*, to tell whether 2\.0 points lie between it and "
-        r"links\. Best so far: links",
+        r"with a margin of 2\.0 points: add about [\d,]*0 questions for .*, to tell whether 2\.0 points lie between it "
+        r"and links\. Best so far: links",
         " ".join(first[1].out.split()),
     )

@@ -1,21 +1,32 @@
 """The decision of a recommendation: choices, prices, constraints, and what the questions can show."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from ragindex.corpus import Corpus
 from ragindex.plugins import registry
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.recommend import recommend
 from ragindex_eval.recommend.candidates import sort_by_price
-from ragindex_eval.recommend.decide import Choice, choose, find_pareto, more_questions
+from ragindex_eval.recommend.decide import (
+    Choice,
+    choose,
+    confirmation_level,
+    find_pareto,
+    judge_confirmation,
+    more_questions,
+)
 from ragindex_eval.recommend.prices import broken_constraint
 from ragindex_eval.recommend.rules import RecommendRules
-from ragindex_eval.recommend.timing import lower_end_of_p95
-from ragindex_eval.recommend.values import Candidate, Costs, State
+from ragindex_eval.recommend.show import describe_decision, render_recommendation
+from ragindex_eval.recommend.values import Candidate, Confirmation, Costs, Recommendation, State
+from ragindex_eval.results.model import DatasetFacts, Interval
 from ragindex_eval.run.settings import CompareSettings
 from ragindex_eval.stats.betting_interval import betting_interval
 from ragindex_eval.stats.race import count_level_questions
@@ -68,22 +79,136 @@ def test_the_choice_follows_price_and_acceptance() -> None:
 
 def test_more_questions_are_few_for_a_large_difference_and_none_for_the_margin_itself() -> None:
     rules = RecommendRules(delta=0.05)
-    racers = [candidate("a"), candidate("b")]
-    differences = np.array([1.0, 0.0, 0.0, 0.0] * 5)
-    values = np.stack([differences, np.zeros(20)], axis=1)
-    count = more_questions(values, racers, Choice(0, False, 1, ()), rules)
-    assert count is not None
-    assert 1 <= count <= 40
-    worse = np.stack([np.zeros(20), np.array([0.05] * 20)], axis=1)
-    assert more_questions(worse, racers, Choice(0, False, 1, ()), rules) is None
-    assert more_questions(values, racers, Choice(0, True, 1, ()), rules) == 0
+    racers = [candidate("a"), candidate("b"), candidate("c")]
+    values = np.zeros((20, 3))
+    values[:, 0] = [1.0, 0.0, 0.0, 0.0] * 5
+    values[:, 2] = values[:, 0] - 0.05  # just the margin below the first
+    counts = more_questions(values, racers, Choice(0, False, 1, ()), rules)
+    assert set(counts) == {1, 2}
+    assert 1 <= (counts[1] or 0) <= 40
+    level = more_questions(values * 0, racers, Choice(2, True, 1, (0,)), rules)
+    assert level[0] == pytest.approx(count_level_questions(0.05, 0.05 / 3) - 20, abs=1)
+    assert more_questions(values[:, [0, 2]], racers[:2], Choice(1, True, 0, (0,)), rules) == {0: None}
+    assert more_questions(values, racers, Choice(0, True, 1, ()), rules) == {}
 
 
-def test_the_lower_end_of_a_percentile_comes_from_order_statistics() -> None:
-    """Of 59 times the 53rd is the largest below the 95th percentile with 95 %: P(Bin(59, 0.95) >= 53) = 0.968."""
-    times = [float(value) for value in range(1, 60)]
-    assert lower_end_of_p95(times) == 53.0
-    assert lower_end_of_p95([]) == 0.0
+@pytest.mark.parametrize(
+    ("difference", "verdict"),
+    [
+        ((0.021, 0.059), "confirmed"),
+        ((-0.02, 0.01), "confirmed"),
+        ((-0.021, 0.01), "open"),
+        ((-0.1, -0.02), "open"),
+        ((-0.20, -0.04), "contradicted"),
+    ],
+)
+def test_a_choice_is_confirmed_by_the_interval_against_the_margin(difference: Interval, verdict: str) -> None:
+    assert judge_confirmation(difference, 0.02) == verdict
+
+
+def test_all_confirmations_together_have_the_stated_risk() -> None:
+    assert confirmation_level(0) == 0.025
+    assert 0.0499 < sum(confirmation_level(earlier) for earlier in range(1000)) < 0.05
+
+
+def recommendation(candidates: Sequence[Candidate], chosen: str, **values: Any) -> Recommendation:
+    facts = DatasetFacts("notes", 10, 0, "", 100, 100, "")
+    given = {"decided": True, "rival": "dense", "difference": (-0.01, 0.05), "cheaper": (), "more_questions": {}}
+    sizes = {"questions": 100, "kept": 0, "pareto": (), "spent": 0, "full": 0, "steps": (), "would_change": ()}
+    more = {"rules": {}, "dataset": facts, "encoder": "lsa", **given, **sizes, **values}
+    return Recommendation(chosen=chosen, candidates=tuple(candidates), **more)
+
+
+DROPPED = candidate("bm25", "dropped", 0.5, index_seconds=1.0)
+SLOW = replace(candidate("dense", "constraint", index_seconds=2.0), asked=0, score=None)
+TRIED = replace(candidate("tree", "sub-corpus", index_seconds=90.0), asked=0, score=None)
+LINKS, HYBRID = candidate("links", "accepted", 0.7, index_seconds=9.0), candidate("hybrid", index_seconds=3.0)
+_WITHIN = "Use links: on questions like these it is within 2.0 points of the best"
+_FIGURES = "in R@5 (risk 5 %). R@5 70.0 so far; links less dense: −1.0 to +5.0 points."
+
+
+def test_the_decision_says_of_each_candidate_what_was_tested() -> None:
+    population = RecommendRules()
+    cases = [
+        (([LINKS, SLOW], {"rival": None}), "Use links: it is the only candidate that meets the constraints. R@5 70.0 "),
+        (
+            ([LINKS, SLOW, TRIED], {"rival": None}),
+            "Use links: no other candidate is left. dense left for a constraint; tree left after a trial on a part of "
+            "the corpus, a heuristic outside the risk. R@5 70.0 on ",
+        ),
+        (
+            ([LINKS, candidate("tree", "dropped", index_seconds=90.0)], {}),
+            f"{_WITHIN} candidate {_FIGURES} No candidate is cheaper.",
+        ),
+        (([DROPPED, LINKS], {}), f"{_WITHIN} candidate {_FIGURES} No cheaper candidate is: the race dropped bm25."),
+        (
+            ([DROPPED, LINKS, SLOW], {}),
+            f"{_WITHIN} of the 2 candidates raced {_FIGURES} Of the cheaper candidates, some are not: the race dropped "
+            "bm25. Cheaper too, but left before that was known: dense left for a constraint.",
+        ),
+        (
+            ([HYBRID, LINKS], {"cheaper": ("hybrid",), "more_questions": {"hybrid": 1234}}),
+            f"{_WITHIN} candidate {_FIGURES} Whether a cheaper one is (hybrid) is undecided: add about 1,300 questions "
+            "for hybrid, to tell whether 2.0 points lie between it and links.",
+        ),
+    ]
+    for (candidates, values), said in cases:
+        assert describe_decision(recommendation(candidates, "links", **values), population).startswith(said)
+
+
+def test_more_questions_are_said_for_each_candidate() -> None:
+    racing = [HYBRID, candidate("dense"), candidate("bm25"), candidate("links", score=0.7)]
+    counts = {"hybrid": 198, "dense": None, "bm25": 195}
+    told = {
+        "add about 200 questions for bm25 and hybrid, to tell whether 2.0 points lie between it and links; not even "
+        "20,000 are enough for dense.": counts,
+        "not even 20,000 more like these are enough to tell whether 2.0 points lie between it and links, for dense.": {
+            "dense": None
+        },
+    }
+    for said, more in told.items():
+        found = recommendation(racing, "links", decided=False, more_questions=more)
+        assert f"with a margin of 2.0 points: {said}" in describe_decision(found, RecommendRules())
+    found = recommendation(racing, "links", decided=False, more_questions=counts, questions=667, kept=333)
+    said = describe_decision(found, RecommendRules(estimand="questions"))
+    assert "on the 667 questions of the race (not the 333 kept apart)," in said
+
+
+@pytest.mark.parametrize(
+    ("bounds", "said"),
+    [
+        ((10.0, 40.0), "--max-p95-ms 50 is met: the 95th percentile of links is 10.0 to 40.0 ms (a risk of"),
+        ((10.0, 60.0), "--max-p95-ms 50 may be met or not: the 95th percentile of links is 10.0 to 60.0 ms"),
+        ((10.0, None), "--max-p95-ms 50 may be met or not by links: an upper bound of the"),
+    ],
+)
+def test_whether_answers_are_fast_enough_is_said_with_bounds(bounds: tuple[float, float | None], said: str) -> None:
+    found = recommendation([replace(LINKS, costs=Costs(p95_bounds=bounds))], "links")
+    assert said in shown(found, RecommendRules(max_p95_ms=50))
+
+
+def test_confirmations_say_what_they_are() -> None:
+    found = recommendation([DROPPED, LINKS], "links", rival="bm25", kept=90)
+    for verdict, difference, said in (
+        ("confirmed", (0.01, 0.05), "Confirmed on 90 questions kept apart: links is not more than 2.0 points"),
+        ("contradicted", (-0.2, -0.04), "Contradicted on 90 questions kept apart: links is more than 2.0 points"),
+        ("open", (-0.05, 0.05), "Open on 90 questions kept apart: links may be more than 2.0 points worse than bm25."),
+    ):
+        confirmed = Confirmation(verdict, 90, 0.7, 0.6, difference, 0.975, 0)
+        assert said in shown(replace(found, confirmation=confirmed), RecommendRules())
+    again = replace(found, confirmation=Confirmation("open", 90, 0.7, 0.6, (-0.05, 0.05), 1 - 0.05 / 6, 1))
+    said = "difference −5.0 to +5.0 (99.2 %). 1 earlier confirmation used some of these questions, so the interval is"
+    assert said in shown(again, RecommendRules())
+    undecided = replace(found, decided=False, more_questions={"bm25": 9})
+    said = "90 questions stay kept apart, to confirm a choice once one is made."
+    assert said in shown(undecided, RecommendRules())
+
+
+def shown(found: Recommendation, rules: RecommendRules) -> str:
+    console = Console(width=300)
+    with console.capture() as captured:
+        console.print(render_recommendation(found, rules))
+    return captured.get()
 
 
 def test_prices_sort_by_questions_then_index() -> None:
