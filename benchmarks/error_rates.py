@@ -321,9 +321,8 @@ def print_trials(simulations: int) -> None:
 
 def print_percentiles(simulations: int) -> None:
     """Print how often intervals of the 95th percentile hold it, of lognormal times of which some take far longer."""
-    print(
-        f"\nIntervals that hold the 95th percentile, {simulations:,} simulations each: resampled, from order statistics\n"
-    )
+    print(f"\nIntervals that hold the 95th percentile, {simulations:,} simulations each:")
+    print("resampled, from order statistics\n")
     draws = np.random.default_rng(0)
     truth = float(np.percentile(slow_times(draws, 1_000_000), 95))
     for count in (20, 50, 72, 100, 200):

@@ -19,7 +19,7 @@ class RecommendRules(Strict):
     alpha: float = Field(default=0.05, gt=0, lt=1, description="The risk that any statement of the race is wrong.")
     estimand: Literal["population", "questions"] = Field(
         default="population",
-        description="population: all questions like these (default); questions: exactly these.",
+        description="population: all questions like these (default); questions: exactly those that are raced on.",
     )
     block: int = Field(default=10, ge=1, description="Questions between two decisions.")
     min_recall: float | None = Field(

@@ -81,7 +81,7 @@ def _describe_cheaper(found: Recommendation, margin: str) -> str:
     untested = [one for one in cheaper if not one.remains and one.state != "dropped"]
     sentences = list[str]()
     if dropped:
-        none = "No cheaper candidate is" if len(dropped) == len(cheaper) else "Of the cheaper candidates, some are not"
+        none = "No cheaper candidate is" if len(dropped) == len(cheaper) else "Cheaper ones that are not"
         sentences.append(f"{none}: the race dropped {join_names(dropped)}.")
     if untested:
         sentences.append(f"Cheaper too, but left before that was known: {_list_untested(untested)}.")

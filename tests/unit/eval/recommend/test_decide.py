@@ -88,7 +88,7 @@ def test_more_questions_are_few_for_a_large_difference_and_none_for_the_margin_i
     assert 1 <= (counts[1] or 0) <= 40
     level = more_questions(values * 0, racers, Choice(2, True, 1, (0,)), rules)
     assert level[0] == pytest.approx(count_level_questions(0.05, 0.05 / 3) - 20, abs=1)
-    assert more_questions(values[:, [0, 2]], racers[:2], Choice(1, True, 0, (0,)), rules) == {0: None}
+    assert more_questions(values[:, [2, 0]], racers[:2], Choice(1, True, 0, (0,)), rules) == {0: None}
     assert more_questions(values, racers, Choice(0, True, 1, ()), rules) == {}
 
 
@@ -122,7 +122,8 @@ def recommendation(candidates: Sequence[Candidate], chosen: str, **values: Any) 
 DROPPED = candidate("bm25", "dropped", 0.5, index_seconds=1.0)
 SLOW = replace(candidate("dense", "constraint", index_seconds=2.0), asked=0, score=None)
 TRIED = replace(candidate("tree", "sub-corpus", index_seconds=90.0), asked=0, score=None)
-LINKS, HYBRID = candidate("links", "accepted", 0.7, index_seconds=9.0), candidate("hybrid", index_seconds=3.0)
+HYBRID = candidate("hybrid", index_seconds=3.0)
+LINKS = replace(candidate("links", "accepted", 0.7, index_seconds=9.0), scheme=registry.scheme("links"))
 _WITHIN = "Use links: on questions like these it is within 2.0 points of the best"
 _FIGURES = "in R@5 (risk 5 %). R@5 70.0 so far; links less dense: −1.0 to +5.0 points."
 
@@ -143,7 +144,7 @@ def test_the_decision_says_of_each_candidate_what_was_tested() -> None:
         (([DROPPED, LINKS], {}), f"{_WITHIN} candidate {_FIGURES} No cheaper candidate is: the race dropped bm25."),
         (
             ([DROPPED, LINKS, SLOW], {}),
-            f"{_WITHIN} of the 2 candidates raced {_FIGURES} Of the cheaper candidates, some are not: the race dropped "
+            f"{_WITHIN} of the 2 candidates raced {_FIGURES} Cheaper ones that are not: the race dropped "
             "bm25. Cheaper too, but left before that was known: dense left for a constraint.",
         ),
         (
