@@ -11,7 +11,7 @@ from ragindex.canonical import digest
 from ragindex.types import Query
 from ragindex_eval.format import percent, short
 from ragindex_eval.recommend.rules import RecommendRules
-from ragindex_eval.recommend.values import Candidate, Confirmation, Verdict
+from ragindex_eval.recommend.values import Candidate, Confirmation, ConfirmationVerdict
 from ragindex_eval.results.model import Interval
 from ragindex_eval.run.ask_scored import compare_scores
 from ragindex_eval.run.experiment import Experiment
@@ -127,7 +127,7 @@ def confirmation_level(earlier: int) -> float:
     return LEVEL / ((earlier + 1) * (earlier + 2))
 
 
-def judge_confirmation(difference: Interval, margin: float) -> Verdict:
+def judge_confirmation(difference: Interval, margin: float) -> ConfirmationVerdict:
     """Return what the interval of chosen minus rival says of the claim that the chosen one is within the margin."""
     low, high = difference
     return "confirmed" if low >= -margin else "contradicted" if high < -margin else "open"

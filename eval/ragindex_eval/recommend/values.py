@@ -8,7 +8,7 @@ from ragindex.interfaces import Scheme
 from ragindex_eval.results.holdout_result import HoldoutResult
 from ragindex_eval.results.model import DatasetFacts, Interval
 
-Verdict = Literal["confirmed", "contradicted", "open"]
+ConfirmationVerdict = Literal["confirmed", "contradicted", "open"]
 State = Literal["racing", "accepted", "dropped", "constraint", "sub-corpus", "failed"]
 """`accepted` and `dropped` are statements of the race, with its risk; `sub-corpus` is a drop by a heuristic."""
 
@@ -65,7 +65,7 @@ class Confirmation:
     `confidence`, so that all together are right with 95 %.
     """
 
-    verdict: Verdict
+    verdict: ConfirmationVerdict
     questions: int
     score: float
     rival_score: float

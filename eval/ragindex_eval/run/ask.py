@@ -88,7 +88,7 @@ def answer_all(
     Raises ContractError if the hits of a question break the contract of a retriever (`hits.find_breach`), for example
     with documents that are not in `known`, and StoreError if the file cannot be written.
     """
-    keys = {query.id: query.id for query in queries} if keys is None else keys
+    keys = {query.id: query.id if keys is None else keys[query.id] for query in queries}
     if fresh:
         delete_answers(kept, set(keys.values()))
     answers = {id: one for id, one in find_answers(kept, keys).items() if find_breach(one.hits, k, known) is None}

@@ -13,12 +13,14 @@ from scripted import QUESTIONS, Scripted, ScriptedRetriever, dataset, hit
 
 from ragindex.accounting.ledger import EMBEDDING, CallRecord, record_call
 from ragindex.errors import RagindexError, StoreError
+from ragindex.filters import meta
 from ragindex.types import Query, Retrieval, Step, Triple
-from ragindex_eval.data.gold import Gold
+from ragindex_eval.data.gold import Gold, SubQuestion
 from ragindex_eval.results.model import NOT_TIMED, MethodAnswer, SavedHit
 from ragindex_eval.run import ask, latency
 from ragindex_eval.run.answers_file import append_answers, load_answers
 from ragindex_eval.run.batching import Batching
+from ragindex_eval.run.fingerprints import answer_keys
 from ragindex_eval.run.own_documents import without_own_documents
 
 
@@ -173,3 +175,34 @@ def test_retrieve_holds_a_retriever_to_one_answer_a_question() -> None:
 
     with pytest.raises(RagindexError, match="gives 2 Retrievals for 3 questions"):
         ask.retrieve(Short(Scripted()), dataset().queries, 5)
+
+
+def test_answers_are_found_again_among_more_questions(tmp_path: Path) -> None:
+    """Wherever a question stands in the file; to ask anew deletes no answer to another question."""
+    kept, journal = tmp_path / "answers.jsonl", tmp_path / "journal"
+    first = dataset().queries
+    moved = [Query("q1", "And who else?"), *(Query(f"q{at}", one.text) for at, one in enumerate(first, start=2))]
+    answers = ask.answer_all(ScriptedRetriever(Scripted()), first, 5, kept, "x", keys=answer_keys(first, None))
+    asking, keys = ScriptedRetriever(Scripted(journal=str(journal))), answer_keys(moved, None)
+    again = ask.answer_all(asking, moved, 5, kept, "x", keys=keys)
+    assert again[1:] == tuple(replace(one, query_id=f"q{at}") for at, one in enumerate(answers, start=2))
+    assert len(journal.read_text().splitlines()) == 1
+    ask.answer_all(asking, moved[:1], 5, kept, "x", keys=keys, fresh=True)
+    assert len(journal.read_text().splitlines()) == 2
+    assert len(load_answers(kept)) == len(moved)
+
+
+def test_keys_of_answers_differ_in_all_that_an_answer_depends_on() -> None:
+    query, none = Query("q1", "Who?"), frozenset[str]()
+    of_gold = [
+        None,
+        {"q1": Gold(none, own_document="a")},
+        {"q1": Gold(none, options=("b", "c"))},
+        {"q1": Gold(none, sub_questions=(SubQuestion("Which?", ("d",)),))},
+    ]
+    keys = [answer_keys([query], gold)["q1"] for gold in of_gold]
+    keys += [
+        answer_keys([one], None)["q1"] for one in (Query("q1", "Who else?"), replace(query, filter=meta("a", "b")))
+    ]
+    assert len(set(keys)) == len(keys)
+    assert answer_keys([replace(query, id="q2")], {"q2": Gold(frozenset({"e"}))}) == {"q2": keys[0]}
