@@ -344,8 +344,6 @@ def slow_times(draws: Draws, count: int) -> SampleArray:
     return np.exp(draws.normal(1.0, 0.5, count)) * np.where(draws.random(count) < 0.04, 20.0, 1.0)
 
 
-
-
 def main() -> None:
     simulations = int(sys.argv[1]) if len(sys.argv) > 1 else 2_000
     start = time.perf_counter()
