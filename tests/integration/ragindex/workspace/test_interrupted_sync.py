@@ -342,6 +342,9 @@ def test_lost_documents_indexed_again(tmp_path: Path) -> None:
     before = workspace.store.version("documents")
     workspace.store.drop("documents")
     workspace = opened(tmp_path / "workspace")
+    with pytest.raises(StoreError, match="has lost its documents. Run: ragindex repair"):
+        workspace.replace(FIRST, source="data")
+    assert len(workspace.repair().lost) == 1
     workspace.replace(FIRST, source="data")
     assert workspace.store.version("documents") == before
     opened(tmp_path / "workspace").sync([METHOD])
