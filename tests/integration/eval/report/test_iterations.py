@@ -92,7 +92,7 @@ def test_intervals_are_those_of_the_questions() -> None:
     # [1, 0, 0, 0] drawn again: Binomial(4, 1/4) reaches 0 with p = 0.32, and 3 at most with p = 0.996 (2: 0.949).
     comparison = four_questions()
     lines = shown(comparison).lines
-    assert lines[0].cells[1] == MetricCell("25.0", "0.0 – 75.0")
+    assert lines[0].cells[1] == MetricCell("25.0", "0.5 – 95.9")
     low, high = (100 * bound for bound in comparison.method("gear").ci95["R@1"])
     assert lines[2].cells[1] == MetricCell(
         "62.5", f"{low:.1f} – {high:.1f}"
@@ -285,7 +285,7 @@ def rows(soup: BeautifulSoup, selector: str) -> list[list[str]]:
 def test_the_page_shows_both() -> None:
     soup = BeautifulSoup(page.render_report(Study("s", (four_questions(),))), "html.parser")
     by_iteration = rows(soup, "#c1-iterations")
-    assert by_iteration[0][:4] == ["gear", "1", "3", "25.0 0.0 – 75.0"]
+    assert by_iteration[0][:4] == ["gear", "1", "3", "25.0 0.5 – 95.9"]
     assert [row[0] for row in by_iteration[1:]] == ["2", "3", "flat"]
     assert rows(soup, "#c1-hops")[0] == ["2hop · 2 questions", "gear", "100.0", "100.0", "100.0", "100.0"]
     assert rows(soup, "#c1-hops")[-1] == ["gear", "3 hops", "1", "3", "3.00", "0", "0", "1"]
