@@ -9,6 +9,7 @@ from served import build_index
 import ragindex
 from ragindex.errors import StoreError
 from ragindex.parts.text import passages
+from ragindex.retrieval.hits import build_filter_fields
 from ragindex.serve.spool import Spool, open_spool
 from ragindex.serve.sync_process import sync_accepted
 from ragindex.stores.lancedb import store
@@ -58,13 +59,12 @@ def test_whatever_a_document_causes_fails_it_alone(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = build_index(tmp_path / "desk")
-    build = passages.build_filter_fields
 
     def fail(metadata: Any) -> Any:
         rows = list(metadata)
         if any(POISON in one for row in rows for one in row):
             raise error
-        return build(rows)
+        return build_filter_fields(rows)
 
     monkeypatch.setattr(passages, "build_filter_fields", fail)
     spool = open_spool(folder)

@@ -43,7 +43,7 @@ def make_documents() -> list[ragindex.Document]:
         tenant = TENANTS[number % 2]
         mark = mark_of(tenant, number)
         text = f"{one.text} Mark {mark}."
-        metadata = {"team": tenant, "number": number, "tags": [tenant, f"t{number % 3}"]}
+        metadata: dict[str, Any] = {"team": tenant, "number": number, "tags": [tenant, f"t{number % 3}"]}
         documents.append(ragindex.Document(f"{tenant}-{number}", f"{one.title} {mark}", text, metadata))
     return documents
 
