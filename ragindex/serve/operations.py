@@ -65,6 +65,8 @@ def _describe_writing(service: Service, collection: str) -> dict[str, Any]:
     except RagindexError as error:
         log_error(error)
         return {"newest": None, "pending": None, "sync_failure": "", "writes": False, "writing_reason": _UNREADABLE}
+    if sync["pending"] is None:
+        return {**sync, "writes": False, "writing_reason": _UNREADABLE}
     accepts = collection in service.ingestions and not service.settings.read_only
     return {**sync, "writes": accepts, "writing_reason": "" if accepts else "It was opened to be read only."}
 

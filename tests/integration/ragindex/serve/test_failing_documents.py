@@ -1,5 +1,6 @@
 """A document that a sync fails on fails alone, by name, and the others are indexed."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,13 @@ from ragindex.stores.lancedb import store
 POISON = "poison"
 
 
+def accept(spool: Spool, changes: Sequence[tuple[str, ragindex.Document | None]], owner: str = "") -> None:
+    with spool.writing() as transaction:
+        transaction.accept(changes, owner)
+
+
 def post(spool: Spool, *documents: ragindex.Document) -> None:
-    spool.accept([(one.id, one) for one in documents])
+    accept(spool, [(one.id, one) for one in documents])
 
 
 def states(spool: Spool, *ids: str) -> list[str]:
@@ -45,7 +51,7 @@ def test_keys_beyond_the_limit_fail_their_documents_and_are_free_again_without_t
         assert known["plain"].status == "indexed"
         assert "at most 25 metadata keys" in known[failed[0]].reason
         assert {one.id for one in index.read([*names, "plain"])} == {*names, "plain"} - set(failed)
-        spool.accept([(name, None) for name in names if name not in failed])
+        accept(spool, [(name, None) for name in names if name not in failed])
         sync_accepted(index, spool)
         post(spool, with_keys(failed[0], 9))
         sync_accepted(index, spool)
@@ -101,9 +107,9 @@ def test_a_full_disk_is_no_fault_of_a_document(tmp_path: Path, monkeypatch: pyte
 
 def test_each_key_has_its_turn(tmp_path: Path) -> None:
     spool = open_spool(tmp_path)
-    spool.accept([(f"a{number}", None) for number in range(50)], "a")
-    spool.accept([("shared", ragindex.Document("shared", "", "first"))], "a")
-    spool.accept([("b0", None), ("shared", ragindex.Document("shared", "", "second"))], "b")
+    accept(spool, [(f"a{number}", None) for number in range(50)], "a")
+    accept(spool, [("shared", ragindex.Document("shared", "", "first"))], "a")
+    accept(spool, [("b0", None), ("shared", ragindex.Document("shared", "", "second"))], "b")
     turns = spool.pending(4)
     assert [one.id for one in turns] == ["a0", "a1", "b0", "shared"]
     assert (spool.count_pending(), spool.count_pending("a"), spool.count_pending("b")) == (53, 51, 2)
