@@ -61,7 +61,7 @@ class GuardedRoute(APIRoute):
         """Return the handler of requests."""
         handle = super().get_route_handler()
         keys = [one.call for one in self.dependant.dependencies if isinstance(one.call, KeyNeeded)]
-        model = None if self.body_field is None else self.body_field.field_info.annotation
+        model: Any = None if self.body_field is None else self.body_field.field_info.annotation
 
         async def handle_guarded(request: Request) -> Response:
             service = await get_service(request)
