@@ -1,7 +1,7 @@
 """The gate of a release: is a method worse than its baseline by more than a margin? PASS, FAIL or UNDECIDED.
 
 The 95 % interval of the paired difference in means decides (`ragindex_eval.stats.paired_tests`): PASS if its lower end
-is above -margin, FAIL if its upper end is below -margin. A method that finds the same hits for every question as in the
+is not below -margin, FAIL if its upper end is below it. A method that finds the same hits for every question as in the
 baseline passes: nothing has changed.
 """
 
@@ -184,7 +184,7 @@ def judge_gate(new: QuestionScores, baseline: QuestionScores, metric: str, margi
     low, high = paired_interval(differences)
     new_score, baseline_score = scores.mean(axis=0).tolist()
     same_hits = (new.label, new.hits, new.values) == (baseline.label, baseline.hits, baseline.values)
-    verdict: GateVerdict = "PASS" if same_hits or low > -margin else "FAIL" if high < -margin else "UNDECIDED"
+    verdict: GateVerdict = "PASS" if same_hits or low >= -margin else "FAIL" if high < -margin else "UNDECIDED"
     lost = [
         LostQuestion(*key, new.values[key], baseline.values[key], new.ranks.get(key, {}), baseline.ranks.get(key, {}))
         for key in new.values

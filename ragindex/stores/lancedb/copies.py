@@ -59,9 +59,7 @@ def find_copy(table: Path, version: int) -> Copy | None:
             schema = pa.ipc.open_file(pa.memory_map(str(path))).schema
             return Copy(path, schema, json.loads(schema.metadata[b"copy"])["bytes"])
         warnings.warn(f"{wrong}: LanceDB is read instead.", durable_files.RepairWarning, stacklevel=2)
-        with suppress(
-            OSError
-        ):  # the table may be damaged too: what is left of the copy stays until a version is removed
+        with suppress(OSError):  # the table may be damaged too: what is left of the copy stays until the table goes
             path.replace(path.with_name(f"{path.name}.damaged"))
     return None
 

@@ -88,7 +88,7 @@ def test_a_parent_run_with_a_child_a_method(
         own = {"comparison.json", "questions.jsonl", "qrels.trec", "per_query.jsonl", "runs"}
         assert everything == {*own, "study.json", "report.html"}
         assert child.data.metrics["retrieval/recall_at_1/ci95_low"] == method.ci95["R@1"][0]
-        assert child.data.metrics["latency/p50_ms/ci95_high"] == method.ci95["latency_ms_p50"][1]
+        assert "latency/p50_ms/ci95_high" not in child.data.metrics  # there are too few questions
         copied = client.download_artifacts(child.info.run_id, "run.trec", str(working_folder))
         assert Path(copied).read_text().splitlines()[0] == "q1 Q0 a 1 1 words,%20again"
         stored = client.download_artifacts(parent_id, "comparison.json", str(working_folder))

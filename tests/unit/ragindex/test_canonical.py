@@ -31,8 +31,8 @@ def test_metadata_within_the_limits(metadata: Any) -> None:
 
 @pytest.mark.parametrize(("said", "metadata"), TOO_MUCH.items())
 def test_metadata_beyond_the_limits_is_refused_by_name(said: str, metadata: Any, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=f"document 'big': expected {said}"):
-        open_spool(tmp_path).accept([("big", Document("big", "", "text", metadata))])
+    with open_spool(tmp_path).writing() as changes, pytest.raises(DataError, match=f"document 'big': expected {said}"):
+        changes.accept([("big", Document("big", "", "text", metadata))])
     big = json.dumps({"_id": "big", "text": "text", "metadata": metadata})
     (tmp_path / "corpus.jsonl").write_text(f'{{"_id": "good", "text": "text"}}\n{big}\n')
     corpus = read(tmp_path / "corpus.jsonl", skip_bad=True)

@@ -132,7 +132,7 @@ def test_json_is_the_published_schema(tmp_path: Path) -> None:
     assert list(value)[:9] == ["schema", "dataset", "encoder", "store", "seed", "methods", "failed", "asked", "pairs"]
     rest = ["ks", "language", "encoder_id", "llm", "notes", "details", "left_out", "environment", "fingerprint"]
     assert list(value)[9:] == rest
-    assert value["schema"] == 6
+    assert value["schema"] == 7
     assert (value["failed"], value["asked"]) == ([], ["words", "dense"])
     assert (len(value["dataset"].pop("corpus_digest")), len(value["dataset"].pop("questions_digest"))) == (16, 16)
     assert value["dataset"] == {

@@ -211,11 +211,11 @@ def test_what_lies_in_a_remembered_folder_has_its_id_there(
 
 
 def test_a_link_to_a_file_is_called_as_the_link_is(tmp_path: Path, workspace: Workspace) -> None:
-    write(tmp_path, {"docs/a.md": "a", "elsewhere/b.md": "b"})
-    (tmp_path / "docs" / "link.md").symlink_to(tmp_path / "elsewhere" / "b.md")
+    write(tmp_path, {"docs/a.md": "a", "docs/of/b.md": "b"})
+    (tmp_path / "docs" / "link.md").symlink_to(tmp_path / "docs" / "of" / "b.md")
     workspace.replace(read(tmp_path / "docs"))
     assert workspace.add(read(tmp_path / "docs" / "link.md")).unchanged == 1
-    assert held(workspace) == {"a.md": "a", "link.md": "b"}
+    assert held(workspace) == {"a.md": "a", "of/b.md": "b", "link.md": "b"}
 
 
 # ---------------------------------------------------------------- several

@@ -67,7 +67,7 @@ def test_files_of_models_that_settings_name(settings: dict[str, Any]) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_pipe_among_the_documents_is_not_read() -> None:
     os.mkfifo("notes/pipe")
-    assert described().files["0/pipe"] == rerun.FileState(hash=None, stamp=None)
+    assert "0/pipe" not in described().files
 
 
 def test_a_label_is_no_path() -> None:
