@@ -318,11 +318,12 @@ def _highest_cost(money: list[float | None]) -> str:
 
 
 def _describe_noise(comparison: Comparison) -> str:
-    """Return the largest half-width of the intervals of the first metric, as a measure of the noise."""
+    """Return how far the intervals of the first metric reach from its means, as a measure of the noise."""
     metric = f"R@{comparison.ks[0]}"
-    known = [method.ci95[metric] for method in comparison.methods if metric in method.ci95]
-    widest = max(((high - low) / 2 for low, high in known), default=None)
-    return "" if widest is None else f" (95 % intervals of {metric}: ±{100 * widest:.1f} at most)"
+    arms = [
+        abs(bound - method.metrics[metric]) for method in comparison.methods for bound in method.ci95.get(metric, ())
+    ]
+    return f" (95 % intervals of {metric}: ±{100 * max(arms):.1f} at most)" if arms else ""
 
 
 def _warning_lines(comparison: Comparison) -> list[str]:
