@@ -19,6 +19,7 @@ from ragindex.cli.options import (
     MaxFileOption,
     SkipBadOption,
     StoreOption,
+    WaitOption,
 )
 from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.llm.budget import parse_budget
@@ -41,6 +42,7 @@ def add(
     encoder: EncoderOption = None,
     budget: BudgetOption = None,
     store: StoreOption = None,
+    wait: WaitOption = 0.0,
     json: JsonOption = None,
 ) -> None:
     """Add documents to an index, replace those with the same id, and update what is built.
@@ -57,6 +59,7 @@ def add(
         store=store,
         chunking=sources.choose_chunking(manifest.read_manifest(folder), corpora[0], kept=True),
         asking=LLMSettings(budget=parse_budget(budget)),
+        wait_seconds=wait,
     ) as workspace:
         fit = workspace.encoder_id
         changed = workspace.add(corpora, source=named)

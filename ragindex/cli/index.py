@@ -33,6 +33,7 @@ from ragindex.cli.options import (
     SeedOption,
     SkipBadOption,
     StoreOption,
+    WaitOption,
     WorkersOption,
 )
 from ragindex.corpus import Chunking, Corpus, FileSelection
@@ -93,6 +94,7 @@ def index(
     refit: Annotated[
         bool, typer.Option("--refit", help="Fit the encoder to all documents again, and build its vectors again.")
     ] = False,
+    wait: WaitOption = 0.0,
     json: JsonOption = None,
 ) -> None:
     """Build methods over the documents of DATA, or update what is built to them.
@@ -121,6 +123,7 @@ def index(
         chunking=_choose_chunking(held, corpus, asked),
         seed=seed,
         asking=LLMSettings(budget=parse_budget(budget)),
+        wait_seconds=wait,
         keep_calls=not no_cache,
     ) as workspace:
         changed = _update_documents(workspace, corpus, named, None if held is None else asked)

@@ -13,6 +13,12 @@ JsonOption = Annotated[
         "--json", metavar="FILE|-", callback=json_destination, help="Write the result as JSON; - is standard output."
     ),
 ]
+WaitOption = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS", min=0.0, help="While another process writes to the index, wait for it so long. Default: 0."
+    ),
+]
 IndexOption = Annotated[Path, typer.Option("--index", metavar="DIR", help="Folder of the index.")]
 EncoderOption = Annotated[
     str | None,

@@ -8,7 +8,7 @@ import typer
 from typer import BadParameter
 
 from ragindex.cli.console import command_spending, print_note, stdout, write_result
-from ragindex.cli.options import BudgetOption, EncoderOption, IndexOption, JsonOption, StoreOption
+from ragindex.cli.options import BudgetOption, EncoderOption, IndexOption, JsonOption, StoreOption, WaitOption
 from ragindex.counts import MAX_NAMED, many
 from ragindex.document_ids import spellings
 from ragindex.llm.budget import parse_budget
@@ -26,6 +26,7 @@ def remove(
     encoder: EncoderOption = None,
     budget: BudgetOption = None,
     store: StoreOption = None,
+    wait: WaitOption = 0.0,
     json: JsonOption = None,
 ) -> None:
     """Remove documents from an index and from everything that is built over them.
@@ -40,6 +41,7 @@ def remove(
         encoder=encoder,
         store=store,
         asking=LLMSettings(budget=parse_budget(budget)),
+        wait_seconds=wait,
     ) as workspace:
         files = _existing_files(workspace, ids or [])
         changed = workspace.remove(ids) if ids else workspace.remove_source(source or "")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ragindex.cli.console import command_spending, escape_markup, print_note, stdout, write_result
-from ragindex.cli.options import EncoderOption, IndexOption, JsonOption, LlmOption, SeedOption
+from ragindex.cli.options import EncoderOption, IndexOption, JsonOption, LlmOption, SeedOption, WaitOption
 from ragindex.errors import DamagedError
 from ragindex.serve.spool import open_spool
 from ragindex.workspace import imported_files
@@ -21,6 +21,7 @@ def repair(
     encoder: EncoderOption = None,
     llm: LlmOption = None,
     seed: SeedOption = None,
+    wait: WaitOption = 0.0,
     json: JsonOption = None,
 ) -> None:
     """Check every file of an index, remove damaged ones and rebuild them.
@@ -29,7 +30,7 @@ def repair(
 
     Example: ragindex repair --index my-index
     """
-    with Workspace.open(folder, create=False, encoder=encoder, llm=llm, seed=seed) as workspace:
+    with Workspace.open(folder, create=False, encoder=encoder, llm=llm, seed=seed, wait_seconds=wait) as workspace:
         if triples is not None:
             workspace.import_part(imported_files.TRIPLES, triples)
         result, accepted = workspace.repair(), open_spool(folder).repair()

@@ -1,14 +1,15 @@
 """The state of an open index folder: store, encoder, LLM, and the finished sync that readers are pinned to."""
 
+import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ragindex import durable_files
 from ragindex.encoders.vector_cache import CachedEncoder
-from ragindex.errors import DamagedError, MissingPartError, StoreError, UsageError
+from ragindex.errors import DamagedError, MissingPartError, StoreError, UsageError, WriterBusyError
 from ragindex.interfaces import Collection, Part, Store, StorePlugin
 from ragindex.llm.tasks import LLM
 from ragindex.plugins import registry
@@ -25,6 +26,7 @@ from ragindex.workspace.reader_leases import ReaderLease, ReaderState
 from ragindex.workspace.rescue import RescuingStore
 from ragindex.workspace.settings import current_values, write_command
 
+_BUSY_SECONDS = 0.2
 INDEXING = "ragindex index or compare"
 """The lease owner that may recreate a lost documents collection, where a repair cannot."""
 
@@ -41,6 +43,7 @@ class Session:
     model: Model
     seed: int = 0
     read_only: bool = False
+    wait_seconds: float = 0.0
     opened: dict[str, Any] = field(default_factory=dict)
     _lease: ReaderLease | None = None
     _pinned: ReaderState | None = None
@@ -164,11 +167,22 @@ class Session:
                 self.save(rechunking=False)
             yield documents
 
-    def writer(self, owner: str) -> AbstractContextManager[None]:
-        """Return the writer's lease as a context manager. Raises UsageError if the workspace is read-only."""
+    @contextmanager
+    def writer(self, owner: str) -> Iterator[None]:
+        """Hold the writer's lease, for which it waits up to `wait_seconds`. Raises UsageError if it may not write."""
         if self.read_only:
             raise UsageError(f"The index {self.folder} was opened with read_only=True. Open it without, to change it.")
-        return self.store.lease(owner)
+        end = time.monotonic() + self.wait_seconds
+        with ExitStack() as lease:
+            while True:
+                try:
+                    lease.enter_context(self.store.lease(owner))
+                    break
+                except WriterBusyError:
+                    if time.monotonic() >= end:
+                        raise
+                time.sleep(_BUSY_SECONDS)
+            yield
 
     def _require_known(self, collection: Collection) -> None:
         """Raise DamagedError unless the newest documents are those of the last finished sync, or a later state."""

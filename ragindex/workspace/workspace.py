@@ -91,6 +91,7 @@ class Workspace(Session):
         create: bool = True,
         read_only: bool = False,
         vectors: Path | None = None,
+        wait_seconds: float = 0.0,
     ) -> "Workspace":
         """Open the workspace in `folder`; with `create`, create it if it does not exist.
 
@@ -101,6 +102,7 @@ class Workspace(Session):
         cached. With `read_only`, nothing is written into the folder: no cached answers, and no lease file (a shared
         lock protects the data that is read).
         `vectors` is the file of cached vectors of another workspace, which is used instead of an own one.
+        While another process writes, operations that write wait for it up to `wait_seconds`.
         Raises UsageError, NewerFormatError, WorkspaceError or StoreError.
         """
         folder = Path(folder)
@@ -122,7 +124,7 @@ class Workspace(Session):
         asked = replace(asking or LLMSettings(), seed=seed)
         encoders = Encoders(folder, chosen, settings.language, seed, asked, vectors)
         asks = Model(folder, registry.llm(llm or own["llm"]), asked, keep_calls and not read_only)
-        return cls(folder, held, plugin, opened, encoders, asks, seed, read_only)
+        return cls(folder, held, plugin, opened, encoders, asks, seed, read_only, wait_seconds)
 
     def __enter__(self) -> "Workspace":
         return self

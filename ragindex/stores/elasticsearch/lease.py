@@ -145,7 +145,8 @@ def _describe_holder(document: Mapping[str, Any]) -> str:
 
 
 def _format_busy_message(document: Mapping[str, Any]) -> str:
-    return f"Another process is writing to the index: {_describe_holder(document)}. Wait for it or stop it."
+    holder = _describe_holder(document)
+    return f"Another process is writing to the index: {holder}. Wait for it (commands with --wait SECONDS), or stop it."
 
 
 def _read(server: Server, index: str) -> tuple[Mapping[str, Any], state.StateTokens] | None:

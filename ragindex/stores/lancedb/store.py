@@ -609,7 +609,7 @@ def _format_busy_message(holder: Path) -> str:
         name = f"{who['owner']} (process {who['pid']} on {who['host']}, since {who['since']})"
     except (OSError, ValueError, KeyError):
         name = "another process"
-    return f"Another process is writing to the index: {name}. Wait for it or stop it."
+    return f"Another process is writing to the index: {name}. Wait for it (commands with --wait SECONDS), or stop it."
 
 
 @contextmanager

@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from threading import Event, Thread, Timer
 
 import numpy as np
 import pytest
@@ -459,6 +460,27 @@ def test_add_and_remove() -> None:
     )
     assert ragindex("remove", "new/mill.txt", "--index", "w", "--json", "-").json["removed"] == 1
     assert ragindex(*asked).json["hits"] == []
+
+
+def test_a_command_waits_for_another_writer_if_it_is_told_to() -> None:
+    ragindex("index", "notes", "--index", "w", "--methods", "bm25")
+    taken, left = Event(), Event()
+
+    def write_elsewhere() -> None:
+        with Workspace.open(Path("w")) as other, other.store.lease("a test"):
+            taken.set()
+            left.wait()
+
+    writer = Thread(target=write_elsewhere)
+    writer.start()
+    taken.wait()
+    said = failed(4, "remove", "hill.md", "--index", "w", "--wait", "0.1")
+    assert "Another process is writing to the index: a test" in said
+    assert "--wait SECONDS" in said
+    Timer(0.3, left.set).start()
+    done = ragindex("remove", "hill.md", "--index", "w", "--wait", "60")
+    writer.join()
+    assert (done.code, done.out) == (0, "1 document removed\n")
 
 
 def test_a_file_of_a_remembered_folder_replaces_its_document() -> None:

@@ -59,7 +59,7 @@ def test_a_holder_that_lives_keeps_it_beyond_its_time(pair: tuple[Any, Any]) -> 
         while first.held.seen == begun:  # renewed at least once
             time.sleep(0.05)
         with pytest.raises(
-            WriterBusyError, match=r"writing to the index: the first \(process \d+ on .*Wait for it or stop it"
+            WriterBusyError, match=r"writing to the index: the first \(process \d+ on .*Wait for it"
         ):
             second.lease("the second").__enter__()
     with second.lease("the second"):
