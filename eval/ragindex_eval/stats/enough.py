@@ -1,6 +1,7 @@
 """Are the questions enough? What a number of questions can show, and how many more would settle what is open."""
 
-from math import ceil, inf
+from collections.abc import Sequence
+from math import ceil, fsum, inf
 from statistics import fmean, median, stdev
 
 from ragindex_eval.results.model import Comparison
@@ -25,10 +26,11 @@ def plan_questions(comparison: Comparison) -> QuestionPlan | None:
         return None
     best, *others = leaders(comparison, metric)
     rivals = [method.label for method in comparison.methods if method.label != best]
-    spreads = [spread for rival in rivals if (spread := stdev(_differences(comparison, best, rival, metric)))]
-    if not spreads:  # the same difference on every question says nothing about the spread
+    differences = [_differences(comparison, best, rival, metric) for rival in rivals]
+    varied = [one for one in differences if stdev(one)]
+    if not varied:  # the same difference on every question says nothing about the spread
         return None
-    spread, pairs = median(spreads), _count_pairs(comparison)
+    spread, size, pairs = median(map(stdev, varied)), median(map(_typical_size, varied)), _count_pairs(comparison)
     counts = [judged, *[count for count in _PLANNED if count > judged][:_SHOWN]]
     more = {rival: count_more_questions(comparison, best, rival, metric) for rival in others}
     return QuestionPlan(
@@ -37,7 +39,7 @@ def plan_questions(comparison: Comparison) -> QuestionPlan | None:
         judged,
         spread,
         POWER,
-        tuple((count, smallest_difference(spread, count, pairs)) for count in counts),
+        tuple((count, smallest_difference(spread, count, pairs, size)) for count in counts),
         tuple((rival, None if count == inf else ceil(count)) for rival, count in more.items()),
     )
 
@@ -53,13 +55,19 @@ def count_more_questions(
     differences = _differences(comparison, best, rival, metric)
     mean, spread = fmean(differences), stdev(differences)
     if difference is not None:
-        mean, spread = difference, raise_spread(spread, difference)
+        mean, spread = difference, raise_spread(spread, difference, _typical_size(differences))
     return max(1, count_questions(mean, spread, _count_pairs(comparison)) - len(differences))
 
 
 def _differences(comparison: Comparison, best: str, rival: str, metric: str) -> list[float]:
     a, b = (comparison.method(label).per_query for label in (best, rival))
     return [a[id][metric] - b[id][metric] for id in a]
+
+
+def _typical_size(differences: Sequence[float]) -> float:
+    """Return how large differences are where there are any, weighted by their size; 1, the most, if all are 0."""
+    total = fsum(map(abs, differences))
+    return fsum(one * one for one in differences) / total if total else 1.0
 
 
 def _count_pairs(comparison: Comparison) -> int:

@@ -38,21 +38,23 @@ def count_questions(mean: float, spread: float, pairs: int = 1, margin: float = 
     return most
 
 
-def smallest_difference(spread: float, questions: int, pairs: int = 1) -> float | None:
+def smallest_difference(spread: float, questions: int, pairs: int = 1, size: float = 1.0) -> float | None:
     """Return the smallest difference of means that the questions show with the probability POWER; None if none is.
 
-    It is a multiple of a thousandth.
+    It is a multiple of a thousandth. `spread` and `size` are as in `raise_spread`.
     """
-    sizes = (thousandths / 1000 for thousandths in range(1, 1001))
-    return next((size for size in sizes if _is_shown(size, raise_spread(spread, size), pairs, 0.0, questions)), None)
+    means = (thousandths / 1000 for thousandths in range(1, 1001))
+    return next(
+        (mean for mean in means if _is_shown(mean, raise_spread(spread, mean, size), pairs, 0.0, questions)), None
+    )
 
 
-def raise_spread(spread: float, difference: float) -> float:
-    """Return the standard deviation of the differences of questions, were their mean `difference`.
+def raise_spread(spread: float, mean: float, size: float = 1.0) -> float:
+    """Return the standard deviation of the differences of questions, were their mean `mean`.
 
-    It is `spread`, but at least that of differences of 0 and 1, as few of which spread little and amount to little.
+    It is `spread`, but at least that of differences of 0 and `size`: few of them have a small spread, and a small mean.
     """
-    return max(spread, math.sqrt(difference * (1 - difference)))
+    return max(spread, math.sqrt(max(0.0, mean * (size - mean))))
 
 
 def _is_shown(mean: float, spread: float, pairs: int, margin: float, questions: int) -> bool:

@@ -51,6 +51,16 @@ def test_equal_methods_are_never_told_apart_and_one_method_has_no_plan() -> None
     assert plan_questions(made({"a": FAIR[:4], "b": GOOD[:4]})) is None
 
 
+def test_graded_differences_need_not_be_as_large_as_those_of_0_and_1() -> None:
+    """Of a mean of 0.047, differences of a quarter spread by √(0.047 · 0.203) at least, not by √(0.047 · 0.953)."""
+    quarters = plan_questions(made({"a": [0.25, 0.5] * 100, "b": [0.5] * 200}))
+    assert quarters is not None
+    assert quarters.smallest[0][1] == smallest_difference(stdev([0.25, 0.0] * 100), 200, size=0.25)
+    assert (smallest_difference(0.125, 200, size=0.25), smallest_difference(0.125, 200)) == (0.03, 0.045)
+    assert raise_spread(0.05, 0.047, 0.25) == pytest.approx((0.047 * 0.203) ** 0.5)
+    assert raise_spread(0.05, 0.3, 0.25) == 0.05
+
+
 @pytest.mark.parametrize(("spread", "questions", "methods"), [(0.5, 50, 2), (0.1, 30, 2), (0.3, 200, 2), (0.5, 100, 5)])
 def test_smallest_difference_is_shown_in_four_of_five_comparisons(spread: float, questions: int, methods: int) -> None:
     """By the test of all pairs. Recall has one gold document; every other method differs from the first as much."""

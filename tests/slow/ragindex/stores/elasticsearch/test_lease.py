@@ -58,9 +58,7 @@ def test_a_holder_that_lives_keeps_it_beyond_its_time(pair: tuple[Any, Any]) -> 
         begun = first.held.seen
         while first.held.seen == begun:  # renewed at least once
             time.sleep(0.05)
-        with pytest.raises(
-            WriterBusyError, match=r"writing to the index: the first \(process \d+ on .*Wait for it"
-        ):
+        with pytest.raises(WriterBusyError, match=r"writing to the index: the first \(process \d+ on .*Wait for it"):
             second.lease("the second").__enter__()
     with second.lease("the second"):
         assert first.held is None
