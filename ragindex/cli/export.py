@@ -81,8 +81,8 @@ def _print(written: Export) -> None:
     place = written.path if retriever.packed else written.path / RETRIEVER_FILE
     lines = [f"{place}: {what}, {written.bytes:,} bytes; {reads}"]
     if retriever.evidence is not None:
-        shown = ", ".join(f"{name} {value:.3f}" for name, value in list(retriever.evidence.metrics.items())[:3])
-        lines.append(f"  evidence        {shown}, {retriever.evidence.judged} questions")
+        shown = ", ".join(f"{name} {100 * value:.1f}" for name, value in list(retriever.evidence.metrics.items())[:3])
+        lines.append(f"  measured        {shown}, {retriever.evidence.judged} questions")
     path = str(written.path)
     if not retriever.packed:
         lines.append("  if it changes   load refuses it: export again, or load(…, follow=True); --pack keeps a copy")

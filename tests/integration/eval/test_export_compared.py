@@ -59,6 +59,8 @@ def test_saved_results_are_evidence_for_the_same_state_only() -> None:
     best = run(*asked, "--json", "-").json["methods"][0]
     assert (found["method"]["label"], found["evidence"]["metrics"]) == (best["label"], best["metrics"])
     assert run("search", QUESTION, "--retriever", "retriever", "-k", "1").code == 0
+    measured = f"measured        R@5 {100 * best['metrics']['R@5']:.1f}, "  # in percent, as in the table
+    assert measured in run("export", "w", "--results", "r", "--out", "retriever").out
     refused = "if it changes   load refuses it: export again, or load(…, follow=True); --pack keeps a copy"
     assert refused in run("export", "w", "--method", "bm25", "--out", "another").out
     assert run("export", "w", "--method", "bm25", "--out", "another").err == "", "the same method again"
