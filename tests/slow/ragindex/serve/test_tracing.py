@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -88,6 +89,9 @@ def test_traces_are_a_share_of_the_requests(folder: Path, tmp_path: Path, share:
     with process(folder, store, "--trace", share) as client:
         for number in range(60):
             client.post("/search", json={"query": f"question {number}"})
+        end = time.monotonic() + 60  # a server that stops flushes for some seconds only
+        while len(traces(store)) < least and time.monotonic() < end:
+            time.sleep(0.5)
     found = [trace.data.spans[0].inputs["query"] for trace in traces(store)]
     assert least <= len(found) <= most
     assert set(found) <= {f"question {number}" for number in range(60)}
