@@ -161,7 +161,7 @@ def pass_rate(case: str, questions: int, simulations: int) -> float:
         ids = [(f"q{number}", ("d",)) for number in range(questions)]
         new = QuestionScores("new", dict(zip(ids, values.tolist(), strict=True)), {}, "lsa")
         level = QuestionScores("baseline", dict.fromkeys(ids, 0.0), {}, "lsa")
-        passed += judge_gate(new, level, "R@5", margin, seed).verdict == "PASS"
+        passed += judge_gate(new, level, "R@5", margin).verdict == "PASS"
     return passed / simulations
 
 

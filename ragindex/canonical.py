@@ -7,7 +7,7 @@ from datetime import date
 from typing import Any
 
 from ragindex.errors import DataError
-from ragindex.types import Metadata
+from ragindex.types import Document, Metadata
 
 
 def encodable(text: str) -> str:
@@ -43,6 +43,14 @@ def metadata_json(metadata: Metadata) -> str:
     if size > MOST_METADATA_BYTES:
         raise DataError(f"metadata of at most {MOST_METADATA_BYTES:,} bytes as JSON", f"{size:,}")
     return text
+
+
+def document_metadata_json(document: Document) -> str:
+    """Return the metadata of a document as `metadata_json` does. The DataError names the document."""
+    try:
+        return metadata_json(document.metadata)
+    except DataError as error:
+        raise DataError(error.expected, error.found, path=f"document {document.id!r}") from None
 
 
 def _require_shallow(metadata: Metadata) -> None:

@@ -94,6 +94,14 @@ def _set_minus(text: str) -> str:
     return text.lstrip("+-") if is_zero else text.replace("-", "\N{MINUS SIGN}")
 
 
+_MOST_QUESTIONS = 10_000
+
+
+def about_questions(count: float) -> str:
+    """Format an estimated number of questions: "about 2,100", or "more than 10,000"."""
+    return f"more than {_MOST_QUESTIONS:,}" if count > _MOST_QUESTIONS else f"about {round_up(count):,}"
+
+
 def round_up(count: float) -> int:
     """Round a count up to two digits: 2,027 to 2,100. For counts that are only estimated."""
     unit: int = 10 ** max(0, len(str(int(count))) - 2)

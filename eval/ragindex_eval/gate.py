@@ -169,7 +169,7 @@ def saved_scores(written: str, metric: str) -> QuestionScores | None:
     return scores_of(comparisons[0], methods[label] if label else next(iter(methods.values())), metric)
 
 
-def judge_gate(new: QuestionScores, baseline: QuestionScores, metric: str, margin: float, seed: int) -> Gate:
+def judge_gate(new: QuestionScores, baseline: QuestionScores, metric: str, margin: float) -> Gate:
     """Return the verdict on `new`. Raises UsageError unless both answered the same questions with the same gold."""
     if new.values.keys() != baseline.values.keys():
         shared = len(new.values.keys() & baseline.values.keys())

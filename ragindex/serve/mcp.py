@@ -35,6 +35,7 @@ from ragindex.types import Document, Hit
 
 _DEFAULT_TOKENS, _MOST_TOKENS = 2_000, 20_000
 _SNIPPET = 600  # characters
+_READ_KEY = KeyNeeded("read")
 _READ_ONLY = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 
 Tokens = Annotated[int, Field(ge=50, le=_MOST_TOKENS, description="Most tokens of the answer's texts.")]
@@ -188,7 +189,7 @@ class McpFace:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request with a key that may read."""
         request, limits = Request(scope, receive), self.service.settings.limits
-        KeyNeeded("read").find(request, self.service)
+        _READ_KEY.find(request, self.service)
         async with receive_body(request.headers, receive, self.service.room, limits.body, limits.timeout) as body:
             await self.app(scope, _replay(body, receive), send)
 

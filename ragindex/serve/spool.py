@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from ragindex import distribution, durable_files
-from ragindex.canonical import metadata_json
+from ragindex.canonical import document_metadata_json
 from ragindex.counts import first_names, many
-from ragindex.errors import DataError, NewerFormatError, StoreError
+from ragindex.errors import NewerFormatError, StoreError
 from ragindex.types import Document
 from ragindex.workspace.repair import NO_TABLES, Findings, find_database_damage, move_database_aside
 
@@ -332,10 +332,7 @@ def _read_state(row: tuple[Any, ...]) -> ChangeState:
 
 
 def _dump(document: Document) -> str:
-    try:
-        metadata = json.loads(metadata_json(document.metadata))
-    except DataError as error:
-        raise DataError(error.expected, error.found, path=f"document {document.id!r}") from None
+    metadata = json.loads(document_metadata_json(document))
     return json.dumps([document.title, document.text, metadata, document.id])
 
 

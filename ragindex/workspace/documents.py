@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ragindex.canonical import metadata_json
+from ragindex.canonical import document_metadata_json, metadata_json
 from ragindex.corpus.chunking import chunk, headings_within, id_mark, pages_within, section_at, split_passage_id
 from ragindex.corpus.token_windows import TokenSpans
-from ragindex.errors import DataError, UsageError
+from ragindex.errors import UsageError
 from ragindex.interfaces import Collection, Schema
 from ragindex.types import Chunking, Document, Passage, Position, Section, Span
 from ragindex.workspace import revisions
@@ -253,14 +253,10 @@ class _FieldLookup:
 
 
 def _build_row(document: Document, chunking: Chunking | None) -> dict[str, Any]:
-    try:
-        metadata = metadata_json(document.metadata)
-    except DataError as error:
-        raise DataError(error.expected, error.found, path=f"document {document.id!r}") from None
     content = {
         "title": document.title,
         "text": document.text,
-        "metadata": metadata,
+        "metadata": document_metadata_json(document),
         "sections": _write_sections(document.sections),
         "blocks": _write_blocks(document.blocks, len(document.text)),
     }

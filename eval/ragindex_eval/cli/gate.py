@@ -18,7 +18,7 @@ from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import JsonOption
 from ragindex.errors import GateFailedError, GateUndecidedError, StoreError, UsageError
 from ragindex_eval.cli.compare import setting_flag
-from ragindex_eval.format import join_names, round_up
+from ragindex_eval.format import about_questions, join_names
 from ragindex_eval.gate import (
     Gate,
     QuestionScores,
@@ -34,8 +34,6 @@ from ragindex_eval.run.pipeline import evaluate
 from ragindex_eval.run.settings import make_settings
 from ragindex_eval.run.study import load_dataset
 from ragindex_eval.stats.power import POWER
-
-_MOST_QUESTIONS = 10_000
 
 
 def gate_command(
@@ -79,7 +77,7 @@ def gate_command(
     saved = {written: saved_scores(written, metric) for written in (new, against)}
     measured, skipped = _measure([written for written, scores in saved.items() if scores is None], given, metric)
     scores = {**measured, **{written: one for written, one in saved.items() if one is not None}}
-    gate = judge_gate(scores[new], scores[against], metric, margin, seed or 0)
+    gate = judge_gate(scores[new], scores[against], metric, margin)
     if junit is not None:
         _write(gate, junit)
     value = {**gate.to_json(), "spent": command_spending()}
@@ -131,5 +129,4 @@ def _require_pass(gate: Gate) -> None:
 def _describe_needed(questions: int | None) -> str:
     if questions is None:
         return ""
-    count = f"more than {_MOST_QUESTIONS:,}" if questions > _MOST_QUESTIONS else f"about {round_up(questions):,}"
-    return f" ({count} in all would settle it if the differences stay, {100 * POWER:.0f} % power)"
+    return f" ({about_questions(questions)} in all would settle it if the differences stay, {100 * POWER:.0f} % power)"

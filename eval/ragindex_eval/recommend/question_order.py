@@ -26,16 +26,16 @@ def split_questions(
     that of the hashes alone, which is a random order of all.
     """
     places = {hash: place for place, hash in enumerate(raced)}
-    kept = set[str]()
-    if keep and len(judged) >= KEPT_FROM:
-        hashes = {hash_question(query.text) for query in judged} - places.keys()
-        kept = {hash for hash in hashes if int(digest(["kept", seed, hash]), 16) % _KEPT_SHARE == 0}
+    hashes = {query.id: hash_question(query.text) for query in judged}
 
     def place(query: Query) -> tuple[int, str]:
-        hash = hash_question(query.text)
+        hash = hashes[query.id]
         return places.get(hash, len(places)) if appended else 0, digest(["order", seed, hash])
 
+    def is_kept(query: Query) -> bool:
+        hash = hashes[query.id]
+        return hash not in places and int(digest(["kept", seed, hash]), 16) % _KEPT_SHARE == 0
+
     ordered = sorted(judged, key=place)
-    apart = [hash_question(query.text) in kept for query in ordered]
-    racing = [query for query, one in zip(ordered, apart, strict=True) if not one]
-    return racing, [query for query, one in zip(ordered, apart, strict=True) if one]
+    kept = {query.id for query in ordered if is_kept(query)} if keep and len(judged) >= KEPT_FROM else set()
+    return [query for query in ordered if query.id not in kept], [query for query in ordered if query.id in kept]

@@ -38,21 +38,20 @@ def find_answers(path: Path, keys: Mapping[str, str]) -> dict[str, MethodAnswer]
 
 
 def delete_answers(path: Path, keys: Container[str]) -> None:
-    """Delete the answers with these keys from a file. Raises StoreError if it cannot be written."""
+    """Delete the answers with these keys from a file, atomically: the others may be paid for. Raises StoreError."""
     answers = load_answers(path)
     others = [answer for key, answer in answers.items() if key not in keys]
     if len(others) < len(answers):
-        path.unlink()
-        append_answers(path, others)
+        write_whole(path, _write_lines(others))
 
 
 def append_answers(path: Path, answers: Iterable[MethodAnswer]) -> None:
     """Append answers to a file, and create it if it is missing. Raises StoreError if it cannot be written."""
-    lines = [durable_files.hash_line(json.dumps(answer_to_json(answer), ensure_ascii=False)) for answer in answers]
+    lines = _write_lines(answers)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as file:
-            file.write(b"".join(lines))
+            file.write(lines)
     except OSError as error:
         raise _not_writable_error(path, error) from error
 
@@ -64,6 +63,11 @@ def write_whole(path: Path, content: bytes) -> None:
         durable_files.write_file(path, content)
     except OSError as error:
         raise _not_writable_error(path, error) from error
+
+
+def _write_lines(answers: Iterable[MethodAnswer]) -> bytes:
+    values = (json.dumps(answer_to_json(answer), ensure_ascii=False) for answer in answers)
+    return b"".join(map(durable_files.hash_line, values))
 
 
 def _not_writable_error(path: Path, error: OSError) -> StoreError:

@@ -4,14 +4,13 @@ from collections.abc import Iterator, Sequence
 from math import inf
 
 from ragindex.types import Usage
-from ragindex_eval.format import join_names, points_form, round_up, short
+from ragindex_eval.format import about_questions, join_names, points_form, short
 from ragindex_eval.metrics.answers import select_shown
 from ragindex_eval.results.model import LATENCY, Comparison, MethodResult, describe_failed
 from ragindex_eval.stats.conclusions import FEW, agreement, better, leaders, middle_k, rank_methods
 from ragindex_eval.stats.enough import FEWEST_DIFFERENCES, count_more_questions
 from ragindex_eval.stats.power import POWER
 
-_MOST_QUESTIONS = 10_000
 _STATED_DIFFERENCES = (0.05, 0.02, 0.01)
 
 
@@ -195,9 +194,11 @@ def _describe_more_questions(comparison: Comparison, ahead: Sequence[str], metri
     if fewest == inf:
         yield _describe_equal_means(comparison, best, first, metric, power)
         return
-    said = f"{_format_count(fewest).capitalize()} more question{'' if fewest == 1 else 's'} would show {best} ahead of"
+    said = (
+        f"{about_questions(fewest).capitalize()} more question{'' if fewest == 1 else 's'} would show {best} ahead of"
+    )
     equal = most == inf  # the means of the two are, so no number of questions would
-    also = "" if len(more) == 1 or equal else f", and {_format_count(most)} ahead of {last}"
+    also = "" if len(more) == 1 or equal else f", and {about_questions(most)} ahead of {last}"
     yield f"{said} {first}{also}, if the difference stays {power}."
 
 
@@ -209,14 +210,8 @@ def _describe_equal_means(comparison: Comparison, best: str, rival: str, metric:
     for size in _STATED_DIFFERENCES:
         count = count_more_questions(comparison, best, rival, metric, size)
         if count > 1:
-            return f"{said}; {_format_count(count)} more questions would show one of {100 * size:.0f} {power}."
+            return f"{said}; {about_questions(count)} more questions would show one of {100 * size:.0f} {power}."
     return f"{said}."
-
-
-def _format_count(count: float) -> str:
-    if count > _MOST_QUESTIONS:
-        return f"more than {_MOST_QUESTIONS:,}"
-    return f"about {round_up(count):,}"
 
 
 def _describe_few_questions(comparison: Comparison) -> Iterator[str]:

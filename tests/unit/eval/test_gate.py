@@ -28,7 +28,7 @@ def scored(label: str, values: list[float], hits: str = "") -> QuestionScores:
     ],
 )
 def test_the_interval_decides(new: list[float], baseline: list[float], verdict: str) -> None:
-    gate = judge_gate(scored("new", new), scored("old", baseline), "R@5", 0.05, 0)
+    gate = judge_gate(scored("new", new), scored("old", baseline), "R@5", 0.05)
     assert gate.verdict == verdict
     assert (gate.new_score, gate.baseline_score) == (sum(new) / len(new), sum(baseline) / len(baseline))
 
@@ -36,7 +36,7 @@ def test_the_interval_decides(new: list[float], baseline: list[float], verdict: 
 @pytest.mark.parametrize("questions", [1, 8, 50])
 def test_few_questions_that_are_level_do_not_pass(questions: int) -> None:
     """They are level with a probability of 98 % each although the method loses 2 points, as the margin says."""
-    gate = judge_gate(scored("new", [1.0] * questions), scored("old", [1.0] * questions), "R@5", 0.02, 0)
+    gate = judge_gate(scored("new", [1.0] * questions), scored("old", [1.0] * questions), "R@5", 0.02)
     low, high = gate.difference
     assert gate.verdict == "UNDECIDED"
     assert low == -high < -0.02
@@ -45,10 +45,10 @@ def test_few_questions_that_are_level_do_not_pass(questions: int) -> None:
 @pytest.mark.parametrize("margin", [0.05, 0.1])
 def test_needed_questions_pass_and_one_fewer_does_not(margin: float) -> None:
     """If all are level, no chance is left."""
-    few = judge_gate(scored("new", [0.5] * 12), scored("old", [0.5] * 12), "R@5", margin, 0)
+    few = judge_gate(scored("new", [0.5] * 12), scored("old", [0.5] * 12), "R@5", margin)
     assert few.needed is not None
     gates = [
-        judge_gate(scored("new", [0.5] * number), scored("old", [0.5] * number), "R@5", margin, 0)
+        judge_gate(scored("new", [0.5] * number), scored("old", [0.5] * number), "R@5", margin)
         for number in (few.needed - 1, few.needed)
     ]
     assert [(gate.verdict, gate.needed) for gate in gates] == [("UNDECIDED", few.needed), ("PASS", None)]
@@ -60,7 +60,7 @@ def test_needed_questions_pass_and_one_fewer_does_not(margin: float) -> None:
 def test_needed_questions_settle_four_of_five_gates(lost: int, won: int, verdict: str) -> None:
     """Of 100 questions; others are drawn from them."""
     values = np.array([0.0] * lost + [1.0] * won + [0.5] * (100 - lost - won))
-    few = judge_gate(scored("new", values[::2].tolist()), scored("old", [0.5] * 50), "R@5", 0.01, 0)
+    few = judge_gate(scored("new", values[::2].tolist()), scored("old", [0.5] * 50), "R@5", 0.01)
     assert few.needed is not None
     drawn = np.random.default_rng(5).choice(values, (600, few.needed)) - 0.5
     low, high = np.array([paired_interval(differences) for differences in drawn]).T
@@ -70,7 +70,7 @@ def test_needed_questions_settle_four_of_five_gates(lost: int, won: int, verdict
 
 def test_no_number_of_questions_settles_a_loss_of_just_the_margin() -> None:
     values = [0.0] * 5 + [1.0] * 95
-    assert judge_gate(scored("new", values), scored("old", [1.0] * 100), "R@5", 0.05, 0).needed is None
+    assert judge_gate(scored("new", values), scored("old", [1.0] * 100), "R@5", 0.05).needed is None
 
 
 @pytest.mark.parametrize(
@@ -82,14 +82,14 @@ def test_method_worse_by_margin_seldom_passes(lost: float, won: float, margin: f
     def passes(losses: int, wins: int) -> bool:
         values = [0.0] * losses + [1.0] * wins + [0.5] * (questions - losses - wins)
         level = scored("old", [0.5] * questions)
-        return judge_gate(scored("new", values), level, "R@5", margin / 2, 0).verdict == "PASS"
+        return judge_gate(scored("new", values), level, "R@5", margin / 2).verdict == "PASS"
 
     drawn = np.random.default_rng(0).multinomial(questions, [lost, won, 1 - lost - won], 200)
     assert sum(passes(losses, wins) for losses, wins, _ in drawn.tolist()) <= 200 * 0.05
 
 
 def test_only_same_method_passes_by_its_hits() -> None:
-    same = judge_gate(scored("bm25", [1.0, 0.0]), scored("bm25", [1.0, 0.0]), "R@5", 0.02, 0)
+    same = judge_gate(scored("bm25", [1.0, 0.0]), scored("bm25", [1.0, 0.0]), "R@5", 0.02)
     assert (same.verdict, same.same_hits) == ("PASS", True)
     assert same.describe() == (
         "PASS: R@5 of bm25 is 50.0, from the same hits as in the baseline for each of 2 questions. Encoder lsa."
@@ -100,7 +100,7 @@ def test_only_same_method_passes_by_its_hits() -> None:
         scored("bm25", [0.0, 1.0]),  # other answers from the same hits
     )
     for other in others:
-        gate = judge_gate(scored("bm25", [1.0, 0.0]), other, "R@5", 0.02, 0)
+        gate = judge_gate(scored("bm25", [1.0, 0.0]), other, "R@5", 0.02)
         assert (gate.verdict, gate.same_hits) == ("UNDECIDED", False)
 
 
@@ -114,16 +114,16 @@ def test_lost_questions_are_named_the_largest_loss_first() -> None:
         )
         for label in ("new", "old")
     )
-    gate = judge_gate(new, old, "R@5", 0.02, 0)
+    gate = judge_gate(new, old, "R@5", 0.02)
     assert gate.verdict == "UNDECIDED"
     assert gate.describe_lost() == [
         "2 questions lost, 1 won:",
         "  'question 2': 0.0, before 100.0; gold not found, before gold at rank 4, 5",
         "  'question 1': 50.0, before 100.0; gold at rank 3, 1 not found, before gold at rank 1, 2",
     ]
-    many = judge_gate(scored("new", [0.0] * 12), scored("old", [0.5] * 12), "R@5", 0.9, 0)
+    many = judge_gate(scored("new", [0.0] * 12), scored("old", [0.5] * 12), "R@5", 0.9)
     assert (many.verdict, many.describe_lost()) == ("PASS", [])
-    many = judge_gate(scored("new", [0.0] * 12), scored("old", [0.5] * 12), "R@5", 0.02, 0)
+    many = judge_gate(scored("new", [0.0] * 12), scored("old", [0.5] * 12), "R@5", 0.02)
     assert (many.verdict, len(many.describe_lost()), many.describe_lost()[-1]) == (
         "FAIL",
         12,
@@ -133,7 +133,7 @@ def test_lost_questions_are_named_the_largest_loss_first() -> None:
 
 def test_other_questions_or_other_gold_are_refused() -> None:
     with pytest.raises(UsageError, match="new has 3 judged questions and old 2, of which 2 are the same"):
-        judge_gate(scored("new", [1.0] * 3), scored("old", [1.0] * 2), "R@5", 0.05, 0)
+        judge_gate(scored("new", [1.0] * 3), scored("old", [1.0] * 2), "R@5", 0.05)
     other = QuestionScores("old", {(f"question {number}", ("e",)): 1.0 for number in range(3)}, {}, "lsa")
     with pytest.raises(UsageError, match="of which 0 are the same"):
-        judge_gate(scored("new", [1.0] * 3), other, "R@5", 0.05, 0)
+        judge_gate(scored("new", [1.0] * 3), other, "R@5", 0.05)

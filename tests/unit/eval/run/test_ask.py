@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import QUESTIONS, Scripted, ScriptedRetriever, dataset, hit
 
+from ragindex import durable_files
 from ragindex.accounting.ledger import EMBEDDING, CallRecord, record_call
 from ragindex.errors import RagindexError, StoreError
 from ragindex.filters import meta
@@ -190,6 +191,22 @@ def test_answers_are_found_again_among_more_questions(tmp_path: Path) -> None:
     ask.answer_all(asking, moved[:1], 5, kept, "x", keys=keys, fresh=True)
     assert len(journal.read_text().splitlines()) == 2
     assert len(load_answers(kept)) == len(moved)
+
+
+def test_an_interrupted_deletion_loses_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers to other questions stand in the same file, and were paid for."""
+    kept, queries = tmp_path / "answers.jsonl", dataset().queries
+    keys = answer_keys(queries, None)
+    ask.answer_all(ScriptedRetriever(Scripted()), queries, 5, kept, "x", keys=keys)
+    before = load_answers(kept)
+
+    def interrupt(partial: Path, path: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(durable_files, "move_durably", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        ask.answer_all(ScriptedRetriever(Scripted()), queries[:1], 5, kept, "x", keys=keys, fresh=True)
+    assert load_answers(kept) == before
 
 
 def test_keys_of_answers_differ_in_all_that_an_answer_depends_on() -> None:
