@@ -265,6 +265,26 @@ def test_no_changed_byte_is_indexed_or_lost_unnoticed(whole: Path, tmp_path: Pat
     assert all("ragindex repair" in message for message in unreadable)
 
 
+def test_changes_are_rescued_with_their_keys_which_are_hashed_too(tmp_path: Path) -> None:
+    spool = open_spool(tmp_path)
+    with spool.writing() as changes:
+        changes.accept([("a", None)], "key a")
+        changes.accept([("b", None)], "key b")
+    with closing(sqlite3.connect(spool.file)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'waiting_changes'").fetchone()
+    content = spool.file.read_bytes()
+    spool.file.write_bytes(content[: (page - 1) * size] + bytes(size) + content[page * size :])
+    assert ["2 changes could be read" in one for one in spool.repair().lost] == [True]
+    assert (spool.count_pending(), spool.count_pending("key a"), spool.count_pending("key b")) == (2, 1, 1)
+    spool = open_spool(tmp_path / "another")
+    spool.file.parent.mkdir()
+    spool.file.write_bytes(content.replace(b"key b", b"key c"))
+    assert pending(spool) == {"a": None}
+    assert spool.states(["b"])["b"].status == "failed"
+
+
 def test_repair_that_was_killed_goes_on(whole: Path, tmp_path: Path) -> None:
     shutil.copy(whole, tmp_path / f"{SPOOL_FILE}.rescued")
     assert open_spool(tmp_path).repair().lost == []
