@@ -64,6 +64,9 @@ def own_documents(gold: Mapping[str, Gold] | None) -> dict[str, str]:
 
 
 def gains(doc_ids: Iterable[str], grades: Mapping[str, int]) -> dict[str, int]:
-    """Return the grade of every gold document, 1 if none is given. A document graded 0 or below is not gold."""
-    graded = dict.fromkeys(doc_ids, 1) | dict(grades)
+    """Return the grade of every gold document, 1 if none is given. A document graded 0 or below is not gold.
+
+    Documents stand in the order of their ids, since a set has another order in every process.
+    """
+    graded = dict.fromkeys(sorted(doc_ids), 1) | dict(grades)
     return {doc_id: grade for doc_id, grade in graded.items() if grade > 0}
