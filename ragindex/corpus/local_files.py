@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 
 import regex
@@ -15,6 +16,7 @@ from ragindex.corpus.corpus import Gathered, RawDocument, gather
 from ragindex.corpus.folder_walk import PassedOver, walk_files
 from ragindex.corpus.json_reader import Item, Problems, read_bounded, unreadable_error
 from ragindex.corpus.readers import READERS
+from ragindex.corpus.readers.content import FileContent
 from ragindex.corpus.readers.messages import ReadingLimits
 from ragindex.corpus.readers.plain_text import read_source_code, read_text
 from ragindex.corpus.readers.text_encodings import check_encoding
@@ -81,6 +83,8 @@ class FolderListing:
     generated: list[str] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
     questions: list[str] = field(default_factory=list)
+    remarks: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """What readers say of files that they read, by name."""
 
     @property
     def foreign(self) -> Mapping[str, list[str]]:
@@ -103,7 +107,8 @@ class FolderListing:
     def notes(self) -> tuple[str, ...]:
         """Return a sentence per kind of what is passed over."""
         found = [f"passed over: {what}: {first_names(names)}" for what, names in self._kinds.items() if names]
-        return (*([f"excluded: {_count_files(len(self.excluded))}"] if self.excluded else []), *found)
+        remarks = [f"{name}: {remark}" for name, said in self.remarks.items() for remark in said]
+        return (*([f"excluded: {_count_files(len(self.excluded))}"] if self.excluded else []), *found, *remarks)
 
     def unread(self) -> dict[str, str]:
         """Return why each file or folder is passed over, by name."""
@@ -141,19 +146,23 @@ def read_folder(
         raise DataError(expected, found + chosen, path=path)
     with progress_bar("reading files", len(listing.files)) as advance, ReadingProcesses() as processes:
 
-        def take(found: RawDocument | DataError) -> RawDocument:
+        def take(read: FileContent | DataError, file: Path) -> list[RawDocument]:
             advance(1)
-            if isinstance(found, DataError):
-                raise found
-            return found
+            if isinstance(read, DataError):
+                raise read
+            name = _name_file(file, root)
+            if read.notes:
+                listing.remarks[name] = read.notes
+            return _list_documents(read, name, file)
 
-        def read(file: Path) -> RawDocument | DataError:
+        def read(file: Path) -> tuple[FileContent | DataError, Path]:
             try:
-                return _read_document(file, root, selection, limits, processes)
+                return _read_file(file, root, selection, limits, processes), file
             except DataError as error:
-                return error
+                return error, file
 
-        return gather(problems.each(take, processes.map(read, listing.files)), problems), listing
+        files = problems.each(lambda pair: take(*pair), processes.map(read, listing.files))
+        return gather(chain.from_iterable(files), problems), listing
 
 
 def _list_files(top: Path, root: Path, selection: FileSelection, problems: Problems) -> FolderListing:
@@ -210,11 +219,11 @@ def _has_questions(file: Path) -> bool:
     return {b"question", b"documents"} <= columns
 
 
-def _read_document(
+def _read_file(
     file: Path, root: Path, selection: FileSelection, limits: ReadingLimits, processes: ReadingProcesses
-) -> RawDocument:
+) -> FileContent:
     item = Item({}, file)
-    id = item.unicode(_name_file(file, root), "a file name")
+    item.unicode(_name_file(file, root), "a file name")
     size = _get_status(file).st_size
     most_bytes = int(selection.max_file_mb * 1e6)
     if size > most_bytes:
@@ -226,10 +235,22 @@ def _read_document(
         read = READERS[suffix](raw, file, encoding)
     else:
         read = processes.read(raw, file, suffix, encoding, limits)
-    if not read.text.strip():
+    if not read.text.strip() and not read.inner:
         raise item.error("a file with text in it", "none")
-    metadata = {**read.metadata, "source": id, "modified": _get_modification_date(file)}
-    return RawDocument(id, read.title or file.stem, read.text, metadata, item, read.sections, read.blocks)
+    return read
+
+
+def _list_documents(read: FileContent, name: str, file: Path) -> list[RawDocument]:
+    """Return the document of a file, unless it has no text of its own, and those inside of it as `FILE/NAME`."""
+    own = {"source": name, "modified": _get_modification_date(file)}
+    parts = [(name, read.title or file.stem, read)] if read.text.strip() else []
+    parts += [(f"{name}/{inner}", content.title or inner, content) for inner, content in read.inner]
+    return [
+        RawDocument(
+            id, title, content.text, {**content.metadata, **own}, Item({}, file), content.sections, content.blocks
+        )
+        for id, title, content in parts
+    ]
 
 
 def _name_file(file: Path, root: Path) -> str:

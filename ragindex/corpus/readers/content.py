@@ -1,21 +1,24 @@
-"""What a reader returns for one file."""
+"""What a reader returns for one file, and how it is put together block by block."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ragindex.types import NO_METADATA, MetadataValue, Section
+from ragindex.types import HYPERLINKS, NO_METADATA, MetadataValue, Section, Span
 
 SOFT_HYPHEN = "\N{SOFT HYPHEN}"
-Blocks: TypeAlias = tuple[tuple[int, int], ...]
+Blocks: TypeAlias = tuple[Span, ...]
 """Start and end of tables and code blocks in a text, as `ragindex.Document` describes them."""
+_MOST_LINKS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
     r"""The content of a file: title ("": it has none), text, sections in the order of the text, and metadata.
 
-    `blocks` are the start and end of tables and code blocks in the text, as `ragindex.Document` describes them.
+    `blocks` are the start and end of tables and code blocks in the text, as `ragindex.Document` describes them. `notes`
+    say what of the file is not in the text, a sentence each, without the file's name. `inner` are the documents inside
+    of the file by name, such as the attachments of a mail; a file whose own text is blank may consist of them.
 
     Example:
         assert FileContent("", "See:\n\n```\nls\n```", blocks=((6, 16),)).text[6:16] == "```\nls\n```"
@@ -26,6 +29,131 @@ class FileContent:
     sections: tuple[Section, ...] = ()
     metadata: Mapping[str, MetadataValue] = field(default_factory=lambda: NO_METADATA)
     blocks: Blocks = ()
+    notes: tuple[str, ...] = ()
+    inner: tuple[tuple[str, "FileContent"], ...] = ()
+
+
+class ContentBuilder:
+    """Puts the content of a file together from its blocks, which blank lines separate.
+
+    Example:
+        builder = ContentBuilder()
+        builder.add_heading("Tides", 1)
+        builder.add_table([["port", "hour"], ["Ely", "7"]])
+        content = builder.build()
+        assert content.title == "Tides" and content.blocks == ((9, len(content.text)),)
+    """
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._length = 0
+        self._sections: list[Section] = []
+        self._path: list[tuple[int, str]] = []
+        self._page: int | None = None
+        self._blocks: list[Span] = []
+        self._links: dict[tuple[str, str], None] = {}
+        self._top_heading = ""
+
+    def start_page(self, number: int, heading: str = "") -> None:
+        """Start a page, slide or sheet. A `heading`, which is not written, replaces all headings before it."""
+        self._page = number
+        if heading:
+            self._path = [(0, heading)]
+        self._sections.append(Section(self._next_start(), self._headings(), number))
+
+    def add_paragraph(self, text: str) -> int:
+        """Add a text without the white space around it, and return its start; a blank one is left out."""
+        return self._add(clean_text(text).strip())
+
+    def add_heading(self, text: str, level: int) -> None:
+        """Add a heading, in one line; level 1 is the highest, and 0 is that of a title above all headings."""
+        heading = " ".join(clean_text(text).split())
+        if heading:
+            start = self._add(heading)
+            self.place_heading(start, heading, level)
+
+    def place_heading(self, start: int, heading: str, level: int) -> None:
+        """Let a section begin with the heading that was added at `start`. Sections begin in the order of the text."""
+        self._top_heading = self._top_heading or ("" if start else heading)
+        while self._path and self._path[-1][0] >= level:
+            self._path.pop()
+        self._path.append((level, heading))
+        section = Section(start, self._headings(), self._page)
+        if self._sections and self._sections[-1].start == start:
+            self._sections[-1] = section  # the page begins with the heading
+        else:
+            self._sections.append(section)
+
+    def add_table(self, rows: Sequence[Sequence[str]]) -> None:
+        """Add a table, of which the first row is the header."""
+        self.add_block(format_table(rows))
+
+    def add_block(self, text: str) -> None:
+        """Add a table or code, whose lines keep their indentation; a blank one is left out."""
+        lines = clean_text(text).split("\n")
+        while lines and not lines[0].strip():
+            del lines[0]
+        text = "\n".join(lines).rstrip()
+        if text:
+            start = self._add(text)
+            self.place_block(start + len(text) - len(text.lstrip()), start + len(text))
+
+    def place_block(self, start: int, end: int) -> None:
+        """Mark what was added as a table or code."""
+        self._blocks.append((start, end))
+
+    def add_link(self, text: str, address: str) -> None:
+        """Add a hyperlink to another file: its visible text and its relative address."""
+        self._links[" ".join(text.split()), address] = None
+
+    def build(
+        self,
+        title: str = "",
+        metadata: Mapping[str, MetadataValue] = NO_METADATA,
+        notes: Sequence[str] = (),
+        inner: Sequence[tuple[str, FileContent]] = (),
+    ) -> FileContent:
+        """Return the content. Without the file's own `title` it has that of a heading that stands before all text."""
+        links = {HYPERLINKS: [list(link) for link in self._links][:_MOST_LINKS]} if self._links else {}
+        return FileContent(
+            " ".join(clean_text(title).split()) or self._top_heading,
+            "\n\n".join(self._pieces),
+            tuple(self._sections),
+            {**metadata, **links},
+            tuple(self._blocks),
+            tuple(notes),
+            tuple(inner),
+        )
+
+    def _add(self, text: str) -> int:
+        start = self._next_start()
+        if text:
+            self._pieces.append(text)
+            self._length = start + len(text)
+        return start
+
+    def _next_start(self) -> int:
+        return self._length + 2 if self._pieces else 0
+
+    def _headings(self) -> tuple[str, ...]:
+        return tuple(heading for _, heading in self._path)
+
+
+def format_table(rows: Sequence[Sequence[str]]) -> str:
+    r"""Return a table as Markdown: a line a row, its cells between bars, empty ones kept; the first row is the header.
+
+    Example:
+        assert format_table([["port", "hour"], ["Ely", ""]]) == "| port | hour |\n| --- | --- |\n| Ely |  |"
+    """
+    width = max(map(len, rows), default=0)
+    lines = [
+        "| " + " | ".join(_format_cell(cell) for cell in (*row, *[""] * (width - len(row)))) + " |" for row in rows
+    ]
+    return "\n".join([*lines[:1], "|" + " --- |" * width, *lines[1:]]) if width else ""
+
+
+def _format_cell(cell: str) -> str:
+    return " ".join(clean_text(cell).split()).replace("|", r"\|")
 
 
 def clean_text(text: str) -> str:

@@ -61,6 +61,8 @@ def list_content(content: FileContent) -> dict[str, Any]:
         "sections": [[one.start, one.headings, one.page] for one in content.sections],
         "metadata": dict(content.metadata),
         "blocks": content.blocks,
+        "notes": content.notes,
+        "inner": [[name, list_content(inner)] for name, inner in content.inner],
     }
 
 
@@ -68,4 +70,7 @@ def make_content(values: Mapping[str, Any]) -> FileContent:
     """Return the content of a file from its values."""
     sections = (Section(start, tuple(headings), page) for start, headings, page in values["sections"])
     blocks = tuple((start, end) for start, end in values["blocks"])
-    return FileContent(values["title"], values["text"], tuple(sections), values["metadata"], blocks)
+    inner = tuple((name, make_content(one)) for name, one in values["inner"])
+    return FileContent(
+        values["title"], values["text"], tuple(sections), values["metadata"], blocks, tuple(values["notes"]), inner
+    )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ragindex.corpus.readers import READERS
+from ragindex.corpus.readers.content import FileContent
 from ragindex.corpus.readers.messages import (
     OUT_OF_MEMORY,
     ReadingLimits,
@@ -61,8 +62,13 @@ def parse_file(raw: bytes, path: str, suffix: str, encoding: str | None, limits:
     except MissingExtraError as error:
         found = f"none: {error}".removesuffix(".")
         return {"expected": f"an installed reader of {suffix} files", "found": found, "line": None}
-    characters = len(content.text) + sum(len(heading) for one in content.sections for heading in one.headings)
+    characters = _count_characters(content)
     return list_content(content) if characters <= limits.characters else {"characters": characters}
+
+
+def _count_characters(content: FileContent) -> int:
+    headings = sum(len(heading) for section in content.sections for heading in section.headings)
+    return len(content.text) + headings + sum(_count_characters(inner) for _, inner in content.inner)
 
 
 def _answer_fault(answers: BinaryIO, error: BaseException) -> None:
