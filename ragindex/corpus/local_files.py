@@ -15,7 +15,7 @@ import regex
 from ragindex.corpus.corpus import Gathered, RawDocument, gather
 from ragindex.corpus.folder_walk import PassedOver, walk_files
 from ragindex.corpus.json_reader import Item, Problems, read_bounded, unreadable_error
-from ragindex.corpus.readers import READERS
+from ragindex.corpus.readers import DOCUMENT_SUFFIXES, READERS
 from ragindex.corpus.readers.content import FileContent
 from ragindex.corpus.readers.messages import ReadingLimits
 from ragindex.corpus.readers.plain_text import read_source_code, read_text
@@ -35,7 +35,6 @@ _TEXT_NAMES = frozenset(
         *("LICENSE", "Makefile", "NEWS", "NOTICE", "README"),
     )
 )
-_DOCUMENT_SUFFIXES = list(READERS).index(".pptx") + 1  # those before source code
 _HEADER_BYTES = 4096
 _SMALL = 1_000_000  # bytes of a text that is read in this process: nothing in it is parsed
 
@@ -137,9 +136,7 @@ def read_folder(
         suffixes = Counter(listing.ignored.values()).most_common(10)
         kinds = ((count, suffix or "without a suffix") for suffix, count in suffixes)
         seen = ", ".join(f"{count} {kind}" for count, kind in kinds)
-        expected = (
-            f"a folder with files ending in {', '.join(SUFFIXES[:_DOCUMENT_SUFFIXES])}, or in a suffix of source code"
-        )
+        expected = f"a folder with files ending in {', '.join(DOCUMENT_SUFFIXES)}, or in a suffix of source code"
         found = f"only {seen}" if seen else "no files"
         found += "".join(f"; {what}: {first_names(names)}" for what, names in listing.foreign.items() if names)
         chosen = f" ({_count_files(len(listing.excluded))} excluded)" if listing.excluded else ""
@@ -190,7 +187,7 @@ def _list_file(file: Path, root: Path, selection: FileSelection, listing: Folder
         listing.excluded.append(name)
     elif suffix in (".csv", ".tsv") and _has_questions(file):
         listing.questions.append(name)
-    elif suffix in SUFFIXES[_DOCUMENT_SUFFIXES:] and _is_empty(file):
+    elif suffix not in DOCUMENT_SUFFIXES and _is_empty(file):
         listing.empty.append(name)
     else:
         listing.files.append(file)
@@ -244,7 +241,7 @@ def _list_documents(read: FileContent, name: str, file: Path) -> list[RawDocumen
     """Return the document of a file, unless it has no text of its own, and those inside of it as `FILE/NAME`."""
     own = {"source": name, "modified": _get_modification_date(file)}
     parts = [(name, read.title or file.stem, read)] if read.text.strip() else []
-    parts += [(f"{name}/{inner}", content.title or inner, content) for inner, content in read.inner]
+    parts += [(f"{name}/{inner}", content.title or inner.rpartition("/")[2], content) for inner, content in read.inner]
     return [
         RawDocument(
             id, title, content.text, {**content.metadata, **own}, Item({}, file), content.sections, content.blocks

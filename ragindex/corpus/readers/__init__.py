@@ -1,10 +1,12 @@
 """Readers of local files, by suffix."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from ragindex.corpus.readers.content import FileContent
 from ragindex.corpus.readers.html_file import read_html
+from ragindex.corpus.readers.mail import read_mail, read_mailbox, read_outlook
 from ragindex.corpus.readers.markdown import read_markdown, read_notebook, read_restructured_text
 from ragindex.corpus.readers.office import read_slides, read_word
 from ragindex.corpus.readers.pdf import read_pdf
@@ -15,6 +17,13 @@ _CODE = (
     *("jl", "js", "jsx", "kt", "kts", "lua", "m", "mjs", "ml", "php", "pl", "pm", "proto", "ps1", "py", "pyi", "r"),
     *("rb", "rs", "scala", "sh", "sql", "swift", "tex", "tf", "toml", "ts", "tsx", "vue", "yaml", "yml", "zig"),
 )
+
+
+def _read_attachment(raw: bytes, path: Path) -> FileContent | None:
+    reader = READERS.get(path.suffix.lower())
+    return None if reader is None else reader(raw, path, None)
+
+
 READERS: Mapping[str, Callable[[bytes, Path, str | None], FileContent]] = {
     ".txt": read_text,
     ".text": read_text,
@@ -29,13 +38,18 @@ READERS: Mapping[str, Callable[[bytes, Path, str | None], FileContent]] = {
     ".csv": read_table,
     ".tsv": read_table,
     ".jsonl": read_json_rows,
+    ".eml": partial(read_mail, read_attachment=_read_attachment),
+    ".msg": partial(read_outlook, read_attachment=_read_attachment),
+    ".mbox": partial(read_mailbox, read_attachment=_read_attachment),
     ".pdf": read_pdf,
     ".docx": read_word,
     ".pptx": read_slides,
     **{f".{suffix}": read_source_code for suffix in _CODE},
 }
 """The reader of each suffix, called with content, path and the encoding of texts (None: detected)."""
+DOCUMENT_SUFFIXES = tuple(suffix for suffix in READERS if suffix.removeprefix(".") not in _CODE)
+"""Suffixes of files other than source code."""
 DATA_SUFFIXES = (".jsonl",)
 """Suffixes of files that are documents in a folder and a data set alone."""
 
-__all__ = ["DATA_SUFFIXES", "READERS", "FileContent"]
+__all__ = ["DATA_SUFFIXES", "DOCUMENT_SUFFIXES", "READERS", "FileContent"]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from examples import examples
 from ragindex.corpus import chunk, read
+from ragindex.corpus.readers import DOCUMENT_SUFFIXES
 from ragindex.corpus.readers.pdf import _spell_ligatures, read_pdf
 from ragindex.errors import DataError, LeftOutWarning, UsageError
 from ragindex.types import Chunking, Document, Section
@@ -316,7 +317,7 @@ def test_a_file_name_that_is_not_unicode_is_one_error(tmp_path: Path) -> None:
     ("files", "found"),
     [
         ({}, "no files"),
-        ({"a.json": "[]", "b.json": "[]", "c.xls": "x"}, "only 2 .json, 1 .xls"),
+        ({"a.json": "[]", "b.json": "[]", "c.dat": "x"}, "only 2 .json, 1 .dat"),
         ({".hidden.md": "x"}, "no files"),
     ],
 )
@@ -325,14 +326,13 @@ def test_a_folder_without_documents_lists_what_is_there(tmp_path: Path, files: d
         write(tmp_path / name, content)
     with pytest.raises(DataError) as caught:
         read(tmp_path)
-    suffixes = ".txt, .text, .log, .md, .markdown, .rst, .html, .htm, .xhtml, .ipynb, .csv, .tsv, .jsonl, .pdf, .docx"
-    expected = f"a folder with files ending in {suffixes}, .pptx, or in a suffix of source code"
+    expected = f"a folder with files ending in {', '.join(DOCUMENT_SUFFIXES)}, or in a suffix of source code"
     assert str(caught.value) == f"{tmp_path}: expected {expected}; found {found}."
 
 
 def test_a_suffix_that_no_reader_takes(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"expected a folder, or a file ending in \.json, .*found x\.xls"):
-        read(write(tmp_path / "x.xls", "x"))
+    with pytest.raises(DataError, match=r"expected a folder, or a file ending in \.json, .*found x\.dat"):
+        read(write(tmp_path / "x.dat", "x"))
 
 
 def test_when_everything_is_skipped_the_corpus_is_empty(tmp_path: Path) -> None:
