@@ -1,0 +1,349 @@
+"""Which share of real files is read: words, rows of tables, headings and indented lines, by format.
+
+    .venv/bin/python -m benchmarks.reading FOLDER [--files]
+
+FOLDER has the files, at any depth; the figures of docs/data.md are of the test files of Apache Tika (`apache/tika`,
+folders `test-documents`) and pandoc (`jgm/pandoc`, folder `test`), which are not part of this project. Each is read in
+the process that reads files, with its limits, and compared with what stands in it by another way: the text nodes of its
+XML, lxml's tree of a page, the standard library for CSV and mail, pypdf for PDF. Needs lxml and pypdf (extra `dev`).
+
+Recall is the share of the words of a file, as a multiset, that were read. Printed for each format are its mean over the
+files that have words, with a refused file as 0, how many are below 95 and 80 %, and how many of the latter no note
+names. `--files` lists all below 95 %.
+"""
+
+import csv
+import email
+import email.policy
+import io
+import json
+import re
+import sys
+import time
+import unicodedata
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pypdf
+from lxml import etree, html
+
+from ragindex.corpus.readers import READERS, FileContent
+from ragindex.corpus.readers.messages import ReadingLimits
+from ragindex.corpus.reading_processes import ReadingProcesses
+from ragindex.errors import DataError
+
+_WORD = re.compile(
+    r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]|[^\W_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]+"
+)
+_INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\ufeff\u2060\u200e\u200f"))
+_PARSER = etree.XMLParser(resolve_entities=False, no_network=True, recover=True, huge_tree=True)
+_UNREAD_HTML = frozenset(("script", "style", "template", "noscript", "nav", "head", "iframe", "object", "svg", "math"))
+_DELETED = frozenset(("del", "moveFrom", "Fallback", "instrText", "delText", "tracked-changes"))
+_BLOCKS = frozenset(("p", "h", "tc", "tr", "br", "tab", "cr", "table-cell", "s", "line-break"))
+
+
+@dataclass(slots=True)
+class Truth:
+    """What stands in a file: its text, the cells of each row of its tables, its headings, and its indented lines."""
+
+    text: str
+    rows: list[tuple[str, ...]] = field(default_factory=list)
+    headings: list[str] = field(default_factory=list)
+    indented: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Score:
+    """What was read of a file. `rows`, `headings` and `indented` are how many were read, and how many there are."""
+
+    recall: float | None
+    rows: tuple[int, int] = (0, 0)
+    headings: tuple[int, int] = (0, 0)
+    indented: tuple[int, int] = (0, 0)
+    error: str = ""
+    is_noted: bool = False
+    seconds: float = 0.0
+    megabytes: float = 0.0
+
+
+def list_words(text: str) -> Counter[str]:
+    """Return the words of a text in lower case, with how often each occurs; Chinese characters are words."""
+    return Counter(_WORD.findall(unicodedata.normalize("NFKC", text.translate(_INVISIBLE)).casefold()))
+
+
+# ---------------------------------------------------------------- what stands in a file
+
+
+def _local(element: Any) -> str:
+    return etree.QName(element.tag).localname if isinstance(element.tag, str) else ""
+
+
+def _walk_text(element: Any, texts: frozenset[str], pieces: list[str]) -> None:
+    """Add the text of an XML part: of elements of these names, or of all of them if there are none."""
+    name = _local(element)
+    if name in _DELETED or not name:
+        return
+    pieces.append("\n" if name in _BLOCKS else "")
+    if element.text and (name in texts or not texts):
+        pieces.append(element.text)
+    for child in element:
+        _walk_text(child, texts, pieces)
+        if child.tail and not texts:
+            pieces.append(child.tail)
+    pieces.append("\n" if name in _BLOCKS else "")
+
+
+def _read_text(element: Any, *texts: str) -> str:
+    pieces = list[str]()
+    _walk_text(element, frozenset(texts), pieces)
+    return "".join(pieces)
+
+
+def _cells(row: Any, cell: str, *texts: str) -> tuple[str, ...]:
+    return tuple(" ".join(_read_text(one, *texts).split()) for one in row if _local(one) == cell)
+
+
+def _parse_part(archive: zipfile.ZipFile, name: str) -> Any:
+    return etree.fromstring(archive.read(name), _PARSER)
+
+
+def _find_main_part(archive: zipfile.ZipFile) -> str:
+    relations = _parse_part(archive, "_rels/.rels")
+    return next(str(one.get("Target")) for one in relations if str(one.get("Type")).endswith("/officeDocument")).lstrip(
+        "/"
+    )
+
+
+def read_word_truth(raw: bytes) -> Truth:
+    """Text nodes of a .docx file, without what was deleted; rows without merged cells and tables inside of tables."""
+    archive = zipfile.ZipFile(io.BytesIO(raw))
+    root = _parse_part(archive, _find_main_part(archive))
+    merged = {"gridSpan", "vMerge", "tbl", "hMerge"}
+    rows = [row for row in root.iter() if _local(row) == "tr" and not merged & {_local(one) for one in row.iter()}]
+    return Truth(_read_text(root, "t"), [_cells(row, "tc", "t") for row in rows])
+
+
+def read_slides_truth(raw: bytes) -> Truth:
+    """Text nodes of the slides of a .pptx file."""
+    archive = zipfile.ZipFile(io.BytesIO(raw))
+    slides = [name for name in archive.namelist() if re.fullmatch(r"ppt/slides/slide\d+\.xml", name)]
+    roots = [_parse_part(archive, name) for name in slides]
+    rows = [row for root in roots for row in root.iter() if _local(row) == "tr"]
+    plain = [
+        row for row in rows if not any(one.get("gridSpan") or one.get("hMerge") or one.get("vMerge") for one in row)
+    ]
+    return Truth("\n".join(_read_text(root, "t") for root in roots), [_cells(row, "tc", "t") for row in plain])
+
+
+def read_sheets_truth(raw: bytes) -> Truth:
+    """The texts of the cells of an .xlsx file; numbers depend on their format and are not compared."""
+    archive = zipfile.ZipFile(io.BytesIO(raw))
+    names = archive.namelist()
+    shared = [name for name in names if name.endswith("sharedStrings.xml")]
+    strings = [_read_text(one, "t") for name in shared for one in _parse_part(archive, name) if _local(one) == "si"]
+    texts = list[str]()
+    for name in names:
+        if re.fullmatch(r"xl/worksheets/sheet\d+\.xml", name):
+            for cell in _parse_part(archive, name).iter():
+                if _local(cell) == "c" and cell.get("t") in ("s", "inlineStr", "str"):
+                    value = _read_text(cell, "v", "t").strip()
+                    texts.append(strings[int(value)] if cell.get("t") == "s" and value else value)
+    return Truth("\n".join(texts))
+
+
+def read_open_document_truth(raw: bytes) -> Truth:
+    """The paragraphs and headings of an .odt, .odp or .ods file."""
+    root = _parse_part(zipfile.ZipFile(io.BytesIO(raw)), "content.xml")
+    body = next(one for one in root.iter() if _local(one) == "body")
+    headings = [" ".join(_read_text(one).split()) for one in body.iter() if _local(one) == "h"]
+    return Truth(_read_text(body), headings=[heading for heading in headings if heading])
+
+
+def read_book_truth(raw: bytes) -> Truth:
+    """The pages of an .epub file that its spine names."""
+    archive = zipfile.ZipFile(io.BytesIO(raw))
+    package = next(
+        one.get("full-path") for one in _parse_part(archive, "META-INF/container.xml").iter() if one.get("full-path")
+    )
+    root, folder = _parse_part(archive, package), package.rpartition("/")[0]
+    files = {one.get("id"): one.get("href") for one in root.iter() if _local(one) == "item"}
+    spine = [files[one.get("idref")] for one in root.iter() if _local(one) == "itemref" and one.get("linear") != "no"]
+    pages = [read_page_truth(archive.read(f"{folder}/{name}" if folder else name)) for name in spine]
+    return Truth("\n".join(page.text for page in pages), headings=[one for page in pages for one in page.headings])
+
+
+def read_page_truth(raw: bytes) -> Truth:
+    """The text nodes of a page outside of scripts, styles and navigation elements."""
+    page = html.document_fromstring(raw)
+    for element in list(page.iter()):
+        if element.tag in _UNREAD_HTML or not isinstance(element.tag, str):
+            element.drop_tree()
+    headings = [" ".join(one.text_content().split()) for one in page.iter("h1", "h2", "h3", "h4", "h5", "h6")]
+    rows = [row for row in page.iter("tr") if not row.xpath(".//table|.//*[@colspan]|.//*[@rowspan]")]
+    cells = [tuple(" ".join(one.itertext()) for one in row if one.tag in ("td", "th")) for row in rows]
+    lines = [line for one in page.iter("pre") for line in one.text_content().split("\n") if line.startswith("  ")]
+    return Truth(" ".join(page.itertext()), cells, [re.sub(r"[¶§🔗]", "", one) for one in headings if one], lines)
+
+
+def read_table_truth(raw: bytes) -> Truth:
+    """The cells of a .csv or .tsv file."""
+    text = raw.decode("utf-8-sig", "replace")
+    rows = [tuple(row) for row in csv.reader(io.StringIO(text), delimiter="\t" if "\t" in text else ",")]
+    return Truth("\n".join(" ".join(row) for row in rows), rows)
+
+
+def read_mail_truth(raw: bytes) -> Truth:
+    """The subject and the body of a mail."""
+    message = email.message_from_bytes(raw, policy=email.policy.default)
+    body = message.get_body(("plain", "html"))
+    text = "" if body is None else str(body.get_content())
+    is_page = body is not None and body.get_content_type() == "text/html" and bool(text.strip())
+    return Truth(f"{message['subject'] or ''}\n{read_page_truth(text.encode()).text if is_page else text}")
+
+
+def read_pdf_truth(raw: bytes) -> Truth:
+    """The text that pypdf reads, which makes mistakes of its own."""
+    return Truth("\n".join(page.extract_text() for page in pypdf.PdfReader(io.BytesIO(raw)).pages))
+
+
+def read_notebook_truth(raw: bytes) -> Truth:
+    """The sources of the cells of a notebook."""
+    return Truth("\n".join("".join(cell.get("source", "")) for cell in json.loads(raw)["cells"]))
+
+
+TRUTHS: Mapping[str, Callable[[bytes], Truth]] = {
+    ".docx": read_word_truth,
+    ".pptx": read_slides_truth,
+    ".xlsx": read_sheets_truth,
+    ".odt": read_open_document_truth,
+    ".odp": read_open_document_truth,
+    ".ods": read_open_document_truth,
+    ".epub": read_book_truth,
+    ".html": read_page_truth,
+    ".csv": read_table_truth,
+    ".tsv": read_table_truth,
+    ".eml": read_mail_truth,
+    ".pdf": read_pdf_truth,
+    ".ipynb": read_notebook_truth,
+}
+
+
+# ---------------------------------------------------------------- what was read
+
+
+def score_content(truth: Truth, content: FileContent) -> Score:
+    """Compare what was read with what stands in the file."""
+    words, text = list_words(truth.text), f"{content.title}\n{content.text}"
+    recall = (words & list_words(text)).total() / words.total() if words else None
+    rows = Counter(_trim(row) for row in truth.rows if len(row) > 1 and any(cell.strip() for cell in row))
+    read_rows = Counter(_trim(row) for row in _list_rows(content.text))
+    headings = Counter(_squeeze(one) for one in truth.headings if _squeeze(one))
+    read_headings = Counter(_squeeze(section.headings[-1]) for section in content.sections if section.headings)
+    lines = [line.rstrip() for line in truth.indented if line.strip()]
+    return Score(
+        recall,
+        ((rows & read_rows).total(), rows.total()),
+        ((headings & read_headings).total(), headings.total()),
+        (sum(line in content.text for line in lines), len(lines)),
+        is_noted=bool(content.notes),
+    )
+
+
+def _list_rows(text: str) -> Iterator[tuple[str, ...]]:
+    for line in text.split("\n"):
+        if line.strip().startswith("|"):
+            yield tuple(re.split(r"(?<!\\)\|", line.strip().strip("|")))
+
+
+def _trim(row: tuple[str, ...]) -> tuple[str, ...]:
+    cells = [_squeeze(cell) for cell in row]
+    while cells and not cells[-1]:
+        cells.pop()
+    return tuple(cells)
+
+
+def _squeeze(text: str) -> str:
+    return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", text)).casefold()
+
+
+def score_file(path: Path, processes: ReadingProcesses) -> Score:
+    """Read a file and compare it. Raises what a library of the truth raises for a damaged file."""
+    raw = path.read_bytes()
+    truth = TRUTHS[path.suffix.lower()](raw)
+    start = time.perf_counter()
+    try:
+        content = processes.read(raw, path, path.suffix.lower(), None, ReadingLimits())
+    except DataError as error:
+        return Score(0.0 if list_words(truth.text) else None, error=f"expected {error.expected}, found {error.found}")
+    seconds = time.perf_counter() - start
+    score = score_content(truth, content)
+    score.seconds, score.megabytes = seconds, len(raw) / 1e6
+    return score
+
+
+def main(folder: Path, lists_files: bool) -> None:
+    """Print the table, and the files below 95 %."""
+    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in TRUTHS.keys() & READERS.keys())
+    scores = dict[str, dict[Path, Score]]()
+    unknown = Counter[str]()
+    with ReadingProcesses() as processes:
+        for path in files:
+            suffix = path.suffix.lower()
+            try:
+                scores.setdefault(suffix, {})[path] = score_file(path, processes)
+            except Exception:  # noqa: BLE001  # libraries of the truth raise anything for damaged files
+                unknown[suffix] += 1
+    columns = [
+        "format",
+        "files",
+        "refused",
+        "recall",
+        "<95",
+        "<80",
+        "unsaid",
+        "rows",
+        "headings",
+        "indented",
+        "files/s",
+        "s/MB",
+    ]
+    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
+    for suffix, of_suffix in scores.items():
+        print(f"| {' | '.join(_list_cells(suffix, list(of_suffix.values())))} |")
+    print(f"without a truth: {dict(unknown)}")
+    for path, score in (pair for of_suffix in scores.values() for pair in of_suffix.items() if lists_files):
+        if score.recall is not None and score.recall < 0.95:
+            print(f"{score.recall:.2f} {path.relative_to(folder)} {score.error[:150]}")
+
+
+def _list_cells(suffix: str, scores: list[Score]) -> list[str]:
+    recalls = [score.recall for score in scores if score.recall is not None]
+    unsaid = [one for one in scores if one.recall is not None and one.recall < 0.8 and not (one.is_noted or one.error)]
+    seconds, megabytes = sum(score.seconds for score in scores), sum(score.megabytes for score in scores)
+    return [
+        suffix,
+        str(len(recalls)),
+        str(sum(bool(score.error) for score in scores)),
+        _percent(sum(recalls), len(recalls)),
+        str(sum(recall < 0.95 for recall in recalls)),
+        str(sum(recall < 0.8 for recall in recalls)),
+        str(len(unsaid)),
+        *(
+            _percent(sum(getattr(score, name)[0] for score in scores), sum(getattr(score, name)[1] for score in scores))
+            for name in ("rows", "headings", "indented")
+        ),
+        f"{len(scores) / seconds:.0f}" if seconds else "–",
+        f"{seconds / megabytes:.2f}" if megabytes else "–",
+    ]
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.1f}" if whole else "–"
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), "--files" in sys.argv[2:])
