@@ -10,7 +10,7 @@ ENGINE ?= lancedb
 # A thread a worker: no waiting on one another. The tests start many processes: each file is compiled once for all.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
 EXAMPLES_SEED ?= $(shell date +%s)
-QUICK := eval,fast,elasticsearch,office,serve,langchain,llama-index,haystack,dev
+QUICK := eval,fast,elasticsearch,serve,langchain,llama-index,haystack,dev
 
 .PHONY: check test test-all test-slow test-versions demo faults histories install lint fix bench elasticsearch clean
 

@@ -17,7 +17,6 @@ _EXTRAS = {  # extra: the module that it installs, and the feature that needs th
     "neural": ("sentence_transformers", "encoders and rerankers that run on torch"),
     "fast": ("onnxruntime", "encoders in ONNX form, without torch"),
     "elasticsearch": ("elasticsearch", "store elasticsearch"),
-    "office": ("docx", "reading .docx and .pptx"),
     "umap": ("umap", "clustering with UMAP"),
     "eval": ("mlflow", "recording comparisons and retrievals in MLflow"),
     "langchain": ("langchain_core", "ragindex.integrations.langchain"),

@@ -230,8 +230,9 @@ def load_answer(values: dict[str, Any], path: Path, limits: ReadingLimits) -> Fi
 
 
 def _describe_end(code: int, path: Path, limits: ReadingLimits) -> DataError:
-    if code == OUT_OF_MEMORY:
-        return _limit_error(f"with {limits.memory / 1e9:g} GB of memory", "one that needs more", path)
+    if code in (OUT_OF_MEMORY, -signal.SIGABRT):  # libraries in Rust abort when they get no memory
+        crashes = "" if code == OUT_OF_MEMORY else ", or that crashes its reader"
+        return _limit_error(f"with {limits.memory / 1e9:g} GB of memory", f"one that needs more{crashes}", path)
     return DataError("a file that its reader can read", f"one that crashes it ({_describe_exit(code)})", path=path)
 
 

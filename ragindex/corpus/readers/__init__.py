@@ -9,8 +9,10 @@ from ragindex.corpus.readers.html_file import read_html
 from ragindex.corpus.readers.mail import read_mail, read_mailbox, read_outlook
 from ragindex.corpus.readers.markdown import read_markdown, read_notebook, read_restructured_text
 from ragindex.corpus.readers.office import read_slides, read_word
+from ragindex.corpus.readers.opendocument import read_opendocument
 from ragindex.corpus.readers.pdf import read_pdf
 from ragindex.corpus.readers.plain_text import read_json_rows, read_source_code, read_table, read_text
+from ragindex.corpus.readers.spreadsheets import read_spreadsheet
 
 _CODE = (
     *("bash", "c", "cc", "cfg", "conf", "cpp", "cs", "cxx", "dart", "ex", "exs", "go", "h", "hpp", "hs", "ini", "java"),
@@ -42,8 +44,10 @@ READERS: Mapping[str, Callable[[bytes, Path, str | None], FileContent]] = {
     ".msg": partial(read_outlook, read_attachment=_read_attachment),
     ".mbox": partial(read_mailbox, read_attachment=_read_attachment),
     ".pdf": read_pdf,
-    ".docx": read_word,
-    ".pptx": read_slides,
+    **dict.fromkeys((".docx", ".docm", ".doc"), read_word),
+    **dict.fromkeys((".pptx", ".pptm", ".ppsx", ".ppt"), read_slides),
+    **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), read_spreadsheet),
+    **dict.fromkeys((".odt", ".odp"), read_opendocument),
     **{f".{suffix}": read_source_code for suffix in _CODE},
 }
 """The reader of each suffix, called with content, path and the encoding of texts (None: detected)."""

@@ -54,11 +54,11 @@ class ContentBuilder:
         self._links: dict[tuple[str, str], None] = {}
         self._top_heading = ""
 
-    def start_page(self, number: int, heading: str = "") -> None:
-        """Start a page, slide or sheet. A `heading`, which is not written, replaces all headings before it."""
+    def start_page(self, number: int, heading: str | None = None) -> None:
+        """Start a page, slide or sheet. A `heading` ("": none), which is not written, replaces all before it."""
         self._page = number
-        if heading:
-            self._path = [(0, heading)]
+        if heading is not None:
+            self._path = [(0, heading)] if heading else []
         self._sections.append(Section(self._next_start(), self._headings(), number))
 
     def add_paragraph(self, text: str) -> int:
@@ -118,7 +118,7 @@ class ContentBuilder:
         return FileContent(
             " ".join(clean_text(title).split()) or self._top_heading,
             "\n\n".join(self._pieces),
-            tuple(self._sections),
+            tuple(section for section in self._sections if section.start <= self._length),
             {**metadata, **links},
             tuple(self._blocks),
             tuple(notes),

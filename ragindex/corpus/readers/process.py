@@ -35,6 +35,7 @@ def answer_requests() -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)
+    os.environ["RUST_BACKTRACE"] = "0"  # it takes seconds, and nobody could read it
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes of a terminal; the parent decides
     sys.excepthook = lambda kind, error, trace: _answer_fault(answers, error)
     write_messages(answers, b"")

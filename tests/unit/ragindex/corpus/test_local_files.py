@@ -6,7 +6,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pypdf
 import pytest
@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from examples import examples
 from ragindex.corpus import chunk, read
-from ragindex.corpus.readers import DOCUMENT_SUFFIXES
+from ragindex.corpus.readers import DOCUMENT_SUFFIXES, READERS, FileContent
 from ragindex.corpus.readers.pdf import _spell_ligatures, read_pdf
+from ragindex.distribution import require_module
 from ragindex.errors import DataError, LeftOutWarning, UsageError
 from ragindex.types import Chunking, Document, Section
 
@@ -261,7 +262,11 @@ def test_a_pdf_of_pictures_is_one_error(tmp_path: Path) -> None:
 def test_without_its_library_a_file_is_left_out_with_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "docx", None)
+    def read_letter(raw: bytes, path: Path, encoding: str | None) -> FileContent:
+        require_module("no_such_module", "umap-learn", f"Reading {path.name}")
+        raise AssertionError
+
+    monkeypatch.setitem(cast(dict[str, Any], READERS), ".docx", read_letter)
     write(tmp_path / "letter.docx", "x")
     write(tmp_path / "note.txt", "text")
     with pytest.warns(LeftOutWarning, match=r"1 file that cannot be read is left out of .*letter\.docx: expected"):
@@ -270,7 +275,7 @@ def test_without_its_library_a_file_is_left_out_with_what_to_install(
     assert [document.id for document in corpus.documents] == ["note.txt"]
     (message,) = map(str, corpus.skipped)
     assert message.startswith(f"{tmp_path / 'letter.docx'}: expected an installed reader of .docx files; found none: ")
-    assert message.endswith("Run: pip install 'python-docx>=1.1'.")
+    assert message.endswith("Run: pip install 'umap-learn>=0.5.7'.")
     with pytest.raises(DataError, match="Run: pip install"):
         read(tmp_path, skip_bad=False)
 

@@ -1,12 +1,8 @@
-"""Readers of single files: text, title and sections. Word and PowerPoint files are made by their libraries."""
+"""Readers of single files: text, title and sections."""
 
 import json
-from io import BytesIO
 from pathlib import Path
-from typing import Any
 
-import docx
-import pptx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +11,6 @@ from ragindex.corpus.readers import READERS, FileContent
 from ragindex.corpus.readers.html_page import read_page
 from ragindex.corpus.readers.markdown import find_markdown_headings
 from ragindex.errors import DataError
-from ragindex.types import Section
 
 
 def read_file(name: str, content: str | bytes) -> FileContent:
@@ -191,80 +186,3 @@ def test_source_code_is_named_with_its_suffix() -> None:
 
 def test_soft_hyphens_join_words() -> None:
     assert read_file("a.txt", "Donau\u00addampf\u00adschiff").text == "Donaudampfschiff"
-
-
-# ---------------------------------------------------------------- Word and PowerPoint
-
-
-def word_file() -> bytes:
-    made = docx.Document()
-    made.add_heading("Handbook", 0)
-    made.add_paragraph("Welcome.")
-    made.add_heading("Leave", 1)
-    made.add_heading("Holidays", 2)
-    table = made.add_table(rows=2, cols=3)
-    for row, cells in enumerate((("Year", "Days", ""), ("2025", "25", ""))):
-        for column, text in enumerate(cells):
-            table.cell(row, column).text = text
-    table.cell(0, 1).merge(table.cell(0, 2))
-    made.add_heading("Pay", 1)
-    made.add_paragraph("Each\u00ad month.")
-    out = BytesIO()
-    made.save(out)
-    return out.getvalue()
-
-
-def test_a_word_file() -> None:
-    read = read_file("a.docx", word_file())
-    table = "Year | Days\n2025 | 25 |"
-    assert read.text == f"Handbook\n\nWelcome.\n\nLeave\n\nHolidays\n\n{table}\n\nPay\n\nEach month."
-    assert [read.text[start:end] for start, end in read.blocks] == [table]
-    assert (read.title, sections(read)) == (
-        "Handbook",
-        [
-            ("Handbook", ("Handbook",), None),
-            ("Leave", ("Handbook", "Leave"), None),
-            ("Holidays", ("Handbook", "Leave", "Holidays"), None),
-            ("Pay", ("Handbook", "Pay"), None),
-        ],
-    )
-
-
-def slides_file() -> bytes:
-    made = pptx.Presentation()
-    for title, body, note in (("Plan", "First\nSecond", "Say hello."), ("", "Numbers", "")):
-        slide = made.slides.add_slide(made.slide_layouts[1])
-        slide.shapes.title.text_frame.text = title
-        slide.placeholders[1].text_frame.text = body
-        if note:
-            slide.notes_slide.notes_text_frame.text = note
-    shapes: Any = made.slides[1].shapes
-    table = shapes.add_table(1, 2, 0, 0, 10, 10).table
-    table.cell(0, 0).text, table.cell(0, 1).text = "a", "b"
-    out = BytesIO()
-    made.save(out)
-    return out.getvalue()
-
-
-def test_a_powerpoint_file() -> None:
-    read = read_file("a.pptx", slides_file())
-    assert read.text == "Plan\n\nFirst\nSecond\n\nSay hello.\n\nNumbers\n\na | b"
-    assert read.sections == (Section(0, ("Plan",), 1), Section(32, (), 2))
-    assert (read.text[32:39], read.metadata) == ("Numbers", {"pages": 2})
-    assert [read.text[start:end] for start, end in read.blocks] == ["a | b"]
-
-
-@pytest.mark.parametrize("name", ["a.docx", "a.pptx"])
-def test_a_broken_office_file_is_one_error(name: str) -> None:
-    made = {"a.docx": word_file, "a.pptx": slides_file}
-    other = made["a.pptx" if name == "a.docx" else "a.docx"]()
-    found = {
-        b"": "an empty one",
-        b"no archive": "another kind of file: it is no ZIP archive",
-        bytes.fromhex("d0cf11e0a1b11ae1") + b"WordDocument": "one of an old Office or an encrypted one; save it anew",
-        made[name]()[:2000]: "a damaged one",
-        other: r"a damaged one \(file is not a",
-    }
-    for content, said in found.items():
-        with pytest.raises(DataError, match=rf"expected a .* file; found {said}"):
-            read_file(name, content)

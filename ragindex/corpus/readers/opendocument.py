@@ -1,0 +1,194 @@
+"""The reader of OpenDocument texts and slides: their XML as the elements that files of Office have, too."""
+
+import zipfile
+from collections.abc import Iterable, Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import Element, ParseError, TreeBuilder, XMLParser
+
+import regex
+
+from ragindex.corpus.readers.content import FileContent
+from ragindex.corpus.readers.office import explain_damage
+from ragindex.corpus.readers.office_elements import MOST_COLUMNS, build_document, build_slides
+from ragindex.corpus.readers.office_parts import ARCHIVE_FAULTS, clean_title
+from ragindex.errors import DataError
+
+_LEFT_OUT = frozenset(("tracked-changes", "forms", "note-citation", "page-thumbnail", "event-listeners"))
+_SPACES = {"s": " ", "tab": "\t", "line-break": "\n"}
+_MOST_SPACES = 100
+_WHITE_SPACE = regex.compile(r"[ \t\r\n]++")
+
+
+class _Tree(TreeBuilder):
+    """Builds the tree of a document without a document type, whose entities might expand without limit."""
+
+    def doctype(self, *_: str | None) -> None:
+        raise ValueError("it declares a document type")
+
+
+def read_opendocument(raw: bytes, path: Path, encoding: str | None) -> FileContent:
+    """Read an .odt or .odp file, without deleted text. Raises DataError if it is damaged or encrypted."""
+    try:
+        with zipfile.ZipFile(BytesIO(raw)) as archive:
+            if "META-INF/manifest.xml" in archive.namelist():
+                _check_encryption(archive.read("META-INF/manifest.xml"), path)
+            content, styles, meta = (_parse_part(archive, f"{name}.xml") for name in ("content", "styles", "meta"))
+        properties = {_name(node): "".join(node.itertext()).strip() for node in meta.iter()}
+        title = clean_title(properties.get("title", ""))
+        author = properties.get("initial-creator") or properties.get("creator", "")
+        described = {"author": author, "subject": properties.get("subject", "")}
+        metadata = {key: value for key, value in described.items() if value}
+        if slides := [node for node in content.iter() if _name(node) == "page"]:
+            return build_slides([_read_slide(slide) for slide in slides], title, metadata)
+        _mark_titles(content)
+        body = [node for node in content if _name(node) == "body"]
+        return build_document([*_read_margins(styles), {"elements": _read_elements(body)}], title, metadata)
+    except (ParseError, *ARCHIVE_FAULTS) as error:
+        raise DataError("an OpenDocument file", explain_damage(raw, error), path=path) from error
+
+
+def _check_encryption(manifest: bytes, path: Path) -> None:
+    if b"encryption-data" in manifest:
+        raise DataError("an OpenDocument file", "one that a password protects; save it without one", path=path)
+
+
+def _parse_part(archive: zipfile.ZipFile, name: str) -> Element:
+    """Return the tree of a part; an empty one if a part other than the text is missing."""
+    if name != "content.xml" and name not in archive.namelist():
+        return Element("missing")
+    parser = XMLParser(target=_Tree())  # noqa: S314  # see `_Tree`
+    parser.feed(archive.read(name))
+    tree: Element = parser.close()
+    return tree
+
+
+def _name(node: Element) -> str:
+    return node.tag.rpartition("}")[2]
+
+
+def _attribute(node: Element, name: str) -> str:
+    return next((value for key, value in node.items() if key.rpartition("}")[2] == name), "")
+
+
+def _count(node: Element, name: str) -> int:
+    number = _attribute(node, name)
+    return int(number) if number.isdecimal() else 1
+
+
+def _mark_titles(content: Element) -> None:
+    """Make headings above all others of the paragraphs in the style "Title"."""
+    titles = {"Title"} | {
+        _attribute(node, "name") for node in content.iter() if _attribute(node, "parent-style-name") == "Title"
+    }
+    for node in content.iter():
+        if _name(node) == "p" and _attribute(node, "style-name") in titles:
+            node.tag = "h"
+            node.set("outline-level", "0")
+
+
+def _read_slide(slide: Element) -> dict[str, Any]:
+    elements, notes = list[dict[str, Any]](), list[dict[str, Any]]()
+    for shape in slide:
+        kind = _attribute(shape, "class")
+        if _name(shape) == "notes":
+            notes += _read_elements(one for one in shape if _attribute(one, "class") != "page-number")
+        elif kind == "title":
+            elements.append(_make_paragraph([{"type": "text", "text": " ".join(shape.itertext())}], 1))
+        elif kind != "page-number":
+            elements += _read_elements([shape])
+    return {"elements": elements, "speaker_notes": notes}
+
+
+def _read_margins(styles: Element) -> Iterator[dict[str, Any]]:
+    """Yield a section for each header and footer."""
+    for node in styles.iter():
+        if _name(node) in ("header", "footer", "header-first", "footer-first", "header-left", "footer-left"):
+            yield {"elements": (), "header": {"content": _read_elements(node)}}
+
+
+def _read_elements(nodes: Iterable[Element]) -> list[dict[str, Any]]:
+    return [element for node in nodes if _name(node) not in _LEFT_OUT for element in _read_node(node)]
+
+
+def _read_node(node: Element) -> list[dict[str, Any]]:
+    name = _name(node)
+    if name in _READERS:
+        return _READERS[name](node)
+    if name in _BOXES:
+        author = next((one.text for one in node if _name(one) == "creator"), None)
+        return [{"type": _BOXES[name], "author": author, "content": _read_elements(node)}]
+    if name in ("title", "desc"):
+        return [{"type": "image", "alt_text": "".join(node.itertext())}]
+    return _read_elements(node)
+
+
+def _make_paragraph(runs: list[dict[str, Any]], level: int | None) -> dict[str, Any]:
+    return {"type": "paragraph" if level is None else "heading", "level": level, "content": runs}
+
+
+def _read_paragraph(node: Element) -> list[dict[str, Any]]:
+    """Return a paragraph, or a heading, and what is anchored in it: pictures, text boxes, footnotes, comments."""
+    runs, anchored = list[dict[str, Any]](), list[dict[str, Any]]()
+    _add_runs(node, "", runs, anchored)
+    return [_make_paragraph(runs, _count(node, "outline-level") if _name(node) == "h" else None), *anchored]
+
+
+def _add_runs(node: Element, address: str, runs: list[dict[str, Any]], anchored: list[dict[str, Any]]) -> None:
+    runs.append({"type": "text", "text": _WHITE_SPACE.sub(" ", node.text or ""), "hyperlink": address})
+    for child in node:
+        name = _name(child)
+        if name in _SPACES:
+            runs.append({"type": "text", "text": _SPACES[name] * min(_count(child, "c"), _MOST_SPACES)})
+        elif name in ("note", "annotation") or (":drawing:" in child.tag and name != "a"):
+            anchored += _read_elements([child])
+        elif name not in _LEFT_OUT:
+            _add_runs(child, _attribute(child, "href") or address, runs, anchored)
+        runs.append({"type": "text", "text": _WHITE_SPACE.sub(" ", child.tail or ""), "hyperlink": address})
+
+
+def _read_list(node: Element) -> list[dict[str, Any]]:
+    """Return a list; of one that numbers headings, its elements."""
+    contents = [_read_elements(item) for item in node]
+    if any(element["type"] == "heading" for content in contents for element in content):
+        return [element for content in contents for element in content]
+    items = [
+        {
+            "content": [element for element in content if element["type"] != "list"],
+            "nested": {
+                "items": [item for element in content if element["type"] == "list" for item in element["items"]]
+            },
+        }
+        for content in contents
+    ]
+    return [{"type": "list", "items": items}]
+
+
+def _read_table(node: Element) -> list[dict[str, Any]]:
+    return [{"type": "table", "rows": [_read_row(row) for row in _find_rows(node)]}]
+
+
+def _find_rows(table: Element) -> Iterator[Element]:
+    for node in table:
+        if _name(node) == "table-row":
+            yield node
+        elif _name(node) in ("table-header-rows", "table-rows", "table-row-group"):
+            yield from _find_rows(node)
+
+
+def _read_row(row: Element) -> dict[str, Any]:
+    cells = list[dict[str, Any]]()
+    for node in row:
+        if _name(node) == "table-cell":
+            spans = {
+                "col_span": _count(node, "number-columns-spanned"),
+                "row_span": _count(node, "number-rows-spanned"),
+            }
+            repeated = min(_count(node, "number-columns-repeated"), MOST_COLUMNS)
+            cells += [{"content": _read_elements(node), **spans}] * repeated
+    return {"cells": cells}
+
+
+_BOXES = {"text-box": "text_box", "note": "footnote", "annotation": "endnote"}
+_READERS = {"p": _read_paragraph, "h": _read_paragraph, "list": _read_list, "table": _read_table}

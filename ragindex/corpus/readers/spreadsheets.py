@@ -1,0 +1,80 @@
+"""The reader of spreadsheets, of Excel and OpenDocument, by calamine."""
+
+from collections.abc import Iterable
+from datetime import date, datetime, time, timedelta
+from io import BytesIO
+from pathlib import Path
+from typing import TypeAlias
+
+import python_calamine
+from python_calamine import SheetTypeEnum, SheetVisibleEnum
+
+from ragindex.corpus.readers.content import ContentBuilder, FileContent
+from ragindex.corpus.readers.libraries import FAULTS, describe_fault
+from ragindex.corpus.readers.office import explain_damage
+from ragindex.corpus.readers.office_elements import note_hidden
+from ragindex.corpus.readers.office_parts import has_part, read_title_property
+from ragindex.errors import DataError
+
+_Cell: TypeAlias = str | int | float | bool | datetime | date | time | timedelta
+
+
+def read_spreadsheet(raw: bytes, path: Path, encoding: str | None) -> FileContent:
+    """Read each sheet as a page: its name, and a table without blank rows and without blank columns around it.
+
+    Raises DataError for a file that is damaged or encrypted, or of which no sheet can be read.
+    """
+    builder, notes, faults = ContentBuilder(), list[str](), list[Exception]()
+    try:
+        with python_calamine.load_workbook(BytesIO(raw)) as workbook:
+            sheets = workbook.sheets_metadata
+            for place, sheet in enumerate(sheets):
+                try:
+                    rows = _format_rows(workbook.get_sheet_by_index(place).iter_rows())
+                except (python_calamine.CalamineError, *FAULTS) as error:
+                    notes.append(f"the sheet {sheet.name!r} cannot be read ({describe_fault(error)})")
+                    faults.append(error)
+                    continue
+                if rows:
+                    builder.start_page(place + 1, sheet.name)
+                    builder.add_paragraph(sheet.name)
+                    builder.add_table(rows)
+    except (python_calamine.CalamineError, *FAULTS) as error:
+        raise DataError("a spreadsheet", explain_damage(raw, error), path=path) from error
+    if faults and len(faults) == len(sheets):
+        raise DataError("a spreadsheet", explain_damage(raw, faults[0]), path=path) from faults[0]
+    charts = [sheet.name for sheet in sheets if sheet.typ != SheetTypeEnum.WorkSheet]
+    notes += [f"of the sheet {name!r}, a chart or macro, only values are read" for name in charts]
+    notes += (
+        ["comments and charts are not read"]
+        if has_part(raw, "xl/comments", "xl/threadedComments", "xl/charts/")
+        else []
+    )
+    hidden = [sheet.name for sheet in sheets if sheet.visible != SheetVisibleEnum.Visible]
+    return builder.build(read_title_property(raw), {"pages": len(sheets)}, [*note_hidden("sheet", hidden), *notes])
+
+
+def _format_rows(rows: Iterable[list[_Cell]]) -> list[list[str]]:
+    filled = (row for row in rows if row.count("") < len(row))  # millions may be blank
+    texts = [row for row in ([_format_cell(cell) for cell in row] for row in filled) if any(row)]
+    columns = {place for row in texts for place, cell in enumerate(row) if cell}
+    first, last = min(columns, default=0), max(columns, default=0)
+    return [row[first : last + 1] for row in texts]
+
+
+def _format_cell(cell: _Cell) -> str:
+    """Return the value of a cell as a person sees it: numbers without a needless fraction, times as ISO 8601."""
+    match cell:
+        case bool():
+            return str(cell).upper()
+        case float():
+            return str(int(cell)) if cell.is_integer() and abs(cell) < 1e21 else f"{cell:.15g}"
+        case datetime():
+            return str(cell.date()) if cell.time() == time() else cell.isoformat(" ", "seconds")
+        case time():
+            return cell.isoformat("seconds")
+        case timedelta():
+            minutes, seconds = divmod(round(cell.total_seconds()), 60)
+            return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
+        case _:
+            return str(cell).strip()
