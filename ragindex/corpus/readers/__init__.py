@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from ragindex.corpus.readers.content import FileContent
+from ragindex.corpus.readers.epub import read_epub
 from ragindex.corpus.readers.html_file import read_html
 from ragindex.corpus.readers.mail import read_mail, read_mailbox, read_outlook
 from ragindex.corpus.readers.markdown import read_markdown, read_notebook, read_restructured_text
@@ -36,6 +37,7 @@ READERS: Mapping[str, Callable[[bytes, Path, str | None], FileContent]] = {
     ".html": read_html,
     ".htm": read_html,
     ".xhtml": read_html,
+    ".epub": read_epub,
     ".ipynb": read_notebook,
     ".csv": read_table,
     ".tsv": read_table,

@@ -1,26 +1,200 @@
-"""Reader of HTML files."""
+"""Reader of HTML files, by way of html-to-markdown."""
 
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
-from ragindex.corpus.readers.content import FileContent, find_heading_paths
-from ragindex.corpus.readers.html_page import read_page
+import regex
+
+from ragindex.corpus.readers.content import ContentBuilder, FileContent, clean_text
+from ragindex.corpus.readers.html_markup import close_empty_elements, simplify_markup
 from ragindex.corpus.readers.text_encodings import decode_page, name_encoding
 from ragindex.errors import DataError
-from ragindex.types import HYPERLINKS
 
-_MOST_HYPERLINKS = 200
+_NAVIGATION_CLASSES = frozenset(  # of common generators of pages
+    (
+        *("nav", "navbar", "navigation", "navheader", "navfooter", "nav-panel", "nav-path", "navrow", "node-nav"),
+        *("breadcrumb", "breadcrumbs", "breadcrumb-section", "pagination", "pagination-nav"),
+        *("toc", "table-of-contents", "table_of_contents", "sphinxsidebar", "related", "site-footer", "site-nav"),
+        *("skip-link", "skiplink", "mw-jump-link", "md-skip", "a11y-skip", "md-header", "md-sidebar", "md-tabs"),
+        *("md-footer", "theme-doc-sidebar-container", "nav-chapters", "menu-bar"),  # MkDocs, Docusaurus, mdBook
+        *("mw-editsection", "mw-indicators", "catlinks", "printfooter", "navbox"),  # MediaWiki
+        *("linenos", "gutter", "rouge-gutter", "lineno"),  # the numbers of lines of code
+    )
+)
+_CLASSIFIED_ELEMENTS = frozenset(  # which are navigation by their class; the class of a section may be its heading's
+    ("a", "article", "aside", "div", "dl", "footer", "form", "header", "ol", "p", "span", "table", "td", "ul")
+)
+_NAVIGATION_ROLES = frozenset(("navigation", "search", "contentinfo"))
+_NAVIGATION_TAG = regex.compile(r"<(/?)nav(?=[\s>])", regex.IGNORECASE)
+_NO_WORD = regex.compile(r"<[^<>]*+>|&#?\w++;?")  # tags and character references
+_TAG_OF_PLACE = regex.compile(r"</?(?!(?:h[1-6]|pre|textarea|xmp|br)\b)[a-z][^<>]*+>", regex.IGNORECASE)
+_MOSTLY = 0.9  # share of the words, above which a note says that they are left out
+_WORD = regex.compile(r"\w++")
+_ESCAPED = regex.compile(r"\\([!-/:-@\[-`{}~])")  # a bar stays escaped, in tables
+_SIGNS = "\N{PILCROW SIGN}\N{SECTION SIGN}\N{LINK SYMBOL}#\u200b"  # of a link that leads to its own heading
+_LAST_SIGN = regex.compile(r"\s*[\N{PILCROW SIGN}\N{LINK SYMBOL}]$")
+_LONGEST_HEADING = 300  # characters; a longer one was never closed
+_START, _END, _TABLE, _TABLE_END = "\ufdd0", "\ufdd1", "\ufdd2", "\ufdd3"  # Unicode gives them no meaning
+_MARK = regex.compile(f"[{_START}-{_TABLE_END}]")
+_PLACE = regex.compile(rf"{_START}(\d++){_END}")  # of a heading or code
+_ITEM = r"^[ \t]*+[-*+][ \t]*+\n\s*+"  # the bullet of a list item that is all of a part
+_PART = regex.compile(
+    rf"(?:{_ITEM})?(?:{_START}(?<number>\d++){_END}|{_TABLE}(?<table>[^{_TABLE}{_TABLE_END}]*+){_TABLE_END})",
+    regex.MULTILINE,
+)
 
 
 def read_html(raw: bytes, path: Path, encoding: str | None) -> FileContent:
-    """Read the visible text of a page. Raises DataError if markup that is never closed hides all of it."""
-    page, found = decode_page(raw, path, encoding)
-    read = read_page(page)
-    if not read.text and read.unclosed:
-        raise DataError("a page with text in its body", f"none, for {read.unclosed} is never closed", path=path)
-    pairs = [list(pair) for pair in dict.fromkeys(read.hyperlinks) if _is_relative(pair[1])][:_MOST_HYPERLINKS]
-    metadata = {**({HYPERLINKS: pairs} if pairs else {}), **name_encoding(found)}
-    return FileContent(read.title, read.text, find_heading_paths(read.headings), metadata, read.blocks)
+    """Read the text of a page. Raises DataError if markup that is never closed hides all of it."""
+    text, encoded = decode_page(raw, path, encoding)
+    page = HtmlPage(text, is_xml=path.suffix.lower() == ".xhtml")
+    builder = ContentBuilder()
+    page.write(builder)
+    for shown, address in page.links:
+        builder.add_link(shown, address)
+    content = builder.build(page.title, name_encoding(encoded), page.notes)
+    if not content.text and page.unclosed:
+        raise DataError("a page with text in its body", f"none, for {page.unclosed} is never closed", path=path)
+    return content
+
+
+class HtmlPage:
+    """A page: title, hyperlinks to other files (text and address), notes, what is never closed ("": nothing), and text.
+
+    Left out are scripts, style sheets, templates and navigation: by element, by role or by a class that common
+    generators of pages give it, unless nothing else is on the page or a `nav` is never closed. What a browser hides
+    at first, such as the tabs that are not open, is read.
+    """
+
+    def __init__(self, page: str, *, is_xml: bool = False) -> None:
+        from html_to_markdown import ConversionOptions, PreprocessingOptions, convert_with_accessible_names  # 0.1 s
+
+        page = _MARK.sub("", clean_text(page))
+        page = close_empty_elements(page) if is_xml or page.startswith("<?xml") else page
+        page, self.title, self.unclosed = simplify_markup(page)
+        options = ConversionOptions(
+            hidden_content="reachable",
+            inline_data_media="alt_text_only",
+            preprocessing=PreprocessingOptions(enabled=False),
+            extract_metadata=False,  # the text would begin with it
+            compact_tables=True,
+            autolinks=False,
+            expand_abbreviations=False,
+            include_blockquote_citations=False,
+        )
+
+        def convert(page: str, *, leaves_out: bool) -> bool:
+            """Convert a page, and return whether it is nested too deep for the library, which leaves out the rest."""
+            self._parts = _Visitor(leaves_out)
+            visitor: Any = self._parts  # has the methods of the protocol that are needed
+            result = convert_with_accessible_names(page, False, options, visitor)  # a link without text has none
+            self._markdown = (result.content or "").strip("\n")
+            return any("depth limit" in warning.message for warning in result.warnings)
+
+        tags = [tag[1] for tag in _NAVIGATION_TAG.finditer(page)]
+        too_deep = convert(page, leaves_out=tags.count("/") >= tags.count(""))
+        if too_deep:
+            convert(_TAG_OF_PLACE.sub("<br>", page), leaves_out=False)
+        elif not self._markdown:
+            convert(page, leaves_out=False)
+        self.links = [(self._parts.resolve(text), address) for text, address in self._parts.links]
+        words = len(_WORD.findall(_NO_WORD.sub(" ", page)))
+        lost = words - len(_WORD.findall(self._parts.resolve(self._markdown)))
+        notes = {
+            f"{lost:,} of {words:,} words are navigation or hidden by markup, and left out": lost > _MOSTLY * words,
+            f"{self.unclosed} is never closed, so that the rest of the page is not read": self.unclosed,
+            "more than 1,000 elements stand inside of each other, so that only lines are read": too_deep,
+        }
+        self.notes = tuple(note for note, applies in notes.items() if applies)
+
+    def is_blank(self) -> bool:
+        """Return whether the page shows no text."""
+        return not self._markdown
+
+    def write(self, builder: ContentBuilder) -> None:
+        """Add the headings, tables, code and other text of the page."""
+        parts, markdown, start = self._parts, self._markdown, 0
+        for part in _PART.finditer(markdown):
+            builder.add_paragraph(parts.resolve(markdown[start : part.start()]))
+            start = part.end()
+            if part["table"] is not None:
+                lines = [line.strip() for line in part["table"].split("\n")]
+                builder.add_paragraph(parts.resolve(" ".join(line for line in lines if line[:1] != "|")).strip(" *"))
+                builder.add_block(parts.resolve("\n".join(line for line in lines if line[:1] == "|")))
+                continue
+            level, text = parts.taken[int(part["number"])]
+            if level:
+                builder.add_heading(text, level)
+            else:
+                builder.add_block(text)
+        builder.add_paragraph(parts.resolve(markdown[start:]))
+
+
+@dataclass(slots=True)
+class _Visitor:
+    """Takes headings and code out of the Markdown, where numbers stand for them, marks tables, and collects links."""
+
+    leaves_out: bool  # navigation
+    taken: list[tuple[int, str]] = field(default_factory=list)  # level of a heading, 0 for code, and text
+    links: list[tuple[str, str]] = field(default_factory=list)  # text and address
+
+    def visit_element_start(self, context: Any) -> dict[str, str] | None:
+        return {"type": "skip"} if self.leaves_out and _is_navigation(context) else None
+
+    def visit_heading(self, _context: Any, level: int, text: str, _id: str | None) -> dict[str, str]:
+        heading = _LAST_SIGN.sub("", self.resolve(text).strip())
+        return self._put(level, heading) if len(heading) < _LONGEST_HEADING else _replace(f"\n\n{text}\n\n")
+
+    def visit_code_block(self, _context: Any, _language: str | None, code: str) -> dict[str, str]:
+        return self._put(0, _PLACE.sub(lambda place: self.taken[int(place[1])][1], code))
+
+    def visit_table_start(self, _context: Any) -> dict[str, str]:
+        return _replace(f"\n\n{_TABLE}")  # stands before the table
+
+    def visit_table_end(self, _context: Any, _table: str) -> dict[str, str]:
+        return _replace(f"{_TABLE_END}\n\n")  # stands behind it
+
+    def visit_link(self, _context: Any, address: str, text: str, _title: str | None) -> dict[str, str]:
+        shown = text if text.strip(f"{_SIGNS} \n") else ""
+        if shown and _is_relative(address):
+            self.links.append((text, address))
+        return _replace(shown)
+
+    def visit_image(self, _context: Any, _source: str, alternative: str, _title: str | None) -> dict[str, str]:
+        return _replace(alternative)
+
+    def visit_summary(self, _context: Any, text: str) -> dict[str, str]:
+        return _replace(f"\n\n{text}\n\n")
+
+    def visit_blockquote(self, _context: Any, text: str, _depth: int) -> dict[str, str]:
+        return _replace(f"\n\n{text}\n\n")
+
+    def resolve(self, markdown: str) -> str:
+        """Return the text of a piece of Markdown, with the words of headings and code inside of it."""
+        text = "\n".join(line.rstrip() for line in _ESCAPED.sub(r"\1", markdown).split("\n"))
+        return _MARK.sub("", _PLACE.sub(lambda place: " ".join(self.taken[int(place[1])][1].split()), text))
+
+    def _put(self, level: int, text: str) -> dict[str, str]:
+        self.taken.append((level, text))
+        return _replace(f"\n\n{_START}{len(self.taken) - 1}{_END}\n\n")
+
+
+def _is_navigation(element: Any) -> bool:
+    attributes = element.attributes()
+    return (
+        element.tag_name == "nav"
+        or not _NAVIGATION_ROLES.isdisjoint(attributes.get("role", "").split())
+        or (
+            element.tag_name in _CLASSIFIED_ELEMENTS
+            and not _NAVIGATION_CLASSES.isdisjoint(attributes.get("class", "").lower().split())
+        )
+    )
+
+
+def _replace(output: str) -> dict[str, str]:
+    return {"type": "custom", "output": output}
 
 
 def _is_relative(address: str) -> bool:

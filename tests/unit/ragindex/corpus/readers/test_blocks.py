@@ -97,25 +97,6 @@ def test_blocks_of_restructured_text(text: str, expected: list[str]) -> None:
     assert blocks("a.rst", text) == expected
 
 
-@pytest.mark.parametrize(
-    ("markup", "expected"),
-    [
-        ("some text<pre>\n  a\n\n\n b </pre>text", ["a\n\nb"]),
-        ("some text<table><tr><td>a<td>b<tr><td><pre>c</pre></table>text", ["a b\n\nc"]),  # the outermost
-        ("<table><tr><td><h1>T</h1>text<pre>c</pre></table>", ["c"]),  # a layout, for it holds a heading
-        ("a<table><tr><td>most of the page<pre>c</pre></table>", ["c"]),  # a layout: more than half, and no header
-        ("a<table><tr><th>most of<td>the page</table>", ["most of the page"]),
-        ("long text<table><tr><td>a", ["a"]),
-        ("text<pre> </pre><table></table></table></pre>", []),
-        ("text<nav><pre>hidden</pre></nav><template><pre>x</pre></template>", []),
-        ("text<pre>a</table>b</pre>c", ["ab"]),
-        ("<h2>A</h2>text<pre>b</pre><h2>C</h2>", ["b"]),
-    ],
-)
-def test_blocks_of_html(markup: str, expected: list[str]) -> None:
-    assert blocks("a.html", markup) == expected
-
-
 def test_a_cell_of_a_notebook_with_a_fence_inside_is_one_block() -> None:
     cells = [{"cell_type": "code", "source": '"""\n```\nx\n```\n"""'}, {"cell_type": "markdown", "source": "# A"}]
     assert blocks("a.ipynb", json.dumps({"cells": cells})) == ['````\n"""\n```\nx\n```\n"""\n````']
@@ -135,7 +116,9 @@ def test_a_folder_gives_documents_with_blocks(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- properties
 
 ROWS = st.lists(st.tuples(st.text("abc", min_size=1, max_size=5), st.text("xyz", min_size=1, max_size=5)), min_size=2)
-FORMATS_OF_THEIR_OWN = (".pdf", ".docx", ".pptx", ".xlsx", ".ipynb", ".jsonl", ".csv", ".tsv", ".msg", ".mbox")
+FORMATS_OF_THEIR_OWN = (
+    *(".pdf", ".docx", ".pptx", ".xlsx", ".epub", ".ipynb", ".jsonl", ".csv", ".tsv", ".msg", ".mbox"),
+)
 _OTHERS = {READERS[suffix] for suffix in FORMATS_OF_THEIR_OWN}
 READERS_OF_TEXT = {reader: suffix for suffix, reader in READERS.items() if reader not in _OTHERS}
 

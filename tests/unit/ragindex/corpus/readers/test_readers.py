@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragindex.corpus.readers import READERS, FileContent
-from ragindex.corpus.readers.html_page import read_page
 from ragindex.corpus.readers.markdown import find_markdown_headings
 from ragindex.errors import DataError
 
@@ -91,70 +90,6 @@ def test_a_notebook() -> None:
 def test_what_is_no_notebook_is_one_error(content: str) -> None:
     with pytest.raises(DataError, match=r"a\.ipynb: expected a notebook"):
         read_file("a.ipynb", content)
-
-
-# ---------------------------------------------------------------- HTML
-
-
-def test_sections_of_html() -> None:
-    page = "<h1> The\n <b>Guide</b></h1>Intro<h2>Set&shy;up<br>now</h2><pre>  x</pre><h3></h3><p>End<h2>Use</h2>it"
-    read = read_file("a.html", page)
-    assert read.text == "The Guide\n\nIntro\n\nSetup\nnow\n\nx\n\nEnd\n\nUse\n\nit"
-    assert sections(read) == [
-        ("The Guide", ("The Guide",), None),
-        ("Setup", ("The Guide", "Setup now"), None),
-        ("Use", ("The Guide", "Use"), None),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("heading", "text"),
-    [("<a>§</a>Examples", "Examples"), ("Set up <a>¶</a>", "Set up"), ("From C#", "From C#"), ("§", "§")],
-)
-def test_signs_of_links_to_a_heading_are_no_part_of_it(heading: str, text: str) -> None:
-    assert [found for _, _, found in read_page(f"<h2>{heading}</h2>").headings] == [text]
-
-
-@pytest.mark.parametrize(
-    ("markup", "text"),
-    [
-        ("<nav><ul><li><a href=a.html>A</a></ul></nav><p>text", "text"),
-        ("<div role='navigation search'><div>in</div> a</div>text", "text"),
-        ('<div class="page toc wide"><div>1</div></div>text<div class="octopus">x</div>', "text\nx"),
-        ("<h1>Set up<a class='headerlink' href='#x'>¶</a></h1>", "Set up"),
-        ("<div hidden>a</div><div hidden=until-found>b</div><span style='color:red; display : none'>c</span>d", "b\nd"),
-        ("<main><footer>note</footer></main><footer>© 2026</footer>", "note"),
-        ("<article>text<div class=footer>note</div></article><div id='footer wide'>Last updated</div>", "text\nnote"),
-        ("<div id=mw-panel>menu</div>text<span class='mw-editsection'>[edit]</span><div id=catlinks>A</div>", "text"),
-        ("<div id=dokuwiki__aside>menu</div><div id=dw__toc>1</div>text<div class=docInfo>x</div>", "text\nx"),
-        ("<div class='md-sidebar md-sidebar--primary'>menu</div><div class=related>next</div>text", "text"),
-        ("<header><h1>Kept</h1></header>", "Kept"),
-        ("<nav>only navigation</nav>", "only navigation"),
-        ("<nav>never closed <p>text", "never closed\n\ntext"),
-        ("<template><nav></template>text", "text"),
-        ("<p>menu<main><h1>The chapter</h1>is long enough</main>help", "The chapter\n\nis long enough"),
-        ("<p>a long introduction<main>short</main>", "a long introduction\n\nshort"),
-        ("<p>menu<main>text", "text"),
-        ("<p>menu<main></main><p>text", "menu\n\ntext"),
-        ("<svg><nav></svg>text", "text"),
-    ],
-)
-def test_navigation_and_hidden_elements_are_no_text(markup: str, text: str) -> None:
-    assert read_page(markup).text == text
-
-
-def test_hyperlinks_of_navigation_are_left_out() -> None:
-    page = read_page("<nav><a href=n.html>Next</a></nav><a href=a.html>A<div class=toc><a href=t.html>T</a></div></a>")
-    assert page.hyperlinks == (("A", "a.html"),)
-
-
-@given(st.text(alphabet="<>/hnav123 divclass='toc\0p", max_size=120))
-def test_headings_of_any_page_start_where_they_are(markup: str) -> None:
-    page = read_page(markup)
-    assert "\0" not in page.text
-    for start, level, heading in page.headings:
-        assert page.text[start : start + 1] == heading[:1]
-        assert 1 <= level <= 6
 
 
 # ---------------------------------------------------------------- tables and code
