@@ -81,8 +81,10 @@ def _cheap_units(request: pytest.FixtureRequest) -> Iterator[None]:
 def _files_read_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parse files in this process in tests/unit; elsewhere a process that stays for all tests does it."""
 
-    def read(self: object, raw: bytes, path: Path, suffix: str, encoding: str | None, limits: ReadingLimits) -> Any:
-        return load_answer(parse_file(raw, str(path), suffix, encoding, limits), path, limits)
+    def read(
+        self: object, raw: bytes, path: Path, suffix: str, encoding: str | None, limits: ReadingLimits, ocr: bool
+    ) -> Any:
+        return load_answer(parse_file(raw, str(path), suffix, encoding, ocr, limits), path, limits)
 
     if request.path.is_relative_to(_UNIT):
         monkeypatch.setattr(ReadingProcesses, "read", read)

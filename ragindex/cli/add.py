@@ -17,6 +17,7 @@ from ragindex.cli.options import (
     IndexOption,
     JsonOption,
     MaxFileOption,
+    OcrOption,
     SkipBadOption,
     StoreOption,
     WaitOption,
@@ -38,6 +39,7 @@ def add(
     exclude: ExcludeOption = None,
     encoding: EncodingOption = None,
     max_file_mb: MaxFileOption = MAX_FILE_MB,
+    ocr: OcrOption = False,
     named: AsOption = "",
     encoder: EncoderOption = None,
     budget: BudgetOption = None,
@@ -51,7 +53,7 @@ def add(
 
     Example: ragindex add new-documents/ --as new --index my-index
     """
-    selection = select_files(include, exclude, encoding, max_file_mb)
+    selection = select_files(include, exclude, encoding, max_file_mb, ocr)
     corpora = [read_corpus(source, folder, format, skip_bad, selection) for source in data]
     with Workspace.open(
         folder,

@@ -18,10 +18,10 @@ from ragindex.workspace.settings import require_apart
 
 
 def select_files(
-    include: Sequence[str] | None, exclude: Sequence[str] | None, encoding: str | None, max_file_mb: float
+    include: Sequence[str] | None, exclude: Sequence[str] | None, encoding: str | None, max_file_mb: float, ocr: bool
 ) -> FileSelection:
     """Return the selection that the flags of a command describe. Raises UsageError."""
-    return FileSelection(tuple(include or ()), tuple(exclude or ()), encoding, max_file_mb)
+    return FileSelection(tuple(include or ()), tuple(exclude or ()), encoding, max_file_mb, ocr)
 
 
 def read_corpus(data: str, folder: Path, format: str | None, skip_bad: bool | None, selection: FileSelection) -> Corpus:

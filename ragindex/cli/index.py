@@ -30,6 +30,7 @@ from ragindex.cli.options import (
     LlmOption,
     MaxFileOption,
     NoCacheOption,
+    OcrOption,
     SeedOption,
     SkipBadOption,
     StoreOption,
@@ -71,6 +72,7 @@ def index(
     exclude: ExcludeOption = None,
     encoding: EncodingOption = None,
     max_file_mb: MaxFileOption = MAX_FILE_MB,
+    ocr: OcrOption = False,
     named: AsOption = "",
     language: LanguageOption = None,
     chunking: ChunkingOption = None,
@@ -110,7 +112,7 @@ def index(
     if triples is not None:
         imported_files.require_reader(schemes)
     with use_workers(workers):
-        selection = select_files(include, exclude, encoding, max_file_mb)
+        selection = select_files(include, exclude, encoding, max_file_mb, ocr)
         corpus = _read_data(data, folder, format, skip_bad, rebuild, selection)
     held = manifest.read_manifest(folder)
     with Workspace.open(

@@ -59,6 +59,7 @@ EncodingOption = Annotated[
 MaxFileOption = Annotated[
     float, typer.Option("--max-file-mb", metavar="MB", help="Leave out larger files, and say so.")
 ]
+OcrOption = Annotated[bool, typer.Option("--ocr", help="Recognise the text of scanned pages in PDF files.")]
 AsOption = Annotated[
     str,
     typer.Option("--as", metavar="NAME", help="Prefix of the document ids. Required for every folder but the first."),

@@ -80,6 +80,7 @@ def read(
     exclude: Sequence[str] = (),
     encoding: str | None = None,
     max_file_mb: float = MAX_FILE_MB,
+    ocr: bool = False,
 ) -> Corpus:
     """Read the documents of a file or folder; the format is detected unless `format` names it (see FORMATS).
 
@@ -88,8 +89,8 @@ def read(
 
     A folder may contain text, Markdown, HTML, PDF, Word, PowerPoint, notebooks, tables and source code; a file may be a
     data set (BEIR, HippoRAG, MuSiQue, ...). If the path does not exist and has the form NAME:REST, such as world:1k,
-    the plugin NAME generates the corpus. `include`, `exclude`, `encoding` and `max_file_mb` select the files of a
-    folder (FileSelection).
+    the plugin NAME generates the corpus. `include`, `exclude`, `encoding`, `max_file_mb` and `ocr` say which files
+    of a folder are read, and how (FileSelection).
 
     Files of a folder that cannot be read are left out with a LeftOutWarning, and `Corpus.skipped` names each
     with the reason. An item of a data set that cannot be read raises DataError, with file and line: without it, it is
@@ -101,7 +102,7 @@ def read(
         expand_home(path),
         format=format,
         skip_bad=skip_bad,
-        selection=FileSelection(tuple(include), tuple(exclude), encoding, max_file_mb),
+        selection=FileSelection(tuple(include), tuple(exclude), encoding, max_file_mb, ocr),
     )
     if corpus.skipped and skip_bad is None:
         what = many(len(corpus.skipped), "file that cannot be read is", "files that cannot be read are")
@@ -139,8 +140,8 @@ def read_selected(
 def _require_no_selection(format: str, selection: FileSelection) -> None:
     if selection != FileSelection():
         raise UsageError(
-            f"Files can be selected from folders. This is the format {format}: omit --include, --exclude, --encoding "
-            "and --max-file-mb."
+            f"Files can be selected from folders. This is the format {format}: omit --include, --exclude, --encoding, "
+            "--max-file-mb and --ocr."
         )
 
 

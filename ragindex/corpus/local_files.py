@@ -18,10 +18,12 @@ from ragindex.corpus.json_reader import Item, Problems, read_bounded, unreadable
 from ragindex.corpus.readers import DOCUMENT_SUFFIXES, READERS
 from ragindex.corpus.readers.content import FileContent
 from ragindex.corpus.readers.messages import ReadingLimits
+from ragindex.corpus.readers.ocr import OCR_PACKAGES
 from ragindex.corpus.readers.plain_text import read_source_code, read_text
 from ragindex.corpus.readers.text_encodings import check_encoding
 from ragindex.corpus.reading_processes import ReadingProcesses
 from ragindex.counts import first_names
+from ragindex.distribution import require_all_installed
 from ragindex.errors import DataError, UsageError
 from ragindex.progress import progress_bar
 
@@ -36,6 +38,7 @@ _TEXT_NAMES = frozenset(
     )
 )
 _HEADER_BYTES = 4096
+_OCR_SECONDS, _OCR_MEMORY = 3_600, 4_000_000_000  # a page takes seconds
 _SMALL = 1_000_000  # bytes of a text that is read in this process: nothing in it is parsed
 
 
@@ -45,13 +48,15 @@ class FileSelection:
 
     `include` and `exclude` are patterns as of the shell (`*.md`, `drafts/*`), compared with the path in the folder and
     with the file's name; a file is read if it matches one of `include` (empty: all) and none of `exclude`. `encoding`
-    is that of text files (None: detected), and `max_file_mb` the largest size in megabytes. Raises UsageError.
+    is that of text files (None: detected), `max_file_mb` the largest size in megabytes, and `ocr` whether the text of
+    scanned pages is recognised. Raises UsageError.
     """
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     encoding: str | None = None
     max_file_mb: float = MAX_FILE_MB
+    ocr: bool = False
 
     def __post_init__(self) -> None:
         check_encoding(self.encoding)
@@ -127,9 +132,13 @@ def read_folder(
     """Read the documents of a folder or of one file; also return the files, read and passed over.
 
     Hidden files and folders are skipped. A document's id is its path relative to the folder, with slashes, in Unicode's
-    normal form C. `limits` are those of reading one file. Raises DataError if the folder has no supported file.
+    normal form C. `limits` are those of reading one file. Raises DataError if the folder has no supported file, and
+    MissingExtraError.
     """
-    selection, limits = selection or FileSelection(), limits or ReadingLimits()
+    selection = selection or FileSelection()
+    if selection.ocr:
+        require_all_installed(OCR_PACKAGES, "--ocr")
+    limits = limits or (ReadingLimits(_OCR_SECONDS, _OCR_MEMORY) if selection.ocr else ReadingLimits())
     root = path if path.is_dir() else path.parent
     listing = _list_files(path, root, selection, problems) if path.is_dir() else FolderListing(files=[path])
     if not listing.files:
@@ -231,7 +240,7 @@ def _read_file(
     if len(raw) <= _SMALL and READERS[suffix] in (read_text, read_source_code):
         read = READERS[suffix](raw, file, encoding)
     else:
-        read = processes.read(raw, file, suffix, encoding, limits)
+        read = processes.read(raw, file, suffix, encoding, limits, selection.ocr)
     if not read.text.strip() and not read.inner:
         raise item.error("a file with text in it", "none")
     return read

@@ -31,6 +31,7 @@ from ragindex.corpus.readers.messages import (
     read_message,
     write_messages,
 )
+from ragindex.corpus.readers.pdf import PASSWORD_VARIABLE
 from ragindex.errors import DataError, RagindexError
 from ragindex.workers import available_workers
 
@@ -173,9 +174,14 @@ class ReadingProcesses:
                 threads.shutdown(wait=False, cancel_futures=True)
                 self.__exit__()
 
-    def read(self, raw: bytes, path: Path, suffix: str, encoding: str | None, limits: ReadingLimits) -> FileContent:
+    def read(
+        self, raw: bytes, path: Path, suffix: str, encoding: str | None, limits: ReadingLimits, ocr: bool
+    ) -> FileContent:
         """Return what the reader of `suffix` finds in the bytes of a file. Raises DataError."""
-        values = {"path": str(path), "suffix": suffix, "encoding": encoding, "limits": asdict(limits)}
+        values = {
+            **{"path": str(path), "suffix": suffix, "encoding": encoding, "ocr": ocr, "limits": asdict(limits)},
+            "password": os.environ.get(PASSWORD_VARIABLE, ""),  # it may have changed since the process started
+        }
         request = (dump_json(values), raw)
         process = self._take()
         was_new = process.is_new

@@ -63,6 +63,7 @@ def compare(
     exclude: Annotated[list[str] | None, setting_flag("exclude", "GLOB")] = None,
     encoding: Annotated[str | None, setting_flag("encoding", "E")] = None,
     max_file_mb: Annotated[float | None, setting_flag("max_file_mb", "MB")] = None,
+    ocr: Annotated[bool | None, setting_flag("ocr")] = None,
     language: Annotated[str | None, setting_flag("language", "L")] = None,
     holdout: Annotated[Path | None, setting_flag("holdout", "FILE")] = None,
     reuse_holdout: Annotated[bool | None, setting_flag("reuse_holdout")] = None,

@@ -25,6 +25,7 @@ from ragindex.cli.options import (
     JsonOption,
     LanguageOption,
     MaxFileOption,
+    OcrOption,
     SkipBadOption,
 )
 from ragindex.corpus import describe_left_out, read_selected
@@ -62,6 +63,7 @@ def estimate_command(
     exclude: ExcludeOption = None,
     encoding: EncodingOption = None,
     max_file_mb: MaxFileOption = MAX_FILE_MB,
+    ocr: OcrOption = False,
     language: LanguageOption = None,
     seed: Annotated[int, typer.Option(metavar="S", help="Draws the sample.")] = 0,
     read_answers: Annotated[
@@ -84,7 +86,7 @@ def estimate_command(
     reading: dict[str, Any] = {
         "format": format,
         "skip_bad": skip_bad,
-        "selection": select_files(include, exclude, encoding, max_file_mb),
+        "selection": select_files(include, exclude, encoding, max_file_mb, ocr),
     }
     asking: dict[str, Any] = {"questions": questions, "limit": limit, "seed": seed}
     dataset = datasets.read_dataset(data, **reading, **asking) if read_answers or questions else None

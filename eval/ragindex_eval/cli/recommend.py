@@ -83,6 +83,7 @@ def recommend_command(
     exclude: Annotated[list[str] | None, setting_flag("exclude", "GLOB")] = None,
     encoding: Annotated[str | None, setting_flag("encoding", "E")] = None,
     max_file_mb: Annotated[float | None, setting_flag("max_file_mb", "MB")] = None,
+    ocr: Annotated[bool | None, setting_flag("ocr")] = None,
     language: Annotated[str | None, setting_flag("language", "L")] = None,
     encoder: Annotated[str | None, setting_flag("encoder", "E")] = None,
     llm: Annotated[str | None, setting_flag("llm", "L")] = None,

@@ -83,6 +83,7 @@ class CompareSettings(Strict):
     max_file_mb: float = Field(
         default=MAX_FILE_MB, gt=0, description=f"Leave out larger files, and say so. Default: {MAX_FILE_MB:g}."
     )
+    ocr: bool = Field(default=False, description="Recognise the text of scanned pages in PDF files.")
     language: str | None = Field(
         default=None, description="The language of the documents. Default: the index's own, or english."
     )
@@ -181,7 +182,7 @@ class CompareSettings(Strict):
 
     def selected_files(self) -> FileSelection:
         """Return which files of a folder are read, and how."""
-        return FileSelection(tuple(self.include), tuple(self.exclude), self.encoding, self.max_file_mb)
+        return FileSelection(tuple(self.include), tuple(self.exclude), self.encoding, self.max_file_mb, self.ocr)
 
     def all_encoders(self) -> list[Written | None]:
         """Return the encoders of the study; None is that of the index."""

@@ -53,9 +53,14 @@ READERS: Mapping[str, Callable[[bytes, Path, str | None], FileContent]] = {
     **{f".{suffix}": read_source_code for suffix in _CODE},
 }
 """The reader of each suffix, called with content, path and the encoding of texts (None: detected)."""
+OCR_READERS: Mapping[str, Callable[[bytes, Path, str | None], FileContent]] = {
+    **READERS,
+    ".pdf": partial(read_pdf, ocr=True),
+}
+"""The readers that recognise the text of scanned pages too."""
 DOCUMENT_SUFFIXES = tuple(suffix for suffix in READERS if suffix.removeprefix(".") not in _CODE)
 """Suffixes of files other than source code."""
 DATA_SUFFIXES = (".jsonl",)
 """Suffixes of files that are documents in a folder and a data set alone."""
 
-__all__ = ["DATA_SUFFIXES", "DOCUMENT_SUFFIXES", "READERS", "FileContent"]
+__all__ = ["DATA_SUFFIXES", "DOCUMENT_SUFFIXES", "OCR_READERS", "READERS", "FileContent"]

@@ -1,30 +1,51 @@
 """The reader of PDF files."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from itertools import pairwise
+from ctypes import c_double, c_ushort
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from threading import Lock
 from typing import Any
+from unicodedata import normalize
 
 import regex
 
-from ragindex.corpus.readers.content import FileContent, join_pages
+from ragindex.corpus.readers.content import ContentBuilder, FileContent
 from ragindex.corpus.readers.libraries import FAULTS, clean_library_text, describe_fault
-from ragindex.distribution import require_module
+from ragindex.corpus.readers.ocr import OCR_PACKAGES, recognise_text
+from ragindex.counts import first_names, many
+from ragindex.distribution import install_line
 from ragindex.errors import DataError
 
-_LETTERS = ("ff", "fi", "fl", "ffi", "ffl")
-_SIGNS = "\ufb00\ufb01\ufb02\ufb03\ufb04\ufb05\ufb06\x1b\x1c\x1d\x1e\x1f"
-_LIGATURES = dict(zip(_SIGNS, (*_LETTERS, "st", "st", *_LETTERS), strict=True))
-_LIGATURE = regex.compile(r"[\ufb00-\ufb06]|(?<=\p{L})[\x1b-\x1f]|[\x1b-\x1f](?=\p{L})")
+PASSWORD_VARIABLE = "RAGINDEX_PDF_PASSWORD"  # noqa: S105  # the name of a variable
+_SIGNS = dict(zip("\x1b\x1c\x1d\x1e\x1f", ("ff", "fi", "fl", "ffi", "ffl"), strict=True))
+_LIGATURE = regex.compile(r"[\ufb00-\ufdff\ufe70-\ufefc]|(?<=\p{L})[\x1b-\x1f]|[\x1b-\x1f](?=\p{L})")
+_ALEFS, _LAM = "\u0622\u0623\u0625\u0627\u0671", "\u0644"
+_ALEF_LAM = regex.compile(f"[{_ALEFS}]{_LAM}")
 _NO_TITLE = regex.compile(
-    r"untitled.*|.*\.(?:dvi|tex|e?ps|pdf|docx?|odt|rtf|pptx?|odp|xlsx?|indd|qxd)|\S+\.(?:fm|md|html?|txt)",
+    r"untitled.*|.*\.(?:dvi|tex|e?ps|pdf|docx?|odt|rtf|pptx?|odp|xlsx?|indd|qxd)|\S+\.(?:fm|md|html?|txt)"
+    r"|(?:microsoft word|microsoft powerpoint|powerpoint presentation|slide 1)(?: - .*)?",
     regex.IGNORECASE,
 )
 """What programs write for the title of a PDF file where nobody gave one: the name of the file that it was made from."""
+_PROPERTIES = {"author": "Author", "subject": "Subject", "keywords": "Keywords"}
+_DEFAULTS = ("anonymous", "unspecified")  # of ReportLab
+_MOST_PROPERTY = 500  # characters
 _PDFIUM = Lock()  # PDFium must not be called by two threads at once
 _BREAKING_HYPHEN = "\ufffe"  # what PDFium writes for a hyphen and the line's end after it
+_NEEDS_PASSWORD, _FULL_XFA = 4, 2  # PDFium's numbers
+_LINK, _POPUP, _WIDGET = 2, 16, 20  # of kinds of annotations
+_CHECKS, _CHOICES, _TEXT_FIELD, _PASSWORD_FIELD = (2, 3), (4, 5), 6, 1 << 13  # of kinds and flags of form fields
+_IMAGE, _FORM = 3, 5  # of objects
+_FEW_WORDS = 20  # as of a stamp on a scanned page
+_MOST_OBJECTS = 10_000  # of a page that are looked at
+_MOST_HEADINGS, _MOST_LINES = 20_000, 6  # of an outline, and of a heading
+_OCR_DPI, _MOST_PIXELS = 200, 3000
 _PAGES = regex.compile(r"(?:\d{1,4}|[ivxlc]{1,7})(?:[,–-]\s?(?:\d{1,4}|[ivxlc]{1,7}))*\Z")
 _LEADERS = " \t\N{NO-BREAK SPACE}.…"
 _FEWEST_DOTS = 4  # that lead from an entry to its page
@@ -33,24 +54,211 @@ _LONGEST_ENTRY = 500  # characters
 _IN_ORDER = 0.7  # of the neighbouring lines: at least so many must be in the order of their pages or of the alphabet
 
 
-def read_pdf(raw: bytes, path: Path, encoding: str | None) -> FileContent:
-    """Read the text of each page of a PDF file. Raises DataError if it is damaged or encrypted."""
-    pdfium = require_module("pypdfium2", "pypdfium2", f"Reading {path.name}")
+@dataclass(frozen=True, slots=True)
+class _Page:
+    text: str
+    fields: str = ""
+    picture: bool = False
+    """Whether it is a picture, and no text or hardly any."""
+    recognised: bool = False
+    """Whether OCR found text in the picture."""
+    fault: str = ""
+
+
+def read_pdf(raw: bytes, path: Path, encoding: str | None, ocr: bool = False) -> FileContent:
+    """Read the text, form fields and annotations of each page, under the headings of the file's outline.
+
+    With `ocr` the text of scanned pages is recognised. Raises DataError if the file is damaged or encrypted, or has
+    scanned pages alone, and MissingExtraError.
+    """
+    import pypdfium2 as pdfium
+
+    faults = (pdfium.PdfiumError, *FAULTS)
     try:
-        with _PDFIUM, closing(pdfium.PdfDocument(raw)) as document:
-            title = clean_library_text(document.get_metadata_value("Title")).strip()
-            pages = [_read_page(document[number]) for number in range(len(document))]
-    except (pdfium.PdfiumError, *FAULTS) as error:
+        with _PDFIUM, closing(pdfium.PdfDocument(raw, os.environ.get(PASSWORD_VARIABLE) or None)) as document:
+            document.init_forms()
+            title, *properties = (_read_property(document, key) for key in ("Title", *_PROPERTIES.values()))
+            outline, notes = _read_outline(document), _list_rest(document)
+            pages = [_read_page(document, number, ocr, faults) for number in range(len(document))]
+    except faults as error:
         raise DataError("a PDF file", _explain_pdf(raw, error), path=path) from error
-    text, sections, _ = join_pages([(page, (), ()) for page in leave_out_contents(pages)])
-    return FileContent("" if _NO_TITLE.fullmatch(title) else title, text, sections, {"pages": len(pages)})
+    notes += _describe_pages(pages, ocr)
+    if notes and not any(page.text or page.fields for page in pages):
+        raise DataError("a PDF file with text", f"none: {'; '.join(notes)}", path=path)
+    builder = ContentBuilder()
+    for number, text in enumerate(leave_out_contents([page.text for page in pages])):
+        builder.start_page(number + 1)
+        start = builder.add_paragraph(text)
+        for place, level, heading in _place_headings(text.strip(), outline.get(number, ()), first=number == 0):
+            builder.place_heading(start + place, heading, level)
+        builder.add_paragraph(pages[number].fields)
+    metadata = {key: value for key, value in zip(_PROPERTIES, properties, strict=True) if value}
+    return builder.build("" if _NO_TITLE.fullmatch(title) else title, {"pages": len(pages), **metadata}, notes)
 
 
-def _read_page(page: Any) -> str:
-    """Return the text of a page of a PDF file, with words that a hyphen breaks at the end of a line in one piece."""
-    with closing(page), closing(page.get_textpage()) as text:
-        found: str = text.get_text_range()
-    return _spell_ligatures(clean_library_text(found.replace(_BREAKING_HYPHEN, "")))
+def _read_property(document: Any, key: str) -> str:
+    value = " ".join(clean_library_text(document.get_metadata_value(key)).split())[:_MOST_PROPERTY]
+    return "" if value in _DEFAULTS else value
+
+
+def _read_outline(document: Any) -> Mapping[int, Sequence[tuple[int, str]]]:
+    """Return level and title of the entries of the outline (bookmarks) by the page, from 0, that they lead to."""
+    outline, waiting = defaultdict[int, list[tuple[int, str]]](list), list[tuple[int, str]]()
+    for entry in islice(document.get_toc(), _MOST_HEADINGS):
+        waiting.append((entry.level + 1, " ".join(clean_library_text(entry.get_title()).split())))
+        target = entry.get_dest()
+        page = None if target is None else target.get_index()
+        if page is not None:  # one that leads nowhere is that of the entries below it
+            outline[page] += [(level, title) for level, title in waiting if title]
+            waiting.clear()
+    return outline
+
+
+def _list_rest(document: Any) -> list[str]:
+    """Return notes on what a file holds beside its pages."""
+    names = [document.get_attachment(number).get_name() for number in range(document.count_attachments())]
+    notes = [f"{many(len(names), 'file')} inside of it {_are(names)} not read: {first_names(names)}"] if names else []
+    if document.get_formtype() == _FULL_XFA:
+        notes.append("it is a form in XFA, of which only what stands on its pages is read")
+    return notes
+
+
+def _read_page(document: Any, number: int, ocr: bool, faults: tuple[type[Exception], ...]) -> _Page:
+    try:
+        with closing(document[number]) as page, closing(page.get_textpage()) as inner:
+            text = _clean(_order_ligatures(inner, inner.get_text_range()).replace(_BREAKING_HYPHEN, "")).strip()
+            fields = "\n".join(dict.fromkeys(_read_annotations(page, document.formenv, text)))
+            picture, recognised = _is_picture(page, text), ""
+            if picture and ocr:
+                scale = min(_OCR_DPI / 72, _MOST_PIXELS / max(page.get_size()))
+                recognised = recognise_text(page.render(scale=scale).to_numpy())
+                text = "\n".join([*_list_lines_beside(text, recognised), recognised])
+            return _Page(text.strip(), _clean(fields), picture, bool(recognised))
+    except faults as error:
+        return _Page("", fault=describe_fault(error))
+
+
+def _clean(text: str) -> str:
+    """Return a text with newlines as newlines and ligatures as letters, as people write them in questions.
+
+    TeX's T1 fonts have them at 27 to 31, and PDF files often do not say which letters these are.
+    """
+    text = clean_library_text(text)
+    return _LIGATURE.sub(lambda found: _SIGNS.get(found[0]) or normalize("NFKC", found[0]), text)
+
+
+def _order_ligatures(inner: Any, text: str) -> str:
+    """Return the text of a page with lam before alef where both are one sign, which PDFium reads from left to right."""
+    if not _ALEF_LAM.search(text):
+        return text
+    import pypdfium2.raw as raw
+
+    letters, previous = list(text), None
+    for number in range(inner.count_chars()):
+        x, y = c_double(), c_double()
+        raw.FPDFText_GetCharOrigin(inner, number, x, y)
+        place = raw.FPDFText_GetTextIndexFromCharIndex(inner, number)
+        if previous == (x.value, y.value, place - 1) and _ALEF_LAM.fullmatch(text[place - 1 : place + 1]):
+            letters[place - 1 : place + 1] = letters[place], letters[place - 1]
+        previous = (x.value, y.value, place)
+    return "".join(letters)
+
+
+def _read_annotations(page: Any, forms: Any, text: str) -> Iterator[str]:
+    """Yield what is filled into the form of a page, with the label that the field has for readers, and its notes."""
+    import pypdfium2.raw as raw
+
+    stands = " ".join(text.split())
+    for number in range(raw.FPDFPage_GetAnnotCount(page)):
+        annotation = raw.FPDFPage_GetAnnot(page, number)
+        if not annotation:
+            continue
+        kind = raw.FPDFAnnot_GetSubtype(annotation)
+        if kind == _WIDGET and forms:
+            yield from _read_field(raw, forms, annotation)
+        elif kind not in (_WIDGET, _LINK, _POPUP):
+            note = _get_string(raw.FPDFAnnot_GetStringValue, annotation, b"Contents").strip()
+            if " ".join(note.split()) not in stands:  # that of a mark may be the marked text
+                yield note
+        raw.FPDFPage_CloseAnnot(annotation)
+
+
+def _read_field(raw: Any, forms: Any, annotation: Any) -> Iterator[str]:
+    kind = raw.FPDFAnnot_GetFormFieldType(forms, annotation)
+    label = _get_string(raw.FPDFAnnot_GetFormFieldAlternateName, forms, annotation).strip()
+    value = ""
+    if kind in _CHECKS and label and raw.FPDFAnnot_IsChecked(forms, annotation):
+        value = _get_string(raw.FPDFAnnot_GetFormFieldExportValue, forms, annotation)
+    elif kind in _CHOICES:
+        options = range(max(0, raw.FPDFAnnot_GetOptionCount(forms, annotation)))
+        chosen = [option for option in options if raw.FPDFAnnot_IsOptionSelected(forms, annotation, option)]
+        value = ", ".join(_get_string(raw.FPDFAnnot_GetOptionLabel, forms, annotation, one) for one in chosen)
+    hidden = raw.FPDFAnnot_GetFormFieldFlags(forms, annotation) & _PASSWORD_FIELD
+    if kind in (*_CHOICES, _TEXT_FIELD) and not value and not hidden:
+        value = _get_string(raw.FPDFAnnot_GetFormFieldValue, forms, annotation)
+    if value.strip():
+        yield f"{label}: {value.strip()}" if label else value.strip()
+
+
+def _get_string(function: Callable[..., int], *arguments: Any) -> str:
+    """Return the string that a function of PDFium writes."""
+    buffer = (c_ushort * (function(*arguments, None, 0) // 2))()
+    function(*arguments, buffer, 2 * len(buffer))
+    return bytes(buffer).decode("utf-16-le", "replace").rstrip("\0")
+
+
+def _is_picture(page: Any, text: str) -> bool:
+    """Return whether a page with no or few words shows pictures, and with few words on at least half of it."""
+    if len(text.split()) >= _FEW_WORDS:
+        return False
+    images = [one for one in islice(page.get_objects(max_depth=5), _MOST_OBJECTS) if one.type == _IMAGE]
+    width, height = page.get_size()
+    bounds = [one.get_bounds() for one in images if text and not one.level]
+    covered = sum((right - left) * (top - bottom) for left, bottom, right, top in bounds)
+    return bool(images) and (not text or covered >= width * height / 2)
+
+
+def _list_lines_beside(text: str, recognised: str) -> list[str]:
+    """Return the lines of a text that are not among the recognised ones."""
+    there = _normalize(recognised)
+    return [line for line in text.split("\n") if _normalize(line) not in there]
+
+
+def _describe_pages(pages: Sequence[_Page], ocr: bool) -> list[str]:
+    """Return notes on the pages that are not, or not simply, read."""
+    notes = list[str]()
+    pictures = [number for number, page in enumerate(pages, start=1) if page.picture and not page.recognised]
+    recognised = [number for number, page in enumerate(pages, start=1) if page.recognised]
+    if recognised:
+        notes.append(f"{_name_pages(recognised)} {'was' if len(recognised) == 1 else 'were'} read by OCR")
+    if pictures:
+        what = f"{_name_pages(pictures)} {_are(pictures)} {'a picture' if len(pictures) == 1 else 'pictures'}"
+        notes.append(f"{what} in which OCR found no text" if ocr else f"{what}, the text of which {_advise_ocr()}")
+    faults = [(number, page.fault) for number, page in enumerate(pages, start=1) if page.fault]
+    if faults:
+        numbers = [number for number, _ in faults]
+        notes.append(f"{_name_pages(numbers)} {_are(numbers)} damaged and left out ({faults[0][1]})")
+    return notes
+
+
+def _advise_ocr() -> str:
+    missing = [name for name in OCR_PACKAGES if find_spec(name) is None]
+    command = f"{install_line(*missing)}, then --ocr" if missing else "--ocr"
+    return f"is not read; to read it: {command}"
+
+
+def _are(items: Sequence[object]) -> str:
+    return "is" if len(items) == 1 else "are"
+
+
+def _name_pages(numbers: Sequence[int]) -> str:
+    """Name pages in their order: `page 3`, `pages 2 to 10, 12`."""
+    ranges = list[tuple[int, int]]()
+    for number in numbers:
+        first = ranges.pop()[0] if ranges and ranges[-1][1] == number - 1 else number
+        ranges.append((first, number))
+    names = [f"{first} to {last}" if last > first else str(first) for first, last in ranges]
+    return f"{'page' if len(numbers) == 1 else 'pages'} {first_names(names)}"
 
 
 def _explain_pdf(raw: bytes, error: Exception) -> str:
@@ -59,6 +267,10 @@ def _explain_pdf(raw: bytes, error: Exception) -> str:
         return "an empty one"
     if not raw.lstrip().startswith(b"%PDF-"):
         return "another kind of file: it does not begin with %PDF-"
+    if getattr(error, "err_code", None) == _NEEDS_PASSWORD:
+        given = os.environ.get(PASSWORD_VARIABLE)
+        other = f"an encrypted one that the password in {PASSWORD_VARIABLE} does not open"
+        return other if given else f"an encrypted one; set the environment variable {PASSWORD_VARIABLE} to its password"
     if b"/Encrypt" in raw:
         return "an encrypted one; save it without a password"
     if b"%%EOF" not in raw[-2048:]:
@@ -66,12 +278,43 @@ def _explain_pdf(raw: bytes, error: Exception) -> str:
     return f"a damaged one ({describe_fault(error)})"
 
 
-def _spell_ligatures(text: str) -> str:
-    """Return a text with ligatures as letters, as people write them in questions.
+# ---------------------------------------------------------------- headings
 
-    TeX's T1 fonts have them at 27 to 31, and PDF files often do not say which letters these are.
+
+def _place_headings(text: str, headings: Sequence[tuple[int, str]], first: bool) -> Iterator[tuple[int, int, str]]:
+    """Yield place, level and text of the headings that lead to a page with this text, in its order.
+
+    A heading is one to six whole lines, apart from white space, signs and numbers, in which outlines and pages
+    differ. The topmost that is no line begins with the page, unless this is the first one: its heading is "Cover" or
+    the like. Others that are no lines are left out, as nobody knows where they begin.
     """
-    return _LIGATURE.sub(lambda found: _LIGATURES[found[0]], text)
+    lines = text.split("\n") if headings else []
+    letters, starts = (
+        [_find_letters(line) for line in lines],
+        list(accumulate((len(line) + 1 for line in lines), initial=0)),
+    )
+    there = defaultdict[str, list[int]](list)
+    for count in range(1, _MOST_LINES + 1):
+        for number in range(len(lines) - count + 1):
+            there[_strip_number("".join(letters[number : number + count]))].append(number)
+    after, top = 0, 0
+    for level, heading in headings:
+        key = _strip_number(_find_letters(heading))
+        number = next((one for one in there.get(key, ()) if one >= after and letters[one]), -1)
+        if number >= 0:
+            yield starts[number] + len(lines[number]) - len(lines[number].lstrip()), level, heading
+            after = number + 1
+        elif not after and level > top and not first:
+            yield 0, level, heading
+            top = level
+
+
+def _find_letters(line: str) -> str:
+    return "".join(filter(str.isalnum, line.casefold()))
+
+
+def _strip_number(letters: str) -> str:
+    return letters.strip("0123456789") or letters
 
 
 # ---------------------------------------------------------------- tables of contents and indexes

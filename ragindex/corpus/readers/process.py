@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ragindex.corpus.readers import READERS
+from ragindex.corpus.readers import OCR_READERS, READERS
 from ragindex.corpus.readers.content import FileContent
 from ragindex.corpus.readers.messages import (
     OUT_OF_MEMORY,
@@ -22,6 +22,7 @@ from ragindex.corpus.readers.messages import (
     read_message,
     write_messages,
 )
+from ragindex.corpus.readers.pdf import PASSWORD_VARIABLE
 from ragindex.errors import DataError, MissingExtraError
 
 _IDLE_SECONDS = 60
@@ -47,6 +48,7 @@ def answer_requests() -> None:
             return
         values = load_json(request)
         limits = ReadingLimits(**values.pop("limits"))
+        os.environ[PASSWORD_VARIABLE] = values.pop("password")
         _limit_process(limits)
         answer = parse_file(raw, **values, limits=limits)
         if "expected" in answer and _find_peak() > limits.memory / 2:
@@ -54,10 +56,12 @@ def answer_requests() -> None:
         write_messages(answers, dump_json(answer))
 
 
-def parse_file(raw: bytes, path: str, suffix: str, encoding: str | None, limits: ReadingLimits) -> dict[str, Any]:
+def parse_file(
+    raw: bytes, path: str, suffix: str, encoding: str | None, ocr: bool, limits: ReadingLimits
+) -> dict[str, Any]:
     """Return the content of a file, or why there is none, as values of JSON."""
     try:
-        content = READERS[suffix](raw, Path(path), encoding)
+        content = (OCR_READERS if ocr else READERS)[suffix](raw, Path(path), encoding)
     except DataError as error:
         return {"expected": error.expected, "found": error.found, "line": error.line}
     except MissingExtraError as error:

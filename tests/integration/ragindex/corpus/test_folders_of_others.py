@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import docx
+import pypdf
 import pytest
 
 from ragindex.corpus import read, reading_processes
@@ -219,3 +220,23 @@ def test_files_are_read_by_several_processes_as_by_one(tmp_path: Path, monkeypat
     assert read_folder(tmp_path, alone) == found
     assert problems.left_out == alone.left_out
     assert (len(found[0][0]), len(problems.left_out)) == (12, 2)
+
+
+# ---------------------------------------------------------------- passwords
+
+
+def test_a_password_that_is_set_later_reaches_the_process_that_stays(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = pypdf.PdfWriter()
+    writer.add_blank_page(100, 100)
+    writer.encrypt("secret")
+    writer.write(folder / "locked.pdf")
+    reason = (
+        "locked.pdf: expected a PDF file; found an encrypted one; set the environment variable RAGINDEX_PDF_PASSWORD"
+    )
+    assert read_with(folder)[1][0].startswith(reason)
+    monkeypatch.setenv("RAGINDEX_PDF_PASSWORD", "secret")
+    assert read_with(folder)[1] == ["locked.pdf: expected a file with text in it; found none."]  # it is open, and blank
+    monkeypatch.delenv("RAGINDEX_PDF_PASSWORD")
+    assert read_with(folder)[1][0].startswith(reason)

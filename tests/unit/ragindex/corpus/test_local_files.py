@@ -1,25 +1,17 @@
-"""Documents of one's own: text, Markdown, HTML and PDF files."""
+"""Documents of one's own: text, Markdown and HTML files."""
 
 import os
-import re
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from io import BytesIO
 from pathlib import Path
 from typing import Any, cast
 
-import pypdf
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from examples import examples
-from ragindex.corpus import chunk, read
+from ragindex.corpus import read
 from ragindex.corpus.readers import DOCUMENT_SUFFIXES, READERS, FileContent
-from ragindex.corpus.readers.pdf import _spell_ligatures, read_pdf
 from ragindex.distribution import require_module
 from ragindex.errors import DataError, LeftOutWarning, UsageError
-from ragindex.types import Chunking, Document, Section
+from ragindex.types import Document, Section
 
 NOON = 1_000_000_000  # 2001-09-09
 
@@ -34,34 +26,6 @@ def write(path: Path, text: str | bytes) -> Path:
 def only(path: Path) -> Document:
     (document,) = read(path).documents
     return document
-
-
-def pdf(*pages: str, title: str | None = None) -> bytes:
-    """A PDF file with one line of text a page."""
-    kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(len(pages)))
-    objects = [
-        "<< /Type /Catalog /Pages 2 0 R >>",
-        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
-        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
-    ]
-    for number, page in enumerate(pages):
-        drawn = f"BT /F1 12 Tf 72 720 Td ({page}) Tj ET"
-        objects.append(
-            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {5 + 2 * number} 0 R "
-            "/Resources << /Font << /F1 3 0 R >> >> >>"
-        )
-        objects.append(f"<< /Length {len(drawn)} >>\nstream\n{drawn}\nendstream")
-    info = ""
-    if title is not None:
-        objects.append(f"<< /Title ({title}) >>")
-        info = f" /Info {len(objects)} 0 R"
-    found, offsets = "%PDF-1.4\n", []
-    for number, body in enumerate(objects, 1):
-        offsets.append(len(found))
-        found += f"{number} 0 obj\n{body}\nendobj\n"
-    table = "".join(f"{offset:010d} 00000 n \n" for offset in offsets)
-    end = f"trailer << /Size {len(objects) + 1} /Root 1 0 R{info} >>\nstartxref\n{len(found)}\n%%EOF"
-    return f"{found}xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}{end}".encode()
 
 
 def test_a_folder_is_read_in_order_with_relative_ids(tmp_path: Path) -> None:
@@ -149,114 +113,6 @@ def test_the_title_of_markdown(tmp_path: Path, text: str, title: str) -> None:
 def test_html(tmp_path: Path, markup: str, title: str, text: str) -> None:
     document = only(write(tmp_path / "stem.html", markup))
     assert (document.title, document.text) == (title, text)
-
-
-def test_pdf(tmp_path: Path) -> None:
-    write(tmp_path / "with.pdf", pdf("First page", "Second page", title="A paper"))
-    write(tmp_path / "without.pdf", pdf("Only page"))
-    assert read(tmp_path).documents == (
-        Document(
-            "with.pdf",
-            "A paper",
-            "First page\n\nSecond page",
-            {"source": "with.pdf", "modified": "2001-09-09", "pages": 2},
-            (Section(0, (), 1), Section(12, (), 2)),
-        ),
-        Document(
-            "without.pdf",
-            "without",
-            "Only page",
-            {"source": "without.pdf", "modified": "2001-09-09", "pages": 1},
-            (Section(0, (), 1),),
-        ),
-    )
-
-
-@pytest.mark.parametrize(
-    ("title", "expected"),
-    [
-        ("full.dvi", "guide"),
-        ("Microsoft Word - final report.docx", "guide"),
-        ("Untitled-1", "guide"),
-        ("index.html", "guide"),
-        (" ", "guide"),
-        ("Changes in robots.txt", "Changes in robots.txt"),
-        ("The Guide to Node.js", "The Guide to Node.js"),
-    ],
-)
-def test_the_title_of_a_pdf_is_no_file_name(tmp_path: Path, title: str, expected: str) -> None:
-    (found,) = read(write(tmp_path / "guide.pdf", pdf("A page", title=title))).documents
-    assert found.title == expected
-
-
-def test_ligatures_of_a_pdf_are_letters(tmp_path: Path) -> None:
-    (found,) = read(write(tmp_path / "tex.pdf", pdf("con\\034dence, e\\036cient, sti\\033, 7 \\034 8"))).documents
-    assert found.text == "confidence, efficient, stiff, 7 \x1c 8"
-    assert _spell_ligatures("ﬁle ﬂow oﬀ eﬃcient raﬄe") == "file flow off efficient raffle"
-
-
-@settings(max_examples=examples(15))
-@given(pages=st.lists(st.text("abc. ", max_size=60), min_size=1, max_size=4))
-def test_offsets_are_exact_in_a_pdf(pages: list[str]) -> None:
-    content = read_pdf(pdf(*pages), Path("a.pdf"), None)
-    document = Document("d", "t", content.text, {}, content.sections, content.blocks)
-    for size in (3, 40):
-        found = chunk(document, Chunking(size, 0, "headings"))
-        assert all(content.text[one.start : one.end] == one.text for one in found)
-        assert "".join("".join(one.text for one in found).split()) == "".join("".join(pages).split())
-
-
-def test_gaps_between_the_words_of_a_pdf_are_spaces_and_broken_words_are_whole() -> None:
-    """As TeX writes lines: no spaces, but a gap, and a hyphen where a line breaks a word."""
-    drawn = "A) Tj [( stanza) -300 (con) 10 (tains) -260 (docu-)] TJ 0 -14 Td (mentation) Tj 0 -14 Td (of Debian"
-    assert read_pdf(pdf(drawn), Path("a.pdf"), None).text == "A stanza contains documentation\nof Debian"
-
-
-def test_the_table_of_contents_of_a_pdf_is_left_out_and_pages_keep_their_numbers() -> None:
-    names = ["Tides", "Currents", "Lamps", "Lenses"]
-    entries = [f"{name} . . . . . {page}" for page, name in enumerate(names, start=2)]
-    content = read_pdf(pdf(") Tj 0 -14 Td (".join(["Contents", *entries]), *names), Path("a.pdf"), None)
-    assert content.text == "Contents\n\nTides\n\nCurrents\n\nLamps\n\nLenses"
-    assert [(one.page, content.text[one.start :].split("\n")[0]) for one in content.sections] == [
-        (1, "Contents"),
-        *enumerate(names, start=2),
-    ]
-
-
-def test_pdf_files_are_read_by_many_threads_as_by_one() -> None:
-    files = [pdf(f"page {number}", "two") for number in range(40)]
-    with ThreadPoolExecutor(8) as pool:
-        texts = [one.text for one in pool.map(lambda raw: read_pdf(raw, Path("a.pdf"), None), files)]
-    assert texts == [f"page {number}\n\ntwo" for number in range(40)]
-
-
-def encrypted_pdf() -> bytes:
-    writer, written = pypdf.PdfWriter(), BytesIO()
-    writer.add_blank_page(100, 100)
-    writer.encrypt("secret")
-    writer.write(written)
-    return written.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("content", "found"),
-    [
-        (b"", "an empty one."),
-        (b"not a PDF", "another kind of file: it does not begin with %PDF-."),
-        (b"%PDF-1.4\n%%EOF", "a damaged one ("),
-        (pdf("x")[:200], "one whose end is missing; copy it again ("),
-        (encrypted_pdf(), "an encrypted one; save it without a password."),
-    ],
-    ids=["empty", "text", "damaged", "cut off", "encrypted"],
-)
-def test_a_broken_pdf_is_one_error(tmp_path: Path, content: bytes, found: str) -> None:
-    with pytest.raises(DataError, match=r"broken\.pdf: expected a PDF file; found " + re.escape(found)):
-        read(write(tmp_path / "broken.pdf", content))
-
-
-def test_a_pdf_of_pictures_is_one_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"scan\.pdf: expected a file with text in it; found none"):
-        read(write(tmp_path / "scan.pdf", pdf("", title="Scanned")))
 
 
 def test_without_its_library_a_file_is_left_out_with_what_to_install(
@@ -397,7 +253,7 @@ def test_an_encoding_that_is_given_is_not_guessed(tmp_path: Path) -> None:
 def test_only_folders_have_files_to_select(tmp_path: Path) -> None:
     data = write(tmp_path / "corpus.jsonl", '{"id": "a", "text": "x"}')
     for path in (data, "world:100"):
-        with pytest.raises(UsageError, match="omit --include, --exclude, --encoding and --max-file-mb"):
+        with pytest.raises(UsageError, match="omit --include, --exclude, --encoding, --max-file-mb and --ocr"):
             read(path, include=["*.md"])
 
 
