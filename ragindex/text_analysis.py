@@ -3,7 +3,8 @@
 1. Split the text into words: runs of letters, marks, digits and inner underscores. Scripts without spaces, and Korean,
    whose particles are written together with the word, are split into overlapping pairs of characters, as Lucene's
    CJKAnalyzer does; Chinese characters are tokens alone too, for many a word is one of them.
-2. Fold case and compatibility forms, and remove stop words.
+2. Fold case, compatibility forms and the digits of all scripts, leave out what chooses the shape of a character (emoji
+   selectors), and remove stop words. Arabic and Persian fold each other's forms of kaf and yeh to their own.
 3. Stem the words, and remove the diacritics of Latin, Greek and Cyrillic (never the vowel signs of Indic scripts).
 4. Cut tokens at 64 characters.
 
@@ -30,7 +31,7 @@ import stop_words
 from ragindex.errors import UsageError
 from ragindex.near_names import suggest_names
 
-VERSION = 2
+VERSION = 3
 """Increased when the same text would give other tokens; everything that stores tokens is then rebuilt."""
 
 MAX_TOKEN_LENGTH = 64
@@ -43,12 +44,14 @@ _LUCENE_ENGLISH = (
 )
 _NOT_LANGUAGES = frozenset({"porter", "dutch_porter"})  # alternative stemmers for languages that are listed anyway
 
-# Soft hyphens and zero-width joiners occur inside words and carry no meaning.
+# Soft hyphens and zero-width joiners occur inside words and carry no meaning, nor do the signs that choose the shape of
+# the character before (variation selectors, of emoji and ideographs too, and the frame of a key).
+_SHAPES = "\u180b-\u180d\ufe00-\ufe0f\u20e3\U000e0100-\U000e01ef"
 _INVISIBLE = "\u00ad\u200d"
 _ASCII_WORD = re.compile(r"[^\W_]+(?:_+[^\W_]+)*", re.ASCII)
 _WORD = regex.compile(rf"[\p{{L}}\p{{M}}\p{{N}}{_INVISIBLE}]+(?:_+[\p{{L}}\p{{M}}\p{{N}}{_INVISIBLE}]+)*")
 _UNSPACED = r"\p{scx=Han}\p{scx=Hira}\p{scx=Kana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Hangul}"
-_RUN = regex.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
+_RUN = regex.compile(rf"[{_UNSPACED}][{_UNSPACED}{_SHAPES}]*|[^{_UNSPACED}]+")
 _HAS_UNSPACED = regex.compile(rf"[{_UNSPACED}]")
 _ALL_UNSPACED = regex.compile(rf"[{_UNSPACED}]+")
 _HAN = regex.compile(r"\p{Han}")
@@ -58,7 +61,12 @@ _STROKES = str.maketrans(
     {"ł": "l", "ø": "o", "đ": "d", "ð": "d", "ħ": "h", "ŧ": "t", "ı": "i", "æ": "ae", "œ": "oe", "þ": "th"}
 )
 _TURKISH_CASE = str.maketrans({"I": "ı", "İ": "i"})
-_NO_INVISIBLE = str.maketrans("", "", _INVISIBLE)
+_LEFT_OUT = regex.compile(rf"[{_INVISIBLE}{_SHAPES}]")
+_FOREIGN_DIGIT = regex.compile(r"[^\P{Nd}0-9]")
+_LETTERS_OF_LANGUAGES: Mapping[str, Mapping[int, int]] = {
+    "arabic": str.maketrans("یک", "يك"),
+    "persian": str.maketrans("يىك", "ییک"),
+}
 
 
 def analyse(text: str, language: str = "english") -> list[str]:
@@ -174,7 +182,11 @@ class _Analyser(dict[str, str]):
 def _fold_case(word: str, language: str) -> str:
     if language == "turkish":
         word = word.translate(_TURKISH_CASE)
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", word).casefold()).translate(_NO_INVISIBLE)
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", word).casefold())
+    if folded.isascii():
+        return folded
+    digits = _FOREIGN_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit.group())), _LEFT_OUT.sub("", folded))
+    return digits.translate(_LETTERS_OF_LANGUAGES.get(language, {}))
 
 
 def _fold_marks(word: str) -> str:

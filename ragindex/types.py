@@ -91,7 +91,8 @@ class Chunking:
     - `words`: windows of `size` words. `tokens`: windows of `size` tokens of the index's encoder.
     - `sentences`: as many whole sentences as fit into `size` words.
     - `headings`: whole sections, with the sections below them, if they fit into `size` words; larger ones are divided
-      at their subheadings, then by sentences. Tables and code blocks stay whole, even where they are larger.
+      at their subheadings, then by sentences. Code blocks stay whole, even where they are larger, and tables that are
+      larger are divided at their rows.
     - `sections`: a passage per section. `documents`: a passage per document. `index`: as the index splits them. These
       three take no `size`.
 
@@ -125,7 +126,8 @@ class Chunking:
 class Passage:
     """The characters `start` to `end` of a document's text. Indexed and embedded as title, newline, text.
 
-    `headings` are those that the passage starts under, outermost first.
+    `headings` are those that the passage starts under, outermost first. `header` is where the header stands of the
+    table that it starts inside of; this header is the beginning of its `text`. (0, 0): there is none.
     """
 
     id: str
@@ -136,6 +138,7 @@ class Passage:
     end: int
     metadata: Metadata = field(default_factory=_empty_metadata)
     headings: tuple[str, ...] = ()
+    header: Span = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from ragindex.types import Section, Span
 # Scripts without spaces have no words that a rule finds, so each of their characters counts as one.
 _UNSPACED = r"\p{scx=Han}\p{scx=Hira}\p{scx=Kana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 _WORD = regex.compile(rf"[{_UNSPACED}]\p{{M}}*|[^\s{_UNSPACED}]+")
+_LINE_END = regex.compile("\n")
 _SENTENCE_END = regex.compile(
     r"""[.!?…]+["'”’)\]]*\s+ | [。！？]+[”’」』）]*\s* | \n\s*\n\s* | \n(?=[ \t]*(?:[-*+•]|\d+[.)])\s)""", regex.VERBOSE
 )
@@ -46,13 +47,28 @@ def sentence_spans(text: str, start: int = 0, end: int | None = None) -> list[Sp
     return list(strip(pairwise(cuts), text))
 
 
-def by_sentences(text: str, size: int, overlap: int = 0, start: int = 0, end: int | None = None) -> Iterator[Span]:
+def by_sentences(text: str, size: int, overlap: int = 0, blocks: Sequence[Span] = ()) -> Iterator[Span]:
     """Yield as many whole sentences as fit into `size` words, and longer sentences cut into windows of words.
 
-    The whole sentences at the end of a passage that have at most `overlap` words together begin the next one.
+    The whole sentences at the end of a passage that have at most `overlap` words together begin the next one. The
+    tables among `blocks` count as sentences, and those with more than `size` words are divided at their rows.
     """
-    sentences = [piece for one in sentence_spans(text, start, end) for piece in _cut_long(text, one, size)]
-    yield from pack(text, sentences, size, overlap)
+    tables = [block for block in blocks if find_rows(text, block)]
+    yield from pack(text, _find_atoms(text, (0, len(text)), tables, size), size, overlap)
+
+
+def find_rows(text: str, block: Span) -> int:
+    """Return where the rows below the header of a Markdown table begin; 0 if a block is no table with header and rows.
+
+    The second line of such a table consists of bars, hyphens and colons.
+    """
+    start, end = block
+    first = text.find("\n", start, end)
+    second = text.find("\n", first + 1, end)
+    if first < 0 or second < 0 or "|" not in text[start:first]:
+        return 0
+    rule = set(text[first + 1 : second])
+    return second + 1 if {"|", "-"} <= rule <= set("|-: \t>") else 0  # tables in quotations begin their lines with >
 
 
 def pack(text: str, atoms: Sequence[Span], size: int, overlap: int = 0) -> Iterator[Span]:
@@ -85,8 +101,8 @@ def by_headings(text: str, sections: Sequence[Section], blocks: Sequence[Span], 
 
     A section with all sections below it is one passage if it fits. If not, its own text, divided at the ends of
     sentences if it is too long, and the sections below are treated likewise. Neighbours under the same heading that
-    fit together are joined, and so are a section's own text and the first ones below. The spans `blocks` are never
-    divided.
+    fit together are joined, and so are a section's own text and the first ones below. Of the spans `blocks`, tables
+    with more than `size` words are divided at their rows, and others are never divided.
     """
     own = [one for one in sections if not _is_inside(one.start, blocks)]
     if not own or own[0].start > 0:
@@ -132,14 +148,25 @@ def _is_below(path: tuple[str, ...], above: tuple[str, ...]) -> bool:
 
 
 def _find_atoms(text: str, section: Span, blocks: Sequence[Span], size: int) -> list[Span]:
-    """Return the sentences of a section, long ones cut, and its blocks whole."""
+    """Return the sentences of a section, long ones cut, and its blocks whole, except for long tables."""
     start, end = section
     atoms, at = list[Span](), start
     for block in blocks[bisect_left(blocks, (start,)) : bisect_right(blocks, (end,))]:
         atoms += [piece for one in sentence_spans(text, at, block[0]) for piece in _cut_long(text, one, size)]
-        atoms.append(block)
+        rows = find_rows(text, block)
+        atoms += _divide_table(text, block, rows, size) if rows and _count_words(text, *block) > size else [block]
         at = block[1]
     return atoms + [piece for one in sentence_spans(text, at, end) for piece in _cut_long(text, one, size)]
+
+
+def _divide_table(text: str, table: Span, rows: int, size: int) -> Iterator[Span]:
+    """Yield the rows of a table, long ones cut; its header stands with the first row if they fit together."""
+    start, end = table
+    cuts = [start, *(line.end() for line in _LINE_END.finditer(text, rows, end)), end]
+    if _count_words(text, start, cuts[1]) > size:
+        cuts.insert(1, rows)
+    for row in strip(pairwise(cuts), text):
+        yield from _cut_long(text, row, size)
 
 
 def _cut_long(text: str, sentence: Span, size: int) -> Iterable[Span]:

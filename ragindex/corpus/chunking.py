@@ -1,7 +1,7 @@
 """Chunking documents into passages."""
 
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 
 import regex
 from semantic_text_splitter import TextSplitter
@@ -51,7 +51,10 @@ def split_passage_id(id: str) -> tuple[str, str, int] | None:
 def chunk(
     document: Document, chunking: Chunking | None, mark: str | None = None, tokens: TokenSpans | None = None
 ) -> list[Passage]:
-    """Split a document into passages, in order; `document.text[p.start:p.end] == p.text` for each passage `p`.
+    """Split a document into passages, in order; the text of each passage ends with `document.text[p.start:p.end]`.
+
+    A passage that starts inside a table has its header before that, `document.text[p.header[0]:p.header[1]]`, unless
+    the header has more than half of the size of a passage. Sizes are those without it.
 
     Without `chunking` the document is one passage with the document's id. Otherwise the ids are `ID#0`, `ID#1`, …, or
     with another `mark` than "#". Only white space is left out. A blank text gives one empty passage, which is indexed
@@ -61,8 +64,12 @@ def chunk(
     if chunking is None:
         return [_make_passage(document, document.id, 0, len(document.text))]
     spans = list(_find_spans(document, chunking, tokens)) or [(0, 0)]
+    tables = _find_tables(document, chunking, tokens)
     mark = "#" if mark is None else mark
-    return [_make_passage(document, f"{document.id}{mark}{number}", *span) for number, span in enumerate(spans)]
+    return [
+        _make_passage(document, f"{document.id}{mark}{number}", *span, _find_header(tables, span[0]))
+        for number, span in enumerate(spans)
+    ]
 
 
 def section_at(sections: Sequence[Section], start: int) -> Section:
@@ -107,10 +114,33 @@ def _require_unicode(document: Document) -> None:
             ) from error
 
 
-def _make_passage(document: Document, id: str, start: int, end: int) -> Passage:
+def _make_passage(document: Document, id: str, start: int, end: int, header: Span = (0, 0)) -> Passage:
     headings = section_at(document.sections, start).headings
-    text = document.text[start:end]
-    return Passage(id, document.id, document.title, text, start, end, document.metadata, headings)
+    text = document.text[slice(*header)] + document.text[start:end]
+    return Passage(id, document.id, document.title, text, start, end, document.metadata, headings, header)
+
+
+def _find_tables(document: Document, chunking: Chunking, tokens: TokenSpans | None) -> list[tuple[Span, int]]:
+    """Return the tables whose headers are short enough to be repeated, and where the rows of each begin."""
+    text, size = document.text, chunking.size
+    tables = [(block, rows) for block in document.blocks if (rows := chunk_spans.find_rows(text, block))]
+    if size is None:
+        return tables
+    units: Callable[[str], Sequence[object]] = chunk_spans.word_spans
+    if chunking.by == "characters":
+        units = str
+    elif chunking.by == "tokens" and tokens is not None:
+        units = tokens
+    return [(block, rows) for block, rows in tables if 2 * len(units(text[block[0] : rows])) <= size]
+
+
+def _find_header(tables: Sequence[tuple[Span, int]], start: int) -> Span:
+    """Return the header, or what of it stands before, of the table that the character `start` is in; (0, 0) if none."""
+    at = bisect_left(tables, start, key=lambda table: table[0][0]) - 1
+    if at < 0 or start >= tables[at][0][1]:
+        return 0, 0
+    (first, _), rows = tables[at]
+    return first, min(start, rows)
 
 
 def _find_spans(document: Document, chunking: Chunking, tokens: TokenSpans | None) -> Iterator[Span]:
@@ -124,7 +154,7 @@ def _find_spans(document: Document, chunking: Chunking, tokens: TokenSpans | Non
     elif chunking.by == "words":
         yield from chunk_spans.windows(text, chunk_spans.word_spans(text), size, chunking.overlap)
     elif chunking.by == "sentences":
-        yield from chunk_spans.by_sentences(text, size, chunking.overlap)
+        yield from chunk_spans.by_sentences(text, size, chunking.overlap, document.blocks)
     elif chunking.by == "headings":
         yield from chunk_spans.by_headings(text, document.sections, document.blocks, size)
     elif chunking.by == "sections":

@@ -233,7 +233,7 @@ def recognise_format(path: Path) -> str:
         return "hipporag"
     if suffix in (".json", ".jsonl"):
         return _recognise_items(path)
-    raise DataError(f"a folder, or a file ending in .json, {', '.join(SUFFIXES)}", path.name, path=path)
+    raise DataError(f"a folder, or a file ending in {', '.join(SUFFIXES)}", path.name, path=path)
 
 
 def _check_format(path: Path, format: str) -> str:

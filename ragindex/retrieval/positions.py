@@ -22,12 +22,14 @@ def position_to_json(position: Position) -> dict[str, Any]:
 def place_snippet(hit: Hit, start: int) -> tuple[Position, ...]:
     """Return the positions of a hit of which the text from the character `start` on is shown, with the page there.
 
-    They stay as they are unless the hit is a passage as it stands in one document.
+    They stay as they are unless the hit is a passage as it stands in one document, perhaps below a table's header.
     """
-    if len(hit.positions) != 1 or hit.positions[0].end - hit.positions[0].start != len(hit.text):
+    header = len(hit.text) - sum(one.end - one.start for one in hit.positions)
+    if len(hit.positions) != 1 or header < 0 or (header and hit.kind != "passage"):
         return hit.positions
     (position,) = hit.positions
-    begun = [page for character, page in position.later_pages if character <= position.start + start]
+    place = position.start + max(0, start - header)
+    begun = [page for character, page in position.later_pages if character <= place]
     return (replace(position, page=begun[-1]),) if begun else hit.positions
 
 

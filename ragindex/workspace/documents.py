@@ -1,7 +1,8 @@
 """The documents collection of a workspace, and the passages that documents are split into.
 
-A record contains a document and the start, end and revision of each of its passages. A document and its passages
-therefore change in one write. Headings above and in a passage are part of its revision; pages are looked up for hits.
+A record contains a document and the start, end and revision of each of its passages, and the start and end of the
+header of the table that a passage starts in. A document and its passages therefore change in one write. Headings above
+and in a passage are part of its revision; pages are looked up for hits.
 """
 
 import json
@@ -173,7 +174,7 @@ class Documents:
     def _place_passages(self, row: Mapping[str, Any]) -> Iterator[tuple[str, Position]]:
         sections = _parse_sections(row["sections"])
         for number, written in enumerate(row["passages"]):
-            start, end = _parse_span(written)
+            start, end, _ = _parse_spans(written)
             section = section_at(sections, start)
             id = f"{row['id']}{self.mark}{number}" if self.mark else row["id"]
             pages = pages_within(sections, start, end)
@@ -208,8 +209,8 @@ class Documents:
             record = by_id.get(owner)
             number = int(id.rpartition(self.mark)[2]) if self.mark else 0
             if record is not None and number < len(record["passages"]):
-                start, end = _parse_span(record["passages"][number])
-                sections, text = record["sections"], record["text"][start:end]
+                start, end, header = _parse_spans(record["passages"][number])
+                sections, text = record["sections"], record["text"][slice(*header)] + record["text"][start:end]
                 above = _HEADING_SEPARATOR.join(section_at(sections, start).headings)
                 own = headings_within(sections, start, end)
                 rows.append({**record, "id": id, "doc_id": owner, "text": text, "headings": above, "own_headings": own})
@@ -293,9 +294,16 @@ def _build_document(row: Mapping[str, Any]) -> Document:
 
 
 def _write_spans(document: Document, passages: Sequence[Passage]) -> list[str]:
-    """Return REVISION:START:END of each passage. The revision is a hash of what parts are built from."""
+    """Return REVISION:START:END of each passage, with the START:END of its table's header if it has one.
+
+    The revision is a hash of what parts are built from.
+    """
     metadata = metadata_json(document.metadata)
-    return [f"{_revise(document, one, metadata)}:{one.start}:{one.end}" for one in passages]
+    headers = [f":{one.header[0]}:{one.header[1]}" if one.header[1] else "" for one in passages]
+    return [
+        f"{_revise(document, one, metadata)}:{one.start}:{one.end}{header}"
+        for one, header in zip(passages, headers, strict=True)
+    ]
 
 
 def _revise(document: Document, passage: Passage, metadata: str) -> str:
@@ -304,9 +312,11 @@ def _revise(document: Document, passage: Passage, metadata: str) -> str:
     return revisions.revision(found, *own) if own else found
 
 
-def _parse_span(written: str) -> tuple[int, int]:
-    _, start, end = written.split(":")
-    return int(start), int(end)
+def _parse_spans(written: str) -> tuple[int, int, Span]:
+    """Return start and end of a passage, and those of its table's header, (0, 0) if it has none."""
+    _, start, end, *header = written.split(":")
+    first, last = header or (0, 0)
+    return int(start), int(end), (int(first), int(last))
 
 
 def _write_sections(sections: Sequence[Section]) -> str:

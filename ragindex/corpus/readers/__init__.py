@@ -12,7 +12,13 @@ from ragindex.corpus.readers.markdown import read_markdown, read_notebook, read_
 from ragindex.corpus.readers.office import read_slides, read_word
 from ragindex.corpus.readers.opendocument import read_opendocument
 from ragindex.corpus.readers.pdf import read_pdf
-from ragindex.corpus.readers.plain_text import read_json_rows, read_source_code, read_table, read_text
+from ragindex.corpus.readers.plain_text import (
+    read_json_lines_text,
+    read_json_text,
+    read_source_code,
+    read_table,
+    read_text,
+)
 from ragindex.corpus.readers.spreadsheets import read_spreadsheet
 
 _CODE = (
@@ -41,7 +47,8 @@ READERS: Mapping[str, Callable[[bytes, Path, str | None], FileContent]] = {
     ".ipynb": read_notebook,
     ".csv": read_table,
     ".tsv": read_table,
-    ".jsonl": read_json_rows,
+    ".json": read_json_text,
+    ".jsonl": read_json_lines_text,
     ".eml": partial(read_mail, read_attachment=_read_attachment),
     ".msg": partial(read_outlook, read_attachment=_read_attachment),
     ".mbox": partial(read_mailbox, read_attachment=_read_attachment),
@@ -60,7 +67,7 @@ OCR_READERS: Mapping[str, Callable[[bytes, Path, str | None], FileContent]] = {
 """The readers that recognise the text of scanned pages too."""
 DOCUMENT_SUFFIXES = tuple(suffix for suffix in READERS if suffix.removeprefix(".") not in _CODE)
 """Suffixes of files other than source code."""
-DATA_SUFFIXES = (".jsonl",)
+DATA_SUFFIXES = (".json", ".jsonl")
 """Suffixes of files that are documents in a folder and a data set alone."""
 
 __all__ = ["DATA_SUFFIXES", "DOCUMENT_SUFFIXES", "OCR_READERS", "READERS", "FileContent"]

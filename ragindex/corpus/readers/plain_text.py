@@ -1,26 +1,39 @@
-"""Readers of plain text and source code, and of tables: CSV, TSV and JSON Lines."""
+"""Readers of plain text and source code, of tables (CSV, TSV), and of JSON and JSON Lines."""
 
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ragindex.corpus.json_reader import Item, Problems, parse_json_lines
-from ragindex.corpus.readers.content import FileContent, clean_text
+import regex
+
+from ragindex.corpus.json_reader import Item
+from ragindex.corpus.readers.content import ContentBuilder, FileContent, clean_text
 from ragindex.corpus.readers.text_encodings import decode_text, name_encoding
+from ragindex.counts import first_names, many
 from ragindex.errors import DataError
 
 _DELIMITERS = ",;\t|"
-_SNIFFED = 20_000  # characters
+_SNIFFED = 200  # lines
 _LONGEST_FIELD = 10_000_000  # characters
+_TERMINAL_CODES = regex.compile(
+    r"""(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]    # colours and movements of the cursor
+    | \x1b\][^\x07\x1b]*(?:\x07|\x1b\\)   # titles of the window, links
+    | \x1b[ -/]*[0-Z\\^-~]
+    | [^\n]\x08                            # overstruck, as bold and underlined text of manuals
+    """,
+    regex.VERBOSE,
+)
 
 
 def read_text(raw: bytes, path: Path, encoding: str | None) -> FileContent:
-    """Read a text file, which has no title."""
+    """Read a text file, which has no title; what moves and colours a terminal is left out."""
     text, found = decode_text(raw, path, encoding)
-    return FileContent("", clean_text(text), metadata=name_encoding(found))
+    return FileContent("", _TERMINAL_CODES.sub("", clean_text(text)), metadata=name_encoding(found))
 
 
 def read_source_code(raw: bytes, path: Path, encoding: str | None) -> FileContent:
@@ -29,22 +42,91 @@ def read_source_code(raw: bytes, path: Path, encoding: str | None) -> FileConten
     return FileContent(path.name, read.text, metadata=read.metadata)
 
 
-def read_table(raw: bytes, path: Path, encoding: str | None) -> FileContent:
-    """Read CSV or TSV: a paragraph per row, with a line `column: value` per cell that is not empty.
+# ---------------------------------------------------------------- tables
 
-    Raises DataError if it cannot be parsed.
+
+def read_table(raw: bytes, path: Path, encoding: str | None) -> FileContent:
+    """Read CSV or TSV as one table. Lines that stand before it and have fewer cells are paragraphs.
+
+    A row with a quotation mark that is not closed is divided at every delimiter, and a note says so.
     """
     text, found = decode_text(raw, path, encoding)
-    rows = [row for _, row in read_csv_rows(clean_text(text), path)]
-    header, body = (rows[0], rows[1:]) if rows else ([], [])
-    paragraphs = [_format_row(dict(zip(header, row, strict=False))) for row in body]
-    return FileContent("", "\n\n".join(filter(None, paragraphs)), metadata=name_encoding(found))
+    lines = clean_text(text).split("\n")
+    first = int(lines[0].lower() in [f"sep={mark}" for mark in _DELIMITERS])  # for Excel
+    delimiter = lines[0][-1] if first else "\t" if path.suffix.lower() == ".tsv" else ""
+    with _allow_long_fields():
+        rows, strays = _read_rows(lines, first, delimiter or _find_delimiter(lines))
+    before, builder = _count_leading(rows), ContentBuilder()
+    for row in rows[:before]:
+        builder.add_paragraph(" ".join(filter(None, map(str.strip, row))))
+    builder.add_table([row for row in rows[before:] if any(map(str.strip, row))])
+    return builder.build(metadata=name_encoding(found), notes=_describe_strays(strays))
 
 
-def read_json_rows(raw: bytes, path: Path, encoding: str | None) -> FileContent:
-    """Read JSON Lines of a folder: a paragraph per object, with a line `key: value` per key. Raises DataError."""
-    rows = [item.fields for item in parse_json_lines(io.BytesIO(raw), path, Problems(skip_bad=False))]
-    return FileContent("", clean_text("\n\n".join(filter(None, map(_format_row, rows)))))
+def _read_rows(lines: Sequence[str], start: int, delimiter: str) -> tuple[list[list[str]], list[int]]:
+    """Return the rows from a line on, and the numbers of the lines with a quotation mark that is not closed."""
+    rows, strays = list[list[str]](), list[int]()
+    while start < len(lines):
+        reader, first = csv.reader(_end_lines(lines, start, len(lines)), delimiter=delimiter, strict=True), start
+        try:
+            for row in reader:
+                rows.append(row)
+                start = first + reader.line_num
+        except csv.Error:
+            rows.append(lines[start].split(delimiter))
+            start += 1
+            strays.append(start)
+    return rows, strays
+
+
+def _count_leading(rows: Sequence[Sequence[str]]) -> int:
+    """Return how many rows stand before the table: those with fewer cells than most rows.
+
+    Of these, one with several cells that stands right above the table is its header, which names only some columns,
+    unless others with several cells stand before.
+    """
+    used = [max((at for at, cell in enumerate(row, 1) if cell.strip()), default=0) for row in rows]
+    _, width = max(((rows, width) for width, rows in Counter(used).items() if width), default=(0, 0))
+    leading = next((at for at, count in enumerate(used) if count >= width), 0)
+    return leading - (leading > 0 and used[leading - 1] > 1 and all(count <= 1 for count in used[: leading - 1]))
+
+
+def _describe_strays(strays: Sequence[int]) -> list[str]:
+    what = many(len(strays), "row has a stray quotation mark and is", "rows have a stray quotation mark and are")
+    return [f"{what} divided at every delimiter: {_name_lines(strays)}"] if strays else []
+
+
+def _name_lines(numbers: Sequence[int]) -> str:
+    return f"line{'s' * (len(numbers) > 1)} {first_names([f'{number:,}' for number in numbers])}"
+
+
+def _find_delimiter(lines: Sequence[str]) -> str:
+    """Return the delimiter that divides most of the first rows into the same number of cells, then the most cells.
+
+    These are the rows up to the first one in which another character than the delimiter follows a quotation mark.
+    """
+
+    def rate(delimiter: str) -> tuple[int, int]:
+        sample, widths = _end_lines(lines, 0, min(_SNIFFED, len(lines))), Counter[int]()
+        with suppress(csv.Error):
+            for row in csv.reader(sample, delimiter=delimiter, strict=True):
+                widths[len(row)] += 1
+        return max(((rows, width) for width, rows in widths.items() if width > 1), default=(0, 0))
+
+    return max(_DELIMITERS, key=rate)
+
+
+def _end_lines(lines: Sequence[str], start: int, end: int) -> Iterator[str]:
+    return (f"{lines[at]}\n" for at in range(start, end))
+
+
+@contextmanager
+def _allow_long_fields() -> Iterator[None]:
+    limit = csv.field_size_limit(_LONGEST_FIELD)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(limit)
 
 
 def read_csv_rows(text: str, path: Path) -> Iterator[tuple[Item, list[str]]]:
@@ -52,42 +134,80 @@ def read_csv_rows(text: str, path: Path) -> Iterator[tuple[Item, list[str]]]:
 
     Raises DataError, with the line, if the text cannot be parsed.
     """
-    limit = csv.field_size_limit(_LONGEST_FIELD)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_find_delimiter(text), strict=True)
     line = 1
+    with _allow_long_fields():
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=_find_delimiter(text.splitlines()), strict=True)
+        try:
+            for row in reader:
+                if any(cell.strip() for cell in row):
+                    yield Item({}, path, line), row
+                line = reader.line_num + 1
+        except csv.Error as error:
+            raise DataError("comma-separated values", str(error), path=path, line=line) from error
+
+
+# ---------------------------------------------------------------- JSON
+
+
+def read_json_text(raw: bytes, path: Path, encoding: str | None) -> FileContent:
+    """Read JSON: a line `key: value` per value, nested ones by their path (`author.name: Ann`).
+
+    The items of an outer array are paragraphs. What is not JSON stays as it is written, and a note says so.
+    """
+    text, found = decode_text(raw, path, encoding)
+    notes = list[str]()
     try:
-        for row in reader:
-            if any(cell.strip() for cell in row):
-                yield Item({}, path, line), row
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise DataError("comma-separated values", str(error), path=path, line=line) from error
-    finally:
-        csv.field_size_limit(limit)
+        value = _parse_json(text)
+        text = _join_paragraphs(map(_write_value, value if isinstance(value, list) else [value]))
+    except (ValueError, RecursionError) as error:
+        notes.append(f"it is not JSON, and stays as it is written: {error}")
+    return FileContent("", clean_text(text), metadata=name_encoding(found), notes=tuple(notes))
 
 
-def _find_delimiter(text: str) -> str:
-    """Return the delimiter that the first row has most, outside of quotes; a comma if it has none."""
-    start = text[:_SNIFFED].lstrip("\r\n")
-    quoted, counts = False, dict.fromkeys(_DELIMITERS, 0)
-    for mark in start:
-        if mark == '"':
-            quoted = not quoted
-        elif mark == "\n" and not quoted:
-            break
-        elif mark in counts and not quoted:
-            counts[mark] += 1
-    return max(_DELIMITERS, key=lambda mark: counts[mark])
+def read_json_lines_text(raw: bytes, path: Path, encoding: str | None) -> FileContent:
+    """Read JSON Lines of a folder: a paragraph per line, written as `read_json_text` does."""
+    text, found = decode_text(raw, path, encoding)
+    paragraphs, bad = list[str](), list[int]()
+    for number, line in enumerate(clean_text(text).split("\n"), 1):
+        try:
+            paragraphs.append(_write_value(_parse_json(line)) if line.strip() else "")
+        except (ValueError, RecursionError):
+            paragraphs.append(line)
+            bad.append(number)
+    what = many(len(bad), "line is not JSON and stays as it is", "lines are not JSON and stay as they are")
+    notes = (f"{what} written: {_name_lines(bad)}",) if bad else ()
+    return FileContent("", clean_text(_join_paragraphs(paragraphs)), metadata=name_encoding(found), notes=notes)
 
 
-def _format_row(row: Mapping[str, Any]) -> str:
-    return "\n".join(
-        f"{name.strip()}: {text}" for name, value in row.items() if (text := _format_cell(value)) and name.strip()
-    )
+def _parse_json(text: str) -> Any:
+    """Return a value of JSON: objects as tuples of pairs, since keys may repeat, and numbers as they are written."""
+    return json.loads(text, object_pairs_hook=tuple, parse_float=str, parse_int=str, parse_constant=str)
 
 
-def _format_cell(value: Any) -> str:
-    if value is None:
-        return ""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text.encode("utf-8", "replace").decode().strip()
+def _join_paragraphs(paragraphs: Iterable[str]) -> str:
+    return "\n\n".join(filter(None, paragraphs)).encode("utf-8", "replace").decode()  # escapes may be half a character
+
+
+def _write_value(value: Any) -> str:
+    return "\n".join(_list_lines(value))
+
+
+def _list_lines(value: Any) -> Iterator[str]:
+    """Yield the lines of a value; an array of plain values is one line, and values without text are left out."""
+    stack: list[tuple[str, Any]] = [("", value)]
+    while stack:
+        key, one = stack.pop()
+        if isinstance(one, list) and any(isinstance(inner, list | tuple) for inner in one):
+            stack += [(key, inner) for inner in reversed(one)]
+        elif isinstance(one, tuple):
+            stack += [(f"{key}.{name}" if key else name, inner) for name, inner in reversed(one)]
+        else:
+            text = ", ".join(filter(None, map(_write_plain, one if isinstance(one, list) else [one])))
+            if text:
+                yield f"{key}: {text}" if key.strip() else text
+
+
+def _write_plain(value: str | bool | None) -> str:
+    if value is None or isinstance(value, bool):
+        return "" if value is None else str(value).lower()
+    return value.strip()

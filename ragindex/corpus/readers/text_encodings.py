@@ -1,12 +1,15 @@
-"""Decoding of text files: UTF-8, what a byte order mark or an HTML page declares, or the likeliest other encoding."""
+"""Decoding of text files: UTF-8, what a byte order mark or an HTML page declares, or the likeliest other encoding.
+
+Binary files, and texts in no encoding that is likely enough, are refused.
+"""
 
 import codecs
+from collections import Counter
 from pathlib import Path
 
 import regex
 from charset_normalizer import from_bytes
 
-from ragindex.corpus.json_reader import decode_utf8
 from ragindex.errors import DataError, UsageError
 from ragindex.types import MetadataValue
 
@@ -22,6 +25,11 @@ _DECLARED_WITHIN = 1_024  # bytes; html.spec.whatwg.org, section 13.2.3.2
 _DECLARED = regex.compile(rb"<(?:meta|\?xml)[^>]*?(?:charset|encoding)\s*=\s*[\"']?\s*([\w.:-]+)", regex.IGNORECASE)
 _WINDOWS = {"ascii": "cp1252", "iso8859-1": "cp1252", "iso8859-9": "cp1254"}  # what browsers take these names for
 _GUESSED_FROM = 100_000  # bytes
+_MOST_DISORDER = 0.1  # charset-normalizer's measure: texts in the right encoding have less than 0.05
+_MOST_CONTROLS = 0.05  # share of all bytes; of compressed data they are a tenth
+_CONTROLS = bytes(set(range(32)) - set(b"\b\t\n\v\f\r\x1b"))
+_DAMAGED = "utf-8 with damaged bytes"
+_REMEDY = "Save it as UTF-8, or name its encoding: --encoding NAME"
 _GUESSED = (
     *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "iso8859_2", "koi8_r"),
     *("shift_jis", "euc_jp", "gb18030", "big5", "euc_kr"),
@@ -51,15 +59,59 @@ def decode_text(raw: bytes, path: Path, encoding: str | None = None) -> tuple[st
     Raises DataError if the text is not in `encoding`, or, without one, in no encoding that can be detected.
     """
     marked = next((name for mark, name in _MARKS if raw.startswith(mark)), "")
+    if marked or encoding is not None:
+        return _decode_as(raw, marked or encoding or "", path)
+    controls = (len(raw) - len(raw.translate(None, _CONTROLS))) / max(1, len(raw))
     try:
-        if marked:
-            return raw.decode(marked), marked
-        if encoding is not None:
-            return _decode_as(raw, encoding, path)
-        return raw.decode("utf-8-sig"), ""
+        if controls <= _MOST_CONTROLS:
+            return raw.decode("utf-8-sig"), ""
+        place = 0
+    except UnicodeDecodeError as error:
+        place = error.start
+    found = _find_wide(raw)
+    if not found and controls > _MOST_CONTROLS:
+        raise DataError("a text", f"binary data: {controls:.0%} of the bytes are control characters", path=path)
+    found = found or _find_damaged(raw) or _guess(raw)
+    if not found:
+        said = f"the byte 0x{raw[place]:02x}, and no other encoding is likely. {_REMEDY}"
+        raise DataError("text in UTF-8", said, path=path, line=1 + raw.count(b"\n", 0, place))
+    return raw.decode("utf-8-sig" if found == _DAMAGED else found, "replace"), found
+
+
+def _find_wide(raw: bytes) -> str:
+    """Return the encoding of a text in UTF-16 or UTF-32 that has no byte order mark; "" if it is none.
+
+    Each space and ASCII character has a zero byte, which stands at the same place in all of them. Where the bytes could
+    be UTF-8 as well, most characters are of one script, whose characters have the same first byte.
+    """
+    sample = raw[:_GUESSED_FROM]
+    zeros = [sample[place::4].count(0) for place in range(4)]
+    even, odd = zeros[0] + zeros[2], zeros[1] + zeros[3]
+    wider = min(even, odd) * 8 > len(sample)
+    big_endian = zeros[0] > zeros[3] if wider else even > odd
+    encoding = f"utf-{32 if wider else 16}-{'be' if big_endian else 'le'}"
+    text = _try_decoding(raw, encoding) if even + odd else None
+    if text is None or "\0" in text:
+        return ""
+    shown = text[:_GUESSED_FROM]
+    printable = sum(character.isprintable() or character.isspace() for character in shown)
+    first_bytes = Counter(sample[0 if big_endian else 1 :: 2])
+    one_script = max(first_bytes.values()) * 4 > len(sample) or _try_decoding(raw, "utf-8") is None
+    return encoding if one_script and printable > 0.99 * len(shown) else ""
+
+
+def _try_decoding(raw: bytes, encoding: str) -> str | None:
+    try:
+        return raw.decode(encoding)
     except UnicodeDecodeError:
-        guessed = "" if marked or b"\0" in raw else _guess(raw)
-    return (raw.decode(guessed, "replace"), guessed) if guessed else (decode_utf8(raw, path), "")
+        return None
+
+
+def _find_damaged(raw: bytes) -> str:
+    """Return _DAMAGED for a text with at least ten sequences of UTF-8 for each byte that is of none, else ""."""
+    text = raw.decode("utf-8", "replace")
+    damaged = text.count("\N{REPLACEMENT CHARACTER}")
+    return _DAMAGED if sum(map(str.isascii, text)) + 11 * damaged <= len(text) else ""
 
 
 def _decode_as(raw: bytes, encoding: str, path: Path) -> tuple[str, str]:
@@ -77,10 +129,9 @@ def decode_page(raw: bytes, path: Path, encoding: str | None = None) -> tuple[st
     found = _DECLARED.search(raw[:_DECLARED_WITHIN])
     declared = _find_codec(found[1].decode("ascii", "replace")) if found else ""
     if declared and not any(raw.startswith(mark) for mark, _ in _MARKS):
-        try:
-            return raw.decode(declared), "" if declared == "utf-8" else declared
-        except UnicodeDecodeError:
-            pass  # it declares what it is not
+        text = _try_decoding(raw, declared)
+        if text is not None:  # else it declares what it is not
+            return text, "" if declared == "utf-8" else declared
     return decode_text(raw, path)
 
 
@@ -95,7 +146,7 @@ def _find_codec(name: str) -> str:
 
 def _guess(raw: bytes) -> str:
     """Return the likeliest encoding, "" if none is; Windows' Western European one where others are as likely."""
-    found = from_bytes(raw[:_GUESSED_FROM], cp_isolation=list(_GUESSED))
+    found = from_bytes(raw[:_GUESSED_FROM], threshold=_MOST_DISORDER, cp_isolation=list(_GUESSED))
     best = found.best()
     if best is None:
         return ""

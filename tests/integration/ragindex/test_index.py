@@ -278,6 +278,20 @@ def test_hits_know_where_they_stand(tmp_path: Path) -> None:
                 assert all(texts[one.doc_id][one.start : one.end].strip() for one in hit.positions)
 
 
+def test_a_hit_inside_a_table_begins_with_its_header_and_stands_at_its_rows(tmp_path: Path) -> None:
+    header = "| bolt | price |\n| --- | --- |\n"
+    rows = "\n".join(f"| M{number} | {number} euro |" for number in range(60))
+    text = f"Prices.\n\n{header}{rows}"
+    with ragindex.open(tmp_path / "w", chunking=ragindex.Chunking(200, 0), create=True) as index:
+        index.add([ragindex.Document("prices", "Prices", text, blocks=((9, len(text)),))])
+        index.build("bm25", "bm25(over=passages(size=40, by=sentences))")
+        for method in ("bm25", "bm25(over=passages(size=40, by=sentences))"):
+            (hit,) = index.retriever(method).search("price M37", k=1)
+            (position,) = hit.positions
+            assert text[position.start : position.end].startswith("| M")
+            assert hit.text == header + text[position.start : position.end]
+
+
 def test_positions_are_those_of_the_text_that_was_found(tmp_path: Path) -> None:
     with ragindex.open(tmp_path / "w", encoder="lsa", create=True) as index:
         index.add([guide()])

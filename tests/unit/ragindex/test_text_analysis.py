@@ -65,6 +65,8 @@ anything = st.text(st.characters(codec=None), max_size=200) | st.text(
         ("snake_case __init__ _emphasis_ ___", ["snake_cas", "init", "emphasi"]),
         ("10 ½ m² ﬁre ＡＢＣ", ["10", "1", "2", "m2", "fire", "abc"]),
         ("soft\u00adhyphen", ["softhyphen"]),
+        ("❤️ love ☎️ 1️⃣", ["love", "1"]),
+        ("١٢٣ ۴۵۶ १२३ x४", ["123", "456", "123", "x4"]),
         ("\0a\x07b\x1bc\ud800d 🙂", ["b", "c", "d"]),
         ("", []),
         ("... !?", []),
@@ -94,6 +96,10 @@ def test_a_text_of_stop_words_keeps_them() -> None:
         ("turkish", "İstanbul", "istanbul"),
         ("greek", "άνθρωπος", "ΑΝΘΡΩΠΟΥΣ"),
         ("none", "Σίσυφος", "ΣΙΣΥΦΟΣ"),
+        ("persian", "كتاب علي", "کتاب علی"),
+        ("persian", "على", "علی"),
+        ("arabic", "کتاب علی", "كتاب علي"),
+        ("japanese", "葛\U000e0100飾区", "葛飾区"),
     ],
 )
 def test_same_token(language: str, one: str, other: str) -> None:

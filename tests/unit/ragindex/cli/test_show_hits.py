@@ -21,16 +21,21 @@ def test_steps_are_numbered_and_name_their_iteration_if_there_are_several(
     assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("Step ")] == expected
 
 
+@pytest.mark.parametrize("header", ["", "| what | when |\n|---|---|\n" * 20])
 @pytest.mark.parametrize(("full", "page"), [(False, 4), (True, 3)])
 def test_a_snippet_is_named_by_the_page_where_it_starts(
-    full: bool, page: int, capsys: pytest.CaptureFixture[str]
+    full: bool, page: int, header: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The passage begins on page 3, the words of the question stand on page 4, and page 5 comes after them."""
+    """The passage begins on page 3, the words of the question stand on page 4, and page 5 comes after them.
+
+    The header of the table that the passage starts in stands before, in the text and not in the position.
+    """
     text = f"{'Nothing here. ' * 60}The slate came by boat. {'Nothing else. ' * 60}"
     there = text.index("The slate")
-    position = Position("guide.pdf", 100, 100 + len(text), 3, (), ((100 + 400, 4), (100 + there + 600, 5)))
+    position = Position("guide.pdf", 100, 100 + len(text), 3, (), ((100 + 400, 4), (100 + there + 90, 5)))
     hit = Hit(
-        *("guide.pdf#0", "passage", ("guide.pdf#0",), ("guide.pdf",), "Guide", text, 1.0, "text"), positions=(position,)
+        *("guide.pdf#0", "passage", ("guide.pdf#0",), ("guide.pdf",), "Guide", header + text, 1.0, "text"),
+        positions=(position,),
     )
     print_hits("slate boat", Retrieval((hit,)), "bm25", "english", full=full, explain=False)
     assert f"guide.pdf, page {page}" in capsys.readouterr().out

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from examples import examples
 from ragindex.corpus import chunk
-from ragindex.corpus.chunk_spans import word_spans
+from ragindex.corpus.chunk_spans import find_rows, word_spans
 from ragindex.errors import UsageError
 from ragindex.types import Chunking, Document, Section
 
@@ -46,25 +46,36 @@ def test_passages_are_in_order_and_hold_all_but_white_space(document: Document, 
     found = chunk(document, chunking)
     end = 0
     for passage in found:
-        assert document.text[passage.start : passage.end] == passage.text
+        header = document.text[slice(*passage.header)]
+        assert header + document.text[passage.start : passage.end] == passage.text
+        assert not header or any(
+            passage.header[0] == start and passage.header[1] <= passage.start < end for start, end in document.blocks
+        )
         assert document.text[end : passage.start].strip() == ""
         end = max(end, passage.end)
     assert document.text[end:].strip() == ""
     for bounds in ([one.start for one in found], [one.end for one in found]):
         assert bounds == sorted(set(bounds))
     if chunking.by in ("words", "sentences") and chunking.size is not None:
-        assert all(len(word_spans(one.text)) <= chunking.size for one in found)
+        assert all(len(word_spans(document.text[one.start : one.end])) <= chunking.size for one in found)
 
 
 @given(documents(), st.integers(1, 30))
 @settings(max_examples=examples(100))
-def test_no_block_is_divided_by_headings(document: Document, size: int) -> None:
+def test_only_long_tables_are_divided_by_headings(document: Document, size: int) -> None:
     found = chunk(document, Chunking(size, 0, "headings"))
-    for start, end in document.blocks:
+    long_tables = [
+        (start, end)
+        for start, end in document.blocks
+        if find_rows(document.text, (start, end)) and len(word_spans(document.text[start:end])) > size
+    ]
+    whole = [block for block in document.blocks if block not in long_tables]
+    for start, end in whole:
         assert any(one.start <= start and end <= one.end for one in found)
     for one in found:
-        inside = [(start, end) for start, end in document.blocks if start < one.end and one.start < end]
-        assert len(word_spans(one.text)) <= size or inside  # only a block makes a passage longer
+        inside = [(start, end) for start, end in whole if start < one.end and one.start < end]
+        words = len(word_spans(document.text[one.start : one.end]))
+        assert words <= size or inside  # only a block makes a passage longer
 
 
 def spelt(text: str, chunking: Chunking, *sections: Section, blocks: tuple[tuple[int, int], ...] = ()) -> list[str]:
@@ -124,6 +135,63 @@ def test_a_table_stays_whole_and_says_where_it_stands() -> None:
     found = chunk(document, Chunking(6, 0, "headings"))
     assert [one.text for one in found] == ["Sizes", text[slice(*block)], "End of it."]
     assert [one.headings for one in found] == [("Sizes",)] * 3
+
+
+HEADER = "| port | hour |\n|---|---|\n"
+TABLE = f"{HEADER}| Ely. | 7 |\n| Rye. | 8 |\n| Deal | 9 |"
+
+
+@pytest.mark.parametrize(
+    ("chunking", "text", "expected"),
+    [
+        (  # a row has 5 words, header and rule 6
+            Chunking(12, 0, "headings"),
+            f"Tides.\n\n{TABLE}\n\nEnd.",
+            [f"Tides.\n\n{HEADER}| Ely. | 7 |", f"{HEADER}| Rye. | 8 |\n| Deal | 9 |\n\nEnd."],
+        ),
+        (Chunking(21, 0, "headings"), f"Tides.\n\n{TABLE}\n\nEnd.", ["Tides.", TABLE, "End."]),
+        (Chunking(21, 0, "sentences"), f"Tides.\n\n{TABLE}\n\nEnd.", ["Tides.", TABLE, "End."]),
+        (
+            Chunking(12, 5, "sentences"),
+            TABLE,
+            [f"{HEADER}| Ely. | 7 |", f"{HEADER}| Rye. | 8 |\n| Deal | 9 |"],
+        ),
+        (Chunking(11, 0, "sentences"), TABLE, [f"{HEADER}| Ely. | 7 |", "| Rye. | 8 |\n| Deal | 9 |"]),
+        (
+            Chunking(14, 0, "words"),
+            TABLE,
+            [f"{HEADER}| Ely. | 7 |\n| Rye. |", f"{HEADER}8 |\n| Deal | 9 |"],
+        ),
+        (
+            Chunking(52, 14, "characters"),
+            TABLE,
+            [f"{HEADER}| Ely. | 7 |\n| Rye. | 8 |", f"{HEADER}| Rye. | 8 |\n| Deal | 9 |"],
+        ),
+    ],
+)
+def test_a_table_is_divided_at_rows_and_repeats_its_header(chunking: Chunking, text: str, expected: list[str]) -> None:
+    block = (text.index("|"), text.rindex("|") + 1)
+    found = chunk(Document("d", "", text, {}, (), (block,)), chunking)
+    assert [one.text for one in found] == expected
+    assert all(one.text.endswith(text[one.start : one.end]) for one in found)
+    assert all(text[slice(*one.header)] in ("", HEADER) for one in found)
+
+
+@pytest.mark.parametrize(
+    ("block", "rows"),
+    [
+        (TABLE, len(HEADER)),
+        ("a | b\n:-|-:\n1 | 2", 12),
+        ("> | a |\n> |---|\n> | 1 |", 16),
+        ("| a |\n|---|", 0),
+        ("| a |\n| 1 |\n| 2 |", 0),
+        ("a\n---\nb", 0),
+        ("```\n|---|\n```", 0),
+        ("| a | b |", 0),
+    ],
+)
+def test_the_rows_of_a_table_begin_below_its_rule(block: str, rows: int) -> None:
+    assert find_rows(f"Ports\n{block}\n| no | row |", (6, 6 + len(block))) == (rows and 6 + rows)
 
 
 def test_sections_and_documents_have_no_size() -> None:

@@ -139,9 +139,22 @@ def test_without_its_library_a_file_is_left_out_with_what_to_install(
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("bad.txt", b"fine\nna\xefve\0", "bad.txt, line 2: expected text in UTF-8; found the byte 0xef."),
-        ("bad.md", "text".encode("utf-16") + b"x", "bad.md, line 1: expected text in UTF-8; found UTF-16."),
-        ("bad.html", b"<p>caf\xe9\0</p>", "bad.html, line 1: expected text in UTF-8; found the byte 0xe9."),
+        (
+            "bad.txt",
+            b"fine\nna\xefve\0",
+            "bad.txt: expected a text; found binary data: 9% of the bytes are control characters.",
+        ),
+        (
+            "bad.md",
+            "text".encode("utf-16") + b"x",
+            "bad.md: expected a text in the encoding utf-16; found the byte 0x78 at position 10.",
+        ),
+        (
+            "bad.html",
+            "<p>\nWir gehen heute über die große Straße, weil das Wetter schön ist.</p>".encode("cp850"),
+            "bad.html, line 2: expected text in UTF-8; found the byte 0x81, and no other encoding is likely. "
+            "Save it as UTF-8, or name its encoding: --encoding NAME.",
+        ),
         ("bad.txt", b"", "bad.txt: expected a file with text in it; found none."),
         ("bad.md", b"\xef\xbb\xbf \n", "bad.md: expected a file with text in it; found none."),
         ("bad.html", b"<script>only</script>", "bad.html: expected a file with text in it; found none."),
@@ -178,7 +191,7 @@ def test_a_file_name_that_is_not_unicode_is_one_error(tmp_path: Path) -> None:
     ("files", "found"),
     [
         ({}, "no files"),
-        ({"a.json": "[]", "b.json": "[]", "c.dat": "x"}, "only 2 .json, 1 .dat"),
+        ({"a.toc": "[]", "b.toc": "[]", "c.dwg": "x"}, "only 2 .toc, 1 .dwg"),
         ({".hidden.md": "x"}, "no files"),
     ],
 )
@@ -192,8 +205,8 @@ def test_a_folder_without_documents_lists_what_is_there(tmp_path: Path, files: d
 
 
 def test_a_suffix_that_no_reader_takes(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"expected a folder, or a file ending in \.json, .*found x\.dat"):
-        read(write(tmp_path / "x.dat", "x"))
+    with pytest.raises(DataError, match=r"expected a folder, or a file ending in \.txt, .*found x\.dwg"):
+        read(write(tmp_path / "x.dwg", "x"))
 
 
 def test_when_everything_is_skipped_the_corpus_is_empty(tmp_path: Path) -> None:
@@ -284,7 +297,7 @@ def test_what_is_passed_over_is_told(tmp_path: Path) -> None:
         ("LICENSE", "do as you like"),
         ("README", "no suffix"),
         ("a.md", "text"),
-        ("prices.csv", "item: boat\nprice: 4"),
+        ("prices.csv", "| item | price |\n| --- | --- |\n| boat | 4 |"),
         ("_sources/own.txt", "no folder of Sphinx"),
         ("built/search.html", "Search\n\nHere."),
         ("package/setup.cfg", "[metadata]"),

@@ -95,26 +95,6 @@ def test_what_is_no_notebook_is_one_error(content: str) -> None:
 # ---------------------------------------------------------------- tables and code
 
 
-@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
-def test_rows_of_a_table_are_paragraphs(mark: str) -> None:
-    rows = [["Name", "Place", "Note"], ["Ann", "Ely", '"a, b; c"'], ["", "", ""], ["Bob", "", "x"]]
-    read = read_file("a.csv", "\r\n".join(mark.join(row) for row in rows) + "\r\n\r\n")
-    assert read.text == "Name: Ann\nPlace: Ely\nNote: a, b; c\n\nName: Bob\nNote: x"
-
-
-def test_a_long_cell_and_a_broken_table() -> None:
-    assert read_file("a.tsv", "a\tb\n1\t" + "x" * 200_000).text == "a: 1\nb: " + "x" * 200_000
-    with pytest.raises(DataError, match=r"a\.csv, line 2: expected comma-separated values; found"):
-        read_file("a.csv", 'a,b\n1,"open')
-
-
-def test_json_lines_in_a_folder() -> None:
-    rows = '{"name": "Ann", "age": 7, "none": null}\n{"tags": ["x", "é"]}\n'
-    assert read_file("a.jsonl", rows).text == 'name: Ann\nage: 7\n\ntags: ["x", "é"]'
-    with pytest.raises(DataError, match=r"a\.jsonl, line 1"):
-        read_file("a.jsonl", "{\n")
-
-
 def test_source_code_is_named_with_its_suffix() -> None:
     assert read_file("src/main.rs", "fn main() {}\r\n") == FileContent("main.rs", "fn main() {}\n")
 

@@ -1,5 +1,7 @@
 """Files in other encodings than UTF-8, front matter, and titles."""
 
+import random
+import zlib
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from ragindex.corpus import read
 from ragindex.corpus.readers.front_matter import split_front_matter
 from ragindex.corpus.readers.text_encodings import decode_page, decode_text
+from ragindex.errors import DataError
 from ragindex.types import Document
 
 FRENCH = "L’été dernier, nous avons mangé à la plage près d’Étretat. Le café était très bon."
@@ -54,7 +57,54 @@ def test_a_page_declares_its_encoding(head: str, encoding: str, told: str) -> No
     assert decode_page(page.encode(encoding), PATH) == (page, told)
 
 
-@given(st.text())
+WIDE = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
+
+
+@pytest.mark.parametrize("encoding", WIDE)
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "The keeper counts gulls.\r\n",
+            "name,city\nAda,Ely\n",
+            "a",
+            FRENCH,
+            POLISH,
+            RUSSIAN,
+            f"{JAPANESE}\n{JAPANESE}",
+        ),
+        *("هي عاصمة مصر وأكبر مدنها.", "दिल्ली भारत की राजधानी है।"),
+    ],
+)
+def test_a_wide_encoding_needs_no_mark(text: str, encoding: str) -> None:
+    assert decode_text(text.encode(encoding), PATH) == (text, encoding)
+    page = f"<html><head><meta charset=utf-16></head><body>{text}"
+    assert decode_page(page.encode(encoding), PATH) == (page, encoding)
+
+
+def test_some_zero_bytes_and_some_damaged_ones_leave_a_text_in_utf_8() -> None:
+    zeros = "line of a log\n" * 20 + "\0" * 8
+    assert decode_text(zeros.encode(), PATH) == (zeros, "")
+    damaged = FRENCH.encode() + b" \xff\n"
+    assert decode_text(damaged, PATH) == (f"{FRENCH} \N{REPLACEMENT CHARACTER}\n", "utf-8 with damaged bytes")
+
+
+@pytest.mark.parametrize(
+    ("raw", "found"),
+    [
+        (random.Random(0).randbytes(3_000), "binary data: 11% of the bytes are control characters"),
+        (zlib.compress(random.Random(0).randbytes(900).hex().encode()), "binary data: "),
+        (b"x" * 300 + bytes(200) + b"ustar", "binary data: 40% of the bytes are control characters"),
+        (GERMAN.encode("cp850"), "the byte 0x81, and no other encoding is likely. .*--encoding NAME"),
+        (FRENCH.encode("mac_roman"), "the byte 0x8e, and no other encoding is likely"),
+    ],
+)
+def test_binary_data_and_unlikely_encodings_are_refused(raw: bytes, found: str) -> None:
+    with pytest.raises(DataError, match=found):
+        decode_text(raw, PATH)
+
+
+@given(st.text(st.characters(exclude_categories=["Cc", "Cs"])))
 def test_text_in_utf_8_stays_as_it_is(text: str) -> None:
     assert decode_text(text.encode(), PATH) == (text.removeprefix("\ufeff"), "")
 
