@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ragindex.corpus import Chunking, Corpus, read
+    from ragindex.corpus import Chunking, Corpus, Rows, read
     from ragindex.errors import RagindexError
     from ragindex.export.load import load_retriever as load
     from ragindex.index import Hits, Index, IndexRetriever
@@ -38,6 +38,7 @@ __all__ = [
     "Query",
     "RagindexError",
     "Retrieval",
+    "Rows",
     "Section",
     "compare",
     "load",
@@ -46,7 +47,7 @@ __all__ = [
 ]
 
 _LAZY = {
-    **dict.fromkeys(("Chunking", "Corpus", "read"), "ragindex.corpus"),
+    **dict.fromkeys(("Chunking", "Corpus", "Rows", "read"), "ragindex.corpus"),
     **dict.fromkeys(("Document", "Hit", "Position", "Query", "Retrieval", "Section"), "ragindex.types"),
     **dict.fromkeys(("Hits", "Index", "IndexRetriever", "open_index"), "ragindex.index"),
     "RagindexError": "ragindex.errors",

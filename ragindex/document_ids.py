@@ -7,6 +7,12 @@ macOS names files. Both name the same document; what is shown stays as it was wr
 import unicodedata
 from collections.abc import Container
 
+import regex
+
+ROW_SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".xlsx", ".xls", ".ods", ".parquet")
+"""Suffixes of files whose rows can be documents, with the ids FILE/ROW."""
+_ROW = regex.compile(rf"(?:{'|'.join(map(regex.escape, ROW_SUFFIXES))})/", regex.IGNORECASE)
+
 
 def spellings(name: str) -> tuple[str, ...]:
     """Return a name as it is written, and in NFC and NFD where these differ from it.
@@ -17,6 +23,15 @@ def spellings(name: str) -> tuple[str, ...]:
     if name.isascii():
         return (name,)
     return tuple(dict.fromkeys((name, *(unicodedata.normalize(form, name) for form in ("NFC", "NFD")))))
+
+
+def is_row(id: str) -> bool:
+    """Return whether an id is that of a row of a table.
+
+    >>> is_row("faq.csv/17"), is_row("faq.csv"), is_row("mail.eml/faq.csv")
+    (True, False, False)
+    """
+    return _ROW.search(id) is not None
 
 
 def find_spelling(name: str, known: Container[str]) -> str | None:

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +83,17 @@ def _files_read_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
     """Parse files in this process in tests/unit; elsewhere a process that stays for all tests does it."""
 
     def read(
-        self: object, raw: bytes, path: Path, suffix: str, encoding: str | None, limits: ReadingLimits, ocr: bool
+        self: object,
+        raw: bytes,
+        path: Path,
+        suffix: str,
+        encoding: str | None,
+        limits: ReadingLimits,
+        ocr: bool = False,
+        rows: Any = None,
     ) -> Any:
-        return load_answer(parse_file(raw, str(path), suffix, encoding, ocr, limits), path, limits)
+        columns = None if rows is None else asdict(rows)
+        return load_answer(parse_file(raw, str(path), suffix, encoding, limits, ocr, columns), path, limits)
 
     if request.path.is_relative_to(_UNIT):
         monkeypatch.setattr(ReadingProcesses, "read", read)

@@ -17,7 +17,7 @@ from ragindex_eval.run.pipeline import default_index, evaluate
 from ragindex_eval.run.settings import CompareSettings, make_settings
 from ragindex_eval.run.study import load_dataset
 
-_SELECTION = ("include", "exclude", "encoding", "max_file_mb", "ocr")
+_SELECTION = ("include", "exclude", "encoding", "max_file_mb", "ocr", "rows")
 _COMMAND_ONLY = ("corpora", "encoders", "seeds", "out", "json_file", "fail_below", "trace", "name")
 
 

@@ -18,6 +18,7 @@ from ragindex.cli.options import (
     JsonOption,
     MaxFileOption,
     OcrOption,
+    RowsOption,
     SkipBadOption,
     StoreOption,
     WaitOption,
@@ -40,6 +41,7 @@ def add(
     encoding: EncodingOption = None,
     max_file_mb: MaxFileOption = MAX_FILE_MB,
     ocr: OcrOption = False,
+    rows: RowsOption = None,
     named: AsOption = "",
     encoder: EncoderOption = None,
     budget: BudgetOption = None,
@@ -53,7 +55,7 @@ def add(
 
     Example: ragindex add new-documents/ --as new --index my-index
     """
-    selection = select_files(include, exclude, encoding, max_file_mb, ocr)
+    selection = select_files(include, exclude, encoding, max_file_mb, ocr, rows)
     corpora = [read_corpus(source, folder, format, skip_bad, selection) for source in data]
     with Workspace.open(
         folder,

@@ -12,16 +12,22 @@ from ragindex.corpus import (
     describe_left_out,
     read_selected,
 )
+from ragindex.corpus.readers.rows import parse_rows
 from ragindex.counts import many
 from ragindex.errors import LeftOutError
 from ragindex.workspace.settings import require_apart
 
 
 def select_files(
-    include: Sequence[str] | None, exclude: Sequence[str] | None, encoding: str | None, max_file_mb: float, ocr: bool
+    include: Sequence[str] | None,
+    exclude: Sequence[str] | None,
+    encoding: str | None,
+    max_file_mb: float,
+    ocr: bool,
+    rows: str | None,
 ) -> FileSelection:
     """Return the selection that the flags of a command describe. Raises UsageError."""
-    return FileSelection(tuple(include or ()), tuple(exclude or ()), encoding, max_file_mb, ocr)
+    return FileSelection(tuple(include or ()), tuple(exclude or ()), encoding, max_file_mb, ocr, parse_rows(rows))
 
 
 def read_corpus(data: str, folder: Path, format: str | None, skip_bad: bool | None, selection: FileSelection) -> Corpus:

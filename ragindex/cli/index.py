@@ -31,6 +31,7 @@ from ragindex.cli.options import (
     MaxFileOption,
     NoCacheOption,
     OcrOption,
+    RowsOption,
     SeedOption,
     SkipBadOption,
     StoreOption,
@@ -73,6 +74,7 @@ def index(
     encoding: EncodingOption = None,
     max_file_mb: MaxFileOption = MAX_FILE_MB,
     ocr: OcrOption = False,
+    rows: RowsOption = None,
     named: AsOption = "",
     language: LanguageOption = None,
     chunking: ChunkingOption = None,
@@ -112,7 +114,7 @@ def index(
     if triples is not None:
         imported_files.require_reader(schemes)
     with use_workers(workers):
-        selection = select_files(include, exclude, encoding, max_file_mb, ocr)
+        selection = select_files(include, exclude, encoding, max_file_mb, ocr, rows)
         corpus = _read_data(data, folder, format, skip_bad, rebuild, selection)
     held = manifest.read_manifest(folder)
     with Workspace.open(

@@ -50,7 +50,7 @@ class _Commands(TyperGroup):
         name, _, rest = super().resolve_command(ctx, [_expand_home(arg) for arg in args])
         command = None if name is None else _load_command(self._points[name])
         handle_interrupts()
-        return name, command, rest
+        return name, command, rest if command is None else _complete_values(command, rest)
 
 
 app = typer.Typer(
@@ -84,6 +84,24 @@ def _expand_home(arg: str) -> str:
     """Return an argument like `--index=~/x` with the user's home folder, which Bash expands only in `--index ~/x`."""
     option, _, value = arg.partition("=")
     return f"{option}={expand_home(value)}" if option.startswith("--") and value.startswith("~") else arg
+
+
+def _complete_values(command: Any, args: list[str]) -> list[str]:
+    """Give an option whose value may be left out (metavar in brackets) an empty one, unless NAME=VALUE follows it."""
+    optional = {option for one in command.params if _is_bracketed(one.metavar or "") for option in one.opts}
+    end = args.index("--") if "--" in args else len(args)
+    return [
+        f"{arg}=" if at < end and arg in optional and not _is_assignment(following) else arg
+        for at, (arg, following) in enumerate(zip(args, [*args[1:], ""], strict=True))
+    ]
+
+
+def _is_bracketed(metavar: str) -> bool:
+    return metavar.startswith("[") and metavar.endswith("]")
+
+
+def _is_assignment(arg: str) -> bool:
+    return "=" in arg and not arg.startswith("-")
 
 
 def _load_command(point: EntryPoint) -> Any:

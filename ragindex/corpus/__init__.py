@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from ragindex.corpus.formats import FORMATS, read, read_selected, recognise_format
     from ragindex.corpus.left_out import LeftOut, describe_encodings, describe_ignored, describe_left_out
     from ragindex.corpus.local_files import SUFFIXES, FileSelection
+    from ragindex.corpus.readers.rows import Rows
     from ragindex.types import Chunking
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Corpus",
     "FileSelection",
     "LeftOut",
+    "Rows",
     "chunk",
     "content_id",
     "describe_encodings",
@@ -38,6 +40,7 @@ _LAZY = {
     ),
     **dict.fromkeys(("SUFFIXES", "FileSelection"), "ragindex.corpus.local_files"),
     "Chunking": "ragindex.types",
+    "Rows": "ragindex.corpus.readers.rows",
 }
 
 if not TYPE_CHECKING:

@@ -11,7 +11,7 @@ from ragindex.corpus.json_reader import Item, Problems, format_value
 from ragindex.corpus.left_out import LeftOut
 from ragindex.corpus.readers.text_encodings import ENCODING
 from ragindex.counts import many
-from ragindex.document_ids import describe_control
+from ragindex.document_ids import describe_control, is_row
 from ragindex.errors import DataError
 from ragindex.types import NO_METADATA, Document, Metadata, Section, Span
 
@@ -105,7 +105,7 @@ def gather(given: Iterable[RawDocument], problems: Problems) -> Gathered:
         if one.id is None and id in hashed:
             repeats += 1
         elif id in kept:
-            raise one.item.error("each document id once", f"the id {id!r} a second time")
+            raise one.item.error("each document id once", f"the id {id!r} {_describe_repeat(kept[id], one)}")
         else:
             kept[id] = Document(id, one.title, one.text, one.metadata, one.sections, one.blocks)
             hashed.update([id] if one.id is None else [])
@@ -113,6 +113,11 @@ def gather(given: Iterable[RawDocument], problems: Problems) -> Gathered:
     for _ in problems.each(add, given):
         pass
     return tuple(kept.values()), repeats
+
+
+def _describe_repeat(first: Document, second: RawDocument) -> str:
+    rows = [one.sections[0].page for one in (first, second) if one.sections] if is_row(first.id) else []
+    return f"in the rows {rows[0]} and {rows[1]}" if len(rows) == 2 else "a second time"
 
 
 def require_documents(gathered: Gathered, path: Path, problems: Problems) -> Gathered:

@@ -26,7 +26,9 @@ from ragindex.corpus.more_benchmarks import (
 )
 from ragindex.corpus.near_duplicates import find_holders, find_near_duplicates, sample_documents
 from ragindex.corpus.readers import DATA_SUFFIXES
+from ragindex.corpus.readers.rows import Rows, parse_rows
 from ragindex.counts import first_names, many
+from ragindex.document_ids import ROW_SUFFIXES
 from ragindex.errors import DataError, LeftOutWarning, UnknownNameError, UsageError
 from ragindex.home_folder import expand_home
 from ragindex.near_names import describe_near, find_near_names, find_near_paths, suggest_names
@@ -81,6 +83,7 @@ def read(
     encoding: str | None = None,
     max_file_mb: float = MAX_FILE_MB,
     ocr: bool = False,
+    rows: bool | str | Rows | None = None,
 ) -> Corpus:
     """Read the documents of a file or folder; the format is detected unless `format` names it (see FORMATS).
 
@@ -90,19 +93,20 @@ def read(
     A folder may contain text, Markdown, HTML, PDF, Word, PowerPoint, notebooks, tables and source code; a file may be a
     data set (BEIR, HippoRAG, MuSiQue, ...). If the path does not exist and has the form NAME:REST, such as world:1k,
     the plugin NAME generates the corpus. `include`, `exclude`, `encoding`, `max_file_mb` and `ocr` say which files
-    of a folder are read, and how (FileSelection).
+    of a folder are read, and how (FileSelection). With `rows=True`, or `rows=Rows(...)`, each row of a table (CSV,
+    JSON, a spreadsheet, Parquet) is a document FILE/ROW.
 
     Files of a folder that cannot be read are left out with a LeftOutWarning, and `Corpus.skipped` names each
     with the reason. An item of a data set that cannot be read raises DataError, with file and line: without it, it is
     another data set. With `skip_bad=True` items are left out too, without a warning, and with False files raise too.
-    Raises UsageError for an unknown format or encoding, or a selection from what is no folder, and DataError if no
-    document can be read.
+    Raises UsageError for an unknown format or encoding, a selection from what is no folder, or `rows` of a table that
+    has no such columns, and DataError if no document can be read.
     """
     corpus = read_selected(
         expand_home(path),
         format=format,
         skip_bad=skip_bad,
-        selection=FileSelection(tuple(include), tuple(exclude), encoding, max_file_mb, ocr),
+        selection=FileSelection(tuple(include), tuple(exclude), encoding, max_file_mb, ocr, parse_rows(rows)),
     )
     if corpus.skipped and skip_bad is None:
         what = many(len(corpus.skipped), "file that cannot be read is", "files that cannot be read are")
@@ -119,6 +123,8 @@ def read_selected(
     if made is not None:
         _require_no_selection(made.format, selection)
         return made
+    if format is None and selection.rows is not None and path.is_file() and path.suffix.lower() in ROW_SUFFIXES:
+        format = "folder"
     format = recognise_format(path) if format is None else _check_format(path, format)
     problems = Problems(format == "folder" if skip_bad is None else skip_bad)
     listing, notes = FolderListing(), tuple[str, ...]()
@@ -141,7 +147,7 @@ def _require_no_selection(format: str, selection: FileSelection) -> None:
     if selection != FileSelection():
         raise UsageError(
             f"Files can be selected from folders. This is the format {format}: omit --include, --exclude, --encoding, "
-            "--max-file-mb and --ocr."
+            "--max-file-mb, --ocr and --rows."
         )
 
 
@@ -233,7 +239,8 @@ def recognise_format(path: Path) -> str:
         return "hipporag"
     if suffix in (".json", ".jsonl"):
         return _recognise_items(path)
-    raise DataError(f"a folder, or a file ending in {', '.join(SUFFIXES)}", path.name, path=path)
+    found = f"{path.name}{', whose rows --rows reads' if suffix in ROW_SUFFIXES else ''}"
+    raise DataError(f"a folder, or a file ending in {', '.join(SUFFIXES)}", found, path=path)
 
 
 def _check_format(path: Path, format: str) -> str:

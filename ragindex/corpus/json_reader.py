@@ -172,7 +172,7 @@ def decode_utf8(raw: bytes, path: Path, line: int = 1) -> str:
 
 def read_json_value(path: Path) -> Any:
     """Return the value of a JSON file. Raises DataError."""
-    return _parse(decode_utf8(read_bytes(path), path), path, None)
+    return parse_json(decode_utf8(read_bytes(path), path), path, None)
 
 
 def read_json_items(path: Path, problems: Problems) -> Iterator[Item]:
@@ -211,7 +211,7 @@ def parse_json_lines(lines: Iterable[bytes], path: Path, problems: Problems) -> 
 
 def _parse_line(found: tuple[Item, bytes]) -> tuple[Any, Item]:
     place, raw = found
-    return _parse(decode_utf8(raw.rstrip(b"\r\n"), place.path, place.line or 1), place.path, place.line), place
+    return parse_json(decode_utf8(raw.rstrip(b"\r\n"), place.path, place.line or 1), place.path, place.line), place
 
 
 def read_first_item(path: Path) -> Mapping[str, Any]:
@@ -236,7 +236,8 @@ def _read_first_value(path: Path) -> Any:
         return whole[0] if isinstance(whole, list) and whole else None
 
 
-def _parse(text: str, path: Path, line: int | None) -> Any:
+def parse_json(text: str, path: Path, line: int | None = None) -> Any:
+    """Return the value of JSON text; `line` is that of the text in a file of lines. Raises DataError."""
     try:
         return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_build_object)
     except json.JSONDecodeError as error:

@@ -38,7 +38,7 @@ def describe_ignored(counts: Mapping[str, int]) -> list[str]:
     """Return the sentence on files of formats that no reader takes, by suffix; [] if there are none."""
     files = [many(count, f"{suffix} file") for suffix, count in sorted(counts.items()) if suffix]
     files += [f"{many(count, 'file')} without a suffix" for suffix, count in counts.items() if not suffix]
-    return [f"ignored: {', '.join(files)}"] if files else []
+    return [f"ignored: {', '.join(files)}{' (--rows reads them)' if '.parquet' in counts else ''}"] if files else []
 
 
 def describe_encodings(ids: Mapping[str, Sequence[str]]) -> list[str]:

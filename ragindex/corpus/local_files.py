@@ -20,10 +20,12 @@ from ragindex.corpus.readers.content import FileContent
 from ragindex.corpus.readers.messages import ReadingLimits
 from ragindex.corpus.readers.ocr import OCR_PACKAGES
 from ragindex.corpus.readers.plain_text import read_source_code, read_text
+from ragindex.corpus.readers.rows import Rows
 from ragindex.corpus.readers.text_encodings import check_encoding
 from ragindex.corpus.reading_processes import ReadingProcesses
 from ragindex.counts import first_names
 from ragindex.distribution import require_all_installed
+from ragindex.document_ids import ROW_SUFFIXES, is_row
 from ragindex.errors import DataError, UsageError
 from ragindex.progress import progress_bar
 
@@ -49,7 +51,7 @@ class FileSelection:
     `include` and `exclude` are patterns as of the shell (`*.md`, `drafts/*`), compared with the path in the folder and
     with the file's name; a file is read if it matches one of `include` (empty: all) and none of `exclude`. `encoding`
     is that of text files (None: detected), `max_file_mb` the largest size in megabytes, and `ocr` whether the text of
-    scanned pages is recognised. Raises UsageError.
+    scanned pages is recognised. With `rows` each row of a table is a document. Raises UsageError.
     """
 
     include: tuple[str, ...] = ()
@@ -57,6 +59,7 @@ class FileSelection:
     encoding: str | None = None
     max_file_mb: float = MAX_FILE_MB
     ocr: bool = False
+    rows: Rows | None = None
 
     def __post_init__(self) -> None:
         check_encoding(self.encoding)
@@ -66,6 +69,10 @@ class FileSelection:
     def allows(self, id: str) -> bool:
         """Return whether the file with this path in the folder is to be read."""
         return (not self.include or _matches(id, self.include)) and not _matches(id, self.exclude)
+
+    def reads(self, suffix: str) -> bool:
+        """Return whether files with this suffix are read."""
+        return suffix in READERS or (self.rows is not None and suffix in ROW_SUFFIXES)
 
 
 def _matches(id: str, patterns: Sequence[str]) -> bool:
@@ -176,7 +183,7 @@ def _list_files(top: Path, root: Path, selection: FileSelection, problems: Probl
 
     def pass_over(path: Path, why: PassedOver) -> None:
         name, suffix = _name_file(path, root), _find_suffix(path)
-        if why in ("outside", "special") and suffix not in READERS:
+        if why in ("outside", "special") and not selection.reads(suffix):
             listing.ignored[name] = suffix
         else:
             getattr(listing, why).append(name)
@@ -188,7 +195,7 @@ def _list_files(top: Path, root: Path, selection: FileSelection, problems: Probl
 
 def _list_file(file: Path, root: Path, selection: FileSelection, listing: FolderListing) -> None:
     suffix, name = _find_suffix(file), _name_file(file, root)
-    if suffix not in READERS:
+    if not selection.reads(suffix):
         listing.ignored[name] = suffix
     elif file.name == "searchindex.js" and (file.parent / "search.html").is_file():
         listing.generated.append(name)  # of HTML that Sphinx made: the words of all pages
@@ -237,10 +244,10 @@ def _read_file(
         raise item.error(limit, f"{size / 1e6:.4g} MB")
     raw = read_bounded(Path(os.path.realpath(file)) if file.is_symlink() else file, most_bytes)
     suffix, encoding = _find_suffix(file), check_encoding(selection.encoding)
-    if len(raw) <= _SMALL and READERS[suffix] in (read_text, read_source_code):
+    if len(raw) <= _SMALL and READERS.get(suffix) in (read_text, read_source_code):
         read = READERS[suffix](raw, file, encoding)
     else:
-        read = processes.read(raw, file, suffix, encoding, limits, selection.ocr)
+        read = processes.read(raw, file, suffix, encoding, limits, selection.ocr, selection.rows)
     if not read.text.strip() and not read.inner:
         raise item.error("a file with text in it", "none")
     return read
@@ -249,13 +256,20 @@ def _read_file(
 def _list_documents(read: FileContent, name: str, file: Path) -> list[RawDocument]:
     """Return the document of a file, unless it has no text of its own, and those inside of it as `FILE/NAME`."""
     own = {"source": name, "modified": _get_modification_date(file)}
-    parts = [(name, read.title or file.stem, read)] if read.text.strip() else []
-    parts += [(f"{name}/{inner}", content.title or inner.rpartition("/")[2], content) for inner, content in read.inner]
+    parts = [("", read.title or file.stem, read)] if read.text.strip() else []
+    parts += [(f"/{inner}", content.title or inner.rpartition("/")[2], content) for inner, content in read.inner]
     return [
         RawDocument(
-            id, title, content.text, {**content.metadata, **own}, Item({}, file), content.sections, content.blocks
+            name + inner,
+            title,
+            content.text,
+            # a row did not change when another one did
+            {**content.metadata, **({"source": name} if is_row(name + inner) else own)},
+            Item({}, Path(f"{file}{inner}") if inner else file),
+            content.sections,
+            content.blocks,
         )
-        for id, title, content in parts
+        for inner, title, content in parts
     ]
 
 

@@ -32,7 +32,8 @@ from ragindex.corpus.readers.messages import (
     write_messages,
 )
 from ragindex.corpus.readers.pdf import PASSWORD_VARIABLE
-from ragindex.errors import DataError, RagindexError
+from ragindex.corpus.readers.rows import Rows
+from ragindex.errors import DataError, RagindexError, UsageError
 from ragindex.workers import available_workers
 
 _In = TypeVar("_In")
@@ -175,11 +176,20 @@ class ReadingProcesses:
                 self.__exit__()
 
     def read(
-        self, raw: bytes, path: Path, suffix: str, encoding: str | None, limits: ReadingLimits, ocr: bool
+        self,
+        raw: bytes,
+        path: Path,
+        suffix: str,
+        encoding: str | None,
+        limits: ReadingLimits,
+        ocr: bool = False,
+        rows: Rows | None = None,
     ) -> FileContent:
-        """Return what the reader of `suffix` finds in the bytes of a file. Raises DataError."""
+        """Return what the reader of `suffix` finds in the bytes of a file. Raises DataError and UsageError."""
+        columns = None if rows is None else asdict(rows)
         values = {
-            **{"path": str(path), "suffix": suffix, "encoding": encoding, "ocr": ocr, "limits": asdict(limits)},
+            **{"path": str(path), "suffix": suffix, "encoding": encoding, "ocr": ocr, "rows": columns},
+            "limits": asdict(limits),
             "password": os.environ.get(PASSWORD_VARIABLE, ""),  # it may have changed since the process started
         }
         request = (dump_json(values), raw)
@@ -223,9 +233,11 @@ class ReadingProcesses:
 
 
 def load_answer(values: dict[str, Any], path: Path, limits: ReadingLimits) -> FileContent:
-    """Return the content of a file from the values of `parse_file`. Raises DataError."""
+    """Return the content of a file from the values of `parse_file`. Raises DataError and UsageError."""
     if "text" in values:
         return make_content(values)
+    if "usage" in values:
+        raise UsageError(values["usage"])
     if "characters" in values:
         raise DataError(
             f"a file with at most {limits.characters:,} characters of text", f"{values['characters']:,}", path=path

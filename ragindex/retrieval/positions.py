@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from ragindex.document_ids import is_row
 from ragindex.types import Hit, Position
 
 _ADAPTER = TypeAdapter(Position)
@@ -34,7 +35,8 @@ def place_snippet(hit: Hit, start: int) -> tuple[Position, ...]:
 
 
 def format_positions(positions: Iterable[Position], title: str = "") -> str:
-    """Write positions as text for people: "guide.pdf, page 3", "guide.md, Setup › Install" or "a.txt, characters 2-9".
+    """Write positions as text for people: "guide.pdf, page 3", "faq.csv/17, row 17", "guide.md, Setup › Install" or
+    "a.txt, characters 2-9".
 
     Offsets are written where nothing else says where in the document a passage is. A first heading that is the `title`
     is left out.
@@ -43,7 +45,8 @@ def format_positions(positions: Iterable[Position], title: str = "") -> str:
 
 
 def _format_position(position: Position, title: str) -> str:
-    page = [f"page {position.page}"] if position.page is not None else []
+    part = "row" if is_row(position.doc_id) else "page"
+    page = [f"{part} {position.page}"] if position.page is not None else []
     below = position.headings[1:] if position.headings[:1] == (title,) else position.headings
     headings = [" › ".join(below)] if below else []
     offsets = [f"characters {position.start}-{position.end}"]

@@ -29,7 +29,7 @@ _NAME_PATTERN = regex.compile(r"[\w.+-]+(?: [\w.+-]+)*")
 class Placed:
     """Documents of one source with their ids in a workspace.
 
-    They are the source's complete documents below the id prefix `lead`, or the single document with the id `only`.
+    They are the source's complete documents below the id prefix `lead`, or those of the file with the id `only`.
     """
 
     source: str
@@ -39,7 +39,7 @@ class Placed:
 
     def covers(self, id: str) -> bool:
         """Return whether a stored document with this id is obsolete if it is not among `documents`."""
-        return id.startswith(self.lead) if self.only is None else id == self.only
+        return id.startswith(self.lead) if self.only is None else id == self.only or id.startswith(f"{self.only}/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,11 +225,11 @@ def _build_lead(source: DocumentSource, corpus: Corpus) -> str:
 
 
 def _assign_ids(corpus: Corpus, lead: str) -> Iterator[Document]:
-    """Yield the documents with `lead` before their ids; documents of a folder get the id as "source" metadata too."""
+    """Yield the documents with `lead` before their ids; so does the "source" of those of a folder."""
     for document in corpus.documents:
         id, metadata = lead + document.id, document.metadata
         if lead and corpus.format == "folder":
-            metadata = {**metadata, "source": id}
+            metadata = {**metadata, "source": f"{lead}{metadata['source']}"}
         yield replace(document, id=id, metadata=metadata) if lead else document
 
 

@@ -17,7 +17,7 @@ from ragindex.cli.console import (
     write_result,
 )
 from ragindex.cli.console import stdout as standard_output
-from ragindex.cli.options import JsonOption
+from ragindex.cli.options import OPTIONAL_COLUMNS, JsonOption
 from ragindex.errors import UsageError
 from ragindex.workspace.manifest import require_manifest
 from ragindex.workspace.settings import write_command
@@ -64,6 +64,7 @@ def compare(
     encoding: Annotated[str | None, setting_flag("encoding", "E")] = None,
     max_file_mb: Annotated[float | None, setting_flag("max_file_mb", "MB")] = None,
     ocr: Annotated[bool | None, setting_flag("ocr")] = None,
+    rows: Annotated[str | None, setting_flag("rows", OPTIONAL_COLUMNS)] = None,
     language: Annotated[str | None, setting_flag("language", "L")] = None,
     holdout: Annotated[Path | None, setting_flag("holdout", "FILE")] = None,
     reuse_holdout: Annotated[bool | None, setting_flag("reuse_holdout")] = None,

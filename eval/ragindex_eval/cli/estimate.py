@@ -26,6 +26,7 @@ from ragindex.cli.options import (
     LanguageOption,
     MaxFileOption,
     OcrOption,
+    RowsOption,
     SkipBadOption,
 )
 from ragindex.corpus import describe_left_out, read_selected
@@ -64,6 +65,7 @@ def estimate_command(
     encoding: EncodingOption = None,
     max_file_mb: MaxFileOption = MAX_FILE_MB,
     ocr: OcrOption = False,
+    rows: RowsOption = None,
     language: LanguageOption = None,
     seed: Annotated[int, typer.Option(metavar="S", help="Draws the sample.")] = 0,
     read_answers: Annotated[
@@ -86,7 +88,7 @@ def estimate_command(
     reading: dict[str, Any] = {
         "format": format,
         "skip_bad": skip_bad,
-        "selection": select_files(include, exclude, encoding, max_file_mb, ocr),
+        "selection": select_files(include, exclude, encoding, max_file_mb, ocr, rows),
     }
     asking: dict[str, Any] = {"questions": questions, "limit": limit, "seed": seed}
     dataset = datasets.read_dataset(data, **reading, **asking) if read_answers or questions else None

@@ -15,7 +15,7 @@ from ragindex.cli.console import (
     write_result,
 )
 from ragindex.cli.console import stdout as standard_output
-from ragindex.cli.options import JsonOption
+from ragindex.cli.options import OPTIONAL_COLUMNS, JsonOption
 from ragindex.errors import GateFailedError, GateUndecidedError, StoreError, UsageError
 from ragindex_eval.cli.compare import setting_flag
 from ragindex_eval.format import about_questions, join_names
@@ -51,6 +51,7 @@ def gate_command(
     encoding: Annotated[str | None, setting_flag("encoding", "E")] = None,
     max_file_mb: Annotated[float | None, setting_flag("max_file_mb", "MB")] = None,
     ocr: Annotated[bool | None, setting_flag("ocr")] = None,
+    rows: Annotated[str | None, setting_flag("rows", OPTIONAL_COLUMNS)] = None,
     language: Annotated[str | None, setting_flag("language", "L")] = None,
     encoder: Annotated[str | None, setting_flag("encoder", "E")] = None,
     llm: Annotated[str | None, setting_flag("llm", "L")] = None,

@@ -23,6 +23,7 @@ from ragindex.cli.options import (
     LanguageOption,
     MaxFileOption,
     OcrOption,
+    RowsOption,
     SkipBadOption,
 )
 from ragindex.corpus import Corpus, chunk, describe_ignored, describe_left_out, read_selected
@@ -52,6 +53,7 @@ def questions(
     encoding: EncodingOption = None,
     max_file_mb: MaxFileOption = MAX_FILE_MB,
     ocr: OcrOption = False,
+    rows: RowsOption = None,
     language: LanguageOption = None,
     without_titles: Annotated[
         bool, typer.Option("--without-titles", help="No question names the title of a document that answers it.")
@@ -67,7 +69,7 @@ def questions(
     """
     _check(out, overwrite)
     analyse("", language or "english")
-    selection = select_files(include, exclude, encoding, max_file_mb, ocr)
+    selection = select_files(include, exclude, encoding, max_file_mb, ocr, rows)
     corpus = read_selected(data, format=format, skip_bad=skip_bad, selection=selection)
     left_out = _read_notes(corpus, language)
     usable = _drop_copies([document for document in corpus.documents if readable(document.id)])

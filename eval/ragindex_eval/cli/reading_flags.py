@@ -13,7 +13,8 @@ def list_flags(format: str | None, selection: FileSelection) -> list[str]:
         ("--encoding", selection.encoding),
         ("--max-file-mb", f"{selection.max_file_mb:g}" if selection.max_file_mb != MAX_FILE_MB else None),
     )
-    return [word for flag, value in given if value for word in (flag, value)] + ["--ocr"] * selection.ocr
+    rows = [] if selection.rows is None else ["--rows", *filter(None, [str(selection.rows)])]
+    return [*(word for flag, value in given if value for word in (flag, value)), *["--ocr"] * selection.ocr, *rows]
 
 
 def list_reading_flags(settings: CompareSettings) -> list[str]:

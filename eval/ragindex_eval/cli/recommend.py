@@ -16,7 +16,7 @@ from ragindex.cli.console import (
     write_result,
 )
 from ragindex.cli.console import stdout as standard_output
-from ragindex.cli.options import JsonOption
+from ragindex.cli.options import OPTIONAL_COLUMNS, JsonOption
 from ragindex.errors import UsageError
 from ragindex.export.export_retriever import Export, export_retriever
 from ragindex.workers import use_workers
@@ -84,6 +84,7 @@ def recommend_command(
     encoding: Annotated[str | None, setting_flag("encoding", "E")] = None,
     max_file_mb: Annotated[float | None, setting_flag("max_file_mb", "MB")] = None,
     ocr: Annotated[bool | None, setting_flag("ocr")] = None,
+    rows: Annotated[str | None, setting_flag("rows", OPTIONAL_COLUMNS)] = None,
     language: Annotated[str | None, setting_flag("language", "L")] = None,
     encoder: Annotated[str | None, setting_flag("encoder", "E")] = None,
     llm: Annotated[str | None, setting_flag("llm", "L")] = None,

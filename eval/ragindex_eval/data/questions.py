@@ -20,7 +20,7 @@ from ragindex.corpus.json_reader import (
 )
 from ragindex.corpus.readers.plain_text import read_csv_rows
 from ragindex.corpus.readers.text_encodings import decode_text
-from ragindex.document_ids import find_spelling, spellings
+from ragindex.document_ids import find_spelling, is_row, spellings
 from ragindex.errors import DataError
 from ragindex.near_names import describe_near, find_near_names
 from ragindex_eval.data.equal_texts import content
@@ -129,13 +129,17 @@ class DocumentFinder:
         why = next(reasons, "it is hidden" if is_there else None)
         return why and f"the file is there and is not read ({why})"
 
+    def _describe_row(self, name: str) -> str:
+        table = next((id for id in self.ids if name.startswith(f"{id}/")), "") if is_row(name) else ""
+        return f"{table} is one document; --rows makes each of its rows one" if table else ""
+
     def _unknown(self, name: str, item: Item, why: str) -> DataError:
         left_out = next((str(one) for one in self.skipped if _is_file(one.path, name)), None) or self._unread(name)
         if left_out is not None:
             return item.error("gold that names documents that can be read", f"{format_value(name)}: {left_out}")
         known = islice(chain(self.by_title, self.by_file, self.ids), _NAMES_COMPARED)
         near = [] if why else find_near_names(name, dict.fromkeys(known))
-        reason = why or describe_near(near) or "no similar id"
+        reason = why or self._describe_row(name) or describe_near(near) or "no similar id"
         return item.error(
             "gold that names documents of the corpus", f"{format_value(name)}, which is not in it ({reason})"
         )

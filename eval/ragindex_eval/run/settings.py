@@ -11,10 +11,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import regex
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, field_validator
 
 from ragindex.corpus import FileSelection
 from ragindex.corpus.local_files import MAX_FILE_MB
+from ragindex.corpus.readers.rows import Rows, parse_rows
 from ragindex.errors import DataError, UsageError
 from ragindex.llm.answer_question import DEFAULT_TOKENS
 from ragindex.near_names import suggest_names
@@ -41,6 +42,9 @@ def _require_plugin(value: Any) -> Written:
 
 _Plugin: TypeAlias = Annotated[Any, PlainValidator(_require_plugin)]
 """A plugin as it is written, or made already."""
+
+
+_Rows: TypeAlias = Annotated[Rows | None, BeforeValidator(parse_rows)]
 
 
 class CorpusSettings(Strict):
@@ -84,6 +88,9 @@ class CompareSettings(Strict):
         default=MAX_FILE_MB, gt=0, description=f"Leave out larger files, and say so. Default: {MAX_FILE_MB:g}."
     )
     ocr: bool = Field(default=False, description="Recognise the text of scanned pages in PDF files.")
+    rows: _Rows = Field(
+        default=None, description="Each row of a table is a document. Columns: 'text=A+B,title=A,id=C', or by name."
+    )
     language: str | None = Field(
         default=None, description="The language of the documents. Default: the index's own, or english."
     )
@@ -182,7 +189,9 @@ class CompareSettings(Strict):
 
     def selected_files(self) -> FileSelection:
         """Return which files of a folder are read, and how."""
-        return FileSelection(tuple(self.include), tuple(self.exclude), self.encoding, self.max_file_mb, self.ocr)
+        return FileSelection(
+            tuple(self.include), tuple(self.exclude), self.encoding, self.max_file_mb, self.ocr, self.rows
+        )
 
     def all_encoders(self) -> list[Written | None]:
         """Return the encoders of the study; None is that of the index."""

@@ -129,8 +129,10 @@ def _allow_long_fields() -> Iterator[None]:
         csv.field_size_limit(limit)
 
 
-def read_csv_rows(text: str, path: Path) -> Iterator[tuple[Item, list[str]]]:
-    """Yield the rows of CSV that are not blank, each with its place; the delimiter is a comma, semicolon, tab or bar.
+def read_csv_rows(text: str, path: Path, *, blank: bool = False) -> Iterator[tuple[Item, list[str]]]:
+    """Yield the rows of CSV, each with its place; the delimiter is a comma, semicolon, tab or bar.
+
+    Rows that are blank are left out, unless `blank` asks for them.
 
     Raises DataError, with the line, if the text cannot be parsed.
     """
@@ -139,7 +141,7 @@ def read_csv_rows(text: str, path: Path) -> Iterator[tuple[Item, list[str]]]:
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=_find_delimiter(text.splitlines()), strict=True)
         try:
             for row in reader:
-                if any(cell.strip() for cell in row):
+                if blank or any(cell.strip() for cell in row):
                     yield Item({}, path, line), row
                 line = reader.line_num + 1
         except csv.Error as error:

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,7 +24,9 @@ from ragindex.corpus.readers.messages import (
     write_messages,
 )
 from ragindex.corpus.readers.pdf import PASSWORD_VARIABLE
-from ragindex.errors import DataError, MissingExtraError
+from ragindex.corpus.readers.rows import Rows, read_rows, suggest_rows
+from ragindex.document_ids import ROW_SUFFIXES
+from ragindex.errors import DataError, MissingExtraError, UsageError
 
 _IDLE_SECONDS = 60
 """Seconds without a request after which the process ends."""
@@ -57,18 +60,38 @@ def answer_requests() -> None:
 
 
 def parse_file(
-    raw: bytes, path: str, suffix: str, encoding: str | None, ocr: bool, limits: ReadingLimits
+    raw: bytes,
+    path: str,
+    suffix: str,
+    encoding: str | None,
+    limits: ReadingLimits,
+    ocr: bool = False,
+    rows: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the content of a file, or why there is none, as values of JSON."""
+    """Return the content of a file, or why there is none, as values of JSON; `rows` are the fields of `Rows`."""
     try:
-        content = (OCR_READERS if ocr else READERS)[suffix](raw, Path(path), encoding)
+        content = _read_content(raw, Path(path), suffix, encoding, ocr, rows)
     except DataError as error:
         return {"expected": error.expected, "found": error.found, "line": error.line}
     except MissingExtraError as error:
         found = f"none: {error}".removesuffix(".")
         return {"expected": f"an installed reader of {suffix} files", "found": found, "line": None}
+    except UsageError as error:
+        return {"usage": str(error)}
     characters = _count_characters(content)
     return list_content(content) if characters <= limits.characters else {"characters": characters}
+
+
+def _read_content(
+    raw: bytes, path: Path, suffix: str, encoding: str | None, ocr: bool, rows: dict[str, Any] | None
+) -> FileContent:
+    if suffix not in ROW_SUFFIXES:
+        return (OCR_READERS if ocr else READERS)[suffix](raw, path, encoding)
+    if rows is not None:
+        return read_rows(raw, path, suffix, encoding, Rows(**rows))
+    content = READERS[suffix](raw, path, encoding)
+    suggested = suggest_rows(raw, path, suffix, encoding)
+    return replace(content, notes=(*content.notes, suggested)) if suggested else content
 
 
 def _count_characters(content: FileContent) -> int:

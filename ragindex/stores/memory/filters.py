@@ -32,7 +32,7 @@ from ragindex.kept_results import KeptResults
 from ragindex.stores.memory.string_lookup import StringLookup, build_string_lookup
 
 Mask = npt.NDArray[np.bool_]
-Rows = npt.NDArray[np.int64]
+MatchingRows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,10 @@ class FilterEvaluator:
     columns: Mapping[str, pa.Array]
     rows: Mapping[str, int]
     _keywords: dict[str, KeywordIndex] = field(default_factory=dict)
-    _last_ids: tuple[Ids, Rows] | None = None
+    _last_ids: tuple[Ids, MatchingRows] | None = None
     _masks: KeptResults[Filter, Mask] = field(default_factory=lambda: KeptResults(_KEPT_MASKS))
 
-    def passing(self, where: Filter) -> Rows:
+    def passing(self, where: Filter) -> MatchingRows:
         """Return the rows that pass, sorted. Filters by id and by keyword visit only the rows that they name."""
         few = self._find_few(where)
         return np.flatnonzero(self._find_mask(where)) if few is None else few
@@ -89,7 +89,7 @@ class FilterEvaluator:
         kept = named and all(map(is_of_documents, named))
         return self._masks.find(where, lambda: self.mask(where)) if kept else self.mask(where)
 
-    def _find_few(self, where: Filter) -> Rows | None:
+    def _find_few(self, where: Filter) -> MatchingRows | None:
         """Return the rows that pass, sorted, if they can be found by their ids or keywords; else None."""
         match where:
             case Ids():
@@ -108,14 +108,14 @@ class FilterEvaluator:
             case _:
                 return None
 
-    def _find_holders(self, where: Terms | Overlaps) -> Rows | None:
+    def _find_holders(self, where: Terms | Overlaps) -> MatchingRows | None:
         index = None if where.field.startswith("meta.") else self._keyword_index(where.field)
         if index is None:
             return None
         holders = index.holders(where.values)
         if isinstance(where, Terms) and is_of_documents(where.field):
             rows, counts = np.unique(holders, return_counts=True)
-            whole: Rows = rows[counts == index.lengths[rows]]
+            whole: MatchingRows = rows[counts == index.lengths[rows]]
             return whole
         if len(where.values) > 1:
             holders.sort()
@@ -123,7 +123,7 @@ class FilterEvaluator:
         np.not_equal(holders[1:], holders[:-1], out=new[1:])
         return holders[new]
 
-    def _find_ids(self, where: Ids) -> Rows:
+    def _find_ids(self, where: Ids) -> MatchingRows:
         """Return the sorted rows of ids; those of the last filter are kept, for requests that share it."""
         last = self._last_ids
         if last is not None and last[0] is where:
@@ -211,7 +211,7 @@ class FilterEvaluator:
             return nothing
         return self._find_passing(where.field, np.bincount(holders, minlength=len(self.rows)), index.lengths)
 
-    def _find_passing(self, field: str, passing: Rows, lengths: Rows) -> Mask:
+    def _find_passing(self, field: str, passing: MatchingRows, lengths: MatchingRows) -> Mask:
         """Return the mask of the rows that pass, by the numbers of their elements that pass, and of all of them."""
         mask: Mask = (passing > 0) & (self._is_any_enough(field) | (passing == lengths))
         return mask

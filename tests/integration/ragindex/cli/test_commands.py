@@ -207,7 +207,7 @@ def test_help_of_commands() -> None:
     """Each has an example and fits a terminal, and those that read documents can leave files out."""
     assert set(typer.main.get_command(main.app).commands) == set(COMMANDS)  # type: ignore[attr-defined]
     reading = {"index", "add", "compare", "recommend", "judge", "gate", "tune", "questions", "estimate"}
-    flags = ("--include", "--exclude", "--encoding", "--max-file-mb", "--ocr", "--skip-bad")
+    flags = ("--include", "--exclude", "--encoding", "--max-file-mb", "--ocr", "--rows", "--skip-bad")
     for command in COMMANDS:
         done = ragindex(command, "--help")
         assert done.code == 0
