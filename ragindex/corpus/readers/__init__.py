@@ -6,9 +6,10 @@ from pathlib import Path
 
 from ragindex.corpus.readers.content import FileContent
 from ragindex.corpus.readers.epub import read_epub
+from ragindex.corpus.readers.headed_text import read_headed_text
 from ragindex.corpus.readers.html_file import read_html
 from ragindex.corpus.readers.mail import read_mail, read_mailbox, read_outlook
-from ragindex.corpus.readers.markdown import read_markdown, read_notebook, read_restructured_text
+from ragindex.corpus.readers.markdown import read_markdown, read_notebook
 from ragindex.corpus.readers.office import read_slides, read_word
 from ragindex.corpus.readers.opendocument import read_opendocument
 from ragindex.corpus.readers.pdf import read_pdf
@@ -19,12 +20,13 @@ from ragindex.corpus.readers.plain_text import (
     read_table,
     read_text,
 )
+from ragindex.corpus.readers.restructured_text import read_restructured_text
 from ragindex.corpus.readers.spreadsheets import read_spreadsheet
 
 _CODE = (
     *("bash", "c", "cc", "cfg", "conf", "cpp", "cs", "cxx", "dart", "ex", "exs", "go", "h", "hpp", "hs", "ini", "java"),
     *("jl", "js", "jsx", "kt", "kts", "lua", "m", "mjs", "ml", "php", "pl", "pm", "proto", "ps1", "py", "pyi", "r"),
-    *("rb", "rs", "scala", "sh", "sql", "swift", "tex", "tf", "toml", "ts", "tsx", "vue", "yaml", "yml", "zig"),
+    *("rb", "rs", "scala", "sh", "sql", "swift", "tf", "toml", "ts", "tsx", "vue", "yaml", "yml", "zig"),
 )
 
 
@@ -39,7 +41,14 @@ READERS: Mapping[str, Callable[[bytes, Path, str | None], FileContent]] = {
     ".log": read_text,
     ".md": read_markdown,
     ".markdown": read_markdown,
+    ".mdx": read_markdown,
+    ".qmd": read_markdown,
+    ".rmd": read_markdown,
     ".rst": read_restructured_text,
+    ".adoc": read_headed_text,
+    ".asciidoc": read_headed_text,
+    ".org": read_headed_text,
+    ".tex": read_headed_text,
     ".html": read_html,
     ".htm": read_html,
     ".xhtml": read_html,

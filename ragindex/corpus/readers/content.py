@@ -1,7 +1,8 @@
 """What a reader returns for one file, and how it is put together block by block."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TypeAlias
 
 from ragindex.types import HYPERLINKS, NO_METADATA, MetadataValue, Section, Span
@@ -114,12 +115,11 @@ class ContentBuilder:
         inner: Sequence[tuple[str, FileContent]] = (),
     ) -> FileContent:
         """Return the content. Without the file's own `title` it has that of a heading that stands before all text."""
-        links = {HYPERLINKS: [list(link) for link in self._links][:_MOST_LINKS]} if self._links else {}
         return FileContent(
             " ".join(clean_text(title).split()) or self._top_heading,
             "\n\n".join(self._pieces),
             tuple(section for section in self._sections if section.start <= self._length),
-            {**metadata, **links},
+            {**metadata, **link_metadata(self._links)},
             tuple(self._blocks),
             tuple(notes),
             tuple(inner),
@@ -137,6 +137,12 @@ class ContentBuilder:
 
     def _headings(self) -> tuple[str, ...]:
         return tuple(heading for _, heading in self._path)
+
+
+def link_metadata(links: Iterable[tuple[str, str]]) -> dict[str, MetadataValue]:
+    """Return the metadata of hyperlinks to other files: visible text and relative address of each."""
+    pairs: list[MetadataValue] = [list(link) for link in islice(links, _MOST_LINKS)]
+    return {HYPERLINKS: pairs} if pairs else {}
 
 
 def format_table(rows: Sequence[Sequence[str]]) -> str:
@@ -170,19 +176,3 @@ def find_heading_paths(headings: Sequence[tuple[int, int, str]]) -> tuple[Sectio
         path.append((level, text))
         sections.append(Section(start, tuple(text for _, text in path)))
     return tuple(sections)
-
-
-def join_pages(
-    pages: Sequence[tuple[str, tuple[str, ...], Blocks]],
-) -> tuple[str, tuple[Section, ...], Blocks]:
-    """Return the text of pages with blank lines between, a section per page, and blocks.
-
-    `pages` are text, headings and blocks of each.
-    """
-    sections, blocks, pieces, start = list[Section](), list[tuple[int, int]](), list[str](), 0
-    for number, (text, headings, inside) in enumerate(pages, start=1):
-        sections.append(Section(start, headings, number))
-        blocks += [(start + first, start + end) for first, end in inside]
-        pieces.append(text)
-        start += len(text) + 2
-    return "\n\n".join(pieces), tuple(sections), tuple(blocks)

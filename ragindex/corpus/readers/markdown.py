@@ -1,56 +1,88 @@
-"""Readers of Markdown, reStructuredText and notebooks: texts with headings."""
+"""Readers of Markdown and of notebooks, and the structure of a Markdown text."""
 
 import json
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import regex
 
 from ragindex.corpus.json_reader import decode_utf8
-from ragindex.corpus.readers.content import FileContent, clean_text, find_heading_paths
-from ragindex.corpus.readers.front_matter import split_front_matter
-from ragindex.corpus.readers.markdown_blocks import find_fences, find_markdown_blocks
-from ragindex.corpus.readers.rst_blocks import find_rst_blocks
-from ragindex.corpus.readers.text_encodings import ENCODING, decode_text, name_encoding
+from ragindex.corpus.readers.content import Blocks, FileContent, clean_text, find_heading_paths, link_metadata
+from ragindex.corpus.readers.embedded_pictures import drop_pictures
+from ragindex.corpus.readers.front_matter import FrontMatter, split_front_matter
+from ragindex.corpus.readers.text_encodings import decode_text, name_encoding
 from ragindex.errors import DataError
-from ragindex.types import HYPERLINKS, Section
+from ragindex.types import MetadataValue
 
-_HEADING = regex.compile(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*")
-_UNDERLINE = regex.compile(r" {0,3}(?:(=+)|-+)[ \t]*")
-_ITEM = regex.compile(r"\s*(?:[-*+>]|\d+[.)])(?:\s|$)")  # a line below is no underline of it
-_ANCHOR = regex.compile(r"[ \t]*\{#[^{}\n]*\}[ \t]*$")
-_COMMENT = regex.compile(  # or code, which the first group matches
-    r"""(^[ ]{0,3}(`{3,}|~{3,})[^\n]*+ (?:\n(?![ ]{0,3}\2)[^\n]*+)*+ (?:\n[ ]{0,3}\2[^\n]*+)?+ | `[^`\n]++`)
-        | <!--(?s:.*?)-->""",
-    regex.MULTILINE | regex.VERBOSE,
-)
-_LINK = regex.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
-_RST_UNDERLINE = regex.compile(r"([!-/:-@\[-`{-~])\1+[ \t]*")  # a line of one repeated mark
-_SHORTEST_UNDERLINE = 4  # docutils takes shorter ones only below titles as short
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+_MOST_INLINE = 100_000  # characters of a paragraph or cell whose links are looked for
 _LONGEST_HEADING = 200  # characters that are kept
+_BLOCKS = frozenset(("fence", "code_block", "table_open"))
+_CONTAINER = regex.compile(r"^(?:!!!|\?\?\?|===|\[\^|:[ \t])", regex.MULTILINE)  # note, tab, footnote, definition
+_DEEPEST_CONTAINER = 3
+_HTML_HEADING = regex.compile(r"<h([1-6])\b[^<>]*+>((?s:.){1,1000}?)</h\1\s*>", regex.IGNORECASE)
+_TAG = regex.compile(r"<[^<>]*+>")
+_ANCHOR = regex.compile(r"(?<![ \t])[ \t]*+\{:?[ ]*+#[^{}\n]*+\}(?=[ \t#]*$)", regex.MULTILINE)
+_COMMENT_OR_CODE = regex.compile(r"<!--|`[^`\n]++`")
 
-_Heading = tuple[int, int, str]  # start in the text, level, text
+_Heading = tuple[int, int, str]
+_Links = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MarkdownStructure:
+    """What stands where in a Markdown text.
+
+    `headings` are start, level and visible text, without those in lists and quotations; `title` is the first one if
+    only pictures precede it ("": none). `blocks` are the start and end of fenced and indented code and of tables.
+    `links` are visible text and relative address of hyperlinks, and `references` those of them whose address does not
+    stand beside the text (`[text][label]`).
+    """
+
+    headings: tuple[_Heading, ...]
+    title: str
+    blocks: Blocks
+    links: _Links
+    references: _Links
+
+
+def parse_markdown(text: str) -> MarkdownStructure:
+    r"""Return the structure of a Markdown text: CommonMark with pipe tables, and lines that end in \n.
+
+    Example:
+        structure = parse_markdown("# Tides\n\n```\nls\n```\n\nSee [Ely](ely.md).")
+        assert structure.headings == ((0, 1, "Tides"),) and structure.blocks == ((9, 19),)
+        assert structure.title == "Tides" and structure.links == (("Ely", "ely.md"),)
+    """
+    environment: dict[str, Any] = {}
+    tokens = _load_parser().parse(text, environment)
+    starts = _list_line_starts(text)
+    headings = tuple(_find_headings(tokens, starts, environment))
+    links = list(_find_links(tokens, environment))
+    return MarkdownStructure(
+        headings,
+        headings[0][2] if headings and _is_blank_above(headings[0][0], tokens, starts, environment) else "",
+        tuple(_strip(text, starts[first], starts[end]) for first, end in _find_blocks(tokens)),
+        tuple(dict.fromkeys((shown, address) for shown, address, _ in links)),
+        tuple(dict.fromkeys((shown, address) for shown, address, labelled in links if labelled)),
+    )
 
 
 def read_markdown(raw: bytes, path: Path, encoding: str | None) -> FileContent:
-    """Read Markdown: front matter becomes metadata; comments and the anchors of headings (`{#id}`) are no text."""
-    decoded, found = decode_text(raw, path, encoding)
-    front, text = split_front_matter(clean_text(decoded))
-    text = _drop_anchors(_drop_comments(text))
-    sections, first = _find_sections(list(find_markdown_headings(text)))
-    title = front.pop("title", None)
-    own = {key: value for key, value in front.items() if key not in (HYPERLINKS, ENCODING)}
-    named = title.strip() if isinstance(title, str) and title.strip() else first
-    return FileContent(named, text, sections, {**own, **name_encoding(found)}, find_markdown_blocks(text))
-
-
-def read_restructured_text(raw: bytes, path: Path, encoding: str | None) -> FileContent:
-    """Read reStructuredText. The level of a heading is the place of its underline's mark, in order of appearance."""
-    decoded, found = decode_text(raw, path, encoding)
-    text = clean_text(decoded)
-    sections, first = _find_sections(list(_find_rst_headings(text)))
-    return FileContent(first, text, sections, name_encoding(found), find_rst_blocks(text))
+    """Read Markdown as it is, without front matter, comments, pictures in base64 and anchors of headings (`{#id}`)."""
+    decoded, detected = decode_text(raw, path, encoding)
+    front = split_front_matter(clean_text(decoded))
+    return _make_content(front, name_encoding(detected))
 
 
 def read_notebook(raw: bytes, path: Path, encoding: str | None) -> FileContent:
@@ -65,10 +97,40 @@ def read_notebook(raw: bytes, path: Path, encoding: str | None) -> FileContent:
     cells = notebook.get("cells") if isinstance(notebook, dict) else None
     if not isinstance(cells, list):
         raise DataError("a notebook with the key 'cells'", "none", path=path)
-    blocks = [block for cell in cells if isinstance(cell, dict) and (block := _read_cell(cell))]
-    text = _drop_anchors(clean_text("\n\n".join(blocks)))
-    sections, first = _find_sections(list(find_markdown_headings(text)))
-    return FileContent(first, text.encode("utf-8", "replace").decode(), sections, blocks=find_markdown_blocks(text))
+    text = "\n\n".join(block for cell in cells if isinstance(cell, dict) and (block := _read_cell(cell)))
+    fields = notebook.get("metadata")
+    title = fields.get("title") if isinstance(fields, dict) else None
+    text = clean_text(text).encode("utf-8", "replace").decode()
+    return _make_content(FrontMatter(title if isinstance(title, str) else "", {}, text), {})
+
+
+def _make_content(front: FrontMatter, encoding: Mapping[str, MetadataValue]) -> FileContent:
+    text = front.text
+    if "data:" in text.lower():
+        text = drop_pictures(text, _find_code(text))
+    if "<!--" in text:
+        text = _drop_comments(text, _find_code(text))
+    structure = parse_markdown(text)
+    if any(_ANCHOR.search(heading) for _, _, heading in structure.headings):
+        text = _drop_anchors(text, structure.headings)
+        structure = parse_markdown(text)
+    return FileContent(
+        front.title or ("" if front.notes else structure.title),
+        text,
+        find_heading_paths(structure.headings),
+        {**front.metadata, **link_metadata(structure.references), **encoding},
+        structure.blocks,
+        front.notes,
+    )
+
+
+@cache
+def _load_parser() -> "MarkdownIt":
+    from markdown_it import MarkdownIt  # takes 90 ms
+
+    parser = MarkdownIt("commonmark", {"store_labels": True}).enable("table")
+    parser.core.ruler.disable(["inline", "text_join"])  # the slow half is done where headings and links may be
+    return parser
 
 
 def _read_cell(cell: dict[str, Any]) -> str:
@@ -83,55 +145,132 @@ def _read_cell(cell: dict[str, Any]) -> str:
     return f"{fence}\n{source.strip()}\n{fence}"
 
 
-def find_markdown_headings(text: str) -> Iterator[_Heading]:
-    """Yield start, level and text of each heading of a Markdown text, outside of fenced code."""
-    start = 0
-    for first, end in (*find_fences(text), (len(text), len(text))):
-        before = ""
-        for line in text[start:first].split("\n"):
-            if (heading := _HEADING.fullmatch(line)) and heading[2].strip():
-                yield start, len(heading[1]), _plain(heading[2])
-            elif before.strip() and not _ITEM.match(before) and (under := _UNDERLINE.fullmatch(line)):
-                yield start - len(before) - 1, 1 if under[1] else 2, _plain(before)
-            before = line
-            start += len(line) + 1
-        start = end
+def _find_headings(tokens: Sequence["Token"], starts: Sequence[int], environment: dict[str, Any]) -> Iterator[_Heading]:
+    """Yield headings, those of blocks of HTML among them."""
+    for opening, token in zip([None, *tokens], tokens, strict=False):
+        if opening is not None and opening.type == "heading_open" and opening.level == 0 and opening.map:
+            shown = _show(_parse_inlines(token.content, environment))
+            headings = [(starts[opening.map[0]], int(opening.tag[1:]), shown)]
+        elif token.type == "html_block" and token.level == 0 and token.map:
+            above = starts[token.map[0]]
+            matches = _HTML_HEADING.finditer(token.content)
+            headings = [(above + match.start(), int(match[1]), _TAG.sub("", match[2])) for match in matches]
+        else:
+            continue
+        for start, level, shown in headings:
+            if heading := " ".join(shown.split())[:_LONGEST_HEADING].strip():
+                yield start, level, heading
 
 
-def _find_rst_headings(text: str) -> Iterator[_Heading]:
-    lines, start, marks = text.split("\n"), 0, list[str]()
-    for place, line in enumerate(lines):
-        under = lines[place + 1] if place + 1 < len(lines) else ""
-        over = lines[place - 1] if place else ""
-        titled = bool(line.strip()) and not _RST_UNDERLINE.fullmatch(line) and _RST_UNDERLINE.fullmatch(under)
-        if titled and len(under.rstrip()) >= min(_SHORTEST_UNDERLINE, len(line.rstrip())):
-            mark = under[0] + ("o" if over.rstrip() == under.rstrip() else "")
-            if mark not in marks:
-                marks.append(mark)
-            yield start, marks.index(mark) + 1, _plain(line)
-        start += len(line) + 1
+def _is_blank_above(start: int, tokens: Sequence["Token"], starts: Sequence[int], environment: dict[str, Any]) -> bool:
+    """Return whether nothing but pictures and tags stands above a place."""
+    for token in tokens:
+        if token.map and starts[token.map[0]] >= start:
+            break
+        if token.type == "html_block" and token.map:
+            shown = _TAG.sub("", token.content[: start - starts[token.map[0]]])
+        else:
+            shown = _show(_parse_inlines(token.content, environment), pictures=False)
+        if shown.strip() or token.type in _BLOCKS:
+            return False
+    return True
 
 
-def _find_sections(headings: list[_Heading]) -> tuple[tuple[Section, ...], str]:
-    """Return the sections, and the text of the first heading ("": none)."""
-    return find_heading_paths(headings), headings[0][2] if headings else ""
+def _find_blocks(tokens: Sequence["Token"], above: int = 0, depth: int = 0) -> Iterator[tuple[int, int]]:
+    """Yield the first line and the line after it of each block.
+
+    Indented lines below a note, a tab and the like (`!!! note`) are its text and no code; what is a block in them is.
+    """
+    contained = False
+    for token in tokens:
+        if token.type == "inline" and token.level == 1:
+            contained = _CONTAINER.search(token.content) is not None
+        elif token.type in _BLOCKS and token.map:
+            if contained and token.type == "code_block":
+                if depth < _DEEPEST_CONTAINER:
+                    yield from _find_blocks(_load_parser().parse(token.content), above + token.map[0], depth + 1)
+            else:
+                yield above + token.map[0], above + token.map[1]
 
 
-def _plain(heading: str) -> str:
-    """Return the text of a heading without anchor, and with the visible text of its hyperlinks."""
-    return str(_LINK.sub(r"\1", _ANCHOR.sub("", heading)).strip())[:_LONGEST_HEADING]
+def _find_links(tokens: Sequence["Token"], environment: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
+    """Yield visible text, relative address, and whether the address stands elsewhere, of each hyperlink."""
+    for token in tokens:
+        if token.type != "inline" or "]" not in token.content or len(token.content) > _MOST_INLINE:
+            continue
+        link, first, inlines = None, 0, _parse_inlines(token.content, environment)
+        for place, inline in enumerate(inlines):
+            if inline.type == "link_open":
+                link, first = inline, place
+            elif inline.type == "link_close" and link is not None:
+                shown, address = " ".join(_show(inlines[first:place]).split()), str(link.attrs.get("href", ""))
+                if shown and is_relative(address):
+                    yield shown, address, "label" in link.meta
 
 
-def _drop_anchors(text: str) -> str:
-    """Remove the anchors of headings, outside of fenced code."""
-    kept = text
-    for start, _, _ in reversed(list(find_markdown_headings(text))):
+def is_relative(address: str) -> bool:
+    """Return whether an address leads to another file of the same corpus, if to any."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:  # a malformed address, such as an open IPv6 bracket
+        return False
+    return bool(parts.path) and not parts.scheme and not parts.netloc
+
+
+def _parse_inlines(text: str, environment: dict[str, Any]) -> list["Token"]:
+    inlines = list["Token"]()
+    parser = _load_parser()
+    parser.inline.parse(text[:_MOST_INLINE], parser, environment, inlines)
+    return inlines
+
+
+def _show(inlines: Sequence["Token"], pictures: bool = True) -> str:
+    """Return the visible text of inline elements, of pictures their alternative text."""
+    hidden = ("html_inline",) if pictures else ("html_inline", "image")
+    return "".join(
+        " " if inline.type in ("softbreak", "hardbreak") else inline.content
+        for inline in inlines
+        if inline.type not in hidden
+    )
+
+
+def _find_code(text: str) -> Blocks:
+    starts = _list_line_starts(text)
+    code = (token.map for token in _load_parser().parse(text) if token.type in ("fence", "code_block") and token.map)
+    return tuple(_strip(text, starts[first], starts[end]) for first, end in code)
+
+
+def _drop_comments(text: str, code: Blocks) -> str:
+    """Remove HTML comments outside of code. One that is never closed is text."""
+    kept, position, place = list[str](), 0, 0
+    while match := _COMMENT_OR_CODE.search(text, place):
+        above = bisect_right(code, match.start(), key=itemgetter(0))
+        place = max(match.end(), code[above - 1][1] if above else 0)
+        if match[0] == "<!--" and not (above and match.start() < code[above - 1][1]):
+            end = text.find("-->", match.end())
+            if end < 0:
+                break
+            kept.append(text[position : match.start()])
+            position = place = end + len("-->")
+    return "".join((*kept, text[position:]))
+
+
+def _drop_anchors(text: str, headings: Sequence[_Heading]) -> str:
+    """Remove the anchors in the first line of headings."""
+    kept, position = list[str](), 0
+    for start, _, _ in headings:
         end = text.find("\n", start)
-        line = text[start : end if end >= 0 else len(text)]
-        kept = kept[:start] + _ANCHOR.sub("", line) + kept[start + len(line) :]
-    return kept
+        end = len(text) if end < 0 else end
+        kept += [text[position:start], _ANCHOR.sub("", text[start:end])]
+        position = end
+    return "".join((*kept, text[position:]))
 
 
-def _drop_comments(text: str) -> str:
-    """Remove HTML comments outside of code."""
-    return str(_COMMENT.sub(lambda found: found[0] if found[1] else "", text))
+def _list_line_starts(text: str) -> list[int]:
+    return list(accumulate((len(line) + 1 for line in text.split("\n")), initial=0))
+
+
+def _strip(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return a span without the white space around its text."""
+    inside = text[start:end]
+    return min(end, len(text)) - len(inside.lstrip()), start + len(inside.rstrip())

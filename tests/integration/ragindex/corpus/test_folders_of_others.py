@@ -124,14 +124,13 @@ def word_file(before_table: bytes) -> bytes:
     return packed.getvalue()
 
 
-SLOW = "expected a file that can be read within 0.2 seconds; found one that takes longer."
+SLOW = "expected a file that can be read within 1 seconds; found one that takes longer."
 
 
 @pytest.mark.parametrize(
     ("name", "content", "limits", "reason"),
     [
-        ("comments.md", b"<!--" * 80_000, {"seconds": 0.2}, SLOW),
-        ("headings.rst", b"".join(b"h%d\n=====\n\n" % n for n in range(60_000)), {"seconds": 0.2}, SLOW),
+        ("headings.md", b"# a\n" * 400_000, {"seconds": 1.0}, SLOW),
         (
             "packed.docx",
             word_file(b"<w:p><w:r><w:t>x</w:t></w:r></w:p>" * 150_000),
@@ -146,7 +145,7 @@ SLOW = "expected a file that can be read within 0.2 seconds; found one that take
             "expected a file with at most 999 characters of text; found 1,000.",
         ),
     ],
-    ids=lambda given: given if isinstance(given, str) and given.endswith(("md", "rst", "docx")) else "",
+    ids=lambda given: given if isinstance(given, str) and given.endswith(("md", "docx")) else "",
 )
 def test_a_file_that_takes_too_much_is_left_out_with_the_limit(
     folder: Path, name: str, content: bytes, limits: dict[str, Any], reason: str

@@ -46,10 +46,10 @@ def test_a_folder_is_read_in_order_with_relative_ids(tmp_path: Path) -> None:
         Document("a/Y.HTM", "Y", "Hello", {"source": "a/Y.HTM", **day}),
         Document(
             "a/z.md",
-            "The *Title*",
+            "The Title",
             "# The *Title* #\n\nBody",
             {"source": "a/z.md", **day},
-            (Section(0, ("The *Title*",)),),
+            (Section(0, ("The Title",)),),
         ),
     )
 
@@ -68,24 +68,6 @@ def test_a_single_file(tmp_path: Path) -> None:
     assert corpus.documents == (
         Document("note.txt", "note", "with a mark", {"source": "note.txt", "modified": "2001-09-09"}),
     )
-
-
-@pytest.mark.parametrize(
-    ("text", "title"),
-    [
-        ("intro\n\n## Second level\n# First", "Second level"),
-        ("Set out\n=======\n\n# Later", "Set out"),
-        ("```\n# a comment\n```\n# Real", "Real"),
-        ("~~~\n```\n# a comment\n~~~\n# Real", "Real"),
-        ("   # Indented", "Indented"),
-        ("    # Code\n#Not a heading\n####### Seven", "stem"),
-        ("#\n# \n# Third", "Third"),
-        ("no heading", "stem"),
-    ],
-)
-def test_the_title_of_markdown(tmp_path: Path, text: str, title: str) -> None:
-    document = only(write(tmp_path / "stem.md", text))
-    assert (document.title, document.text) == (title, text)
 
 
 @pytest.mark.parametrize(

@@ -127,3 +127,11 @@ def test_json_may_be_nested_deeply(depth: int) -> None:
 )
 def test_what_moves_and_colours_a_terminal_is_left_out(content: str, text: str) -> None:
     assert read_file("a.log", content).text == text
+
+
+def test_source_code_is_named_with_its_suffix() -> None:
+    assert read_file("src/main.rs", "fn main() {}\r\n") == FileContent("main.rs", "fn main() {}\n")
+
+
+def test_soft_hyphens_join_words() -> None:
+    assert read_file("a.txt", "Donau\u00addampf\u00adschiff").text == "Donaudampfschiff"

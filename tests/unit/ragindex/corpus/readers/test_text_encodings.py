@@ -9,10 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragindex.corpus import read
-from ragindex.corpus.readers.front_matter import split_front_matter
 from ragindex.corpus.readers.text_encodings import decode_page, decode_text
 from ragindex.errors import DataError
-from ragindex.types import Document
 
 FRENCH = "L’été dernier, nous avons mangé à la plage près d’Étretat. Le café était très bon."
 GERMAN = "Wir gehen heute über die große Straße, weil das Wetter schön ist und die Vögel zwitschern."
@@ -118,49 +116,3 @@ def test_documents_say_their_encoding(tmp_path: Path) -> None:
     assert [one.text for one in corpus.documents] == [FRENCH, f"# Été\n\n{FRENCH}", GERMAN, "plain"]
     assert corpus.encodings == {"cp1252": ("a.txt", "c.html"), "utf-16": ("b.md",)}
     assert "text_encoding" not in corpus.documents[3].metadata
-
-
-# ---------------------------------------------------------------- Markdown
-
-
-def only(tmp_path: Path, text: str, name: str = "x.md") -> Document:
-    (tmp_path / name).write_text(text, encoding="utf-8")
-    (document,) = read(tmp_path).documents
-    return document
-
-
-def test_front_matter_is_metadata(tmp_path: Path) -> None:
-    front = "title: Release notes\ndate: 2024-05-01\ntags: [a, 2, {x: y}]\nnested: {a: b}\ndraft: no\nsource: other\n"
-    found = only(tmp_path, f"---\n{front}---\n\n# Version 3\n\nBody")
-    assert (found.title, found.text) == ("Release notes", "# Version 3\n\nBody")
-    metadata = {key: value for key, value in found.metadata.items() if key != "modified"}
-    assert metadata == {"date": "2024-05-01", "tags": ["a", 2], "draft": False, "source": "x.md"}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(
-            "---\n\nA rule\n---\nBody",
-            "---\n[1, 2]\n---\nBody",
-            "---\na: b\nBody",
-            "---\na: [\n---\nBody",
-            "--- \n---\n",
-        ),
-        *("text\n---\na: b\n---\n", "---\nday: 2024-13-45\n---\nBody", f"---\na: {'x' * 20_000}\n---\nBody"),
-    ],
-)
-def test_what_is_no_front_matter_stays_text(text: str) -> None:
-    assert split_front_matter(text) == ({}, text)
-
-
-def test_values_that_json_or_utf_8_cannot_hold_are_left_out() -> None:
-    text = '---\na: .nan\nb: "\\uD800"\nc: 0x' + "f" * 5_000 + "\nd: 7\n---\n"
-    assert split_front_matter(text) == ({"d": 7}, "")
-
-
-@given(st.text(st.sampled_from("-:ab \n[]{}&*!'\"#|>.,0"), max_size=60))
-def test_any_front_matter(text: str) -> None:
-    front, rest = split_front_matter(f"---\n{text}\n---\nBody")
-    assert rest.endswith("Body")
-    assert all(isinstance(key, str) for key in front)

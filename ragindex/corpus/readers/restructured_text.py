@@ -1,0 +1,199 @@
+"""Reader of reStructuredText: headings, header fields, and the visible text of roles, hyperlinks and directives.
+
+docutils, its parser, takes 19 seconds a megabyte, does not know the directives and roles of Sphinx, whose text is lost,
+raises KeyError on 2 % of Ansible's files and says of no element where it stands.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import regex
+
+from ragindex.corpus.readers.content import FileContent, clean_text, find_heading_paths, link_metadata
+from ragindex.corpus.readers.front_matter import make_metadata
+from ragindex.corpus.readers.markdown import is_relative
+from ragindex.corpus.readers.rst_blocks import find_rst_blocks
+from ragindex.corpus.readers.text_encodings import decode_text, name_encoding
+
+_UNDERLINE = regex.compile(r"([!-/:-@\[-`{-~])\1+[ \t]*")  # a line of one repeated mark
+_SHORTEST_UNDERLINE = 4  # docutils takes shorter ones only below titles as short
+_LONGEST_HEADING, _LONGEST_FIELD = 200, 1_000  # characters that are kept
+_HEADER = regex.compile(r"(?:^[A-Z][\w-]*+:(?:[ \t][^\n]*+)?\n(?:[ \t]++\S[^\n]*+\n)*+)++", regex.MULTILINE)
+_DOCINFO = regex.compile(r"\s*+(?:^:[A-Za-z][\w -]*+:(?:[ \t][^\n]*+)?\n(?:[ \t]++\S[^\n]*+\n)*+)++", regex.MULTILINE)
+_FIELD = regex.compile(r"^:?([A-Za-z][\w -]*+):((?:[ \t][^\n]*+)?(?:\n[ \t]++\S[^\n]*+)*+)", regex.MULTILINE)
+_NO_TEXT_LINE = regex.compile(r"(?:\.\.|[ \t:|])[^\n]*|([!-/:-@\[-`{-~])\1*")  # directive, field, picture, overline
+_HIDDEN = regex.compile(  # targets and comments
+    r"""^([ \t]*+)\.\. (?:
+          [ \t]++_[^\n]++(?:\n|\Z)
+        | [ \t]*+(?=\n[ \t]*+(?:\n|\Z)|\Z)
+        | (?:[ \t]*+(?=\n) | [ \t]++(?!\[|_|\||[\w:+.-]+::)[^\n]++) (?:\n(?:[ \t]*+\n)*+\1[ \t]++\S[^\n]*+)*+ )""",
+    regex.MULTILINE | regex.VERBOSE,
+)
+_DIRECTIVE = regex.compile(
+    r"""^(?<indent>[ \t]*+)\.\.[ ]++(?<name>[\w:+.-]++)(?<=::)[ \t]*+(?<argument>[^\n]*+)
+        (?<options>(?:\n(?P=indent)[ \t]++:[\w-]++:(?:[ \t][^\n]*+)?)*+)""",
+    regex.MULTILINE | regex.VERBOSE,
+)
+_TOC = regex.compile(
+    r"^([ \t]*+)\.\.[ ]++toctree::[^\n]*+(?:\n\1[ \t]++:[^\n]*+)*+((?:\n(?:[ \t]*+(?=\n)|\1[ \t]++\S[^\n]*+))*+)",
+    regex.MULTILINE,
+)
+_ALTERNATIVE = regex.compile(r":alt:[ \t]*+([^\n]*+)")
+_NAMES = {
+    "versionadded": "New in version",
+    "versionchanged": "Changed in version",
+    "deprecated": "Deprecated since version",
+    "seealso": "See also",
+    **{name: name.capitalize() for name in ("attention", "caution", "danger", "error", "hint", "important", "note")},
+    **{name: name.capitalize() for name in ("tip", "todo", "warning")},
+}
+"""What is shown of directives; of others it is their argument."""
+_TABLES = ("+", "=", ".. table::", ".. csv-table::", ".. list-table::")
+"""What blocks that are tables begin with."""
+_NOT_SHOWN = frozenset(
+    (
+        *("automodule", "autoclass", "code", "code-block", "contents", "currentmodule", "default-role", "highlight"),
+        *("include", "index", "literalinclude", "meta", "module", "py:currentmodule", "py:module", "raw", "role"),
+        *("rst-class", "sectnum", "sourcecode", "target-notes"),
+    )
+)
+_INLINE = regex.compile(
+    r"``(?s:.{1,1000}?)``|(?<![\w`])(?::(?<role>[\w:+.-]++)(?<=:))?`(?<text>[^`]{1,1000}+)`(?<link>__?)?"
+)
+_TITLED = regex.compile(r"([^<>]*[^<>\s])\s*+<([^<>]++)>")
+_LITERAL_ROLES = frozenset(("code", "command", "file", "guilabel", "kbd", "literal", "math", "menuselection", "samp"))
+
+_Links = dict[tuple[str, str], None]
+
+
+def read_restructured_text(raw: bytes, path: Path, encoding: str | None) -> FileContent:
+    """Read reStructuredText. The level of a heading is the place of its underline's mark, in order of appearance.
+
+    Roles, hyperlinks and directives become their visible text, and comments and targets are no text. The fields of an
+    RFC 2822 header, as PEPs have it, and of a docinfo list are metadata, and remain text.
+    """
+    decoded, detected = decode_text(raw, path, encoding)
+    source = clean_text(decoded)
+    fields, title = _read_fields(source), _find_title(source)
+    text, links = _show_markup(source)
+    return FileContent(
+        _name_document(fields) or title,
+        text,
+        find_heading_paths([*_find_headings(text)]),
+        {**make_metadata(fields), **link_metadata(links), **name_encoding(detected)},
+        find_rst_blocks(text),
+    )
+
+
+def _find_headings(text: str) -> Iterator[tuple[int, int, str]]:
+    lines, start, marks = text.split("\n"), 0, list[str]()
+    for place, line in enumerate(lines):
+        under = lines[place + 1] if place + 1 < len(lines) else ""
+        over = lines[place - 1] if place else ""
+        titled = bool(line.strip()) and not _UNDERLINE.fullmatch(line) and _UNDERLINE.fullmatch(under)
+        if titled and len(under.rstrip()) >= min(_SHORTEST_UNDERLINE, len(line.rstrip())):
+            mark = under[0] + ("o" if over.rstrip() == under.rstrip() else "")
+            if mark not in marks:
+                marks.append(mark)
+            yield start, marks.index(mark) + 1, line.strip()[:_LONGEST_HEADING].strip()
+        start += len(line) + 1
+
+
+def _find_title(source: str) -> str:
+    """Return the first heading if only directives, comments, fields and pictures stand above it."""
+    for start, _, heading in _find_headings(source):
+        above = source[:start].split("\n")
+        return _show_markup(heading)[0] if all(not one or _NO_TEXT_LINE.fullmatch(one) for one in above) else ""
+    return ""
+
+
+def _read_fields(source: str) -> dict[str, str]:
+    """Return the fields of the header that a text begins with, or of the list at its start or below its title."""
+    source = source.rstrip("\n") + "\n"
+    header = _HEADER.match(source)
+    if header is None or "\nTitle:" not in f"\n{header[0]}":
+        start, _, heading = next(_find_headings(source), (0, 0, ""))
+        below = source.find("\n", start + len(heading) + 1) + 1
+        header = _DOCINFO.match(source) or (_DOCINFO.match(source, below) if heading and below else None)
+    fields = _FIELD.findall(header[0]) if header else ()
+    return {name.lower(): " ".join(value.split())[:_LONGEST_FIELD] for name, value in fields if value.strip()}
+
+
+def _name_document(fields: dict[str, str]) -> str:
+    title, number = fields.get("title", ""), fields.get("pep", "")
+    return f"PEP {number} – {title}" if title and number else title
+
+
+def _show_markup(source: str) -> tuple[str, _Links]:
+    """Return a text with the visible text of its markup outside of code, and its hyperlinks to other files."""
+    links, pieces, above = _Links(), list[str](), 0
+    for start, end in (*find_rst_blocks(source), (len(source), len(source))):
+        piece = _TOC.sub(lambda found: _show_contents(found, links), _HIDDEN.sub("", source[above:start]))
+        pieces.append(_show_inlines(_DIRECTIVE.sub(_show_directive, piece), links))
+        block = source[start:end]
+        pieces.append(_show_inlines(block, links) if block.startswith(_TABLES) else block)
+        above = end
+    return "".join(pieces), links
+
+
+def _show_directive(found: regex.Match[str]) -> str:
+    name, argument = found["name"].removesuffix("::"), found["argument"].strip()
+    if name.lower() in ("image", "figure"):
+        alternative = _ALTERNATIVE.search(found["options"])
+        argument = alternative[1].strip() if alternative else ""
+    elif shown := _NAMES.get(name.lower()):
+        argument = (
+            f"{shown} {argument}".strip() if name.startswith(("version", "deprecated")) else f"{shown}: {argument}"
+        )
+    elif name in _NOT_SHOWN:
+        argument = ""
+    return found["indent"] + argument.rstrip() if argument else ""
+
+
+def _show_contents(found: regex.Match[str], links: _Links) -> str:
+    """Return the entries of a table of contents, a line each."""
+    entries = list[str]()
+    for entry in filter(None, map(str.strip, found[2].split("\n"))):
+        shown, target = _split_target(entry)
+        _add_link(links, shown, _name_file(target))
+        entries.append(f"{found[1]}{shown}")
+    return "\n".join(entries) + found[2][len(found[2].rstrip()) :]
+
+
+def _show_inlines(text: str, links: _Links) -> str:
+    return str(_INLINE.sub(lambda found: _show_inline(found, links), text))
+
+
+def _show_inline(found: regex.Match[str], links: _Links) -> str:
+    role, text = (found["role"] or "").rstrip(":").rpartition(":")[2].lower(), found["text"]
+    if text is None or not (role or found["link"]):  # code, or interpreted text without a role
+        return found[0]
+    if role in _LITERAL_ROLES:
+        return text
+    shown, target = _split_target(text)
+    if role in ("pep", "rfc"):
+        number = target.partition("#")[0]
+        shown = shown if shown != target else f"{role.upper()} {target}"
+        target = f"pep-{number.zfill(4)}.rst" if role == "pep" and number.isdecimal() else ""
+    elif role == "doc":
+        target = _name_file(target)
+    elif role:
+        shown = shown.removeprefix("!") if not shown.startswith("~") else shown[1:].rpartition(".")[2]
+        target = ""
+    _add_link(links, shown, target if target != shown or role else "")
+    return shown
+
+
+def _split_target(text: str) -> tuple[str, str]:
+    """Return what is shown of `text <target>`, and the target; both are the text if it names none."""
+    titled = _TITLED.fullmatch(text.strip())
+    return (titled[1].strip(), titled[2].strip()) if titled else (text, text.strip())
+
+
+def _name_file(target: str) -> str:
+    return target if target.endswith(".rst") else f"{target}.rst"
+
+
+def _add_link(links: _Links, shown: str, target: str) -> None:
+    if target and not target.endswith("_") and is_relative(target):  # a name and _ is that of a target elsewhere
+        links[" ".join(shown.split()), target] = None
