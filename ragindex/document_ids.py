@@ -46,3 +46,9 @@ def describe_control(id: str) -> str | None:
     """
     control = next((letter for letter in id if unicodedata.category(letter) == "Cc"), None)
     return control and f"the control character {control!r} in {id[:80]!r}"
+
+
+def list_places(id: str) -> list[str]:
+    """Return the id of a document with those of the files and folders around it."""
+    parts = id.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]

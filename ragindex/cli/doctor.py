@@ -1,17 +1,25 @@
-"""The command `doctor`: list what is installed, what is missing, and how to install it."""
+"""The command `doctor`: list what is installed and what is missing, or what was not read of the files of an index."""
 
 import importlib.util
 import os
 import platform
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from ragindex import distribution
 from ragindex.cli.console import SHOW_TRACEBACK, stdout, text_table, write_result
 from ragindex.cli.options import JsonOption
+from ragindex.corpus.local_files import READ_SHARE
+from ragindex.counts import many
+from ragindex.document_ids import list_places
 from ragindex.encoders.sentence_transformer import describe_engine
 from ragindex.errors import MissingExtraError, RagindexError
 from ragindex.plugins import registry
 from ragindex.workspace.part_keys import require_working_default
+from ragindex.workspace.workspace import Workspace
 
 _EXTRAS = {  # extra: the module that it installs, and the feature that needs the module
     "neural": ("sentence_transformers", "encoders and rerankers that run on torch"),
@@ -45,19 +53,50 @@ _VARIABLES = {
 }
 
 
-def doctor(json: JsonOption = None) -> None:
+_COLUMNS = ("what", "state", "detail")
+
+
+def doctor(
+    folder: Annotated[
+        Path | None,
+        typer.Option("--index", metavar="DIR", help="Check this index: files that were read in part or left out."),
+    ] = None,
+    json: JsonOption = None,
+) -> None:
     """Check the installation: list what is installed, what is missing, and how to install it.
 
-    Example: ragindex doctor
+    With --index, check an index instead: list the documents of which words are missing, and the files that were left
+    out when its folders were last read.
+
+    Example: ragindex doctor --index my-index
     """
-    rows = check_installation()
-    columns = ("what", "state", "detail")
+    rows = check_installation() if folder is None else _check_index(folder)
+    hint = (
+        "Try it: ragindex demo. On your documents: ragindex compare DATA --questions FILE"
+        if folder is None
+        else "What is read of a file: ragindex read FOLDER --show FILE"
+    )
 
     def show() -> None:
-        stdout().print(text_table(columns, rows))
-        stdout().print("\nTry it: ragindex demo. On your documents: ragindex compare DATA --questions FILE")
+        stdout().print(text_table(_COLUMNS, rows))
+        stdout().print(f"\n{hint}")
 
-    write_result([dict(zip(columns, row, strict=True)) for row in rows], json, show)
+    write_result([dict(zip(_COLUMNS, row, strict=True)) for row in rows], json, show)
+
+
+def _check_index(folder: Path) -> list[tuple[str, str, str]]:
+    """Return (item, state, detail) for the index, each document of which words are missing, and each file left out."""
+    with Workspace.open(folder, create=False, read_only=True) as workspace:
+        counts, documents = workspace.counts(), workspace.documents
+        shares = documents.find_metadata(READ_SHARE)
+        left_out = {id: reason for one in workspace.manifest.sources.values() for id, reason in one.left_out.items()}
+        kept = left_out.keys() & {place for id in documents.sources() for place in list_places(id)}
+    sizes = f"{many(counts.documents, 'document')}, {many(counts.passages, 'passage')}"
+    return [
+        ("index", "ok", sizes),
+        *((id, "read in part", f"to {100 * share:.0f} %") for id, share in sorted(shares.items())),
+        *((id, "kept as it was" if id in kept else "left out", reason) for id, reason in left_out.items()),
+    ]
 
 
 def check_installation() -> list[tuple[str, str, str]]:

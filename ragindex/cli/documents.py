@@ -37,7 +37,11 @@ def read_corpus(data: str, folder: Path, format: str | None, skip_bad: bool | No
     """
     corpus = read_selected(data, format=format, skip_bad=skip_bad, selection=selection)
     require_apart(folder, data, corpus)
-    for note in (*describe_encodings(corpus.encodings), *describe_ignored(corpus.ignored), *corpus.notes):
+    for note in (
+        *describe_encodings(corpus.encodings),
+        *describe_ignored(corpus.ignored, corpus.unread),
+        *corpus.notes,
+    ):
         print_note(note)
     if corpus.repeats:
         print_note(f"ignored: {many(corpus.repeats, 'duplicate document')}")

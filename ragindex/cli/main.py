@@ -15,7 +15,8 @@ from ragindex.plugins.docstrings import read_docstring
 
 _GROUP = "ragindex.commands"
 _BUILT_IN = (
-    *("methods", "index", "search", "ask", "add", "remove", "export", "parts", "repair", "cache", "use", "doctor"),
+    *("methods", "read", "index", "search", "ask", "add"),
+    *("remove", "export", "parts", "repair", "cache", "use", "doctor"),
     *("serve", "mcp", "new-plugin"),
 )
 

@@ -1,9 +1,11 @@
 """Reading the documents of a folder, or one file."""
 
+import math
 import os
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -15,19 +17,22 @@ import regex
 from ragindex.corpus.corpus import Gathered, RawDocument, gather
 from ragindex.corpus.folder_walk import PassedOver, walk_files
 from ragindex.corpus.json_reader import Item, Problems, read_bounded, unreadable_error
+from ragindex.corpus.left_out import MOST_LISTED, NO_TEXT, explain_ignored, name_files
 from ragindex.corpus.readers import DOCUMENT_SUFFIXES, READERS
 from ragindex.corpus.readers.content import FileContent
 from ragindex.corpus.readers.messages import ReadingLimits
+from ragindex.corpus.readers.meter import LEAST_SHARE
 from ragindex.corpus.readers.ocr import OCR_PACKAGES
 from ragindex.corpus.readers.plain_text import read_source_code, read_text
 from ragindex.corpus.readers.rows import Rows
 from ragindex.corpus.readers.text_encodings import check_encoding
 from ragindex.corpus.reading_processes import ReadingProcesses
-from ragindex.counts import first_names
+from ragindex.counts import MAX_NAMED, first_names
 from ragindex.distribution import require_all_installed
 from ragindex.document_ids import ROW_SUFFIXES, is_row
 from ragindex.errors import DataError, UsageError
 from ragindex.progress import progress_bar
+from ragindex.types import MetadataValue
 
 SUFFIXES = tuple(READERS)
 """The suffixes of files that can be read."""
@@ -41,6 +46,8 @@ _TEXT_NAMES = frozenset(
 )
 _HEADER_BYTES = 4096
 _OCR_SECONDS, _OCR_MEMORY = 3_600, 4_000_000_000  # a page takes seconds
+READ_SHARE = "read_share"
+"""Metadata key of the share of a file's words that was read, where it is too low."""
 _SMALL = 1_000_000  # bytes of a text that is read in this process: nothing in it is parsed
 
 
@@ -117,8 +124,11 @@ class FolderListing:
 
     def notes(self) -> tuple[str, ...]:
         """Return a sentence per kind of what is passed over."""
-        found = [f"passed over: {what}: {first_names(names)}" for what, names in self._kinds.items() if names]
+        found = [f"passed over: {what}: {name_files(names)}" for what, names in self._kinds.items() if names]
         remarks = [f"{name}: {remark}" for name, said in self.remarks.items() for remark in said]
+        if len(remarks) > MOST_LISTED:
+            more = f"and {len(remarks) - MAX_NAMED:,} more notes on files. All of them: ragindex read FOLDER"
+            remarks = [*remarks[:MAX_NAMED], more]
         return (*([f"excluded: {_count_files(len(self.excluded))}"] if self.excluded else []), *found, *remarks)
 
     def unread(self) -> dict[str, str]:
@@ -126,10 +136,7 @@ class FolderListing:
         return {
             **{name: f"one of the {what}" for what, names in self._kinds.items() for name in names},
             **dict.fromkeys(self.excluded, "excluded by --include or --exclude"),
-            **{
-                name: f"no reader takes {f'{suffix} files' if suffix else 'files without a suffix'}"
-                for name, suffix in self.ignored.items()
-            },
+            **{name: explain_ignored(suffix) for name, suffix in self.ignored.items()},
         }
 
 
@@ -143,11 +150,30 @@ def read_folder(
     MissingExtraError.
     """
     selection = selection or FileSelection()
-    if selection.ocr:
-        require_all_installed(OCR_PACKAGES, "--ocr")
-    limits = limits or (ReadingLimits(_OCR_SECONDS, _OCR_MEMORY) if selection.ocr else ReadingLimits())
+    listing = list_folder(path, problems, selection)
     root = path if path.is_dir() else path.parent
-    listing = _list_files(path, root, selection, problems) if path.is_dir() else FolderListing(files=[path])
+
+    def take(read: FileContent | DataError, file: Path) -> list[RawDocument]:
+        if isinstance(read, DataError):
+            raise read
+        name = name_file(file, root)
+        if read.notes:
+            listing.remarks[name] = read.notes
+        return _list_documents(read, name, file)
+
+    with closing(read_files(listing.files, root, selection, limits)) as contents:
+        files = problems.each(lambda pair: take(*pair), contents)
+        return gather(chain.from_iterable(files), problems), listing
+
+
+def list_folder(path: Path, problems: Problems, selection: FileSelection) -> FolderListing:
+    """Return the files of a folder, or one file. Raises DataError if none of them is supported."""
+    if path.is_dir():
+        listing = _list_files(path, path, selection, problems)
+    elif selection.reads(suffix := _find_suffix(path)):
+        listing = FolderListing(files=[path])
+    else:
+        listing = FolderListing(ignored={path.name: suffix})
     if not listing.files:
         suffixes = Counter(listing.ignored.values()).most_common(10)
         kinds = ((count, suffix or "without a suffix") for suffix, count in suffixes)
@@ -157,16 +183,17 @@ def read_folder(
         found += "".join(f"; {what}: {first_names(names)}" for what, names in listing.foreign.items() if names)
         chosen = f" ({_count_files(len(listing.excluded))} excluded)" if listing.excluded else ""
         raise DataError(expected, found + chosen, path=path)
-    with progress_bar("reading files", len(listing.files)) as advance, ReadingProcesses() as processes:
+    return listing
 
-        def take(read: FileContent | DataError, file: Path) -> list[RawDocument]:
-            advance(1)
-            if isinstance(read, DataError):
-                raise read
-            name = _name_file(file, root)
-            if read.notes:
-                listing.remarks[name] = read.notes
-            return _list_documents(read, name, file)
+
+def read_files(
+    files: Sequence[Path], root: Path, selection: FileSelection, limits: ReadingLimits | None = None
+) -> Generator[tuple[FileContent | DataError, Path], None, None]:
+    """Yield what is read of each file, or why it cannot be read, in order. Raises MissingExtraError."""
+    if selection.ocr:
+        require_all_installed(OCR_PACKAGES, "--ocr")
+    limits = limits or (ReadingLimits(_OCR_SECONDS, _OCR_MEMORY) if selection.ocr else ReadingLimits())
+    with progress_bar("reading files", len(files)) as advance, ReadingProcesses() as processes:
 
         def read(file: Path) -> tuple[FileContent | DataError, Path]:
             try:
@@ -174,15 +201,16 @@ def read_folder(
             except DataError as error:
                 return error, file
 
-        files = problems.each(lambda pair: take(*pair), processes.map(read, listing.files))
-        return gather(chain.from_iterable(files), problems), listing
+        for result in processes.map(read, files):
+            advance(1)
+            yield result
 
 
 def _list_files(top: Path, root: Path, selection: FileSelection, problems: Problems) -> FolderListing:
     listing = FolderListing()
 
     def pass_over(path: Path, why: PassedOver) -> None:
-        name, suffix = _name_file(path, root), _find_suffix(path)
+        name, suffix = name_file(path, root), _find_suffix(path)
         if why in ("outside", "special") and not selection.reads(suffix):
             listing.ignored[name] = suffix
         else:
@@ -194,7 +222,7 @@ def _list_files(top: Path, root: Path, selection: FileSelection, problems: Probl
 
 
 def _list_file(file: Path, root: Path, selection: FileSelection, listing: FolderListing) -> None:
-    suffix, name = _find_suffix(file), _name_file(file, root)
+    suffix, name = _find_suffix(file), name_file(file, root)
     if not selection.reads(suffix):
         listing.ignored[name] = suffix
     elif file.name == "searchindex.js" and (file.parent / "search.html").is_file():
@@ -212,6 +240,11 @@ def _list_file(file: Path, root: Path, selection: FileSelection, listing: Folder
 def _find_suffix(file: Path) -> str:
     """Return the suffix that says how a file is read: that of text for README and others that have none."""
     return ".txt" if file.name in _TEXT_NAMES else file.suffix.lower()
+
+
+def is_taken_whole(file: Path) -> bool:
+    """Return whether the text of a file is all that stands in it: it is text without markup, or source code."""
+    return READERS.get(_find_suffix(file)) in (read_text, read_source_code)
 
 
 def _is_empty(file: Path) -> bool:
@@ -236,26 +269,28 @@ def _read_file(
     file: Path, root: Path, selection: FileSelection, limits: ReadingLimits, processes: ReadingProcesses
 ) -> FileContent:
     item = Item({}, file)
-    item.unicode(_name_file(file, root), "a file name")
+    item.unicode(name_file(file, root), "a file name")
     size = _get_status(file).st_size
     most_bytes = int(selection.max_file_mb * 1e6)
     if size > most_bytes:
-        limit = f"a file of at most {selection.max_file_mb:g} MB (--max-file-mb, or leave it out with --exclude)"
-        raise item.error(limit, f"{size / 1e6:.4g} MB")
+        limit = f"a file of at most {selection.max_file_mb:g} MB (or leave it out with --exclude)"
+        raise item.error(limit, f"{size / 1e6:.4g} MB; to read it: --max-file-mb {math.ceil(size / 1e6)}")
     raw = read_bounded(Path(os.path.realpath(file)) if file.is_symlink() else file, most_bytes)
     suffix, encoding = _find_suffix(file), check_encoding(selection.encoding)
-    if len(raw) <= _SMALL and READERS.get(suffix) in (read_text, read_source_code):
+    if len(raw) <= _SMALL and is_taken_whole(file):
         read = READERS[suffix](raw, file, encoding)
     else:
         read = processes.read(raw, file, suffix, encoding, limits, selection.ocr, selection.rows)
     if not read.text.strip() and not read.inner:
-        raise item.error("a file with text in it", "none")
+        raise item.error(NO_TEXT, "none")
     return read
 
 
 def _list_documents(read: FileContent, name: str, file: Path) -> list[RawDocument]:
     """Return the document of a file, unless it has no text of its own, and those inside of it as `FILE/NAME`."""
-    own = {"source": name, "modified": _get_modification_date(file)}
+    own: dict[str, MetadataValue] = {"source": name, "modified": _get_modification_date(file)}
+    if read.reading is not None and read.reading.share < LEAST_SHARE:
+        own[READ_SHARE] = math.floor(100 * read.reading.share) / 100
     parts = [("", read.title or file.stem, read)] if read.text.strip() else []
     parts += [(f"/{inner}", content.title or inner.rpartition("/")[2], content) for inner, content in read.inner]
     return [
@@ -273,7 +308,7 @@ def _list_documents(read: FileContent, name: str, file: Path) -> list[RawDocumen
     ]
 
 
-def _name_file(file: Path, root: Path) -> str:
+def name_file(file: Path, root: Path) -> str:
     """Return the path of a file in the folder, in the normal form that questions and other systems write it in."""
     return unicodedata.normalize("NFC", file.relative_to(root).as_posix())
 

@@ -192,13 +192,11 @@ class ReadingProcesses:
             "limits": asdict(limits),
             "password": os.environ.get(PASSWORD_VARIABLE, ""),  # it may have changed since the process started
         }
-        request = (dump_json(values), raw)
         process = self._take()
-        was_new = process.is_new
-        answer = self._ask(process, request, path, limits)
-        if answer is None and not was_new:  # what it read before may have left it short of memory, or broken
+        answer = self._ask(process, (dump_json(values), raw), path, limits)
+        if answer is None:  # what it read before may have left it short of memory, or broken, or it was the meter
             process = _Process()
-            answer = self._ask(process, request, path, limits)
+            answer = self._ask(process, (dump_json(values | {"measured": False}), raw), path, limits)
         if answer is None:
             raise _describe_end(process.exit_code, path, limits)
         return load_answer(load_json(answer), path, limits)

@@ -7,8 +7,10 @@ from dataclasses import replace
 from itertools import islice
 
 from ragindex.corpus import Corpus
-from ragindex.document_ids import find_spelling, spellings
-from ragindex.errors import LanguageWarning, RagindexError, UsageError
+from ragindex.corpus.left_out import NO_TEXT
+from ragindex.counts import first_names
+from ragindex.document_ids import find_spelling, list_places, spellings
+from ragindex.errors import LanguageWarning, LeftOutWarning, RagindexError, UsageError
 from ragindex.near_names import MOST_NEAR, NAMES_COMPARED, describe_near, find_near_names
 from ragindex.progress import progress_bar
 from ragindex.text_analysis import language_warning
@@ -77,10 +79,19 @@ def replace_source(session: Session, documents: Corpus | Iterable[Document], *, 
             changed = _upsert_documents(session, corpus, [placed])
         kept = {document.id for document in placed.documents}
         held = corpus.sources().items()
-        gone = sorted(id for id, owner in held if owner == placed.source and placed.covers(id) and id not in kept)
+        missing = sorted(id for id, owner in held if owner == placed.source and placed.covers(id) and id not in kept)
+        left_out = sources.find_left_out(session.manifest.sources, given)
+        unread = {id for id, one in left_out.items() if one.kind != NO_TEXT}
+        stay = tuple(id for id in missing if not unread.isdisjoint(list_places(id)))
+        gone = tuple(sorted(set(missing).difference(stay)))
         corpus.remove(gone)
     _warn_of_language(session, [given])
-    return replace(changed, removed=len(gone), gone=tuple(gone))
+    if stay:
+        were = "document is kept as it was" if len(stay) == 1 else "documents are kept as they were"
+        message = f"{len(stay):,} {were} read before, because the file cannot be read this time: {first_names(stay)}"
+        warnings.warn(message, LeftOutWarning, stacklevel=3)
+    unchanged = changed.unchanged + len(stay)
+    return replace(changed, removed=len(gone), unchanged=unchanged, gone=gone, kept=stay)
 
 
 def rechunk_documents(session: Session, chunking: Chunking) -> Changed:
@@ -96,13 +107,15 @@ def rechunk_documents(session: Session, chunking: Chunking) -> Changed:
     return found
 
 
-def _assign_sources(session: Session, corpus: Documents, given: Sequence[Corpus], name: str, verb: str) -> list[Placed]:
+def _assign_sources(session: Session, stored: Documents, given: Sequence[Corpus], name: str, verb: str) -> list[Placed]:
     """Assign corpora to sources, and save the sources. Raises before anything is written if an id is already used."""
     asking, earlier = SourceRequest(session.folder, verb), session.manifest.sources
     known, placed = sources.place_all(earlier, given, name, asking)
     for one in placed:
-        owners = corpus.sources([document.id for document in one.documents])
+        owners = stored.sources([document.id for document in one.documents])
         sources.require_free(owners, earlier, known, one, asking)
+    for corpus in given:
+        known = sources.record_left_out(known, corpus)
     session.save(sources=dict(known))
     return placed
 

@@ -51,7 +51,7 @@ class Changed:
     """The numbers of documents that a call added, changed, removed, and left unchanged.
 
     `new` are the ids of the added documents, `replaced` those of the changed ones; `gone` are the ids removed because
-    their source no longer has them.
+    their source no longer has them; `kept` those of documents whose files are there and could not be read this time.
     """
 
     added: int = 0
@@ -61,6 +61,7 @@ class Changed:
     new: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,12 @@ class Documents:
         """Return the source of each document by id: of all documents, or of the existing ones among `ids`."""
         held = _FieldLookup(self.collection, "source")
         return held.everything() if ids is None else held.values(list(ids))
+
+    def find_metadata(self, key: str) -> dict[str, Any]:
+        """Return the values of a metadata key by document, of those that have it."""
+        every = _FieldLookup(self.collection, "metadata").everything().items()
+        found = ((id, json.loads(text)) for id, text in every if json.dumps(key) in text)
+        return {id: metadata[key] for id, metadata in found if key in metadata}
 
     def __iter__(self) -> Iterator[Document]:
         """Yield all documents, in no particular order."""

@@ -47,12 +47,14 @@ class DocumentSource(BaseModel, frozen=True, extra="forbid"):
 
     `root` is the folder that ids are relative to or the file of a data set (absolute paths), the name of a generated
     corpus, or "" for documents that a program adds. `format` is the format that documents are read from. Every id
-    begins with `prefix`.
+    begins with `prefix`. `left_out` maps what was left out of the folder when it was last read to the reasons, by the
+    ids that its documents would have.
     """
 
     root: str
     format: str
     prefix: str = ""
+    left_out: dict[str, str] = {}
 
 
 class PartRecord(BaseModel, frozen=True, extra="forbid"):

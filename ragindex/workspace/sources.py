@@ -10,18 +10,20 @@ import shlex
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import Literal
 
 import regex
 
-from ragindex.corpus import Corpus
+from ragindex.corpus import Corpus, LeftOut
 from ragindex.document_ids import describe_control, find_spelling, spellings
 from ragindex.errors import DataError, UsageError, WorkspaceError
 from ragindex.types import Document
 from ragindex.workspace.manifest import DocumentSource, Manifest
 
 PROGRAM = "program"
+_MOST_LEFT_OUT = 1_000  # files of a source that are remembered
 _NAME_PATTERN = regex.compile(r"[\w.+-]+(?: [\w.+-]+)*")
 
 
@@ -163,6 +165,28 @@ def id_of(known: Known, path: str) -> str | None:
     return f"{lead(known, corpus)}{name}" if _find_source(known, corpus) is not None else None
 
 
+def find_left_out(known: Known, corpus: Corpus) -> dict[str, LeftOut]:
+    """Return the files and folders of a corpus that are there and could not be read, by id."""
+    if corpus.format != "folder":
+        return {}
+    there = (one for one in corpus.skipped if one.path and _may_exist(one.path))
+    return {id: one for one in there if (id := id_of(known, one.path)) is not None}
+
+
+def record_left_out(known: Known, corpus: Corpus) -> Known:
+    """Return the sources with what was left out of `corpus` this time, instead of what was left out of it before."""
+    found = _find_source(known, corpus) if corpus.root and corpus.format == "folder" else None
+    if found is None:
+        return known
+    source, lead = known[found], _build_lead(known[found], corpus)
+    placed = Placed(found, lead, (), lead + corpus.only if corpus.only else None)
+    others = {id: reason for id, reason in source.left_out.items() if not placed.covers(id)}
+    passed_over = {lead + name: reason for name, reason in corpus.unread.items()}
+    skipped = {id: one.reason for id, one in find_left_out(known, corpus).items()}
+    left_out = {**skipped, **others, **passed_over}
+    return {**known, found: source.model_copy(update={"left_out": dict(islice(left_out.items(), _MOST_LEFT_OUT))})}
+
+
 def file_of(source: DocumentSource, id: str) -> Path | None:
     """Return the file that a document was read from, or None if its source is no folder or the file is gone."""
     if source.format != "folder":
@@ -172,6 +196,17 @@ def file_of(source: DocumentSource, id: str) -> Path | None:
 
 
 # ---------------------------------------------------------------- helpers
+
+
+def _may_exist(path: str) -> bool:
+    """Return whether a path is there, or in a folder that does not say so."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def _require_ids(corpus: Corpus) -> None:

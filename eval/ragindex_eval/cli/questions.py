@@ -178,7 +178,7 @@ def _read_notes(corpus: Corpus, language: str | None) -> list[str]:
     return [
         *describe_left_out(corpus.skipped),
         *corpus.notes,
-        *describe_ignored(corpus.ignored),
+        *describe_ignored(corpus.ignored, corpus.unread),
         *([f"{other}: real questions are drafted in English only, others with a gap."] if other else []),
         *([f"{many(unreadable, 'document is', 'documents are')} left out: {_BAD_ID}."] if unreadable else []),
         *([f"{have} the text of another: it is drafted from once."] if copies else []),

@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from ragindex.cli.console import escape_markup
+from ragindex.counts import first_names
 from ragindex.llm.offline import display_name
 from ragindex.types import Usage
 from ragindex_eval.format import many, shown
@@ -14,7 +15,7 @@ from ragindex_eval.metrics.evidence import TokensToRecall, write_interval, write
 from ragindex_eval.report.fitted_table import FittedColumn, FittedTable
 from ragindex_eval.report.sections.kinds import GROUPINGS, group_name
 from ragindex_eval.report.sections.published import PublishedFigures, PublishedRow, render_published
-from ragindex_eval.report.sections.questions import find_missed
+from ragindex_eval.report.sections.questions import describe_read_shares, find_missed
 from ragindex_eval.report.sections.table import meaning, metrics_shown
 from ragindex_eval.results.model import LATENCY, Comparison, MethodResult, Study, failed_on
 from ragindex_eval.stats.conclusions import leaders
@@ -284,9 +285,12 @@ def _describe_missed(comparison: Comparison) -> list[str]:
     if not missed:
         return []
     first, more = shown(comparison.queries[missed[0]].text, 60), ", …" if len(missed) > 1 else ""
+    gold = {id for at in missed for id in (comparison.gold or {})[comparison.queries[at].id].doc_ids}
+    in_part = describe_read_shares(comparison, gold)
     return [
         f"for {many(len(missed), 'question')} no method finds a gold document in its first {comparison.ks[-1]} hits; "
-        f"the report shows {'it' if len(missed) == 1 else 'them'}: {first!r}{more}"
+        f"the report shows {'it' if len(missed) == 1 else 'them'}: {first!r}{more}",
+        *([f"of their gold documents: {first_names(in_part)}"] if in_part else []),
     ]
 
 

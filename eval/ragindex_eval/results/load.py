@@ -91,6 +91,7 @@ def _load_comparison(folder: Path) -> Comparison:
         environment=value["environment"],
         fingerprint=value["fingerprint"],
         near_gold={one["query"]: one["near_gold"] for one in asked if "near_gold" in one},
+        read_shares={id: share for one in asked for id, share in one.get("read_shares", {}).items()},
     )
 
 

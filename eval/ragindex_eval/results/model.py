@@ -388,6 +388,7 @@ class Comparison:
     - `titles`: the titles of the gold documents by id.
     - `near_gold`: by question, documents among the first hits that have nearly the text of a gold document that a
       method missed at the smallest k, each with that gold document.
+    - `read_shares`: which share of its file's words was read, of gold documents with too low a share.
     - `notes`: what changes a figure or the user's next step, such as files that were skipped; all are shown.
     - `details`: other remarks on the data and the index, of which a short output shows the first.
     - `left_out`: why methods that were not named explicitly are missing.
@@ -429,6 +430,7 @@ class Comparison:
     holdout: HoldoutResult | None = None
     enough: QuestionPlan | None = None
     near_gold: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    read_shares: Mapping[str, float] = field(default_factory=dict)
     finds_nothing: tuple[FindsNothing, ...] = ()
     _by_labels: Mapping[tuple[str, str, str], MethodPair] = field(init=False, repr=False, compare=False)
 

@@ -136,7 +136,8 @@ def _question_lines(comparison: Comparison) -> Iterable[str]:
     `alternatives` too, named by the question. Only multiple-choice questions have `options`, only ambiguous ones
     `sub_questions`, only those that are documents themselves `own_document`, and only those that name places
     `evidence`: per place, the document and the spans of its words. Only questions that no document answers have
-    `answerable`, which is false. `near_gold` maps found documents to missed gold documents of nearly the same text.
+    `answerable`, which is false. `near_gold` maps found documents to missed gold documents of nearly the same text,
+    and `read_shares` gold documents of which words are missing to the share of the words that was read.
     """
     for query in comparison.queries:
         gold = None if comparison.gold is None else comparison.gold.get(query.id)
@@ -153,6 +154,8 @@ def _question_lines(comparison: Comparison) -> Iterable[str]:
         }
         if near := comparison.near_gold.get(query.id):
             line["near_gold"] = dict(near)
+        if shares := {id: comparison.read_shares[id] for id in line["gold"] if id in comparison.read_shares}:
+            line["read_shares"] = shares
         if gold:
             line |= _rare_gold_fields(gold)
         yield json.dumps(line, ensure_ascii=False)

@@ -1,10 +1,11 @@
 """Conclusions of a comparison: confidence intervals, tests, and notes on the data and the figures."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ragindex.canonical import digest
 from ragindex.corpus import describe_encodings, describe_ignored, describe_left_out
+from ragindex.corpus.local_files import READ_SHARE
 from ragindex.counts import first_names
 from ragindex.errors import UsageError
 from ragindex.judgements import question_id
@@ -81,6 +82,7 @@ def conclude(
         methods=ranked,
         pairs=pairs,
         near_gold=near,
+        read_shares=_find_read_shares(dataset, titles),
         finds_nothing=measure_finds_nothing(ranked, dataset.gold),
         notes=(
             *describe_own_documents(dataset.gold),  # first, so that no list of notes is cut before it
@@ -155,6 +157,12 @@ def _titles(dataset: Dataset) -> Mapping[str, str]:
     return {document.id: document.title for document in dataset.corpus.documents if document.id in wanted}
 
 
+def _find_read_shares(dataset: Dataset, gold: Container[str]) -> dict[str, float]:
+    """Return the share of its file's words that was read, of gold documents with too low a share."""
+    shares = ((one.id, one.metadata.get(READ_SHARE)) for one in dataset.corpus.documents if one.id in gold)
+    return {id: share for id, share in shares if isinstance(share, float)}
+
+
 def _price_notes(index: Workspace, results: Sequence[MethodResult], methods: Sequence[Method]) -> list[str]:
     unknown = [result.label for result in results if _is_money_unknown(result)]
     if not unknown:
@@ -206,7 +214,7 @@ def _data_notes(dataset: Dataset) -> tuple[str, ...]:
         *dataset.notes,
         *list_file_notes(dataset),
         *([twins] if twins else []),
-        *describe_ignored(dataset.corpus.ignored),
+        *describe_ignored(dataset.corpus.ignored, dataset.corpus.unread),
     )
 
 

@@ -14,12 +14,32 @@ _MOST_LINKS = 200
 
 
 @dataclass(frozen=True, slots=True)
+class ReadWords:
+    """How many words a file has and how many of them were read, without those that are left out on purpose.
+
+    `lost` are some of the words that were not read, and `places` say where they stood.
+    """
+
+    words: int
+    read: int
+    lost: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
+    left_out: int = 0
+
+    @property
+    def share(self) -> float:
+        """The share of the words that was read."""
+        return self.read / self.words
+
+
+@dataclass(frozen=True, slots=True)
 class FileContent:
     r"""The content of a file: title ("": it has none), text, sections in the order of the text, and metadata.
 
     `blocks` are the start and end of tables and code blocks in the text, as `ragindex.Document` describes them. `notes`
     say what of the file is not in the text, a sentence each, without the file's name. `inner` are the documents inside
     of the file by name, such as the attachments of a mail; a file whose own text is blank may consist of them.
+    `reading` says which share of the file's words was read (None: not measured).
 
     Example:
         assert FileContent("", "See:\n\n```\nls\n```", blocks=((6, 16),)).text[6:16] == "```\nls\n```"
@@ -32,6 +52,7 @@ class FileContent:
     blocks: Blocks = ()
     notes: tuple[str, ...] = ()
     inner: tuple[tuple[str, "FileContent"], ...] = ()
+    reading: ReadWords | None = None
 
 
 class ContentBuilder:

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO
 
-from ragindex.corpus.readers.content import FileContent
+from ragindex.corpus.readers.content import FileContent, ReadWords
 from ragindex.types import Section
 
 OUT_OF_MEMORY = 77
@@ -63,6 +63,7 @@ def list_content(content: FileContent) -> dict[str, Any]:
         "blocks": content.blocks,
         "notes": content.notes,
         "inner": [[name, list_content(inner)] for name, inner in content.inner],
+        "reading": None if content.reading is None else asdict(content.reading),
     }
 
 
@@ -72,5 +73,16 @@ def make_content(values: Mapping[str, Any]) -> FileContent:
     blocks = tuple((start, end) for start, end in values["blocks"])
     inner = tuple((name, make_content(one)) for name, one in values["inner"])
     return FileContent(
-        values["title"], values["text"], tuple(sections), values["metadata"], blocks, tuple(values["notes"]), inner
+        values["title"],
+        values["text"],
+        tuple(sections),
+        values["metadata"],
+        blocks,
+        tuple(values["notes"]),
+        inner,
+        None if values["reading"] is None else _make_reading(values["reading"]),
     )
+
+
+def _make_reading(values: Mapping[str, Any]) -> ReadWords:
+    return ReadWords(**{**values, "lost": tuple(values["lost"]), "places": tuple(values["places"])})

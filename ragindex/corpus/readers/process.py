@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ragindex.corpus.readers import OCR_READERS, READERS
-from ragindex.corpus.readers.content import FileContent
+from ragindex.corpus.readers.content import FileContent, ReadWords
 from ragindex.corpus.readers.messages import (
     OUT_OF_MEMORY,
     ReadingLimits,
@@ -23,6 +23,7 @@ from ragindex.corpus.readers.messages import (
     read_message,
     write_messages,
 )
+from ragindex.corpus.readers.meter import LEAST_SHARE, describe_reading, measure
 from ragindex.corpus.readers.pdf import PASSWORD_VARIABLE
 from ragindex.corpus.readers.rows import Rows, read_rows, suggest_rows
 from ragindex.document_ids import ROW_SUFFIXES
@@ -31,6 +32,8 @@ from ragindex.errors import DataError, MissingExtraError, UsageError
 _IDLE_SECONDS = 60
 """Seconds without a request after which the process ends."""
 _SPARE_SECONDS = 5
+_LEAST_SECONDS = 30.0
+"""Seconds that must be left to count the words of a file: what was read must not be lost by that."""
 
 
 def answer_requests() -> None:
@@ -67,8 +70,13 @@ def parse_file(
     limits: ReadingLimits,
     ocr: bool = False,
     rows: dict[str, Any] | None = None,
+    measured: bool = True,
 ) -> dict[str, Any]:
-    """Return the content of a file, or why there is none, as values of JSON; `rows` are the fields of `Rows`."""
+    """Return the content of a file, or why there is none, as values of JSON; also which share of it that is.
+
+    `rows` are the fields of `Rows`.
+    """
+    start = time.monotonic()
     try:
         content = _read_content(raw, Path(path), suffix, encoding, ocr, rows)
     except DataError as error:
@@ -79,7 +87,20 @@ def parse_file(
     except UsageError as error:
         return {"usage": str(error)}
     characters = _count_characters(content)
-    return list_content(content) if characters <= limits.characters else {"characters": characters}
+    if characters > limits.characters:
+        return {"characters": characters}
+    left = limits.seconds - (time.monotonic() - start)
+    if measured and rows is None and left > _LEAST_SECONDS:
+        content = _add_reading(content, measure(raw, suffix, content))
+    return list_content(content)
+
+
+def _add_reading(content: FileContent, reading: ReadWords | None) -> FileContent:
+    """Add which share of a file was read, and a note if that is not enough."""
+    notes = content.notes
+    if reading is not None and reading.share < LEAST_SHARE:
+        notes = (*notes, describe_reading(reading))
+    return replace(content, notes=notes, reading=reading)
 
 
 def _read_content(

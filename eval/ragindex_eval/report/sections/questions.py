@@ -81,7 +81,8 @@ class GoldDocument:
 class QuestionDetail:
     """Question with its gold documents and answers, and the findings of each method.
 
-    `near` says which found documents have nearly the text of a gold document that was missed.
+    `near` says which found documents have nearly the text of a gold document that was missed, and `in_part` which gold
+    documents were read in part.
     """
 
     text: str
@@ -93,6 +94,7 @@ class QuestionDetail:
     answers: tuple[str, ...]
     found: tuple[MethodFindings, ...]
     near: tuple[str, ...] = ()
+    in_part: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +176,15 @@ def _question_detail(comparison: Comparison, at: int) -> QuestionDetail:
     near = tuple(
         f"{shown(other, _ID)} has nearly the text of {shown(missed, _ID)}" for other, missed in [*pairs.items()][:_GOLD]
     )
-    return QuestionDetail(
-        query.text, id, shown(kind, _ID), spread, wanted, max(0, len(grades) - _GOLD), answers_shown, found, near
-    )
+    more = max(0, len(grades) - _GOLD)
+    in_part = tuple(describe_read_shares(comparison, grades)[:_GOLD])
+    return QuestionDetail(query.text, id, shown(kind, _ID), spread, wanted, more, answers_shown, found, near, in_part)
+
+
+def describe_read_shares(comparison: Comparison, ids: Iterable[str]) -> list[str]:
+    """Return a sentence for each document that was read in part."""
+    shares = comparison.read_shares
+    return [f"{shown(id, _ID)} was read to {100 * shares[id]:.0f} %" for id in sorted(ids) if id in shares]
 
 
 def _gold_document(comparison: Comparison, id: str, equal: Mapping[str, str], other_texts: Set[str]) -> GoldDocument:

@@ -131,7 +131,7 @@ def test_files_that_cannot_be_read_are_left_out(run: Run, working_folder: Path) 
     assert skipped.exit_code == 0
     assert "skipped: " in skipped.stdout
     assert "nobody.md" in skipped.stdout
-    assert "ignored: 1 .png file" in skipped.stdout
+    assert "ignored: 1 picture (picture.png)" in skipped.stdout
 
 
 def test_a_file_of_settings_and_flags_that_win(run: Run, working_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

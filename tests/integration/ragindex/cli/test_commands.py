@@ -22,7 +22,7 @@ from ragindex_eval.run import pipeline
 
 OURS = distribution.find_distribution().name
 COMMANDS = (
-    *("methods", "index", "search", "add", "remove", "doctor", "compare", "new-plugin"),
+    *("methods", "read", "index", "search", "add", "remove", "doctor", "compare", "new-plugin"),
     *("demo", "repair", "report", "questions", "cache", "ask", "estimate", "parts", "tune", "use"),
     *("serve", "mcp", "recommend", "gate", "export", "judge", "results"),
 )
@@ -734,7 +734,7 @@ def test_skipping_what_is_bad() -> None:
     assert (done.code, asked.code) == (11, 0)
     assert done.json["documents"] == asked.json["documents"] == 4
     assert done.json["skipped"] == [skipped]
-    assert asked.err.splitlines() == ["ignored: 1 .png file", f"skipped: {skipped}"]
+    assert asked.err.splitlines() == ["ignored: 1 picture (picture.png)", f"skipped: {skipped}"]
     assert done.err.splitlines() == [
         *asked.err.splitlines(),
         "error: 1 file that cannot be read was left out, as listed above; everything else is done. Mend or remove them "

@@ -2,6 +2,7 @@
 
 import re
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,12 @@ from snapshots import assert_matches, masked
 
 from ragindex.cli import doctor
 from ragindex.encoders.engines import ENGINES
+from ragindex.errors import LeftOutWarning
 
 SNAPSHOTS = Path(__file__).with_name("snapshots")
 INDEX = ("--index", "w")
 COMMANDS = (
-    *("methods", "index", "search", "ask", "add", "remove", "export", "parts", "repair", "cache", "use"),
+    *("methods", "read", "index", "search", "ask", "add", "remove", "export", "parts", "repair", "cache", "use"),
     *("serve", "mcp", "doctor", "new-plugin"),
 )
 
@@ -44,6 +46,25 @@ def test_an_index_from_its_first_document_to_its_last() -> None:
     check("add", "add", "new", "--as", "new", *INDEX)
     check("remove", "remove", "quill.txt", *INDEX)
     check("repair", "repair", *INDEX)
+
+
+def test_what_is_read_of_files_and_what_is_not() -> None:
+    page = "<h1>Tides</h1><p>High at noon</p><table><tr><td>Ely<td>7</table><div hidden>ebb</div>"
+    cells = '{"cells": [{"cell_type": "markdown", "source": "Neap"}]}'
+    files = {"a.html": page, "b.ipynb": cells, "sub/c.txt": "Low", "d.zip": "x", "e.png": "x", "empty.md": ""}
+    write(Path("docs"), files)
+    check("read", "read", "docs", "--exclude", "sub/*")
+    check("read_show", "read", "docs", "--show", "a.html")
+    check("read_show_unknown", "read", "docs", "--show", "a.htm")
+    ragindex("index", "docs", *INDEX, "--methods", "bm25")
+    write(Path("docs"), {"b.ipynb": "damaged", "sub/c.txt": ""})
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", LeftOutWarning)  # printed, as outside of tests
+        check("index_damaged", "index", "docs", *INDEX, "--methods", "bm25")
+    check("doctor_index", "doctor", *INDEX)
+    Path("docs/b.ipynb").unlink()
+    assert "1 document removed (b.ipynb)" in ragindex("index", "docs", *INDEX, "--methods", "bm25").out
+    assert "b.ipynb" not in ragindex("doctor", *INDEX).out
 
 
 def test_methods_and_errors() -> None:

@@ -38,7 +38,8 @@ def test_help_imports_no_command() -> None:
 
 
 COMMANDS = {
-    *("add", "ask", "cache", "doctor", "export", "index", "methods", "parts", "remove", "repair", "search", "use"),
+    *("add", "ask", "cache", "doctor", "export", "index"),
+    *("methods", "parts", "read", "remove", "repair", "search", "use"),
 }
 
 

@@ -13,6 +13,7 @@ from ragindex.types import Usage
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.report.fitted_table import FittedColumn, FittedTable
 from ragindex_eval.report.sections.caveats import render_caveats
+from ragindex_eval.report.sections.questions import render_questions
 from ragindex_eval.report.terminal import render_comparison
 from ragindex_eval.results.model import Comparison, MethodAnswer, Percentiles, SavedHit
 
@@ -83,6 +84,10 @@ def test_questions_that_no_method_answers_are_told() -> None:
     said = printed(render_comparison(made({"one": [1.0, 0.0, 0.0], "two": [1.0, 0.0, 0.0]})), 400)
     assert "for 2 questions no method finds a gold document in its first 5 hits; the report shows them: " in said
     assert "'What is q2?', …\n" in said
+    assert "of their gold" not in said
+    missed = replace(made({"one": [1.0, 0.0]}), read_shares={"a": 0.61, "other": 0.5})
+    assert "of their gold documents: a was read to 61 %\n" in printed(render_comparison(missed), 400)
+    assert render_questions(missed).missed[0].in_part == ("a was read to 61 %",)  # type: ignore[union-attr]
     assert "no method finds" not in printed(render_comparison(made({"one": [1.0, 0.0], "two": [0.0, 1.0]})), 400)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from examples import examples
 from ragindex.corpus import read
 from ragindex.corpus.json_reader import format_value
-from ragindex.corpus.left_out import describe_left_out, left_out_by
+from ragindex.corpus.left_out import describe_ignored, describe_left_out, explain_ignored, left_out_by
 from ragindex.errors import DataError
 
 GOOD = '{"_id": "good", "text": "good"}'
@@ -235,12 +235,27 @@ def test_values_are_shown_short_and_printable() -> None:
     assert format_value("x" * 1000) == '"' + "x" * 76 + "…"
 
 
-def test_files_left_out_for_one_reason_are_one_sentence() -> None:
+def test_files_left_out_are_grouped_by_reason_and_many_by_kind() -> None:
     scanned = [DataError("text", "a scan", path=f"{name}.pdf") for name in "abcde"]
     others = [DataError("JSON", "oops", path="q.jsonl", line=line) for line in (2, 7)]
     alone = DataError("a question", "an empty one", path="q.csv", line=3)
-    assert describe_left_out(map(left_out_by, [*scanned, others[0], alone, others[1]])) == [
+    few = [*scanned, others[0], alone, others[1]]
+    assert describe_left_out(map(left_out_by, few)) == [
+        "skipped: 5 (a.pdf; b.pdf; c.pdf; d.pdf; e.pdf): expected text; found a scan.",
+        "skipped: 2 (q.jsonl, line 2; q.jsonl, line 7): expected JSON; found oops.",
+        "skipped: q.csv, line 3: expected a question; found an empty one.",
+    ]
+    large = [DataError("at most 50 MB", f"{number} MB", path=f"{number}.pdf") for number in range(60, 72)]
+    assert describe_left_out(map(left_out_by, [*few, *large])) == [
         "skipped: 5 (a.pdf; b.pdf; c.pdf; and 2 more): expected text; found a scan.",
         "skipped: 2 (q.jsonl, line 2; q.jsonl, line 7): expected JSON; found oops.",
         "skipped: q.csv, line 3: expected a question; found an empty one.",
+        "skipped: 12 (60.pdf; 61.pdf; 62.pdf; and 9 more): expected at most 50 MB; found 60 MB.",
+    ]
+    unread = {name: explain_ignored(Path(name).suffix) for name in ("a.zip", "b.7z", "c.png", "d.foo", "e")}
+    assert describe_ignored({".zip": 1, ".7z": 1, ".png": 1, ".foo": 1, "": 1}, unread) == [
+        "ignored: 1 file without a suffix (e)",
+        "ignored: 2 archives (a.zip, b.7z)",
+        "ignored: 1 .foo file (d.foo)",
+        "ignored: 1 picture (c.png)",
     ]

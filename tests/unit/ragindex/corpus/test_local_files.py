@@ -221,8 +221,9 @@ def test_a_file_above_the_limit_is_left_out_and_told(tmp_path: Path) -> None:
     with pytest.warns(LeftOutWarning, match=r"large\.txt"):
         corpus = read(tmp_path, max_file_mb=0.001)
     assert [document.id for document in corpus.documents] == ["small.txt"]
-    expected = "a file of at most 0.001 MB (--max-file-mb, or leave it out with --exclude)"
-    assert tuple(map(str, corpus.skipped)) == (f"{tmp_path / 'large.txt'}: expected {expected}; found 0.001001 MB.",)
+    expected = "a file of at most 0.001 MB (or leave it out with --exclude)"
+    found = "0.001001 MB; to read it: --max-file-mb 1"
+    assert tuple(map(str, corpus.skipped)) == (f"{tmp_path / 'large.txt'}: expected {expected}; found {found}.",)
     with pytest.raises(UsageError, match="must be more than 0 megabytes. Got 0"):
         read(tmp_path, max_file_mb=0)
 

@@ -1,0 +1,188 @@
+"""Which share of a file's words was read, against files of which the lost words are known."""
+
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import pypdfium2
+import pytest
+
+from ragindex.corpus.readers.content import FileContent, ReadWords
+from ragindex.corpus.readers.messages import ReadingLimits, dump_json, load_json
+from ragindex.corpus.readers.meter import describe_reading, measure
+from ragindex.corpus.readers.process import parse_file
+from ragindex.corpus.reading_processes import load_answer
+from ragindex.types import Section
+
+
+def pack(**parts: str) -> bytes:
+    """Return an archive with members by name, in which "/" is written "__"."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, text in parts.items():
+            archive.writestr(name.replace("__", "/"), text)
+    return file.getvalue()
+
+
+def word(body: str) -> str:
+    return f'<w:document xmlns:w="w" xmlns:mc="m"><w:body>{body}</w:body></w:document>'
+
+
+def paragraph(*runs: str) -> str:
+    return "<w:p>" + "".join(f"<w:r><w:t>{run}</w:t></w:r>" for run in runs) + "</w:p>"
+
+
+BOX = f"<w:p><mc:Choice><w:txbxContent>{paragraph('Low water')}</w:txbxContent></mc:Choice>"
+TWICE = f"{BOX}<mc:Fallback><w:txbxContent>{paragraph('Low water')}</w:txbxContent></mc:Fallback></w:p>"
+NOTE = f'<w:footnotes xmlns:w="w"><w:footnote>{paragraph("See Ely")}</w:footnote></w:footnotes>'
+MOVED = f"<w:moveFrom>{paragraph('gone')}</w:moveFrom><w:del><w:r><w:delText>struck</w:delText></w:r></w:del>"
+TOC = f'<w:p><w:pPr><w:pStyle w:val="TOC1"/></w:pPr>{paragraph("Tides ... 4")}</w:p>'
+CELLS = "".join(f"<w:tc>{paragraph(cell)}</w:tc>" for cell in ("12", "12", "12"))
+BOOK = '<workbook xmlns:r="r"><sheet name="A" r:id="1"/><sheet name="B" state="hidden" r:id="2"/></workbook>'
+TARGETS = (
+    '<Relationships><Relationship Id="1" Target="a.xml"/><Relationship Id="2" Target="/xl/b.xml"/></Relationships>'
+)
+STRINGS = "<sst><si><t>port</t><rPh><t>x</t></rPh></si><si><r><t>se</t></r><r><t>cret</t></r></si></sst>"
+SHEET = {
+    "xl__workbook.xml": BOOK,
+    "xl___rels__workbook.xml.rels": TARGETS,
+    "xl__sharedStrings.xml": STRINGS,
+    "xl__a.xml": '<worksheet><c t="s"><v>0</v></c><c><v>7.25</v></c><c t="str"><v>sum</v></c></worksheet>',
+    "xl__b.xml": '<worksheet><c t="s"><v>1</v></c><c t="inlineStr"><is><t>plan</t></is></c></worksheet>',
+}
+ODT = (
+    '<o:d xmlns:o="o" xmlns:t="t" xmlns:d="d" xmlns:c="c"><t:tracked-changes><t:p>old</t:p></t:tracked-changes>'
+    "<t:p>high<t:s/>tide<t:note><t:note-citation>1</t:note-citation><t:p>at noon</t:p></t:note>"
+    "</t:p><d:text-box><t:p>ebb</t:p></d:text-box></o:d>"
+)
+EPUB = {
+    "META-INF__container.xml": '<container><rootfile full-path="b/p.opf"/></container>',
+    "b__p.opf": '<p><item id="1" href="one.xhtml"/><item id="2" href="t%20o.xhtml"/><itemref idref="2"/></p>',
+    "b__one.xhtml": "<p>not in the book</p>",
+    "b__t o.xhtml": "<nav>Contents</nav><p>tide tables</p>",
+}
+PAGE = (
+    "<title>x</title><script>if (a<b) tide()</script><style>p{}</style><!-- ebb --><nav>home <b>news</b></nav>"
+    '<p title="a > b">high&nbsp;<b>ti</b>de</p><table><tr><td>Ely<td>7</table><div role=tabpanel hidden>macOS app</div>'
+    '<section id="navigation"><p>by stars</p></section><div class="site nav">about</div>'
+)
+DRAFT = (
+    "---\ntitle: Neap\n---\n# Tides\n\n[rise](https://example.org/a_(b)) ![moon](data:image/png;base64,AAAA)\n"
+    "<b>fall</b>\n<!-- draft -->"
+)
+SLIDE = '<p xmlns:a="a"><a:p><a:t>High</a:t><a:fld type="slidenum"><a:t>1</a:t></a:fld></a:p></p>'
+
+CASES = {  # file, its suffix, what was read; the share, the lost words, where they stood, words left out on purpose
+    "all of a .docx": (
+        pack(**{"word__document.xml": word(paragraph("Hi", "gh tide"))}),
+        *(".docx", "High tide", 1, "", "", 0),
+    ),
+    "text boxes": (
+        pack(**{"word__document.xml": word(paragraph("High tide") + TWICE + TWICE)}),
+        *(".docx", "High tide", 2 / 6, "low water", "2 text boxes", 0),
+    ),
+    "footnotes": (
+        pack(**{"word__document.xml": word(paragraph("High tide")), "word__footnotes.xml": NOTE}),
+        *(".docx", "High tide", 2 / 4, "see ely", "1 footnote", 0),
+    ),
+    "deleted text and contents": (
+        pack(**{"word__document.xml": word(MOVED + TOC + paragraph("High tide"))}),
+        *(".docx", "High tide", 1, "", "", 3),
+    ),
+    "equal cells": (
+        pack(**{"word__document.xml": word(CELLS)}),
+        *(".docx", "12", 1 / 3, "12", "3 paragraphs", 0),
+    ),
+    "speaker notes": (
+        pack(
+            **{
+                "ppt__slides__slide1.xml": SLIDE,
+                "ppt__notesSlides__notesSlide1.xml": '<p xmlns:a="a"><a:p><a:t>wait here</a:t></a:p></p>',
+            }
+        ),
+        *(".pptx", "High", 1 / 3, "wait here", "1 page of speaker notes", 0),
+    ),
+    "hidden sheets": (pack(**SHEET), ".xlsx", "| port | 7.25 | sum |", 2 / 4, "secret plan", "1 hidden sheet", 0),
+    "notes of OpenDocument": (
+        pack(**{"content.xml": ODT}),
+        *(".odt", "high tide", 2 / 5, "at noon ebb", "1 footnote, 1 text box", 0),
+    ),
+    "a page of a book": (pack(**EPUB), ".epub", "tide", 1 / 2, "tables", "", 1),
+    "tables and tabs": (
+        PAGE.encode(),
+        *(".html", "high tide by stars", 4 / 8, "ely 7 macos app", "1 table, 1 hidden part", 3),
+    ),
+    "all of a page": (PAGE.encode(), ".html", "high tide Ely 7 macOS app by stars", 1, "", "", 3),
+    "cells of a table": (b"sep=;\nport;hour\nEly;7;low\n", ".csv", "port: Ely\nhour: 7", 4 / 5, "low", "", 0),
+    "Markdown": (DRAFT.encode(), ".md", "# Tides\n\nrise moon", 3 / 4, "fall", "1 paragraph", 0),
+    "rows": (b'{"a": "x\\u00e9", "b": [1, "low"]}\n', ".jsonl", "a: x\xe9\nb: 1", 4 / 5, "low", "", 0),
+    "cells of a notebook": (
+        json.dumps(
+            {"cells": [{"cell_type": "code", "source": ["tide", " = 7"]}, {"source": "[a](http://b)"}]}
+        ).encode(),
+        *(".ipynb", "a", 1 / 3, "tide 7", "1 cell of code", 0),
+    ),
+    "words broken by a mark": (b"| neap-tide | spring |", ".md", "neaptide spring", 1, "", "", 0),
+    "ligatures and soft hyphens": ("\ufb01nd the e\u00adbb".encode(), ".md", "find the ebb", 1, "", "", 0),
+    "a language without spaces": ("\u6f6e\u6c50\u8868".encode(), ".md", "\u6f6e\u8868", 2 / 3, "\u6c50", "", 0),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_share_that_was_read_is_that_of_the_words(name: str) -> None:
+    raw, suffix, text, share, lost, places, left_out = CASES[name]
+    reading = measure(raw, suffix, FileContent("", text))
+    assert reading is not None
+    assert (round(reading.share, 3), sorted(reading.lost)) == (round(share, 3), sorted(lost.split()))
+    assert (", ".join(reading.places), reading.left_out) == (places, left_out)
+
+
+def test_a_page_that_is_a_picture_counts_like_the_others() -> None:
+    document = pypdfium2.PdfDocument.new()
+    for number in range(3):
+        page = document.new_page(100, 100)
+        if number:
+            picture = pypdfium2.PdfImage.new(document)
+            picture.set_bitmap(pypdfium2.PdfBitmap.new_native(1, 1, pypdfium2.raw.FPDFBitmap_BGR))
+            page.insert_obj(picture)
+            page.gen_content()
+    file = io.BytesIO()
+    document.save(file)
+    sections = tuple(Section(start, (), page) for start, page in ((0, 1), (17, 2), (17, 3)))
+    content = FileContent("", "four words a page", sections)
+    reading = measure(file.getvalue(), ".pdf", content)
+    assert reading == ReadWords(8, 0, (), ("pages 2 to 3 are pictures",))
+
+
+@pytest.mark.parametrize(
+    ("raw", "suffix"),
+    [
+        (b"PK\x03\x04 no archive", ".docx"),
+        (pack(**{"word__document.xml": "<w:t>never closed"}), ".docx"),
+        (pack(**{"word__document.xml": '<!DOCTYPE a [<!ENTITY b "c">]><w:t>&b;</w:t>'}), ".docx"),
+        (pack(**{"xl__workbook.xml": BOOK}), ".xlsx"),
+        (b"[1, 2]", ".ipynb"),
+        (b"no PDF", ".pdf"),
+        (b"a,b", ".unknown"),
+        (b"", ".md"),
+    ],
+)
+def test_a_file_that_cannot_be_counted_is_not_measured(raw: bytes, suffix: str) -> None:
+    assert measure(raw, suffix, FileContent("", "text")) is None
+
+
+def test_the_count_ends_with_its_time() -> None:
+    assert measure(b"tide\n" * 1000, ".md", FileContent("", ""), seconds=-1.0) is None
+
+
+def test_what_is_lost_is_a_note_that_passes_between_processes() -> None:
+    raw = b"<p>high tide at noon</p><div hidden>ebb</div>"
+    answer = load_json(dump_json(parse_file(raw, "a.html", ".html", None, ReadingLimits())))
+    content = load_answer(answer, Path("a.html"), ReadingLimits())
+    assert content.reading == ReadWords(5, 4, ("ebb",), ("1 hidden part",))
+    assert content.notes == ("80 % of its words were read; lost: ebb (1 hidden part)",)
+    assert parse_file(raw, "a.html", ".html", None, ReadingLimits(), measured=False)["notes"] == ()
+    assert describe_reading(ReadWords(4, 0, (), ("page 1 is a picture",))) == (
+        "0 % of its words were read; not read (page 1 is a picture)"
+    )
