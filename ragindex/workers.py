@@ -5,6 +5,7 @@ kind, and end with this process, also if it is killed.
 """
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -31,6 +32,8 @@ _Out = TypeVar("_Out")
 _given: ContextVar[int | None] = ContextVar("ragindex_workers", default=None)
 _spent: dict[str, float] = {}
 """Seconds of work in this process, by function."""
+_running: list[Any] = []
+"""The results of work on several processes that have not all been taken."""
 
 
 @contextmanager
@@ -96,6 +99,7 @@ def _map(function: Callable[[_In], _Out], items: Iterable[_In], workers: int) ->
         initargs=(os.getpid(),),
     )
     results = run(delayed(_call)(function, item) for item in items)
+    _running.append(results)
     try:
         for result, told in results:
             for category, message in told:
@@ -107,6 +111,24 @@ def _map(function: Callable[[_In], _Out], items: Iterable[_In], workers: int) ->
             f"{WORKERS}=1. Progress saved."
         ) from error
     finally:
+        _close(results)
+        _running.remove(results)
+
+
+def end_work() -> None:
+    """End the work whose results nobody takes any more, as after an error or Ctrl-C.
+
+    At the exit of the process it would be too late: work that goes on there is reported as failed, and semaphores of
+    its processes as leaked.
+    """
+    for results in list(_running):
+        _close(results)
+
+
+def _close(results: Any) -> None:
+    """Close the results of joblib, which would warn that some were not taken."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
         results.close()
 
 
@@ -123,7 +145,9 @@ def _print_log(text: str) -> None:
 
 
 def _end_with_parent(parent: int) -> None:
-    """End this worker soon after its parent, which may have been killed. Elsewhere than on POSIX it ends when idle.
+    """Let Ctrl-C, which the terminal sends to all processes, reach the parent alone, and end this worker soon after it.
+
+    The parent may have been killed. Elsewhere than on POSIX the worker ends when idle.
 
     It watches before the first item comes: a parent that is killed while it writes an item leaves half of it, and a
     worker waits for the rest for ever, since it holds the other end of that pipe itself.
@@ -134,5 +158,6 @@ def _end_with_parent(parent: int) -> None:
             time.sleep(_WATCH_SECONDS)
         os._exit(1)
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if os.name == "posix":
         threading.Thread(target=watch, name="ragindex-parent", daemon=True).start()

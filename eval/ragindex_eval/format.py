@@ -106,3 +106,14 @@ def round_up(count: float) -> int:
     """Round a count up to two digits: 2,027 to 2,100. For counts that are only estimated."""
     unit: int = 10 ** max(0, len(str(int(count))) - 2)
     return ceil(count / unit) * unit
+
+
+def describe_lsa(encoder: str, labels: Sequence[str]) -> str:
+    """Return a note that methods rest on `lsa`, which is no neural model; "" for another encoder or no method."""
+    if encoder.partition(":")[0].partition("(")[0] != "lsa" or not labels:
+        return ""
+    rest = "rests" if len(labels) == 1 else "rest"
+    return (
+        f"{join_names(labels)} {rest} on vectors of {encoder}, learnt from these documents alone. A neural model may "
+        "rank otherwise: --encoder sentence-transformers:NAME_OR_PATH"
+    )

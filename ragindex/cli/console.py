@@ -9,7 +9,8 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ from ragindex.errors import BrokenPluginError, RagindexError, StoreError, UsageE
 from ragindex.library_logs import show_own_logs
 from ragindex.plugins.code_fingerprint import OURS
 from ragindex.redaction import hide_secrets
+from ragindex.workers import end_work
 
 SHOW_TRACEBACK = "RAGINDEX_TRACEBACK"
 _FILE_WIDTH = 1000  # columns if the output is not a terminal, so that programs and files get unbroken lines
@@ -202,6 +204,17 @@ class _Interrupt(BaseException):
     """The exception for Ctrl-C. It is not KeyboardInterrupt, because typer handles that itself."""
 
 
+@contextmanager
+def explain_interrupt(describe: Callable[[], str]) -> Iterator[None]:
+    """If Ctrl-C ends the block, print what `describe` returns, unless it is ""; then the command ends as always."""
+    try:
+        yield
+    except _Interrupt:
+        if said := describe():
+            print_note(said)
+        raise
+
+
 def run_with_exit_codes(start: Callable[[], None]) -> None:
     """Run the command line; print warnings and RagindexErrors as one line each, and exit with the error's code.
 
@@ -247,6 +260,7 @@ def _run_explained(start: Callable[[], None], run: _Run) -> None:
         print_note(_STOPPED)
         raise SystemExit(_INTERRUPTED) from None
     finally:
+        end_work()
         run.print_spending(stdout())  # a command without a result
 
 

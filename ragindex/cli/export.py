@@ -57,8 +57,8 @@ def export(
             written = export_retriever(workspace, scheme, out, pack=pack, evidence=evidence)
         except MissingPartError as error:
             raise make_not_built_error(workspace, scheme) from error
-    if written.replaced not in ("", written.retriever.method.label):
-        print_note(f"This replaced the export of {written.replaced} in {written.path}. To keep both: --out ANOTHER.")
+    if written.replaced:
+        print_note(f"{written.describe_replaced()} To keep both: --out ANOTHER.")
     write_result(_to_json(written), json, lambda: _print(written))
 
 
@@ -87,6 +87,8 @@ def _print(written: Export) -> None:
     if not retriever.packed:
         lines.append("  if it changes   load refuses it: export again, or load(…, follow=True); --pack keeps a copy")
     arguments, flags = written.consent.write_arguments(), written.consent.write_flags()
-    lines.append(f'  load it         retriever = ragindex.load({path!r}{arguments}); retriever.search("…")')
+    lines.append(
+        f'  load it         import ragindex; retriever = ragindex.load({path!r}{arguments}); retriever.search("…")'
+    )
     lines.append(f'  try it          ragindex search "…" --retriever {quote_argument(path)}{flags}')
     stdout().print(escape_markup("\n".join(lines)), soft_wrap=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -42,7 +42,7 @@ from ragindex.corpus import Chunking, Corpus, FileSelection
 from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.counts import many
 from ragindex.errors import UsageError
-from ragindex.interfaces import Scheme
+from ragindex.interfaces import Part, Scheme
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
@@ -59,7 +59,9 @@ from ragindex.workspace.notes import (
     list_part_details,
     require_records,
 )
+from ragindex.workspace.part_keys import list_working_methods, uses_encoder
 from ragindex.workspace.rebuild import move_aside
+from ragindex.workspace.sync import finished_parts
 from ragindex.workspace.workspace import PartFigures, Workspace
 
 
@@ -135,9 +137,9 @@ def index(
             workspace.import_part(imported_files.TRIPLES, triples)
         fit = workspace.encoder_id
         with use_workers(workers):
-            _build(workspace, schemes, refit)
+            refitted = _build(workspace, schemes, refit)
         parts, counts = _collect_figures(workspace, schemes), workspace.counts()
-        notes = [*_collect_notes(workspace, schemes, changed, fit), *describe_drafts(command_tally())]
+        notes = [*refitted, *_collect_notes(workspace, schemes, changed, fit), *describe_drafts(command_tally())]
         require_records(workspace, schemes)
         command = workspace.command("search", "…", "--method", registry.label(schemes[0]))
     value = {
@@ -194,11 +196,46 @@ def _update_documents(
     return None if corpus is None else workspace.replace(corpus, source=named)
 
 
-def _build(workspace: Workspace, schemes: Sequence[Scheme], refit: bool) -> None:
-    if refit:
-        workspace.refit()
-        workspace.sync()  # all that is built, not only the methods of this command
-    workspace.sync(schemes)
+def _build(workspace: Workspace, schemes: Sequence[Scheme], refit: bool) -> list[str]:
+    """Build methods; with `refit`, fit the encoder again first, for all methods of the index. Return notes on it."""
+    if not refit:
+        workspace.sync(schemes)
+        return []
+    before = workspace.encoder_id
+    workspace.refit()
+    wanted, others = _divide_parts(finished_parts(workspace))
+    workspace.sync([*wanted, *schemes])
+    return [_describe_refit(workspace, wanted, before), *_describe_left(others)]
+
+
+def _divide_parts(parts: Sequence[Part[Any]]) -> tuple[list[Part[Any]], list[Part[Any]]]:
+    """Return the parts of methods that are built, and those that no method uses as long as its other parts are missing.
+
+    A method counts as built if a part of the name of each of its parts is. Parts of methods that have no default
+    parameters are wanted.
+    """
+    methods = [{registry.name_of(part) for part in needed} for needed in list_working_methods().values()]
+    there = {registry.name_of(part) for part in parts}
+    built = {name for needed in methods if needed <= there for name in needed}
+    known = {name for needed in methods for name in needed}
+    others = [part for part in parts if registry.name_of(part) in known - built]
+    return [part for part in parts if part not in others], others
+
+
+def _describe_refit(workspace: Workspace, wanted: Sequence[Part[Any]], before: str | None) -> str:
+    """Say what was fitted and built again, and how long it took."""
+    fit = workspace.fit_figures()
+    said = f"{workspace.encoder_name} was fitted again{'' if fit is None else f' in {fit.seconds:.1f} s'}"
+    if workspace.encoder_id == before:
+        return f"{said}, and nothing has changed by it."
+    again = [workspace.figures(part) for part in wanted if uses_encoder(part)]
+    times = ", ".join(f"{one.name} {one.seconds:.1f} s" for one in again) or "nothing"
+    return f"{said}, and built again: {times}."
+
+
+def _describe_left(parts: Sequence[Part[Any]]) -> list[str]:
+    left = [registry.label(part) for part in parts if uses_encoder(part)]
+    return [f"Not built again, as no method is complete with it: {', '.join(left)}."] if left else []
 
 
 def _collect_notes(

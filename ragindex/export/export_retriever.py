@@ -48,6 +48,13 @@ class Export:
     replaced: str
     consent: Consent
 
+    def describe_replaced(self) -> str:
+        """Say which earlier export this one replaced; "" if there was none."""
+        if not self.replaced:
+            return ""
+        earlier = "an earlier export" if self.replaced == self.retriever.method.label else "the export"
+        return f"This replaced {earlier} of {self.replaced} in {self.path}."
+
 
 def export_retriever(
     workspace: Workspace,

@@ -1,7 +1,7 @@
 """Operations that add, replace and remove the documents of an index, by source."""
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
@@ -70,20 +70,30 @@ def remove_source(session: Session, name: str) -> Changed:
     return Changed(removed=removed)
 
 
-def replace_source(session: Session, documents: Corpus | Iterable[Document], *, source: str = "") -> Changed:
+def replace_source(
+    session: Session,
+    documents: Corpus | Iterable[Document],
+    *,
+    source: str = "",
+    announce: Callable[[Sequence[str]], None] = lambda gone: None,
+) -> Changed:
     """Replace the documents of a source by `documents`; other sources stay as they are. See `Workspace.replace`."""
     (given,) = sources.corpora(documents, source)
     with session.writing(INDEXING) as corpus:
         with _remove_empty_sources(session, corpus):
             (placed,) = _assign_sources(session, corpus, [given], source, "index")
+            kept = {document.id for document in placed.documents}
+            held = corpus.sources().items()
+            missing = sorted(
+                id for id, owner in held if owner == placed.source and placed.covers(id) and id not in kept
+            )
+            left_out = sources.find_left_out(session.manifest.sources, given)
+            unread = {id for id, one in left_out.items() if one.kind != NO_TEXT}
+            stay = tuple(id for id in missing if not unread.isdisjoint(list_places(id)))
+            gone = tuple(sorted(set(missing).difference(stay)))
+            if gone:
+                announce(gone)
             changed = _upsert_documents(session, corpus, [placed])
-        kept = {document.id for document in placed.documents}
-        held = corpus.sources().items()
-        missing = sorted(id for id, owner in held if owner == placed.source and placed.covers(id) and id not in kept)
-        left_out = sources.find_left_out(session.manifest.sources, given)
-        unread = {id for id, one in left_out.items() if one.kind != NO_TEXT}
-        stay = tuple(id for id in missing if not unread.isdisjoint(list_places(id)))
-        gone = tuple(sorted(set(missing).difference(stay)))
         corpus.remove(gone)
     _warn_of_language(session, [given])
     if stay:

@@ -81,7 +81,7 @@ class Encoders:
         with self._writing():
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
-            with progress_bar(f"fitting {self.name}", None):
+            with progress_bar(f"fitting {self.name} to {size:,} passages", None):
                 self.plugin.fit(texts(), self.language, self.seed, partial)
             durable_files.write_hashes(partial)
             fitted = self.plugin.load(partial).id

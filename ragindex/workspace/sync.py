@@ -41,6 +41,7 @@ from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.plugin_errors import is_of_plugin
 from ragindex.plugins.registry import describe, name_of
 from ragindex.progress import progress_bar
+from ragindex.time_limit import TimeLimitError, require_time
 from ragindex.types import Chunking, Usage
 from ragindex.workspace import cleaning, imported_files, journal, payments, revisions, versioned_files
 from ragindex.workspace import manifest as manifests
@@ -308,10 +309,14 @@ def apply_changes(tasks: Sequence[Building], corpus: pa.Table) -> tuple[dict[str
     def update(task: Building, wanted: pa.Table) -> None:
         nonlocal made, forgotten, finish_seconds
         forgotten += _forget(task, revisions.to_forget(wanted, task.coverage.held))
-        made += _build_passages(task, revisions.to_make(wanted, task.coverage.held))
-        made_at = time.perf_counter()
-        with progress_bar(f"{task.name}: finishing", None):
-            records[task.key] = _finish_part(task, fingerprint)
+        try:
+            made += _build_passages(task, revisions.to_make(wanted, task.coverage.held))
+            made_at = time.perf_counter()
+            with progress_bar(f"{task.name}: finishing", None):
+                records[task.key] = _finish_part(task, fingerprint)
+        except TimeLimitError as error:
+            error.parts = tuple(registry.label(one.part) for one in tasks if one.key in records or one is task)
+            raise
         finish_seconds += time.perf_counter() - made_at
 
     for task in chunks:
@@ -371,6 +376,7 @@ def _build_passages(task: Building, todo: pa.Table) -> int:
             _touch_neighbours(task, ids)  # passages that share the new records
             _cover(task, ids, wanted, cost)
             advance(len(ids))
+            require_time()
     task.coverage.flush()
     return len(todo)
 

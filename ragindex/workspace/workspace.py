@@ -7,7 +7,7 @@ Open a workspace, add documents, sync, and retrieve. The work is done in other m
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -166,13 +166,21 @@ class Workspace(Session):
         return corpus_changes.remove_source(self, name)
 
     @mending.adds_repair_hint
-    def replace(self, documents: Corpus | Iterable[Document], *, source: str = "") -> Changed:
+    def replace(
+        self,
+        documents: Corpus | Iterable[Document],
+        *,
+        source: str = "",
+        announce: Callable[[Sequence[str]], None] = lambda gone: None,
+    ) -> Changed:
         """Replace the documents of a source by `documents`; other sources stay as they are.
+
+        `announce` is given the ids of the documents that leave the index, before anything is written.
 
         Sources and ids are assigned as in `add`. If `documents` come from a file or folder inside the folder of a
         source, only the documents below that path are replaced.
         """
-        return corpus_changes.replace_source(self, documents, source=source)
+        return corpus_changes.replace_source(self, documents, source=source, announce=announce)
 
     @mending.adds_repair_hint
     def rechunk(self, chunking: Chunking) -> Changed:

@@ -32,7 +32,7 @@ from ragindex_eval.results.model import LATENCY, Comparison, Study
 from ragindex_eval.results.save import save_results
 from ragindex_eval.run import rerun
 from ragindex_eval.run.answers_file import format_time
-from ragindex_eval.run.estimate_rest import describe_rest
+from ragindex_eval.run.estimate_rest import describe_rest, estimate_rest_building, list_rest
 from ragindex_eval.run.grid import count_skipped, parse_threshold, require_all_read, require_answers, require_reached
 from ragindex_eval.run.methods import ALL
 from ragindex_eval.run.pipeline import default_index
@@ -196,11 +196,19 @@ def _run_recorded(settings: CompareSettings, live: LiveRuns, export_best: Path |
         _export_best(study, settings, export_best, run)
     if held:
         _print(settings, f"  unchanged       since {format_time(held[1].finished)}; --fresh asks and times anew")
-    if settings.methods is None:
-        llms = {settings.on_index(rerun.index_folder(settings, one.dataset.name)).llm for one in study.comparisons}
-        rest = describe_rest(study.comparisons, asks=llms != {"offline"})
-        _print(settings, f"\n{escape_markup(rest)}")
+    if settings.methods is None and settings.json_file != "-":
+        _print(settings, f"\n{escape_markup(_describe_rest(study, settings))}")
     return study
+
+
+def _describe_rest(study: Study, settings: CompareSettings) -> str:
+    """Return what the methods that were not compared would take; a single comparison is estimated on its index."""
+    names = [one.dataset.name for one in study.comparisons]
+    opened = [settings.on_index(rerun.index_folder(settings, name)) for name in names]
+    asks = {one.llm for one in opened} != {"offline"}
+    single = len(names) == 1 and not asks and bool(list_rest())
+    building = estimate_rest_building(opened[0], rerun.index_folder(settings, names[0])) if single else None
+    return describe_rest(study.comparisons, asks=asks, building=building)
 
 
 def _print_export(study: Study, settings: CompareSettings, folder: Path) -> None:

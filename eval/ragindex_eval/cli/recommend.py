@@ -1,5 +1,7 @@
 """The command `recommend`: the cheapest method that is good enough, with as few questions and builds as possible."""
 
+import shlex
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -10,6 +12,7 @@ import typer
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
+    explain_interrupt,
     json_destination,
     print_note,
     quote_argument,
@@ -28,9 +31,9 @@ from ragindex_eval.cli.reading_flags import list_reading_flags
 from ragindex_eval.mlflow_tracking import describe_tracker
 from ragindex_eval.recommend.candidates import DEFAULT
 from ragindex_eval.recommend.mlflow_run import track_recommendation
-from ragindex_eval.recommend.recommend import recommend
+from ragindex_eval.recommend.recommend import Progress, recommend
 from ragindex_eval.recommend.rules import RecommendRules
-from ragindex_eval.recommend.show import render_recommendation
+from ragindex_eval.recommend.show import describe_standing, render_recommendation
 from ragindex_eval.recommend.values import Recommendation
 from ragindex_eval.run.conclude import list_file_notes
 from ragindex_eval.run.grid import require_all_read
@@ -122,9 +125,17 @@ def recommend_command(
     folder = settings.index or default_index(dataset.name)
     settings = settings.on_index(folder)
     started = time.time()
-    with use_workers(settings.workers):
-        found = recommend(settings, rules, dataset, print_note)
+    progress = Progress(print_note)
+
+    def describe() -> str:
+        command = shlex.join(["ragindex", *sys.argv[1:]])
+        return describe_standing(list(progress.standing.values()), rules.metric, command)
+
+    with use_workers(settings.workers), explain_interrupt(describe):
+        found = recommend(settings, rules, dataset, progress)
     exported = None if export is None else _export_chosen(found, settings, folder, export)
+    if exported is not None and exported.replaced:
+        print_note(exported.describe_replaced())
     run = track_recommendation(found, settings, started, time.time() - started, export)
     value = {
         **found.to_json(),
@@ -157,7 +168,7 @@ def _list_next_commands(
     else:
         path, consent = str(exported.path), exported.consent
         lines["exported"] = f"ragindex search QUESTION --retriever {quote_argument(path)}{consent.write_flags()}"
-        lines["in Python"] = f'ragindex.load({path!r}{consent.write_arguments()}).search("…")'
+        lines["in Python"] = f'import ragindex; ragindex.load({path!r}{consent.write_arguments()}).search("…")'
     if found.rival is not None:
         asked = [] if settings.questions is None else ["--questions", settings.questions]
         read = [*asked, *list_reading_flags(settings), "--methods", f"{found.chosen},{found.rival}"]

@@ -5,8 +5,8 @@ answered is kept in the index, so the same command goes on where it stopped, wit
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,7 +16,10 @@ from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, UsageError
 from ragindex.llm.budget import parse_budget
 from ragindex.plugins import registry
+from ragindex.plugins.base import asks_service
+from ragindex.time_limit import TimeLimitError, limit_time
 from ragindex.types import Query
+from ragindex.workspace.part_keys import tasks_of
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.format import many, percent, short
 from ragindex_eval.metrics.score import list_judged
@@ -30,6 +33,7 @@ from ragindex_eval.recommend.trials import try_on_parts
 from ragindex_eval.recommend.values import Candidate, Costs, RaceStep, Recommendation
 from ragindex_eval.results.model import Interval, MethodAnswer
 from ragindex_eval.run.ask_scored import ask_scored
+from ragindex_eval.run.build_costs import BuildCosts, measure_built
 from ragindex_eval.run.conclude import describe_dataset, unknown_documents_notes
 from ragindex_eval.run.estimate_rest import format_duration
 from ragindex_eval.run.experiment import Experiment
@@ -40,6 +44,7 @@ from ragindex_eval.run.pipeline import Plan, default_index, load_experiment, ope
 from ragindex_eval.run.question_uses import Ledger, RacedQuestions, find_ledger, hash_question, record_race
 from ragindex_eval.run.settings import CompareSettings
 from ragindex_eval.stats.betting_interval import betting_interval, is_below
+from ragindex_eval.stats.enough import describe_more_questions
 from ragindex_eval.stats.race import RaceRules, count_level_questions, run_races
 from ragindex_eval.stats.resampling import SampleArray
 
@@ -49,28 +54,32 @@ _LONG_SECONDS = 60.0  # to build all candidates; what takes less is not worth a 
 
 @dataclass(slots=True)
 class Progress:
-    """Steps of a recommendation, each told as it happens."""
+    """Steps of a recommendation, each told as it happens, and the candidates as they stand, by label."""
 
     tell: Tell
-    steps: list[str]
+    steps: list[str] = field(default_factory=list)
+    standing: dict[str, Candidate] = field(default_factory=dict)
 
     def note(self, step: str) -> None:
         """Add a step."""
         self.steps.append(step)
         self.tell(step)
 
+    def stand(self, candidates: Iterable[Candidate]) -> None:
+        """Take note of how candidates stand."""
+        self.standing.update({one.label: one for one in candidates})
 
-def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, tell: Tell) -> Recommendation:
+
+def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, progress: Progress) -> Recommendation:
     """Find a method within `rules.delta` of the best candidate that meets the constraints, the cheapest of these.
 
-    `tell` gets a sentence for each step. Of 200 questions or more, a third is kept apart to confirm the choice, unless
-    there is a holdout of other questions.
+    `progress` is told each step, and has what is known if the work is interrupted. Of 200 questions or more, a third is
+    kept apart to confirm the choice, unless there is a holdout of other questions.
 
     Raises UsageError without judged questions or if no candidate meets the constraints, and the errors of
     `ragindex_eval.run.pipeline.evaluate`.
     """
     rules.require_metric(settings.k)
-    progress = Progress(tell, [])
     chosen_from = choose_candidates(settings)
     folder = settings.index or default_index(data.name)
     labels = [one.label for one in chosen_from]
@@ -83,11 +92,16 @@ def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, t
     budget = parse_budget(settings.budget)
     with open_workspace(settings, data, None, budget) as index:
         raced = tuple(hash_question(query.text) for query in racing)
+        new = not uses.path.exists()
         record_race(uses, RacedQuestions(datetime.now(UTC).isoformat(timespec="seconds"), data.questions_file, raced))
+        if new:
+            progress.tell(
+                f"{uses.path} keeps which questions were raced on, so that none of these confirms a choice later"
+            )
         candidates = try_on_parts(candidates, settings, rules, data, index, plan, racing, progress.note)
         experiment = load_experiment(settings, data, plan, index)
         sealed = load_holdout(experiment, settings.holdout)
-        built = _build(candidates, experiment, rules, progress)
+        built = _build(candidates, experiment, rules, racing[: rules.block], progress)
         entered = _cost_answers(built, experiment, rules, racing, progress)
         values, racers, race = _race(entered, experiment, rules, racing, progress)
         found = _conclude(racers, values, experiment, rules, (racing, kept), progress)
@@ -144,20 +158,35 @@ def _price(
     progress: Progress,
 ) -> list[Candidate]:
     """Estimate the costs of the candidates; `folder` is that of the index, which need not exist."""
-    priced, seconds = price_candidates(candidates, data.corpus, settings, folder)
+    priced, building = price_candidates(candidates, data.corpus, settings, folder)
     found = [_drop_broken(one, rules) for one in sort_by_price(priced)]
-    if seconds >= _LONG_SECONDS:
-        dearest = max(found, key=lambda one: one.costs.index_seconds or 0.0)
-        progress.note(
-            f"{len(found)} candidates take about {format_duration(seconds)} to build, {dearest.label} with "
-            f"{format_duration(dearest.costs.index_seconds or 0.0)} longest, less what the index has already. Name "
-            "fewer with --methods, or set --max-index-minutes"
-        )
     for one in found:
         if one.state == "constraint":
             progress.note(f"{one.label} is left out before it is built: {one.reason}")
     _require_racing(found)
+    if building is not None:
+        _announce_building([one.label for one in found if one.remains], building, settings, rules, progress)
     return found
+
+
+def _announce_building(
+    labels: Sequence[str], building: BuildCosts, settings: CompareSettings, rules: RecommendRules, progress: Progress
+) -> None:
+    """Say what is left to build if it takes long, and which flags that the command lacks would shorten it."""
+    seconds = building.seconds_left(labels)
+    if seconds < _LONG_SECONDS:
+        return
+    left = {label: building.seconds_left([label]) for label in labels}
+    longest = max(left, key=lambda label: left[label])
+    flags = [
+        *(["name fewer with --methods"] if settings.methods is None else []),
+        *(["set --max-index-minutes"] if rules.max_index_minutes is None else []),
+    ]
+    advice = f" To shorten it: {', or '.join(flags)}." if flags else ""
+    progress.note(
+        f"building {many(len(labels), 'candidate')} takes about {format_duration(seconds)} beyond what the index has, "
+        f"{longest} longest with {format_duration(left[longest])}.{advice}"
+    )
 
 
 def _tell_of_questions(questions: int, rules: RecommendRules, progress: Progress) -> None:
@@ -165,8 +194,8 @@ def _tell_of_questions(questions: int, rules: RecommendRules, progress: Progress
     needed = count_level_questions(rules.delta, rules.alpha)
     if rules.estimand == "population" and questions < needed:
         progress.note(
-            f"{many(questions, 'question')} show large differences only: to show that a method is as good as an equal "
-            f"one, within {percent(rules.delta)} points, takes {needed} at least"
+            f"{many(questions, 'question')} show large differences only, so that the race is likely to end undecided; "
+            "then the last lines say about how many more would tell"
         )
 
 
@@ -182,30 +211,45 @@ def _require_racing(candidates: Sequence[Candidate]) -> None:
 
 
 def _build(
-    candidates: Sequence[Candidate], experiment: Experiment, rules: RecommendRules, progress: Progress
+    candidates: Sequence[Candidate],
+    experiment: Experiment,
+    rules: RecommendRules,
+    first: Sequence[Query],
+    progress: Progress,
 ) -> list[Candidate]:
     """Build the candidates over the whole corpus, cheapest first; one that exceeds the budget leaves the race.
 
-    So does one that holds all parts of a candidate whose index took more than the constraints allow: it is not built.
+    So does one that takes longer than the constraints allow, and one that holds all parts of a candidate whose index
+    took more than they allow: it is not built. Each is asked the `first` questions at once, which the race asks anyway,
+    so that something is known if the builds are interrupted.
     """
     built = list[Candidate]()
-    broken = list[tuple[Candidate, frozenset[str]]]()
+    broken = list[tuple[str, frozenset[str]]]()  # why a method with all these parts leaves
+    progress.stand(candidates)
+
+    def leave(one: Candidate, reason: str, said: str) -> None:
+        built.append(one.leave("constraint", reason))
+        progress.note(f"{one.label} is left out{said}")
+
     for one in candidates:
         if one.state != "racing":
             built.append(one)
             continue
         parts_of_one = _list_parts(experiment, one)
-        smaller = next((other for other, parts in broken if parts <= parts_of_one), None)
-        if smaller is not None:
-            built.append(one.leave("constraint", f"{smaller.reason} of the parts of {smaller.label} alone"))
-            progress.note(f"{one.label} is left out before it is built: {built[-1].reason}")
+        reason = next((reason for reason, parts in broken if parts <= parts_of_one), None)
+        if reason is not None:
+            leave(one, reason, f" before it is built: {reason}")
             continue
         try:
-            with ledger.attribute_calls(method=one.label):
+            with ledger.attribute_calls(method=one.label), limit_time(_seconds_left(experiment, one, rules)):
                 experiment.index.sync([one.scheme])
         except BudgetError as error:
-            built.append(one.leave("constraint", f"--budget: {error}"))
-            progress.note(f"{one.label} is left out: the budget does not reach for its index")
+            leave(one, f"--budget: {error}", ": the budget does not reach for its index")
+            continue
+        except TimeLimitError as error:
+            reason = f"--max-index-minutes {rules.max_index_minutes:g}: its build takes longer"
+            leave(one, reason, f" while it is built: {reason}")
+            broken.append((f"{reason}; so do the parts of {one.label} alone", frozenset(error.parts)))
             continue
         parts = part_figures(experiment.index, one.scheme).values()
         money = [part.usage.money for part in parts]
@@ -218,10 +262,30 @@ def _build(
         said = f" and left out: {measured.reason}" if measured.state == "constraint" else ""
         progress.note(f"{one.label} is built in {short(costs.index_seconds or 0)} s{said}")
         built.append(measured)
-        if measured.state == "constraint":
-            broken.append((measured, parts_of_one))
+        progress.stand([measured if said else _ask_first(measured, experiment, rules, first)])
+        if said:
+            broken.append((f"{measured.reason} of the parts of {measured.label} alone", parts_of_one))
+    progress.stand(one for one in built if not one.remains)
     _require_racing(built)
     return sort_by_price(built)
+
+
+def _seconds_left(experiment: Experiment, one: Candidate, rules: RecommendRules) -> float | None:
+    """Return how long building a candidate may take, of which it has some parts; None without a limit."""
+    if rules.max_index_minutes is None:
+        return None
+    has = measure_built(experiment.index, [one.scheme])
+    return max(0.0, 60 * rules.max_index_minutes - sum(part.seconds for part in has.values()))
+
+
+def _ask_first(one: Candidate, experiment: Experiment, rules: RecommendRules, first: Sequence[Query]) -> Candidate:
+    """Return a candidate with its score on the first questions; one that asks a model or a service is not asked yet."""
+    if tasks_of(one.scheme) or asks_service(one.scheme):
+        return one
+    retriever = LazyRetriever(one.scheme, experiment.index)
+    scores = ask_scored(experiment, one.label, retriever, first, rules.metric).scores
+    retriever.close()
+    return replace(one, asked=len(scores), score=float(np.mean(scores)))
 
 
 def _list_parts(experiment: Experiment, one: Candidate) -> frozenset[str]:
@@ -240,6 +304,7 @@ def _cost_answers(
     for before, after in zip(candidates, found, strict=True):
         if before.state != after.state:
             progress.note(f"{after.label} is left out: {after.reason}")
+    progress.stand(one for one in found if not one.remains)
     _require_racing(found)
     return sort_by_price(found)
 
@@ -282,6 +347,7 @@ def _race(
         racers = _leave_below(racers, values, rules, race.population, progress)
         _require_racing(racers)
         racers, ended = _decide(racers, values, race, progress)
+        progress.stand(racers)
         asked_all = {one.label: one.score for one in racers if one.asked == len(values) and one.score is not None}
         steps.append(RaceStep(len(values), asked_all, sum(one.remains for one in racers)))
         if ended and not alone and _is_recall_known(racers, values, rules, race.population):
@@ -406,4 +472,14 @@ def _conclude(
         dataset=describe_dataset(experiment.index, experiment.dataset),
         encoder=registry.label(experiment.index.encoders.plugin),
         recall=recall,
+        tells_more=_describe_more(racers, values),
     )
+
+
+def _describe_more(racers: Sequence[Candidate], values: SampleArray) -> str:
+    """Say how many more questions would tell the best of the remaining racers from the others, as `compare` says it."""
+    remaining = [at for at, one in enumerate(racers) if one.remains]
+    best = max(remaining, key=lambda at: racers[at].score or 0.0)
+    gaps = {racers[at].label: values[:, best] - values[:, at] for at in remaining if at != best}
+    rivals = {label: gap[~np.isnan(gap)].tolist() for label, gap in gaps.items()}
+    return describe_more_questions(racers[best].label, rivals, len(racers))

@@ -6,9 +6,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ragindex.cli.console import text_table
-from ragindex_eval.format import join_names, many, percent, points, round_up, short
+from ragindex.workspace.part_keys import topological_order, uses_encoder
+from ragindex_eval.format import describe_lsa, join_names, many, percent, points, short
 from ragindex_eval.recommend.candidates import sort_by_price
-from ragindex_eval.recommend.decide import MOST_QUESTIONS
 from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.values import Candidate, Confirmation, Recommendation
 from ragindex_eval.results.model import Interval
@@ -28,12 +28,37 @@ def render_recommendation(found: Recommendation, rules: RecommendRules) -> Rende
         lines.append(Text(f"{many(found.kept, 'question')} stay kept apart, to confirm a choice once one is made."))
     lines += [Text(said) for said in (found.holdout.describe() if found.holdout else ())]
     lines += [Text(f"It would change: {said}.") for said in found.would_change]
-    lines.append(Text(f"Encoder {found.encoder}."))
+    resting = [one.label for one in found.candidates if any(map(uses_encoder, topological_order(one.scheme.parts())))]
+    lines.append(Text(describe_lsa(found.encoder, resting) or f"Encoder {found.encoder}."))
     rows = [_row(one, found) for one in found.candidates]
     table = text_table(
         ("", "method", rules.metric, "asked", "p95 ms", "index s", "MB", "$/1,000", "state"), tuple(rows)
     )
     return Group(Text(), table, Text("* on the Pareto set of quality, latency, money and index cost"), Text(), *lines)
+
+
+def describe_standing(candidates: Sequence[Candidate], metric: str, command: str) -> str:
+    """Say how an interrupted race stands, and the command to go on with; "" if no method was asked a question."""
+    asked = [one for one in candidates if one.remains and one.score is not None]
+    if not asked:
+        return ""
+    best, *others = sorted(asked, key=lambda one: -(one.score or 0.0))
+    score = f"{metric} {percent(best.score or 0.0)} on {many(best.asked, 'question')}"
+    rest = ", ".join(f"{one.label} {percent(one.score or 0.0)}" for one in others)
+    waiting = [one.label for one in candidates if one.state == "racing" and one.score is None]
+    left = [one.label for one in candidates if not one.remains]
+    sentences = [
+        f"Provisional: {best.label} leads, {score}{f'; {rest}' if rest else ''}.",
+        *(
+            [f"Nothing is decided between {join_names([best.label, *(one.label for one in others)])}."]
+            if others
+            else []
+        ),
+        *([f"Not built or not asked yet: {join_names(waiting)}."] if waiting else []),
+        *([f"Left the race: {join_names(left)}."] if left else []),
+        f"To go on: {command}",
+    ]
+    return " ".join(sentences)
 
 
 def describe_decision(found: Recommendation, rules: RecommendRules) -> str:
@@ -54,13 +79,13 @@ def describe_decision(found: Recommendation, rules: RecommendRules) -> str:
         best = "best candidate" if raced == len(found.candidates) else f"best of the {raced} candidates raced"
         return (
             f"{enough}: on {about} it is within {margin} points of the {best} in {rules.metric} (risk {risk}). "
-            f"{score}; {_describe_difference(found)}. {_describe_cheaper(found, margin)}"
+            f"{score}; {_describe_difference(found)}. {_describe_cheaper(found)}"
         )
     left = join_names([one.label for one in found.candidates if one.remains])
     return (
-        f"Undecided between {left} (the cheapest first) on {about}, with a margin of {margin} points: "
-        f"{_describe_more(found, margin)}. Best so far: {found.chosen}, {score}; {_describe_difference(found)}. These "
-        "bounds hold whenever one stops, so they are wider than the intervals of compare."
+        f"Undecided between {left} (the cheapest first) on {about}, with a margin of {margin} points. Best so far: "
+        f"{found.chosen}, {score}; {_describe_difference(found)}. These bounds hold whenever one stops, so they are "
+        f"wider than the intervals of compare. {found.tells_more}"
     )
 
 
@@ -71,7 +96,7 @@ def _describe_questions(found: Recommendation) -> str:
     return f"the {found.questions:,} questions of the race (not the {found.kept:,} kept apart)"
 
 
-def _describe_cheaper(found: Recommendation, margin: str) -> str:
+def _describe_cheaper(found: Recommendation) -> str:
     """Say of each candidate that is cheaper than the chosen one what was tested."""
     by_price = sort_by_price(found.candidates)
     cheaper = by_price[: [one.label for one in by_price].index(found.chosen)]
@@ -87,7 +112,7 @@ def _describe_cheaper(found: Recommendation, margin: str) -> str:
         sentences.append(f"Cheaper too, but left before that was known: {_list_untested(untested)}.")
     if found.cheaper:
         names = ", ".join(found.cheaper)
-        sentences.append(f"Whether a cheaper one is ({names}) is undecided: {_describe_more(found, margin)}.")
+        sentences.append(f"Whether a cheaper one is ({names}) is undecided. {found.tells_more}")
     return " ".join(sentences)
 
 
@@ -101,20 +126,6 @@ def _list_untested(candidates: Sequence[Candidate]) -> str:
     for one in candidates:
         labels.setdefault(reasons.get(one.state, one.state), []).append(one.label)
     return "; ".join(f"{join_names(names)} left {reason}" for reason, names in labels.items())
-
-
-def _describe_more(found: Recommendation, margin: str) -> str:
-    """Say for each open candidate how many more questions would tell on which side of the margin it lies."""
-    labels: dict[int, list[str]] = {}
-    for label, count in sorted(found.more_questions.items(), key=lambda one: one[1] or 0):
-        labels.setdefault(round_up(count) if count else 0, []).append(label)
-    never = labels.pop(0, [])
-    numbers = [f"{many(count, 'question')} for {join_names(names)}" for count, names in labels.items()]
-    told = f"to tell whether {margin} points lie between it and {found.chosen}"
-    if not numbers:
-        return f"not even {MOST_QUESTIONS:,} more like these are enough {told}, for {join_names(never)}"
-    said = f"add about {', '.join(numbers)}, {told}"
-    return f"{said}; not even {MOST_QUESTIONS:,} are enough for {join_names(never)}" if never else said
 
 
 def _describe_difference(found: Recommendation) -> str:

@@ -103,7 +103,8 @@ class Recommendation:
     and `kept` were kept apart to confirm its choice. `pareto` are the methods that no other beats in quality, latency,
     money and index cost at once. `spent` and `full` are the questions asked, and those that asking every candidate
     everything would take. `holdout` is the choice on questions that a ledger lets be used once. `steps` says what was
-    done, and why. `race` has the scores after each block of questions.
+    done, and why. `race` has the scores after each block of questions. `tells_more` says how many more questions would
+    tell the best from the other remaining ones, in the words of `compare`.
     """
 
     chosen: str
@@ -127,6 +128,7 @@ class Recommendation:
     confirmation: Confirmation | None = None
     holdout: HoldoutResult | None = None
     recall: Interval | None = None
+    tells_more: str = ""
 
     def candidate(self, label: str) -> Candidate:
         """Return a candidate by its label."""
@@ -145,7 +147,7 @@ class Recommendation:
             "kept",
             "pareto",
         )
-        plain += ("spent", "full", "encoder")
+        plain += ("spent", "full", "encoder", "tells_more")
         return {
             **{name: getattr(self, name) for name in plain},
             "more_questions": dict(self.more_questions),

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 
 from ragindex.cli.console import escape_markup
 from ragindex.counts import first_names
 from ragindex.llm.offline import display_name
 from ragindex.types import Usage
-from ragindex_eval.format import many, shown
+from ragindex_eval.format import describe_lsa, many, shown
 from ragindex_eval.metrics.evidence import TokensToRecall, write_interval, write_tokens
 from ragindex_eval.report.fitted_table import FittedColumn, FittedTable
 from ragindex_eval.report.sections.kinds import GROUPINGS, group_name
@@ -23,6 +23,7 @@ from ragindex_eval.stats.first_sentence import state_conclusion
 
 _SHOWN_REASONS = 3
 _SHOWN_DETAILS = 5
+_FEWEST_SHARED = 5  # questions; the intervals of shares of fewer reach from a few to nearly all percent
 _LONGEST_KIND = 24  # columns of the terminal
 
 
@@ -38,6 +39,14 @@ class _Column:
     form: Callable[[float], str]
     metric: str | None = None
     estimated: Callable[[MethodResult], bool] = lambda method: False
+
+
+class _BoldLegend:
+    """What bold figures mean, where they can be seen."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if console.color_system is not None:
+            yield "[dim]bold: cannot be excluded as the best of its column[/]"
 
 
 def render_study(study: Study) -> RenderableType:
@@ -72,7 +81,7 @@ def render_comparison(comparison: Comparison) -> RenderableType:
         *_token_lines(comparison),
         *_kind_lines(comparison),
         *_nothing_lines(comparison),
-        *(["[dim]bold: cannot be excluded as the best of its column[/]"] if bold else []),
+        *([_BoldLegend()] if bold else []),
         "",
         said,
         *(escape_markup(sentence) for sentence in (comparison.holdout.describe() if comparison.holdout else ())),
@@ -164,10 +173,15 @@ def _kind_lines(comparison: Comparison) -> list[RenderableType]:
 
 
 def _nothing_lines(comparison: Comparison) -> list[RenderableType]:
-    """Return a table of how often methods find nothing; [] if no questions are marked as unanswerable."""
+    """Return a table of how often methods find nothing, or a line if the questions are few for it.
+
+    [] if no questions are marked as unanswerable.
+    """
     found = comparison.finds_nothing
     if not found:
         return []
+    if (fewest := min(min(one.rightly.of, one.wrongly.of) for one in found)) < _FEWEST_SHARED:
+        return ["", f"[dim]{fewest} questions say next to nothing of which methods find nothing; see the report[/]"]
     columns = (
         FittedColumn("rightly, of\nunanswerable", tuple(one.rightly.describe() for one in found)),
         FittedColumn("wrongly, of\nthe others", tuple(one.wrongly.describe() for one in found)),
@@ -273,10 +287,16 @@ def _fact_lines(comparison: Comparison) -> list[str]:
         f"over {many(timed, 'question')}, one by one{_timing_note(comparison)}",
         f"encoder {comparison.encoder}; language model {display_name(comparison.llm)}; store {comparison.store}; "
         f"seed {comparison.seed}; fingerprint {comparison.fingerprint}",
+        *filter(None, [describe_lsa(comparison.encoder, _list_resting(comparison))]),
         *([] if comparison.enough is None else [comparison.enough.describe()]),
         *_describe_missed(comparison),
         *_describe_reader(comparison),
     ]
+
+
+def _list_resting(comparison: Comparison) -> list[str]:
+    """Return the methods that rest on an encoder that is fitted to the documents."""
+    return [one.label for one in comparison.methods if any(name.endswith(" fit") for name in one.parts)]
 
 
 def _describe_missed(comparison: Comparison) -> list[str]:

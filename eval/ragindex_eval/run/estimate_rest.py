@@ -1,16 +1,23 @@
-"""What the methods that were not compared would take: time and memory, from measured rates.
+"""What the methods that were not compared would take: time and memory.
 
-The rates are of all methods of this distribution but the quick ones, without a language model. Most of their time goes
-into encoding names, triples and summaries, so it is estimated from the seconds that the passages' vectors took here.
-docs/comparing.md says how the rates were measured.
+Over many documents, building takes what `build_costs` estimates. Over few, which are built as fast as a sample, it
+follows from measured rates of all methods of this distribution but the quick ones, without a language model: most of it
+goes into encoding names, triples and summaries, so it is estimated from the seconds that the passages' vectors took
+here. docs/comparing.md says how the rates were measured.
 """
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
+from ragindex.plugins import code_fingerprint
+from ragindex.plugins.base import asks_service
+from ragindex.workspace.workspace import Workspace
 from ragindex_eval.format import many
 from ragindex_eval.results.model import Comparison
-from ragindex_eval.run.methods import ALL, QUICK, list_all
+from ragindex_eval.run.build_costs import estimate_building, is_small
+from ragindex_eval.run.methods import ALL, QUICK, choose_methods, list_all
+from ragindex_eval.run.settings import CompareSettings
 
 _ENCODINGS = 16.4  # encoding, as a multiple of what the passages' vectors take
 _SECONDS, _SECONDS_PER_PASSAGE = 30.0, 0.038
@@ -18,32 +25,57 @@ _SECONDS_PER_QUESTION, _ENCODED_QUESTIONS = 0.3, 100  # what is asked, as a mult
 _BYTES, _BYTES_OF_MODEL = (0.2e9, 0.5e6), (1.2e9, 0.5e6)  # for all passages and for each; with a local model
 
 
-def describe_rest(comparisons: Sequence[Comparison], *, asks: bool) -> str:
+def describe_rest(comparisons: Sequence[Comparison], *, asks: bool, building: float | None = None) -> str:
     """Return how many methods were not compared, how to compare them, and what that takes here; "" if there are none.
 
-    With `asks`, a language model does what the rates have rules for, so the time is unknown.
+    With `asks`, a language model does what the rates have rules for, so the time is unknown. `building` are the seconds
+    to build them, if these were estimated for this index.
     """
-    rest = [name for name in list_all() if name not in QUICK]
+    rest = list_rest()
     if not rest:
         return ""
     said = f"{many(len(rest), 'more method')}: --methods {ALL}"
     if asks:
         return f"{said}; what they ask the language model: ragindex estimate"
-    seconds = sum(map(estimate_seconds, comparisons))
+    seconds = sum(map(_rate_building, comparisons)) if building is None else building
+    asking = sum(map(_rate_asking, comparisons))
     held = _peak_memory()
-    memory = "" if held is None else f" and {_describe_memory(held, comparisons)}"
-    return f"{said}, about {format_duration(seconds)}{memory} here"
+    memory = "" if held is None else f", and {_describe_memory(held, comparisons)}"
+    return f"{said}, about {format_duration(seconds)} to build, {format_duration(asking)} to ask{memory} here"
 
 
-def estimate_seconds(comparison: Comparison) -> float:
-    """Return the seconds that the methods besides the quick ones would take over the same data."""
-    data = comparison.dataset
+def list_rest() -> list[str]:
+    """Return the names of the methods that are compared only if they are named."""
+    return [name for name in list_all() if name not in QUICK]
+
+
+def estimate_rest_building(settings: CompareSettings, folder: Path) -> float | None:
+    """Return the seconds that building the rest takes over the documents of an index.
+
+    None for few documents, and for an encoder that asks a service, which a sample would have to be paid for. Plugins of
+    others are left out: what they do is unknown.
+    """
+    schemes = {one.label: one.scheme for one in choose_methods([ALL])[0] if one.label in list_rest()}
+    ours = {label: one for label, one in schemes.items() if code_fingerprint.of(type(one)) is None}
+    with Workspace.open(folder, **settings.opened_with(), create=False, read_only=True) as index:
+        documents = tuple(index.documents)
+        if is_small(documents) or asks_service(index.encoders.plugin):
+            return None
+        return estimate_building(ours, documents, index.chunking, settings, folder).seconds_left(ours)
+
+
+def _rate_building(comparison: Comparison) -> float:
+    """Return the seconds that building the methods besides the quick ones takes over the same data, by the rates."""
     vectors = max(
         (method.parts["vectors"].seconds for method in comparison.methods if "vectors" in method.parts), default=0.0
     )
+    return _SECONDS + _ENCODINGS * vectors + _SECONDS_PER_PASSAGE * comparison.dataset.passages
+
+
+def _rate_asking(comparison: Comparison) -> float:
+    """Return the seconds that asking the methods besides the quick ones takes, by the rates."""
     encoded = next((method.latency.total.p50 for method in comparison.methods if method.name == "dense"), None) or 0.0
-    question = _SECONDS_PER_QUESTION + _ENCODED_QUESTIONS * encoded / 1e3
-    return _SECONDS + _ENCODINGS * vectors + _SECONDS_PER_PASSAGE * data.passages + question * data.questions
+    return (_SECONDS_PER_QUESTION + _ENCODED_QUESTIONS * encoded / 1e3) * comparison.dataset.questions
 
 
 def _describe_memory(held: int, comparisons: Sequence[Comparison]) -> str:

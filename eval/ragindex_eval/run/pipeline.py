@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -19,6 +20,7 @@ import regex
 from ragindex import canonical
 from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
+from ragindex.counts import first_names, many
 from ragindex.errors import (
     BrokenPluginError,
     ContractError,
@@ -201,7 +203,7 @@ def load_experiment(settings: CompareSettings, data: Dataset | None, plan: Plan,
     if data is None:
         dataset = _indexed_documents(index, settings)
     else:
-        _warn_of_changes(index, index.replace(data.corpus))
+        _warn_of_changes(index, index.replace(data.corpus, announce=partial(_announce_leaving, index)))
         dataset = datasets.match_workspace(data, index)
     if not dataset.queries:
         raise UsageError(
@@ -216,6 +218,18 @@ def load_experiment(settings: CompareSettings, data: Dataset | None, plan: Plan,
     name = settings.qa_model if settings.read and settings.qa_model else ""
     spans = open_span_model(name) if name else None
     return Experiment(index, dataset, settings.k, reader, settings.strict, settings.fresh, spans, name)
+
+
+def _announce_leaving(index: Workspace, gone: Sequence[str]) -> None:
+    """Say which documents leave an index before they do: a pattern such as --exclude may be of another command."""
+    leave = many(len(gone), "document leaves", "documents leave")
+    _log.warning(
+        "%s %s, as this command does not read them: %s. Retrievers exported from it are refused until they are "
+        "exported again. To keep them: other --include and --exclude, or --index ANOTHER",
+        leave,
+        index.folder,
+        first_names(gone),
+    )
 
 
 def _warn_of_changes(index: Workspace, changed: Changed) -> None:

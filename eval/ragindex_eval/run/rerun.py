@@ -156,7 +156,13 @@ def describe_replaced(folder: Path, study: Study) -> str | None:
     if digest in {one.dataset.questions_digest for one in study.comparisons}:
         compared = {method.label for one in study.comparisons for method in (*one.methods, *one.failed)}
         gone = [label for label in labels if label not in compared]
-        return f"these questions with {first_names(gone)}" if gone else None
+        documents = facts["documents"]
+        others = documents not in {one.dataset.documents for one in study.comparisons}
+        said = [
+            *([f"over {many(documents, 'document')}"] if others else []),
+            *([f"with {first_names(gone)}"] if gone else []),
+        ]
+        return f"these questions {' '.join(said)}" if said else None
     return f"{many(questions, 'other question')} and {many(len(labels), 'method')}"
 
 

@@ -1,16 +1,21 @@
 """Are the questions enough? What a number of questions can show, and how many more would settle what is open."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil, fsum, inf
 from statistics import fmean, median, stdev
 
+import numpy as np
+
+from ragindex_eval.format import about_questions
 from ragindex_eval.results.model import Comparison
 from ragindex_eval.results.question_plan import QuestionPlan
 from ragindex_eval.stats.conclusions import leaders, rank_methods
+from ragindex_eval.stats.paired_tests import paired_interval
 from ragindex_eval.stats.power import POWER, count_questions, raise_spread, smallest_difference
 
 FEWEST_DIFFERENCES = 5
 """With fewer, nothing is said about the spread of a difference."""
+_STATED_DIFFERENCES = (0.05, 0.02, 0.01)
 _PLANNED = (50, 100, 200, 400, 800, 1600)
 _SHOWN = 3  # numbers of questions beyond those that were asked
 
@@ -26,7 +31,7 @@ def plan_questions(comparison: Comparison) -> QuestionPlan | None:
         return None
     best, *others = leaders(comparison, metric)
     rivals = [method.label for method in comparison.methods if method.label != best]
-    differences = [_differences(comparison, best, rival, metric) for rival in rivals]
+    differences = [list_differences(comparison, best, rival, metric) for rival in rivals]
     varied = [one for one in differences if stdev(one)]
     if not varied:  # the same difference on every question says nothing about the spread
         return None
@@ -52,14 +57,52 @@ def count_more_questions(
     Assumes that the spread of the difference stays as it is, and so does its mean, or that the mean is `difference`.
     At least 1; infinity if the methods have the same mean.
     """
-    differences = _differences(comparison, best, rival, metric)
+    return _count_more(list_differences(comparison, best, rival, metric), _count_pairs(comparison), difference)
+
+
+def _count_more(differences: Sequence[float], pairs: int, difference: float | None = None) -> float:
     mean, spread = fmean(differences), stdev(differences)
     if difference is not None:
         mean, spread = difference, raise_spread(spread, difference, _typical_size(differences))
-    return max(1, count_questions(mean, spread, _count_pairs(comparison)) - len(differences))
+    return max(1, count_questions(mean, spread, pairs) - len(differences))
 
 
-def _differences(comparison: Comparison, best: str, rival: str, metric: str) -> list[float]:
+def describe_more_questions(best: str, rivals: Mapping[str, Sequence[float]], methods: int) -> str:
+    """Say how many more questions would show `best` to be better than its rivals: the fewest and the most.
+
+    `rivals` has by label the differences of `best` and the rival, by question, and `methods` is how many are compared.
+    Where all means are equal, say what the difference may be, and how many questions would show a given one. "" without
+    rivals, and with too few questions.
+    """
+    pairs = methods * (methods - 1) // 2
+    if not rivals or min(map(len, rivals.values())) < FEWEST_DIFFERENCES:
+        return ""
+    more = sorted((_count_more(differences, pairs), rival) for rival, differences in rivals.items())
+    (fewest, first), (most, last) = more[0], more[-1]
+    power = f"({100 * POWER:.0f} % power)"
+    if fewest == inf:
+        return _describe_equal_means(best, first, rivals[first], pairs, power)
+    said = (
+        f"{about_questions(fewest).capitalize()} more question{'' if fewest == 1 else 's'} would show {best} ahead of"
+    )
+    equal = most == inf  # the means of the two are, so no number of questions would
+    also = "" if len(more) == 1 or equal else f", and {about_questions(most)} ahead of {last}"
+    return f"{said} {first}{also}, if the difference stays {power}."
+
+
+def _describe_equal_means(best: str, rival: str, differences: Sequence[float], pairs: int, power: str) -> str:
+    """Say what the difference of two methods may be, and how many more questions would show one that these do not."""
+    low, high = (f"{100 * bound:z.1f}" for bound in paired_interval(np.array(differences)))
+    said = f"The difference of {best} and {rival} may be {low} to {high} points"
+    for size in _STATED_DIFFERENCES:
+        count = _count_more(differences, pairs, size)
+        if count > 1:
+            return f"{said}; {about_questions(count)} more questions would show one of {100 * size:.0f} {power}."
+    return f"{said}."
+
+
+def list_differences(comparison: Comparison, best: str, rival: str, metric: str) -> list[float]:
+    """Return the differences of two methods by a metric, by question."""
     a, b = (comparison.method(label).per_query for label in (best, rival))
     return [a[id][metric] - b[id][metric] for id in a]
 

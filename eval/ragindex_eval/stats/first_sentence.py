@@ -1,17 +1,13 @@
 """The conclusion of a comparison in a few sentences: who may be the best, by how much, at what cost, and how sure."""
 
 from collections.abc import Iterator, Sequence
-from math import inf
 
 from ragindex.types import Usage
-from ragindex_eval.format import about_questions, join_names, points_form, short
+from ragindex_eval.format import join_names, points_form, short
 from ragindex_eval.metrics.answers import select_shown
 from ragindex_eval.results.model import LATENCY, Comparison, MethodResult, describe_failed
 from ragindex_eval.stats.conclusions import FEW, agreement, better, leaders, middle_k, rank_methods
-from ragindex_eval.stats.enough import FEWEST_DIFFERENCES, count_more_questions
-from ragindex_eval.stats.power import POWER
-
-_STATED_DIFFERENCES = (0.05, 0.02, 0.01)
+from ragindex_eval.stats.enough import describe_more_questions, list_differences
 
 
 def state_conclusion(comparison: Comparison) -> str:
@@ -40,7 +36,7 @@ def _main_sentences(comparison: Comparison) -> Iterator[str]:
     yield f"{_describe_best(comparison, ahead, metric)}."
     yield from _describe_higher_means(comparison, ahead)
     yield from _describe_costs(comparison, ahead)
-    yield from _describe_more_questions(comparison, ahead, metric)
+    yield from filter(None, [_describe_more_questions(comparison, ahead, metric)])
     yield from _describe_few_questions(comparison)
 
 
@@ -179,39 +175,10 @@ def _format_usage(usage: Usage) -> Iterator[str]:
 # ---------------------------------------------------------------- more questions
 
 
-def _describe_more_questions(comparison: Comparison, ahead: Sequence[str], metric: str) -> Iterator[str]:
-    """Yield how many more questions would show the first to be better than its rivals: the fewest and the most.
-
-    Where all means are equal, yield what the difference may be, and how many questions would show a given one.
-    """
-    judged = comparison.dataset.judged
-    if len(ahead) < 2 or judged < FEWEST_DIFFERENCES:
-        return
-    best = ahead[0]
-    more = sorted((count_more_questions(comparison, best, rival, metric), rival) for rival in ahead[1:])
-    (fewest, first), (most, last) = more[0], more[-1]
-    power = f"({100 * POWER:.0f} % power)"
-    if fewest == inf:
-        yield _describe_equal_means(comparison, best, first, metric, power)
-        return
-    said = (
-        f"{about_questions(fewest).capitalize()} more question{'' if fewest == 1 else 's'} would show {best} ahead of"
-    )
-    equal = most == inf  # the means of the two are, so no number of questions would
-    also = "" if len(more) == 1 or equal else f", and {about_questions(most)} ahead of {last}"
-    yield f"{said} {first}{also}, if the difference stays {power}."
-
-
-def _describe_equal_means(comparison: Comparison, best: str, rival: str, metric: str, power: str) -> str:
-    """Say what the difference of two methods may be, and how many more questions would show one that these do not."""
-    bounds = comparison.pair(best, rival, metric).ci95 or (-1.0, 1.0)
-    low, high = (f"{100 * bound:z.1f}" for bound in bounds)
-    said = f"The difference of {best} and {rival} may be {low} to {high} points"
-    for size in _STATED_DIFFERENCES:
-        count = count_more_questions(comparison, best, rival, metric, size)
-        if count > 1:
-            return f"{said}; {about_questions(count)} more questions would show one of {100 * size:.0f} {power}."
-    return f"{said}."
+def _describe_more_questions(comparison: Comparison, ahead: Sequence[str], metric: str) -> str:
+    best, *others = ahead
+    rivals = {rival: list_differences(comparison, best, rival, metric) for rival in others}
+    return describe_more_questions(best, rivals, len(comparison.methods))
 
 
 def _describe_few_questions(comparison: Comparison) -> Iterator[str]:

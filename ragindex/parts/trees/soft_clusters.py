@@ -21,6 +21,8 @@ from ragindex.distribution import require_module
 from ragindex.encoders.common import normalize_rows
 from ragindex.interfaces import Floats
 from ragindex.parts.support.arrays import Integers
+from ragindex.progress import progress_bar
+from ragindex.time_limit import require_time
 from ragindex.workers import map_in_processes
 
 if TYPE_CHECKING:
@@ -77,10 +79,16 @@ def soft_clusters(vectors: Floats, weights: Sequence[float], limit: float, how: 
     """
     units = normalize_rows(vectors).astype(np.float64)
     heavy = np.asarray(weights, np.float64)
-    wide = list(_cluster_widely(units, how))
+    with progress_bar(f"clustering {len(units):,} texts", None):
+        wide = list(_cluster_widely(units, how))
     given = ((units[rows], heavy[rows], limit, how) for rows in wide)
-    found = zip(wide, map_in_processes(_cluster_closely, given), strict=True)
-    return sorted({tuple(rows[part].tolist()) for rows, parts in found for part in parts})
+    sets = set[tuple[int, ...]]()
+    with progress_bar("clustering within clusters", len(wide)) as advance:
+        for rows, parts in zip(wide, map_in_processes(_cluster_closely, given), strict=True):
+            sets.update(tuple(rows[part].tolist()) for part in parts)
+            advance(1)
+            require_time()
+    return sorted(sets)
 
 
 def cells(units: Points, most: int) -> list[Integers]:
@@ -228,6 +236,7 @@ def mixture(points: Points, seed: int, least: int = 1) -> Points:
     models: dict[int, GaussianMixture] = {}
 
     def bic(count: int) -> float:
+        require_time()
         model = _fit(points, begin(count))
         if model is None:
             return np.inf

@@ -26,6 +26,7 @@ from ragindex.parts.trees.soft_clusters import Clustering, Reduction, soft_clust
 from ragindex.parts.trees.tree_nodes import Node
 from ragindex.plugins.registry import PartField, name_of, of_class, plugin_fingerprint
 from ragindex.progress import progress_bar
+from ragindex.time_limit import require_time
 
 SUMMARY_KIND = "summary"
 _BATCH = 2_000  # nodes written per batch
@@ -198,7 +199,12 @@ class SummaryTree(Part[Collection]):
         shared = {"words": words, "language": context.language}
         inputs = [{"texts": texts, "shown": drop_repeated_lines(texts), **shared} for texts in cut]
         with progress_bar(f"summary_tree: level {level}", len(inputs)) as advance:
-            answers = context.llm.map(SUMMARY, inputs, again=True, progress=advance)
+
+            def count_summary(done: int) -> None:
+                advance(done)
+                require_time()
+
+            answers = context.llm.map(SUMMARY, inputs, again=True, progress=count_summary)
         for cluster, answer in zip(clusters, answers, strict=True):
             if isinstance(answer, Failure):
                 context.failed(self._id(cluster), answer.reason)

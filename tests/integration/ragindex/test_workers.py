@@ -1,6 +1,7 @@
 """Work on processes: the results of one process, in order; errors, warnings, an interrupt and a death."""
 
 import os
+import signal
 import warnings
 from typing import Any
 
@@ -115,3 +116,22 @@ def test_rules_that_count_see_every_answer() -> None:
 
 
 # ---------------------------------------------------------------- stopped
+
+
+@pytest.mark.usefixtures("processes")
+def test_work_that_is_given_up_ends_with_the_command() -> None:
+    """The results that an error leaves behind stay referenced by its traceback."""
+    results = map_in_processes(_square, range(50))
+    next(results)
+    workers.end_work()
+    assert list(results) == []
+    assert [result for result, _ in map_in_processes(_square, [7])] == [49]
+
+
+def _ask_handler(number: int) -> bool:
+    return signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+@pytest.mark.usefixtures("processes")
+def test_ctrl_c_reaches_the_command_and_not_its_workers() -> None:
+    assert list(map_in_processes(_ask_handler, range(4))) == [True] * 4

@@ -133,6 +133,12 @@ def test_an_index_whose_documents_change_says_so(tmp_path: Path) -> None:
     assert said not in ragindex("recommend", *asked, "--exclude", "*.log").err
     assert said in ragindex("recommend", *asked).err
     assert said not in ragindex("compare", *asked).err
+    left = ragindex("compare", *asked, "--exclude", "*.log").err.splitlines()
+    assert left[0].startswith("warning: 1 document leaves w, as this command does not read them: logs/day.log. Retriev")
+    assert left[1].startswith("warning: the documents of w were others until now: 1 document removed (logs/day.log)")
+    assert any(
+        line.endswith("these questions over 5 documents, which these replace; --out DIR keeps both") for line in left
+    )
 
 
 def test_figures_of_an_older_fit_say_so(tmp_path: Path) -> None:
@@ -143,7 +149,13 @@ def test_figures_of_an_older_fit_say_so(tmp_path: Path) -> None:
     assert said in " ".join(ragindex(*asked).out.split())
     lexical = [one.replace("dense", "bm25") for one in asked]
     assert "was fitted to" not in ragindex(*lexical).out  # it has no vectors
-    assert ragindex("index", "--refit", "--index", "w", "--methods", "dense").code == 0
+    tree = registry.part("summary_tree")
+    with Workspace.open("w") as workspace:
+        workspace.sync([tree])  # its method, raptor, needs nothing else
+        workspace.sync([registry.part("name_vectors")])  # of hipporag and griever, of which other parts are missing
+    refitted = ragindex("index", "--refit", "--index", "w", "--methods", "dense").out
+    assert re.search(r"lsa was fitted again in [\d.]+ s, and built again: (vectors|summary_tree) [\d.]+ s, ", refitted)
+    assert "Not built again, as no method is complete with it: name_vectors" in refitted
     assert "was fitted to" not in ragindex(*asked).out
 
 

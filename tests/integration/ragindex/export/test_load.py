@@ -267,7 +267,7 @@ def test_export_prints_how_to_load_what_must_be_allowed(tmp_path: Path) -> None:
     done = run("export", tmp_path / "index", "--method", "dense", "--out", tmp_path / "kept")
     said = {line[:18].strip(): line[18:] for line in done.out.splitlines()}
     load = f"ragindex.load({str(tmp_path / 'kept')!r}, allow_folders=[{model!r}])"
-    assert said["load it"] == f'retriever = {load}; retriever.search("…")'
+    assert said["load it"] == f'import ragindex; retriever = {load}; retriever.search("…")'
     with pytest.raises(UsageError, match="allow_folders="):
         first(tmp_path / "kept")
     assert first(tmp_path / "kept", allow_folders=[model])

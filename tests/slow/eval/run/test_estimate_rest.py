@@ -15,6 +15,6 @@ def test_compare_without_methods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert done.code == 0
     rest = len(registry.plugin_names("schemes")) - 6
     line = done.out.splitlines()[-1]
-    assert re.fullmatch(rf"{rest} more methods: --methods all, about \d+ (s|min) and \d+\.\d GB of memory here", line)
+    assert re.fullmatch(rf"{rest} more methods: --methods all, about \d+ (s|min) to build, .* GB of memory here", line)
     named = ragindex("compare", "notes", "--questions", "questions.csv", "--methods", "bm25")
     assert "more methods" not in named.out

@@ -1,17 +1,16 @@
 """The decision of a recommendation: choices, prices, constraints, and what the questions can show."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from made_comparisons import made
 from rich.console import Console
 
-from ragindex.corpus import Corpus
 from ragindex.plugins import registry
-from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.recommend import recommend
 from ragindex_eval.recommend.candidates import sort_by_price
 from ragindex_eval.recommend.decide import (
@@ -24,14 +23,14 @@ from ragindex_eval.recommend.decide import (
 )
 from ragindex_eval.recommend.prices import broken_constraint
 from ragindex_eval.recommend.rules import RecommendRules
-from ragindex_eval.recommend.show import describe_decision, render_recommendation
+from ragindex_eval.recommend.show import describe_decision, describe_standing, render_recommendation
 from ragindex_eval.recommend.values import Candidate, Confirmation, Costs, Recommendation, State
 from ragindex_eval.results.model import DatasetFacts, Interval
+from ragindex_eval.run.build_costs import BuildCosts, PartCost
 from ragindex_eval.run.settings import CompareSettings
 from ragindex_eval.stats.betting_interval import betting_interval
+from ragindex_eval.stats.first_sentence import state_conclusion
 from ragindex_eval.stats.race import count_level_questions
-
-CORPUS = Corpus("none", "jsonl", (), 0, (), True)
 
 
 def candidate(label: str, state: State = "racing", score: float = 0.5, **costs: Any) -> Candidate:
@@ -40,25 +39,49 @@ def candidate(label: str, state: State = "racing", score: float = 0.5, **costs: 
 
 def test_few_questions_are_told() -> None:
     told: list[str] = []
-    progress = recommend.Progress(told.append, [])
+    progress = recommend.Progress(told.append)
     for rules in (RecommendRules(), RecommendRules(delta=0.1), RecommendRules(estimand="questions")):
         recommend._tell_of_questions(60, rules, progress)
     assert told == [
-        "60 questions show large differences only: to show that a method is as good as an equal one, within 2.0 "
-        "points, takes 170 at least"
+        "60 questions show large differences only, so that the race is likely to end undecided; then the last lines "
+        "say about how many more would tell"
     ]
 
 
-def test_long_builds_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    priced = [candidate("bm25", index_seconds=20.0), candidate("hybrid", index_seconds=50.0)]
-    monkeypatch.setattr(recommend, "price_candidates", lambda *given: (priced, 65.0))
-    progress = recommend.Progress(lambda step: None, [])
-    data = Dataset("none", CORPUS, (), None, "")
-    recommend._price(priced, data, Path("w"), CompareSettings(), RecommendRules(), progress)
+@pytest.mark.parametrize(
+    ("methods", "minutes", "advice"),
+    [
+        (None, None, " To shorten it: name fewer with --methods, or set --max-index-minutes."),
+        ("bm25,hybrid", None, " To shorten it: set --max-index-minutes."),
+        (None, 5.0, " To shorten it: name fewer with --methods."),
+        ("bm25,hybrid", 5.0, ""),
+    ],
+)
+def test_long_builds_are_announced_with_the_flags_that_the_command_lacks(
+    methods: str | None, minutes: float | None, advice: str
+) -> None:
+    """What the index has is not counted, and what two candidates share is counted once."""
+    parts = {"passages": PartCost(100.0, 0, built=True), "vectors": PartCost(50.0, 0), "links": PartCost(15.0, 0)}
+    building = BuildCosts(parts, {"dense": ["passages", "vectors"], "links": ["passages", "vectors", "links"]})
+    progress = recommend.Progress(lambda step: None)
+    settings, rules = CompareSettings(methods=methods), RecommendRules(max_index_minutes=minutes)
+    recommend._announce_building(["dense", "links"], building, settings, rules, progress)
     assert progress.steps == [
-        "2 candidates take about 65 s to build, hybrid with 50 s longest, less what the index has already. Name "
-        "fewer with --methods, or set --max-index-minutes"
+        f"building 2 candidates takes about 65 s beyond what the index has, links longest with 65 s.{advice}"
     ]
+    recommend._announce_building(["dense"], building, settings, rules, progress)
+    assert len(progress.steps) == 1  # 50 s are not worth a word
+
+
+def test_an_interrupted_race_says_how_it_stands() -> None:
+    asked = [replace(candidate("bm25", score=0.5), asked=10), replace(candidate("links", score=0.8), asked=10)]
+    waiting = replace(candidate("raptor"), score=None)
+    gone = candidate("griever", state="constraint")
+    assert describe_standing([*asked, waiting, gone], "R@5", "ragindex recommend x") == (
+        "Provisional: links leads, R@5 80.0 on 10 questions; bm25 50.0. Nothing is decided between links and bm25. "
+        "Not built or not asked yet: raptor. Left the race: griever. To go on: ragindex recommend x"
+    )
+    assert describe_standing([waiting, gone], "R@5", "ragindex recommend x") == ""
 
 
 def test_as_many_level_questions_as_are_said_are_needed() -> None:
@@ -148,31 +171,28 @@ def test_the_decision_says_of_each_candidate_what_was_tested() -> None:
             "bm25. Cheaper too, but left before that was known: dense left for a constraint.",
         ),
         (
-            ([HYBRID, LINKS], {"cheaper": ("hybrid",), "more_questions": {"hybrid": 1234}}),
-            f"{_WITHIN} candidate {_FIGURES} Whether a cheaper one is (hybrid) is undecided: add about 1,300 questions "
-            "for hybrid, to tell whether 2.0 points lie between it and links.",
+            ([HYBRID, LINKS], {"cheaper": ("hybrid",), "tells_more": "90 more would show it."}),
+            f"{_WITHIN} candidate {_FIGURES} Whether a cheaper one is (hybrid) is undecided. 90 more would show it.",
         ),
     ]
     for (candidates, values), said in cases:
         assert describe_decision(recommendation(candidates, "links", **values), population).startswith(said)
 
 
-def test_more_questions_are_said_for_each_candidate() -> None:
-    racing = [HYBRID, candidate("dense"), candidate("bm25"), candidate("links", score=0.7)]
-    counts = {"hybrid": 198, "dense": None, "bm25": 195}
-    told = {
-        "add about 200 questions for bm25 and hybrid, to tell whether 2.0 points lie between it and links; not even "
-        "20,000 are enough for dense.": counts,
-        "not even 20,000 more like these are enough to tell whether 2.0 points lie between it and links, for dense.": {
-            "dense": None
-        },
-    }
-    for said, more in told.items():
-        found = recommendation(racing, "links", decided=False, more_questions=more)
-        assert f"with a margin of 2.0 points: {said}" in describe_decision(found, RecommendRules())
-    found = recommendation(racing, "links", decided=False, more_questions=counts, questions=667, kept=333)
-    said = describe_decision(found, RecommendRules(estimand="questions"))
-    assert "on the 667 questions of the race (not the 333 kept apart)," in said
+def test_more_questions_are_said_as_compare_says_it() -> None:
+    """Also where a method of the race left before its end, and so has fewer answers."""
+    scores = {"hybrid": [1.0] * 12, "dense": [1.0] * 10 + [0.0] * 2, "bm25": [0.0] * 6}
+    comparison = made({label: scores[label] for label in ("hybrid", "dense")}, {"hybrid": [1.0], "dense": [1.0]})
+    values = np.array([[*one, *[math.nan] * (12 - len(one))] for one in scores.values()]).T
+    racers = [candidate(label, score=sum(one) / len(one)) for label, one in scores.items()]
+    said = recommend._describe_more(racers[:2], values[:, :2])
+    assert said in state_conclusion(comparison)
+    assert "more questions would show hybrid ahead of dense" in said
+    assert "ahead of dense" in recommend._describe_more([*racers[:2], racers[2].leave("dropped", "")], values)
+    found = recommendation(racers, "hybrid", decided=False, tells_more=said, questions=667, kept=333)
+    assert said in describe_decision(found, RecommendRules())
+    decision = describe_decision(found, RecommendRules(estimand="questions"))
+    assert "on the 667 questions of the race (not the 333 kept apart)," in decision
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,193 @@
+"""What building methods over a corpus takes: the one estimate of `compare` and `recommend`.
+
+Parts that the index has count with what they took. The others are built over a sample of the documents, without a
+language model, and their seconds and bytes are scaled by the length of all documents. The scaled costs are kept beside
+the answers in the index, so that a sample is built once.
+"""
+
+import tempfile
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from ragindex import durable_files
+from ragindex.accounting import ledger
+from ragindex.canonical import digest
+from ragindex.interfaces import FittedEncoderPlugin, Scheme
+from ragindex.plugins import registry
+from ragindex.types import Chunking, Document
+from ragindex.workspace.encoder import vector_cache_path
+from ragindex.workspace.manifest import read_manifest
+from ragindex.workspace.part_keys import topological_order
+from ragindex.workspace.workspace import Workspace
+from ragindex_eval.run.settings import CompareSettings
+
+SAMPLED_DOCUMENTS = 60
+"""The most documents of a sample."""
+_SAMPLED_CHARACTERS = 150_000
+"""The most characters of a sample: 60 long documents would take minutes."""
+_SMALL = 5 * SAMPLED_DOCUMENTS  # documents
+_KEPT = "sampled-costs.json"
+
+
+@dataclass(frozen=True, slots=True)
+class PartCost:
+    """Seconds and bytes of a part over all documents; `built` if the index has it, so that they were measured."""
+
+    seconds: float
+    bytes: float
+    built: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BuildCosts:
+    """The costs of parts by label, and the labels of the parts of each method."""
+
+    parts: Mapping[str, PartCost]
+    methods: Mapping[str, Sequence[str]]
+
+    def of(self, method: str) -> list[PartCost]:
+        """Return the costs of the parts of a method."""
+        return [self.parts[label] for label in self.methods[method]]
+
+    def seconds_left(self, methods: Collection[str]) -> float:
+        """Return the seconds of all parts of the methods that the index lacks; shared parts count once."""
+        labels = {label for method in methods for label in self.methods[method]}
+        return sum(self.parts[label].seconds for label in labels if not self.parts[label].built)
+
+
+def is_small(documents: Sequence[Document]) -> bool:
+    """Return whether building over the documents takes no longer than estimating what it takes."""
+    return len(documents) <= _SMALL
+
+
+def estimate_building(
+    schemes: Mapping[str, Scheme],
+    documents: Sequence[Document],
+    chunking: Chunking | None,
+    settings: CompareSettings,
+    folder: Path | None = None,
+) -> BuildCosts:
+    """Estimate what building the schemes, by label, takes over `documents`.
+
+    `folder` is that of the index, which need not exist. Vectors that it has cached are not made again; they count with
+    what they first took. Raises as `Workspace.sync` does.
+    """
+    index = None if folder is None or read_manifest(folder) is None else folder
+    fit = _label_fit(settings)
+    methods = {label: _list_labels(scheme, fit) for label, scheme in schemes.items()}
+    wanted = {label for labels in methods.values() for label in labels}
+    built = {} if index is None else _read_built(index, schemes, settings)
+    sampled = {} if index is None else _read_sampled(index, documents, settings)
+    lacking = [schemes[method] for method, labels in methods.items() if not {*built, *sampled}.issuperset(labels)]
+    if lacking:
+        sampled |= _build_sample(lacking, documents, chunking, settings, index)
+        if index is not None:
+            _keep_sampled(index, documents, settings, sampled)
+    return BuildCosts({label: cost for label, cost in (sampled | built).items() if label in wanted}, methods)
+
+
+# ---------------------------------------------------------------- parts
+
+
+def _label_fit(settings: CompareSettings) -> str | None:
+    """Return the label of the fit of the encoder; None if it is not fitted to documents."""
+    encoder = registry.encoder(settings.encoder or "lsa")
+    return f"{registry.label(encoder)} fit" if isinstance(encoder, FittedEncoderPlugin) else None
+
+
+def _list_labels(scheme: Scheme, fit: str | None) -> tuple[str, ...]:
+    parts = topological_order(scheme.parts())
+    fitted = fit is not None and any("encoder" in part.uses for part in parts)
+    return (*map(registry.label, parts), *([fit] if fit is not None and fitted else []))
+
+
+def _read_built(folder: Path, schemes: Mapping[str, Scheme], settings: CompareSettings) -> dict[str, PartCost]:
+    with Workspace.open(folder, **settings.opened_with(), create=False, read_only=True) as index:
+        return measure_built(index, schemes.values())
+
+
+def measure_built(index: Workspace, schemes: Iterable[Scheme]) -> dict[str, PartCost]:
+    """Return the costs of the parts of schemes that an index has, and of the fit of its encoder, by label."""
+    parts = {registry.label(part): part for scheme in schemes for part in index.all_parts(scheme)}
+    keys = {label: index.key(part, index.pinned_encoder(part)) for label, part in parts.items()}
+    records = {label: index.manifest.parts[key] for label, key in keys.items() if key in index.manifest.parts}
+    measured = {label: PartCost(one.seconds, one.bytes, built=True) for label, one in records.items()}
+    fit = index.fit_figures() if any("encoder" in part.uses for part in parts.values()) else None
+    return measured if fit is None else measured | {fit.name: PartCost(fit.seconds, fit.bytes, built=True)}
+
+
+# ---------------------------------------------------------------- the sample
+
+
+def _build_sample(
+    schemes: Sequence[Scheme],
+    documents: Sequence[Document],
+    chunking: Chunking | None,
+    settings: CompareSettings,
+    index: Path | None,
+) -> dict[str, PartCost]:
+    """Build schemes over a sample of the documents, and return the costs of their parts, scaled to all documents."""
+    drawn = _draw_sample(documents, settings.seed or 0)
+    factor = _count_characters(documents) / max(_count_characters(drawn), 1)
+    cached = None if index is None else vector_cache_path(index)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Workspace.open(
+            Path(folder),
+            encoder=settings.encoder,
+            language=settings.language,
+            chunking=chunking,
+            vectors=cached if cached and cached.exists() else None,
+        ) as sample,
+        ledger.record_calls(),
+    ):
+        sample.add(drawn)
+        for scheme in schemes:
+            sample.sync([scheme])
+        measured = measure_built(sample, schemes)
+    return {label: PartCost(factor * one.seconds, factor * one.bytes) for label, one in measured.items()}
+
+
+def _draw_sample(documents: Sequence[Document], seed: int) -> list[Document]:
+    """Draw documents that are not too long together; the shortest of those drawn if each alone is too long."""
+    shuffled = Random(seed).sample(documents, min(SAMPLED_DOCUMENTS, len(documents)))  # noqa: S311  # no secret
+    drawn, room = list[Document](), _SAMPLED_CHARACTERS
+    for document in shuffled:
+        if len(document.text) <= room:
+            drawn.append(document)
+            room -= len(document.text)
+    return drawn or [min(shuffled, key=lambda document: len(document.text))]
+
+
+def _count_characters(documents: Iterable[Document]) -> int:
+    return sum(len(document.text) for document in documents)
+
+
+def _read_sampled(folder: Path, documents: Sequence[Document], settings: CompareSettings) -> dict[str, PartCost]:
+    """Return the costs that an index keeps of a sample of these documents; {} if there are none."""
+    try:
+        value = durable_files.load_hashed_json((folder / "runs" / _KEPT).read_bytes()) or {}
+    except OSError:
+        return {}
+    if value.get("sampled_for") != _identify_sample(documents, settings):
+        return {}
+    return {label: PartCost(seconds, size) for label, (seconds, size) in value["parts"].items()}
+
+
+def _keep_sampled(
+    folder: Path, documents: Sequence[Document], settings: CompareSettings, sampled: Mapping[str, PartCost]
+) -> None:
+    parts = {label: [cost.seconds, cost.bytes] for label, cost in sampled.items()}
+    content = durable_files.dump_hashed_json({"sampled_for": _identify_sample(documents, settings), "parts": parts})
+    with suppress(OSError):  # where nothing can be written, the sample is built again
+        (folder / "runs").mkdir(exist_ok=True)
+        durable_files.write_file(folder / "runs" / _KEPT, content)
+
+
+def _identify_sample(documents: Sequence[Document], settings: CompareSettings) -> str:
+    """Return a hash of what the scaled costs depend on."""
+    encoder = registry.label(registry.encoder(settings.encoder or "lsa"))
+    return digest([encoder, settings.language, len(documents), _count_characters(documents)])
