@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Literal
 
 from ragindex import durable_files
 from ragindex.accounting import ledger
@@ -66,7 +67,7 @@ def is_small(documents: Sequence[Document]) -> bool:
 def estimate_building(
     schemes: Mapping[str, Scheme],
     documents: Sequence[Document],
-    chunking: Chunking | None,
+    chunking: Chunking | Literal["default"] | None,
     settings: CompareSettings,
     folder: Path | None = None,
 ) -> BuildCosts:
@@ -125,7 +126,7 @@ def measure_built(index: Workspace, schemes: Iterable[Scheme]) -> dict[str, Part
 def _build_sample(
     schemes: Sequence[Scheme],
     documents: Sequence[Document],
-    chunking: Chunking | None,
+    chunking: Chunking | Literal["default"] | None,
     settings: CompareSettings,
     index: Path | None,
 ) -> dict[str, PartCost]:

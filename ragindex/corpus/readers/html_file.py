@@ -69,15 +69,15 @@ class HtmlPage:
     """
 
     def __init__(self, page: str, *, is_xml: bool = False) -> None:
-        from html_to_markdown import ConversionOptions, PreprocessingOptions, convert_with_accessible_names  # 0.1 s
+        import html_to_markdown as library  # here, since it takes 0.1 s
 
         page = _MARK.sub("", clean_text(page))
         page = close_empty_elements(page) if is_xml or page.startswith("<?xml") else page
         page, self.title, self.unclosed = simplify_markup(page)
-        options = ConversionOptions(
+        options = library.ConversionOptions(
             hidden_content="reachable",
             inline_data_media="alt_text_only",
-            preprocessing=PreprocessingOptions(enabled=False),
+            preprocessing=library.PreprocessingOptions(enabled=False),
             extract_metadata=False,  # the text would begin with it
             compact_tables=True,
             autolinks=False,
@@ -89,7 +89,11 @@ class HtmlPage:
             """Convert a page, and return whether it is nested too deep for the library, which leaves out the rest."""
             self._parts = _Visitor(leaves_out)
             visitor: Any = self._parts  # has the methods of the protocol that are needed
-            result = convert_with_accessible_names(page, False, options, visitor)  # a link without text has none
+            try:
+                # without names of another attribute: a link without text has none
+                result = library.convert_with_accessible_names(page, False, options, visitor)
+            except library.ConversionError as error:  # the bytes of another format, say
+                raise DataError("an HTML page", f"one that cannot be converted ({error})") from error
             self._markdown = (result.content or "").strip("\n")
             return any("depth limit" in warning.message for warning in result.warnings)
 

@@ -120,7 +120,8 @@ def test_a_folder_gives_documents_with_blocks(tmp_path: Path) -> None:
 
 ROWS = st.lists(st.tuples(st.text("abc", min_size=1, max_size=5), st.text("xyz", min_size=1, max_size=5)), min_size=2)
 FORMATS_OF_THEIR_OWN = (
-    *(".pdf", ".docx", ".pptx", ".xlsx", ".epub", ".ipynb", ".json", ".jsonl", ".csv", ".tsv", ".msg", ".mbox"),
+    *(".pdf", ".docx", ".pptx", ".xlsx", ".epub", ".ipynb", ".json", ".jsonl", ".csv", ".tsv", ".msg"),
+    *(".mbox", ".odt", ".odp"),
 )
 _OTHERS = {READERS[suffix] for suffix in FORMATS_OF_THEIR_OWN}
 READERS_OF_TEXT = {reader: suffix for suffix, reader in READERS.items() if reader not in _OTHERS}

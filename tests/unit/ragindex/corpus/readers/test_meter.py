@@ -8,6 +8,7 @@ from pathlib import Path
 import pypdfium2
 import pytest
 
+from ragindex.corpus.readers import READERS
 from ragindex.corpus.readers.content import FileContent, ReadWords
 from ragindex.corpus.readers.messages import ReadingLimits, dump_json, load_json
 from ragindex.corpus.readers.meter import describe_reading, measure
@@ -176,8 +177,9 @@ def test_the_count_ends_with_its_time() -> None:
     assert measure(b"tide\n" * 1000, ".md", FileContent("", ""), seconds=-1.0) is None
 
 
-def test_what_is_lost_is_a_note_that_passes_between_processes() -> None:
+def test_what_is_lost_is_a_note_that_passes_between_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = b"<p>high tide at noon</p><div hidden>ebb</div>"
+    monkeypatch.setitem(READERS, ".html", lambda raw, path, encoding: FileContent("", "high tide at noon"))
     answer = load_json(dump_json(parse_file(raw, "a.html", ".html", None, ReadingLimits())))
     content = load_answer(answer, Path("a.html"), ReadingLimits())
     assert content.reading == ReadWords(5, 4, ("ebb",), ("1 hidden part",))
