@@ -178,7 +178,11 @@ def read_book_truth(raw: bytes) -> Truth:
 
 def read_page_truth(raw: bytes) -> Truth:
     """The text nodes of a page outside of scripts, styles and navigation elements."""
-    page = html.document_fromstring(raw)
+    try:
+        raw.decode()
+        page = html.document_fromstring(raw, parser=html.HTMLParser(encoding="utf-8"))
+    except UnicodeDecodeError:
+        page = html.document_fromstring(raw)
     for element in list(page.iter()):
         if element.tag in _UNREAD_HTML or not isinstance(element.tag, str):
             element.drop_tree()
