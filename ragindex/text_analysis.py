@@ -185,7 +185,9 @@ def _fold_case(word: str, language: str) -> str:
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", word).casefold())
     if folded.isascii():
         return folded
-    digits = _FOREIGN_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit.group())), _LEFT_OUT.sub("", folded))
+    kept = _LEFT_OUT.sub("", folded)
+    # a digit that is newer than Python's Unicode stays as it is
+    digits = _FOREIGN_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit.group(), digit.group())), kept)
     return digits.translate(_LETTERS_OF_LANGUAGES.get(language, {}))
 
 

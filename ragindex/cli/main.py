@@ -93,7 +93,7 @@ def _complete_values(command: Any, args: list[str]) -> list[str]:
     end = args.index("--") if "--" in args else len(args)
     return [
         f"{arg}=" if at < end and arg in optional and not _is_assignment(following) else arg
-        for at, (arg, following) in enumerate(zip(args, [*args[1:], ""], strict=True))
+        for at, (arg, following) in enumerate(zip(args, [*args, ""][1:], strict=True))
     ]
 
 

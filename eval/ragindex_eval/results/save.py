@@ -154,7 +154,7 @@ def _question_lines(comparison: Comparison) -> Iterable[str]:
         }
         if near := comparison.near_gold.get(query.id):
             line["near_gold"] = dict(near)
-        if shares := {id: comparison.read_shares[id] for id in line["gold"] if id in comparison.read_shares}:
+        if shares := {id: comparison.read_shares[id] for id in line["gold"] or () if id in comparison.read_shares}:
             line["read_shares"] = shares
         if gold:
             line |= _rare_gold_fields(gold)

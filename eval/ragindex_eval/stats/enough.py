@@ -102,9 +102,9 @@ def _describe_equal_means(best: str, rival: str, differences: Sequence[float], p
 
 
 def list_differences(comparison: Comparison, best: str, rival: str, metric: str) -> list[float]:
-    """Return the differences of two methods by a metric, by question."""
+    """Return the differences of two methods by a metric, of each question for which both have it."""
     a, b = (comparison.method(label).per_query for label in (best, rival))
-    return [a[id][metric] - b[id][metric] for id in a]
+    return [a[id][metric] - b[id][metric] for id in a if metric in a[id] and metric in b[id]]
 
 
 def _typical_size(differences: Sequence[float]) -> float:

@@ -40,9 +40,10 @@ _FEWEST_WORDS = 3  # of a page that is no picture
 _MARKDOWN = (  # what is markup or metadata, and no text
     regex.compile(r"\A(?:---|\+\+\+)[ \t]*+\n.*?\n(?:---|\+\+\+|\.\.\.)[ \t]*+(?:\n|\Z)", regex.DOTALL),
     regex.compile(r"<!--.*?(?:-->|\Z)", regex.DOTALL),
+    regex.compile(r"data:[\w/+.;-]{1,100}?base64,[A-Za-z0-9+/=]*+"),
+    regex.compile(r"(?<=\])\[[^\[\]\n]{0,999}+\]"),
     regex.compile(r"(?<=\])\([^()\n]{0,4000}+(?:\([^()\n]{0,4000}+\)[^()\n]{0,4000}+)?\)?"),
     regex.compile(r"^ {0,3}\[[^\[\]\n]{1,999}+\]:[^\n]*+", regex.MULTILINE),
-    regex.compile(r"data:[\w/+.;-]{1,100}+base64,[A-Za-z0-9+/=\s]*+"),
     regex.compile(r"</?[A-Za-z][^<>]*+>"),
     regex.compile(r"\{#[^{}\n]{1,999}+\}"),
 )

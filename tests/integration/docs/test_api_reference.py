@@ -36,6 +36,7 @@ def test_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     }.items():
         (tmp_path / "my-documents" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "my-documents" / name).write_text(text, encoding="utf-8")
+    (tmp_path / "faq.csv").write_text("Nr,Question,Answer\n7,When is high tide?,At noon.\n")
     (tmp_path / "questions.csv").write_text("question,answer,documents\nWho wrote the report?,Ada,notes/old.md\n")
     assert len(EXAMPLES) > 20
     documents = ragindex.read("my-documents")

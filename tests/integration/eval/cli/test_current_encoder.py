@@ -153,7 +153,7 @@ def test_printed_commands_name_what_is_not_the_own() -> None:
 
 def test_what_recommend_and_judge_print_asks_the_same_index() -> None:
     chosen = ragindex(*WRITING["recommend"], "--index", "w", "--encoder", ONE)
-    assert f"\nEncoder {ONE}.\n" in chosen.out
+    assert f"\ndense rests on vectors of {ONE}, learnt from these documents alone." in chosen.out
     judged = ragindex("judge", "notes", "questions.txt", "--index", "w", "--methods", "dense", "--out", "judged")
     of_index = ragindex("judge", "w", "questions.txt", "--methods", "dense", "--out", "judged of index")
     for printed, data in ((chosen, ["notes"]), (judged, ["notes"]), (of_index, [])):

@@ -248,8 +248,8 @@ def test_a_bad_row(tmp_path: Path, row: str, message: str) -> None:
 
 
 UNREAD = {
-    "table.xls": "no reader takes .xls files",
-    "sub/table.xlsx": "no reader takes .xlsx files",
+    "plan.dwg": "no reader takes .dwg files",
+    "sub/plan.dxf": "no reader takes .dxf files",
     "drafts/plan.md": "excluded by --include or --exclude",
     "node_modules/a.md": "one of the generated files",
     "empty.py": "one of the empty files of source code",

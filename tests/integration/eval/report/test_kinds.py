@@ -76,12 +76,11 @@ def printed(comparison: Comparison, width: int) -> str:
 def test_the_terminal_has_the_first_metric_of_each_group() -> None:
     lines = [line.rstrip() for line in printed(mixed(), 80).splitlines()]
     at = lines.index("R@5 by kind of question and by title in the question")
-    assert lines[at + 1 : at + 6] == [
+    assert lines[at + 1 : at + 5] == [
         "        single    two  no title named  title named",
         "method  n = 10  n = 2           n = 2       n = 10",
         "a        100.0    0.0             0.0        100.0",
         "b         50.0  100.0           100.0         50.0",
-        "bold: cannot be excluded as the best of its column",
     ]
     narrow = printed(mixed(), 40)
     assert "no title named  title named" in narrow

@@ -517,7 +517,7 @@ def test_files_are_selected_and_what_is_left_out_is_said() -> None:
     assert ragindex("remove", "--index", "w", "--", "-y.md").out == "1 document removed\n"
     large = ragindex("index", "docs", "--index", "w", "--methods", "bm25", "--max-file-mb", "0.001")
     assert large.code == 11
-    assert "b.log: expected a file of at most 0.001 MB (--max-file-mb, or leave it out with --exclude)" in large.err
+    assert "b.log: expected a file of at most 0.001 MB (or leave it out with --exclude)" in large.err
     only = ragindex("add", "docs", "--index", "w2", "--include", "*.md", "--json", "-")
     assert only.json["added"] == 2
 

@@ -79,6 +79,10 @@ CASES = {  # file, its suffix, what was read; the share, the lost words, where t
         pack(**{"word__document.xml": word(paragraph("Hi", "gh tide"))}),
         *(".docx", "High tide", 1, "", "", 0),
     ),
+    "pictures in Markdown": (
+        b"![a boat](data:image/png;base64,iVBORw0KGgo+/AA=) sails ![][1]\n\n[1]: <data:image/png;base64,iVBORw0=>\n",
+        *(".md", "a boat sails", 1, "", "", 0),
+    ),
     "text boxes": (
         pack(**{"word__document.xml": word(paragraph("High tide") + TWICE + TWICE)}),
         *(".docx", "High tide", 2 / 6, "low water", "2 text boxes", 0),
