@@ -33,6 +33,7 @@ _TAG_OF_PLACE = regex.compile(r"</?(?!(?:h[1-6]|pre|textarea|xmp|br)\b)[a-z][^<>
 _MOSTLY = 0.9  # share of the words, above which a note says that they are left out
 _WORD = regex.compile(r"\w++")
 _ESCAPED = regex.compile(r"\\([!-/:-@\[-`{}~])")  # a bar stays escaped, in tables
+_EMPHASIS = regex.compile(r"(?<!\\)\*")  # of captions, in which no asterisk of the page is escaped
 _SIGNS = "\N{PILCROW SIGN}\N{SECTION SIGN}\N{LINK SYMBOL}#\u200b"  # of a link that leads to its own heading
 _LAST_SIGN = regex.compile(r"\s*[\N{PILCROW SIGN}\N{LINK SYMBOL}]$")
 _LONGEST_HEADING = 300  # characters; a longer one was never closed
@@ -125,7 +126,8 @@ class HtmlPage:
             start = part.end()
             if part["table"] is not None:
                 lines = [line.strip() for line in part["table"].split("\n")]
-                builder.add_paragraph(parts.resolve(" ".join(line for line in lines if line[:1] != "|")).strip(" *"))
+                caption = _EMPHASIS.sub("", " ".join(line for line in lines if line[:1] != "|"))
+                builder.add_paragraph(parts.resolve(caption))
                 builder.add_block(parts.resolve("\n".join(line for line in lines if line[:1] == "|")))
                 continue
             level, text = parts.taken[int(part["number"])]
@@ -147,9 +149,16 @@ class _Visitor:
     def visit_element_start(self, context: Any) -> dict[str, str] | None:
         return {"type": "skip"} if self.leaves_out and _is_navigation(context) else None
 
+    def visit_element_end(self, context: Any, output: str) -> dict[str, str] | None:
+        if context.tag_name != "caption":
+            return None
+        return _replace(f"\n\n{_EMPHASIS.sub('', output)}\n\n")
+
     def visit_heading(self, _context: Any, level: int, text: str, _id: str | None) -> dict[str, str]:
-        heading = _LAST_SIGN.sub("", self.resolve(text).strip())
-        return self._put(level, heading) if len(heading) < _LONGEST_HEADING else _replace(f"\n\n{text}\n\n")
+        before, table, rest = text.partition(_TABLE)  # inside of a heading that is never closed
+        heading = _LAST_SIGN.sub("", self.resolve(before).strip())
+        shown = self._put(level, heading)["output"] if len(heading) < _LONGEST_HEADING else f"\n\n{before}\n\n"
+        return _replace(f"{shown}{table}{rest}\n\n" if table else shown)
 
     def visit_code_block(self, _context: Any, _language: str | None, code: str) -> dict[str, str]:
         return self._put(0, _PLACE.sub(lambda place: self.taken[int(place[1])][1], code))

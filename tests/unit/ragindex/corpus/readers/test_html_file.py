@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ragindex.corpus import read
@@ -81,6 +81,9 @@ TAGS = (
 )
 
 
+@example(["h1", "table", "caption"])
+@example(["caption", "/td", "/caption"])
+@example(["table", "caption", "caption"])
 @given(st.lists(st.one_of(st.sampled_from(TAGS), st.sampled_from([f"/{tag}" for tag in TAGS])), max_size=30))
 def test_no_word_is_lost_however_tags_are_left_open(tags: list[str]) -> None:
     content = read_page("".join(f"<{tag}> w{number} " for number, tag in enumerate(tags)) + "end")
