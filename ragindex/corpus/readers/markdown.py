@@ -69,10 +69,11 @@ def parse_markdown(text: str) -> MarkdownStructure:
     starts = _list_line_starts(text)
     headings = tuple(_find_headings(tokens, starts, environment))
     links = list(_find_links(tokens, environment))
+    blocks = (_strip(text, starts[first], starts[end]) for first, end in _find_blocks(tokens))
     return MarkdownStructure(
         headings,
         headings[0][2] if headings and _is_blank_above(headings[0][0], tokens, starts, environment) else "",
-        tuple(_strip(text, starts[first], starts[end]) for first, end in _find_blocks(tokens)),
+        tuple(block for block in blocks if block[0] < block[1]),  # code may be blank: a tab and a form feed
         tuple(dict.fromkeys((shown, address) for shown, address, _ in links)),
         tuple(dict.fromkeys((shown, address) for shown, address, labelled in links if labelled)),
     )

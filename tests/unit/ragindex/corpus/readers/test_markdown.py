@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import regex
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ragindex import read
@@ -131,6 +131,7 @@ def test_blocks_in_notes_tabs_and_quotations(text: str, expected: list[str]) -> 
     assert [text[start:end] for start, end in parse_markdown(text).blocks] == expected
 
 
+@example("\t\x0b")
 @given(st.text(alphabet="#=-`~>|[]() ab\n{}<h1/!\t:?\x0b\u2028", max_size=80))
 def test_what_is_found_in_any_text_stands_where_it_is_said(text: str) -> None:
     structure = parse_markdown(text)
