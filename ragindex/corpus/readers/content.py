@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TypeAlias
+from urllib.parse import urlsplit
 
 from ragindex.types import HYPERLINKS, NO_METADATA, MetadataValue, Section, Span
 
@@ -158,6 +159,15 @@ class ContentBuilder:
 
     def _headings(self) -> tuple[str, ...]:
         return tuple(heading for _, heading in self._path)
+
+
+def is_relative(address: str) -> bool:
+    """Return whether an address leads to another file of the same corpus, if to any."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:  # a malformed address, such as an open IPv6 bracket
+        return False
+    return bool(parts.path) and not parts.scheme and not parts.netloc
 
 
 def link_metadata(links: Iterable[tuple[str, str]]) -> dict[str, MetadataValue]:

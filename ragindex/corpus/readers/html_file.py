@@ -3,11 +3,10 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import regex
 
-from ragindex.corpus.readers.content import ContentBuilder, FileContent, clean_text
+from ragindex.corpus.readers.content import ContentBuilder, FileContent, clean_text, is_relative
 from ragindex.corpus.readers.html_markup import close_empty_elements, simplify_markup
 from ragindex.corpus.readers.text_encodings import decode_page, name_encoding
 from ragindex.errors import DataError
@@ -171,7 +170,7 @@ class _Visitor:
 
     def visit_link(self, _context: Any, address: str, text: str, _title: str | None) -> dict[str, str]:
         shown = text if text.strip(f"{_SIGNS} \n") else ""
-        if shown and _is_relative(address):
+        if shown and is_relative(address):
             self.links.append((text, address))
         return _replace(shown)
 
@@ -208,12 +207,3 @@ def _is_navigation(element: Any) -> bool:
 
 def _replace(output: str) -> dict[str, str]:
     return {"type": "custom", "output": output}
-
-
-def _is_relative(address: str) -> bool:
-    """Return whether an address leads to another file of the same corpus, if to any."""
-    try:
-        parts = urlsplit(address)
-    except ValueError:  # a malformed address, such as an open IPv6 bracket
-        return False
-    return bool(parts.path) and not parts.scheme and not parts.netloc

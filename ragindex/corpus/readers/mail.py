@@ -18,6 +18,7 @@ import regex
 
 from ragindex.corpus.readers.content import ContentBuilder, FileContent, clean_text
 from ragindex.corpus.readers.html_file import read_html
+from ragindex.corpus.readers.libraries import FAULTS, describe_fault
 from ragindex.corpus.readers.text_encodings import decode_text
 from ragindex.counts import first_names
 from ragindex.errors import DataError
@@ -31,8 +32,6 @@ _QUOTED = regex.compile(r"^[ \t]*+(>[^\n]*+(?:\n[ \t]*+>[^\n]*+)*+)", regex.MULT
 _EXCHANGE_NAME = regex.compile(r" </o=[^>]*+>", regex.IGNORECASE)  # where an address should stand
 _SURROGATE = regex.compile(r"\p{Cs}")
 _LONGEST_FIELD = 500  # characters of a field that are kept
-_FAULTS = (ValueError, LookupError, AttributeError, TypeError)
-"""What the standard library raises for malformed headers and parts, and oxmsg for damaged files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +86,8 @@ def read_outlook(raw: bytes, path: Path, encoding: str | None, read_attachment: 
         text, html = message.body or "", message.html_body or ""
         attachments = [(one.file_name or "", one.file_bytes or b"") for one in message.attachments]
         subject = message.subject.strip("\0")
-    except (*_FAULTS, OSError) as error:
-        found = f"a damaged one ({type(error).__name__}: {error})"
+    except FAULTS as error:
+        found = f"a damaged one ({describe_fault(error)})"
         raise DataError("a mail that Outlook saved (.msg)", found, path=path) from error
     finally:
         codecs.unregister(_find_windows_codec)
@@ -189,7 +188,7 @@ def _name_part(part: MIMEPart, number: int) -> str:
 def _read_field(message: MIMEPart, name: str, path: Path) -> str:
     try:
         value = str(message[name] or "")
-    except _FAULTS:  # a malformed one
+    except FAULTS:  # a malformed one
         value = next((str(given) for key, given in message.raw_items() if key.lower() == name), "")
     if _SURROGATE.search(value):  # bytes that should have been encoded
         value = decode_text(value.encode("utf-8", "surrogateescape"), path)[0]
@@ -200,7 +199,7 @@ def _normalize_date(date: str) -> str:
     """Return a date as ISO 8601 writes it, or as it is if it cannot be parsed."""
     try:
         return parsedate_to_datetime(date).isoformat()
-    except _FAULTS:
+    except FAULTS:
         return date
 
 

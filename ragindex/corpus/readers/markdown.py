@@ -9,12 +9,18 @@ from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import regex
 
 from ragindex.corpus.json_reader import decode_utf8
-from ragindex.corpus.readers.content import Blocks, FileContent, clean_text, find_heading_paths, link_metadata
+from ragindex.corpus.readers.content import (
+    Blocks,
+    FileContent,
+    clean_text,
+    find_heading_paths,
+    is_relative,
+    link_metadata,
+)
 from ragindex.corpus.readers.embedded_pictures import drop_pictures
 from ragindex.corpus.readers.front_matter import FrontMatter, split_front_matter
 from ragindex.corpus.readers.text_encodings import decode_text, name_encoding
@@ -207,15 +213,6 @@ def _find_links(tokens: Sequence["Token"], environment: dict[str, Any]) -> Itera
                 shown, address = " ".join(_show(inlines[first:place]).split()), str(link.attrs.get("href", ""))
                 if shown and is_relative(address):
                     yield shown, address, "label" in link.meta
-
-
-def is_relative(address: str) -> bool:
-    """Return whether an address leads to another file of the same corpus, if to any."""
-    try:
-        parts = urlsplit(address)
-    except ValueError:  # a malformed address, such as an open IPv6 bracket
-        return False
-    return bool(parts.path) and not parts.scheme and not parts.netloc
 
 
 def _parse_inlines(text: str, environment: dict[str, Any]) -> list["Token"]:

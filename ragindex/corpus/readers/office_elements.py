@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import regex
 
-from ragindex.corpus.readers.content import ContentBuilder, FileContent
+from ragindex.corpus.readers.content import ContentBuilder, FileContent, is_relative
 from ragindex.types import MetadataValue
 
 OfficeElement: TypeAlias = Mapping[str, Any]
@@ -71,7 +71,7 @@ def _finish(builder: ContentBuilder, sections: Sequence[OfficeElement]) -> list[
     runs = [one for one in _find_objects(sections) if one.get("type") == "text"]
     for run in runs:
         address = run.get("hyperlink", "")
-        if address and ":" not in address and not address.startswith(("#", "//")):
+        if is_relative(address):
             builder.add_link(run["text"], address)
     return ["what is nested too deeply is left out"] if any(_TRUNCATED in run["text"] for run in runs) else []
 

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import regex
 
-from ragindex.corpus.readers.content import FileContent, clean_text, find_heading_paths, link_metadata
+from ragindex.corpus.readers.content import FileContent, clean_text, find_heading_paths, is_relative, link_metadata
 from ragindex.corpus.readers.front_matter import make_metadata
-from ragindex.corpus.readers.markdown import is_relative
 from ragindex.corpus.readers.rst_blocks import find_rst_blocks
 from ragindex.corpus.readers.text_encodings import decode_text, name_encoding
 
