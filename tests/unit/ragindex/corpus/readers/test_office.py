@@ -331,12 +331,13 @@ def test_an_opendocument_text() -> None:
             "<text:p>7</text:p></table:table-cell></table:table-row></table:table>"
             "<text:p><draw:frame><draw:image/><svg:desc>A pier</svg:desc></draw:frame></text:p>"
             "<text:p><draw:frame><draw:text-box><text:p>Boxed</text:p></draw:text-box></draw:frame></text:p>"
-            "</office:text></office:body>"
+            "<text:p><text:a xlink:href='https://ely.example/'>site</text:a> <text:a xlink:href='#Ely'>above</text:a>"
+            "</text:p></office:text></office:body>"
         ),
     )
     assert read.text.split("\n\n") == [
         *("Tides", "Ely", "High   tide, see", "Twice a day.", "Comment (Ann): Where?", "- one\n  - inner"),
-        *("| wide |  |\n| --- | --- |\n| 7 | 7 |", "A pier", "Boxed", "Case 77"),
+        *("| wide |  |\n| --- | --- |\n| 7 | 7 |", "A pier", "Boxed", "site above", "Case 77"),
     ]
     assert [one.headings for one in read.sections] == [("Tides",), ("Tides", "Ely")]
     assert (read.title, read.metadata) == ("Tides", {"hyperlinks": [["see", "b.odt"]]})
