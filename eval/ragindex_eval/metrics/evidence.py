@@ -19,6 +19,7 @@ from ragindex_eval.metrics.retrieval import ranking, standing
 TARGETS = (0.5, 0.8)
 """The mean recalls up to which the tokens are counted."""
 _RESAMPLES = 1_000
+_BLOCK = 1_000_000  # numbers that are resampled at once
 Steps: TypeAlias = Sequence[tuple[int, float]]
 """Of one question: tokens read so far, and what they add to its recall."""
 
@@ -115,18 +116,20 @@ def tokens_to_recall(questions: Iterable[Steps], seed: int) -> dict[str, TokensT
     rows = np.array([number for _, number, _ in events], np.int64)
     added = np.array([gained for _, _, gained in events], np.float64) / len(given)
     counts = np.random.default_rng(seed).multinomial(len(given), [1 / len(given)] * len(given), size=_RESAMPLES)
+    reached = _first_reaching(read, added[np.newaxis])
+    blocks = np.array_split(counts, len(rows) * _RESAMPLES // _BLOCK + 1)
+    drawn = np.concatenate([_first_reaching(read, added * block[:, rows]) for block in blocks])
     found = {}
-    for target in TARGETS:
-        reached = _first_reaching(read, added, target)
-        drawn = np.array([_first_reaching(read, added * each[rows], target) for each in counts], np.float64)
-        interval = _make_interval(drawn) if len(given) > 1 else None
-        found[f"tokens_to_recall@{target:g}"] = TokensToRecall(None if np.isinf(reached) else int(reached), interval)
+    for target, whole, resampled in zip(TARGETS, reached[0], drawn.T, strict=True):
+        interval = _make_interval(resampled) if len(given) > 1 else None
+        found[f"tokens_to_recall@{target:g}"] = TokensToRecall(None if np.isinf(whole) else int(whole), interval)
     return found
 
 
-def _first_reaching(read: npt.NDArray[np.int64], added: npt.NDArray[np.float64], target: float) -> float:
-    place = int(np.searchsorted(np.cumsum(added), target - 1e-9))
-    return float(read[place]) if place < len(read) else float("inf")
+def _first_reaching(read: npt.NDArray[np.int64], added: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the tokens up to each of TARGETS, infinite if it is not reached, for each row of `added`."""
+    recalls, ends = np.cumsum(added, axis=1), np.append(read.astype(np.float64), np.inf)
+    return np.stack([ends[(recalls < target - 1e-9).sum(axis=1)] for target in TARGETS], axis=1)
 
 
 def _make_interval(drawn: npt.NDArray[np.float64]) -> tuple[int, int | None] | None:

@@ -21,8 +21,8 @@ def percentile_bounds(values: Sequence[float], percent: float, risk: float) -> t
     from scipy.stats import binom  # takes a second to import
 
     ordered, ranks = sorted(values), np.arange(1, len(values) + 1)
-    counts = binom(len(values), percent / 100)
-    below, above = ranks[counts.sf(ranks - 1) >= 1 - risk], ranks[counts.cdf(ranks - 1) >= 1 - risk]
+    trials = (len(values), percent / 100)  # handed over each time: to freeze the distribution takes milliseconds
+    below, above = ranks[binom.sf(ranks - 1, *trials) >= 1 - risk], ranks[binom.cdf(ranks - 1, *trials) >= 1 - risk]
     return ordered[below[-1] - 1] if len(below) else None, ordered[above[0] - 1] if len(above) else None
 
 

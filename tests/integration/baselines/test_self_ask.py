@@ -6,17 +6,7 @@ from pathlib import Path
 
 import pytest
 from built_retriever import built_retriever
-from made_dialogues import (
-    DOCUMENTS,
-    LONGER,
-    QUESTION,
-    asked,
-    ids,
-    opened,
-    read_tokens,
-    script,
-    shown,
-)
+from made_dialogues import DOCUMENTS, LONGER, QUESTION, asked, ids, opened, read_tokens, script, shown
 from made_language import answering
 from openai_server import OpenAIServer
 
@@ -26,7 +16,6 @@ from ragindex.llm import answer_question
 from ragindex.llm.answer_question import ANSWER, NumberedPassage
 from ragindex.llm.tasks import render_messages
 from ragindex.plugins import registry
-from ragindex.testing import check_filter, check_hits
 from ragindex.types import Document, Query
 from ragindex_baselines.self_ask import FOLLOW_UPS, FollowUp, SelfAsk, drop_repeats, split_by_rule
 
@@ -232,21 +221,6 @@ def test_what_it_asks_and_needs() -> None:
     assert SelfAsk(answers=True).tasks() == (FOLLOW_UPS, ANSWER)
     assert SelfAsk().parts() == registry.scheme("dense").parts()
     assert registry.label(SelfAsk()) == "self-ask"
-
-
-def test_the_first_of_more_are_the_same(tmp_path: Path) -> None:
-    with opened(tmp_path, None) as workspace:
-        for merge in ("score", "rrf", "interleave"):
-            written = f"self-ask(base=bm25, candidates=2, searches=true, merge={merge})"
-            whole = asked(workspace, written, LONGER, k=20)
-            assert len(whole.hits) == 3
-            assert asked(workspace, written, LONGER, k=2).hits == whole.hits[:2]
-
-
-def test_contract_over_another_base(tmp_path: Path) -> None:
-    scheme = registry.scheme("self-ask(base=ircot, searches=true, answers=true)")
-    for check in (check_hits, check_filter):
-        check(scheme, tmp_path / check.__name__, "lsa", built=tmp_path / "built")
 
 
 def test_bad_parameters_are_named() -> None:

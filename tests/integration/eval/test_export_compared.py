@@ -10,6 +10,8 @@ from command_line import ragindex as run
 import ragindex
 from ragindex.errors import UsageError
 
+pytestmark = pytest.mark.usefixtures("few_rounds")
+
 QUESTION = "Which hill is highest?"
 
 

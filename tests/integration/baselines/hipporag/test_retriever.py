@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import igraph
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -114,6 +113,8 @@ def test_the_best_first() -> None:
 
 
 def by_igraph(graph: WeightedGraph, reset: np.ndarray, damping: float) -> np.ndarray:
+    import igraph  # it imports Matplotlib: only where it is used
+
     edges = graph.matrix().tocoo()
     once = edges.row < edges.col
     made = igraph.Graph(edges.shape[0], np.stack([edges.row[once], edges.col[once]], axis=1).tolist())
@@ -300,17 +301,17 @@ C = spelt("C", "pqr|is|uvw")
 D = Document("D", "", "ghi", {"id": "D"})
 
 
-def small(tmp_path: Path, *documents: Document) -> Workspace:
+def small(tmp_path: Path, *documents: Document, schemes: Sequence[HippoRAG] = (FACTS,)) -> Workspace:
     workspace = Workspace.open(tmp_path / "w", encoder=Letters(), chunking=None)
     workspace.import_part("extractions", openie(tmp_path / "f.json", documents))
     workspace.add(documents)
-    workspace.sync([FACTS, ENTITIES])
+    workspace.sync(schemes)
     return workspace
 
 
 @pytest.fixture(scope="module")
 def letters(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    return small(tmp_path_factory.mktemp("letters"), A, B, C, D)
+    return small(tmp_path_factory.mktemp("letters"), A, B, C, D, schemes=(FACTS, ENTITIES))
 
 
 def test_facts_by_hand(letters: Workspace) -> None:
@@ -364,7 +365,7 @@ def test_facts_that_do_not_pass_the_filter_seed_nothing(letters: Workspace) -> N
 
 def test_a_component_of_its_own_and_phrases_that_are_all_synonyms(tmp_path: Path) -> None:
     alike = [spelt(f"S{n:02d}", f"{'ab' * n}|is|{'ba' * n}") for n in range(1, 26)]
-    workspace = small(tmp_path, *alike, C, D)
+    workspace = small(tmp_path, *alike, C, D, schemes=(FACTS, ENTITIES))
     for scheme in (FACTS, ENTITIES):
         one, other = scheme.open(workspace).retrieve([Query("1", "Who is Pqr"), Query("2", "Who is Abab")], 40)
         assert one.hits[0].id == "C"

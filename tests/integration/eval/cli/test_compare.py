@@ -10,14 +10,10 @@ from command_line import QUESTIONS, TEXTS
 from typer.testing import CliRunner
 from unrecorded import record_nothing
 
-from ragindex.errors import (
-    BelowThresholdError,
-    DataError,
-    LeftOutError,
-    UnknownNameError,
-    UsageError,
-)
+from ragindex.errors import BelowThresholdError, DataError, LeftOutError, UnknownNameError, UsageError
 from ragindex_eval.cli import compare
+
+pytestmark = pytest.mark.usefixtures("few_rounds")
 
 Run = Callable[..., Result]
 
@@ -160,7 +156,6 @@ def test_a_file_of_settings_and_flags_that_win(run: Run, working_folder: Path, m
     ("arguments", "error", "match"),
     [
         (["--methods", "bm52"], UnknownNameError, "Did you mean bm25"),
-        (["--methods", "bm25,bm25"], UsageError, "Two methods have the label 'bm25'"),
         (["--k", "0"], UsageError, r"range \[1, inf\)"),
         (["--language", "klingon"], UsageError, "klingon"),
     ],
@@ -168,8 +163,3 @@ def test_a_file_of_settings_and_flags_that_win(run: Run, working_folder: Path, m
 def test_flags_that_cannot_be(run: Run, arguments: list[str], error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         run("compare", "notes", "--questions", "questions.csv", *arguments)
-
-
-def test_no_data(run: Run) -> None:
-    with pytest.raises(UsageError, match="compare needs DATA"):
-        run("compare", "--methods", "bm25")

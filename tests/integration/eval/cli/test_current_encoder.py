@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from examples import examples
 from ragindex.workspace.manifest import read_manifest
 
+pytestmark = pytest.mark.usefixtures("few_rounds")
+
 ASKED = ("notes", "--questions", "questions.csv")
 WRITING = {
     "index": ("index", "notes", "--methods", "dense"),

@@ -11,10 +11,7 @@ from ragindex.corpus import FileSelection
 from ragindex.errors import DataError, UsageError
 from ragindex_eval.data.datasets import read_dataset
 
-GOOD: dict[str, Any] = {
-    "question": "Good?",
-    "paragraphs": [{"title": "T", "text": "x", "is_supporting": True}],
-}
+GOOD: dict[str, Any] = {"question": "Good?", "paragraphs": [{"title": "T", "text": "x", "is_supporting": True}]}
 
 
 def pair(folder: Path, *items: Any) -> Path:
@@ -90,13 +87,7 @@ def test_what_is_left_out_of_corpus_and_questions_is_said_once(tmp_path: Path) -
     )
 
 
-@pytest.mark.parametrize(
-    ("items", "found"),
-    [
-        ([], "none."),
-        ([{"question": ""}], "none that can be read; "),
-    ],
-)
+@pytest.mark.parametrize(("items", "found"), [([], "none."), ([{"question": ""}], "none that can be read; ")])
 def test_no_questions(tmp_path: Path, items: list[Any], found: str) -> None:
     with pytest.raises(DataError) as caught:
         read_dataset(pair(tmp_path, *items), skip_bad=True)
@@ -214,20 +205,11 @@ def test_beir_without_qrels(tmp_path: Path, held: str, found: str) -> None:
     ("row", "message"),
     [
         (",x,apples.txt", "a question; found an empty one."),
-        (
-            "Q?,x,",
-            NO_GOLD,
-        ),
-        (
-            "Q?,x, ; ",
-            NO_GOLD,
-        ),
+        ("Q?,x,", NO_GOLD),
+        ("Q?,x, ; ", NO_GOLD),
         ("Q?,x", "3 columns (question,answer,documents); found 2."),
         ("Q?,x,apples.txt,more", "3 columns (question,answer,documents); found 4."),
-        (
-            "Q?,x,aples.txt",
-            NOT_IN + "\"aples.txt\", which is not in it (near it is 'apples.txt').",
-        ),
+        ("Q?,x,aples.txt", NOT_IN + "\"aples.txt\", which is not in it (near it is 'apples.txt')."),
         ("Q?,x,apples.txt;qqqq", NOT_IN + '"qqqq", which is not in it (no similar id).'),
         (
             "Q?,x,pears.txt",
@@ -274,11 +256,7 @@ def test_gold_in_a_file_that_is_there_and_not_read(tmp_path: Path, name: str, wh
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        (
-            "q.csv",
-            b"question;answer;document\n",
-            "line 1: expected the columns question,answer,documents in the first",
-        ),
+        ("q.csv", b"question;answer;document\n", "line 1: expected the columns question,answer,documents in the first"),
         ("q.csv", b"question,documents,question\n", "found question, documents, question."),
         (
             "q.csv",

@@ -12,10 +12,11 @@ import ir_measures
 import pytest
 from command_line import write
 from comparing import compare
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_comparisons import answered, went
 
+from examples import examples
 from ragindex.corpus import Corpus
 from ragindex.errors import DataError, UsageError
 from ragindex.plugins import registry
@@ -34,6 +35,8 @@ from ragindex_eval.results.model import Comparison, MethodAnswer, SavedHit
 from ragindex_eval.run.near_gold import find_near_gold
 from ragindex_eval.run.read_answers import GoldPassages
 from ragindex_eval.stats import by_iteration
+
+pytestmark = pytest.mark.usefixtures("few_rounds")
 
 GAIN = "stands in several documents: found with the first of them, and the others gain nothing"
 KS = (1, 2, 3, 5)
@@ -63,6 +66,7 @@ def by_ir_measures(ranked: Sequence[str], grades: Mapping[str, int]) -> dict[str
     return {str(name): value for name, value in found.items()}
 
 
+@settings(max_examples=examples(40))
 @given(hits=HITS, grades=JUDGED)
 def test_metrics_are_those_of_the_corpus_without_copies(hits: list[list[str]], grades: dict[str, int]) -> None:
     """Each text once, judged as highly as any of its copies; a copy after the first is a document of no text judged."""
@@ -76,6 +80,7 @@ def test_metrics_are_those_of_the_corpus_without_copies(hits: list[list[str]], g
         assert found[f"full_R@{k}"] == float(gold.keys() <= set(once[:k]))
 
 
+@settings(max_examples=examples(40))
 @given(hits=HITS, grades=JUDGED, moved=st.lists(st.permutations(range(3)), min_size=6, max_size=6))
 def test_which_copy_is_found_or_judged_changes_nothing(
     hits: list[list[str]], grades: dict[str, int], moved: list[list[int]]
@@ -86,6 +91,7 @@ def test_which_copy_is_found_or_judged_changes_nothing(
     assert found == measured(hits, classed({other[id]: grade for id, grade in grades.items()}))
 
 
+@settings(max_examples=examples(40))
 @given(ranked=st.lists(st.sampled_from(COPIES), unique=True), grades=JUDGED)
 def test_a_standing_ranking_names_each_document_once(ranked: list[str], grades: dict[str, int]) -> None:
     """A tool that knows no texts measures the same: by the run and the qrels alone."""
@@ -364,13 +370,6 @@ def test_question_that_is_a_document_does_not_find_itself(tmp_path: Path) -> Non
         plain = {id: replace(one, own_document="") for id, one in (comparison.gold or {}).items()}
         with pytest.raises(UsageError, match="are not those of"):
             find_compared(replace(comparison, gold=plain), "bm25").evidence_for(opened, scheme)
-
-
-def test_grades_of_a_class_are_its_highest(tmp_path: Path) -> None:
-    data, _ = as_beir(tmp_path)
-    gold = read_dataset(data).gold
-    assert gold is not None
-    assert (gold["q00001"].grades, gold["q00001"].twins) == ({"d1": 2}, {"d0": "d1", "d2": "d1"})
 
 
 def test_a_dataset_that_a_program_made_is_measured_alike(tmp_path: Path) -> None:

@@ -74,10 +74,10 @@ def test_recall_and_tokens_after_each_iteration() -> None:
     # Milliseconds: 10 10 10, 20 30 30 and 10 20 30; the medians. The rankings' own 1,000 are not the method's.
     found = shown(four_questions())
     assert [column.title for column in found.columns] == [
-        *("questions", "R@1", "R@2", "tokens in", "tokens out", "asked", "steps ms"),
+        *("questions", "R@1", "R@2", "tokens in", "tokens out", "asked", "steps ms")
     ]
     assert [(line.label, line.span, line.iteration) for line in found.lines] == [
-        *(("gear", 3, "1"), ("gear", 0, "2"), ("gear", 0, "3"), ("flat", 1, "–")),
+        *(("gear", 3, "1"), ("gear", 0, "2"), ("gear", 0, "3"), ("flat", 1, "–"))
     ]
     assert [cells(line) for line in found.lines] == [
         ["3", "25.0", "37.5", "117", "11.7", "1.3", "10.0"],

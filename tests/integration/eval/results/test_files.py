@@ -18,6 +18,8 @@ from ragindex_eval.results.model import Comparison, Study
 from ragindex_eval.results.save import save_results
 from ragindex_eval.stats.seeds import study_to_json
 
+pytestmark = pytest.mark.usefixtures("few_rounds")
+
 DOCUMENTS = (
     Document("anna", "Grey Anna", "Grey Anna is the highest hill of the north."),
     Document("sarn", "Sarn", "The Sarn is a river that carries barges with slate."),
@@ -68,11 +70,7 @@ def test_what_is_read_back_is_what_was_written(
 def test_several_comparisons_each_have_a_folder(tmp_path: Path, comparison: Comparison) -> None:
     study = Study("seeds", (comparison, replace(comparison, seed=1)))
     save_results(study, tmp_path / "out")
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "01-tiny",
-        "02-tiny",
-        "study.json",
-    ]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["01-tiny", "02-tiny", "study.json"]
     back = load_results(tmp_path / "out")
     assert [comparison.seed for comparison in back.comparisons] == [0, 1]
     assert study_to_json(back) == study_to_json(study)

@@ -100,15 +100,7 @@ def questions(folder: Path) -> list[float | None]:
     return [answers_file.load_answers(folder / "answers.jsonl")[f"q{COUNT}"].usage.money]
 
 
-OUTPUTS: list[Callable[[Path], list[object]]] = [
-    terminal,
-    page,
-    command,
-    files,
-    read_back,
-    tracker,
-    questions,
-]
+OUTPUTS: list[Callable[[Path], list[object]]] = [terminal, page, command, files, read_back, tracker, questions]
 
 
 @pytest.mark.parametrize("output", OUTPUTS, ids=lambda output: output.__name__)

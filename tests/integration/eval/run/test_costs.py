@@ -15,6 +15,8 @@ from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Study
 from ragindex_eval.results.save import save_results
 
+pytestmark = pytest.mark.usefixtures("few_rounds")
+
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[OpenAIServer]:
@@ -37,7 +39,7 @@ def test_tokens_money_and_calls_of_indexing_and_asking(server: OpenAIServer, tmp
     pair = comparison.pair(asking.label, "bm25", "input_tokens")
     assert (pair.value, pair.questions) == (asking.query_usage.input_tokens, 2)
     assert set(asking.ci95) >= {"input_tokens", "output_tokens", "money"}
-    assert asking.stages == {"echo": {"strict": 5 + 5 + 20}}  # five warm up, and two are timed ten times
+    assert asking.stages == {"echo": {"strict": 5 + 5 + 4}}  # five warm up, and two are timed twice
     value = comparison.to_json()["methods"][1]["usage"]
     assert value["query"]["calls"] == 1.0
     assert value["index"]["input_tokens"] == asking.index_usage.input_tokens

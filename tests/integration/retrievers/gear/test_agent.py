@@ -356,10 +356,7 @@ def test_a_question_of_an_earlier_round_ends_it_too(workspace: Workspace, server
 
 def test_a_question_may_be_asked_again(workspace: Workspace, server: OpenAIServer) -> None:
     calls = script(
-        server,
-        read=[triples(DESIGNED), triples(SPANS), triples()],
-        reason=[no("No designer.")],
-        rewrite=[ask(SHORT)],
+        server, read=[triples(DESIGNED), triples(SPANS), triples()], reason=[no("No designer.")], rewrite=[ask(SHORT)]
     )
     told = asked(workspace, AGENT.replace(")", ", repeated=ask, iterations=3)"), SHORT)
     # Round 2 reads nothing that round 1 did not (request 0), and reads on with the memory for nothing (4); with the

@@ -34,11 +34,8 @@ QUESTIONS = (
     "Who happily painted the work that {person} wrote?",
     "In {place}, where the {river} flows quietly, which painter lived who married {person}?",
     "Whom did the man who lived quietly near {place} marry?",
-    "What is {work}?",
     "Nobody knows what it meant?",
     "Who's the painter that the author who secretly wrote {work} married?",
-    "When was {place}, which the {river} flows through, painted?",
-    "Which portrait was painted in the place where the one whom {person} secretly married lived?",
 )
 CLOSE = 1e-5
 SEED, K = 2, 5

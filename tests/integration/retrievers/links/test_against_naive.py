@@ -43,10 +43,7 @@ QUESTIONS = (
 )
 KINDS = ("a", "b", "c")
 # How many results, and the kinds that are allowed.
-ASKED: Sequence[tuple[int, Sequence[str] | None]] = (
-    *((1, None), (50, None)),
-    *((5, ("b", "c")), (50, ("a",))),
-)
+ASKED: Sequence[tuple[int, Sequence[str] | None]] = (*((1, None), (50, None)), *((5, ("b", "c")), (50, ("a",))))
 CLOSE = 1e-6
 HEADING = re.compile(r"^#{1,6} (.*)$", re.MULTILINE)
 TITLED = {"confirmed_titles": 0}
@@ -156,7 +153,7 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> list[Compared]:
 @pytest.mark.parametrize("place", range(len(ALL)), ids=lambda place: str(ALL[place]))
 def test_the_same_passages_with_the_same_scores(place: int, corpora: Sequence[Compared]) -> None:
     readings, compared = ALL[place], corpora[place % 2]
-    for k, kinds in ASKED:
+    for k, kinds in ASKED if place < 2 else ASKED[place // 2 % 2 :: 2]:  # all of the first, half of the others
         for text, found in zip(compared.questions, compared.found(k, kinds, readings), strict=True):
             every, asked = compared.expected(text, k, kinds, readings), (text, kinds, k)
             assert list(found.values()) == pytest.approx(list(every.values())[:k], abs=CLOSE), asked

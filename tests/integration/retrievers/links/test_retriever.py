@@ -216,10 +216,7 @@ def test_passages_of_one_document_are_not_linked(tmp_path: Path) -> None:
     documents = [Document("a", "Walks", text, sections=sections), Document("b", "Notes", "On Red Quay.")]
     name, weight = "red quay", log(3 / 2) / log(3)
     found = links_of(workspace, documents, "a#0", "a#1", "b#0")
-    assert found == {
-        Link("a#1", "b#0", ("b",), weight, name, backward=True),
-        Link("b#0", "a#1", ("a",), weight, name),
-    }
+    assert found == {Link("a#1", "b#0", ("b",), weight, name, backward=True), Link("b#0", "a#1", ("a",), weight, name)}
 
 
 def letters(confirmed: int, unconfirmed: int) -> list[Document]:

@@ -56,7 +56,7 @@ def read_not_excluded(said: str, comparison: Comparison) -> set[str]:
     return {led[1], *re.split(r", | and ", led[2])}
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(15))
 @given(st.integers(2, 5), st.integers(2, 60), st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.3, 1.5]))
 def test_sentence_bold_figures_and_suggestions_never_disagree(
     count: int, questions: int, seed: int, far: float

@@ -440,12 +440,3 @@ def test_huge_texts_are_read_and_never_repeated_in_errors(tmp_path: Path) -> Non
     good: Mapping[str, Any] = line(question(options=[huge, "b"], gold_label=1), text=huge)
     dataset = read_dataset(write(tmp_path / "QuALITY.train", [good]))
     assert asked(dataset)[0][1].answers == (huge,)
-
-
-def test_a_limit_draws_by_the_seed(tmp_path: Path) -> None:
-    many = [line(*(question(question=f"Number {n}?") for n in range(20)))]
-    file = write(tmp_path / "QuALITY.dev", many)
-    drawn = [query.id for query in read_dataset(file, limit=3, seed=1).queries]
-    assert len(drawn) == 3
-    assert drawn == [query.id for query in read_dataset(file, limit=3, seed=1).queries]
-    assert drawn != [query.id for query in read_dataset(file, limit=3, seed=2).queries]

@@ -105,7 +105,8 @@ def test_gold_of_musique_is_the_supporting_paragraphs(tmp_path: Path, layout: st
         dataset = read_dataset(write(tmp_path / layout, MUSIQUE))
     one, two, b = content_id("Same", "One."), content_id("Same", "Two."), content_id("B", "b")
     assert {document.id for document in dataset.corpus.documents} == {one, two, b}
-    assert texts(dataset) == [("q00001", "Who?"), ("q00002", "Where?"), ("q00003", "When?")]
+    assert dataset.queries == (Query("q00001", "Who?"), Query("q00002", "Where?"), Query("q00003", "When?"))
+    assert all(not document.metadata for document in dataset.corpus.documents)
     assert dataset.gold == {
         "q00001": Gold(frozenset({one, b}), ("Ann", "Anna"), "2hop", "2hop__1_2"),
         "q00002": Gold(frozenset({two}), ("Rome", "Roma"), "3hop1", "3hop1__1_2_3"),
@@ -114,12 +115,6 @@ def test_gold_of_musique_is_the_supporting_paragraphs(tmp_path: Path, layout: st
     assert dataset.gold["q00001"].grades == {one: 1, b: 1}
     assert [gold.candidates for gold in dataset.gold.values()] == [{one, two, b}, {two}, {b}]
     assert dataset.skipped == ()
-
-
-def test_queries_hold_nothing_of_the_gold(tmp_path: Path) -> None:
-    dataset = read_dataset(write(tmp_path / "dev.json", MUSIQUE))
-    assert dataset.queries == (Query("q00001", "Who?"), Query("q00002", "Where?"), Query("q00003", "When?"))
-    assert all(not document.metadata for document in dataset.corpus.documents)
 
 
 @pytest.mark.parametrize("extra", [{}, {"evidences": [["a", "b", "c"]]}])
@@ -246,10 +241,7 @@ def test_json_lines_are_questions_as_in_a_csv(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (
-            {"question": "Red?", "documents": []},
-            "line 2: expected gold documents under 'documents', or answerable=no",
-        ),
+        ({"question": "Red?", "documents": []}, "line 2: expected gold documents under 'documents', or answerable=no"),
         ({"question": "Red?", "documents": {"a.md": 1.5}}, "line 2: expected grades under 'documents'"),
         ({"question": "Red?", "documents": ["a.md", 3]}, "line 2: expected strings in the array 'documents'"),
         ({"question": " ", "documents": "a.md"}, "line 2: expected a question; found an empty one"),
@@ -295,12 +287,6 @@ def test_a_csv_of_other_programs(tmp_path: Path, mark: str) -> None:
         "q00001": Gold(frozenset({"a.md", "deep/b.txt"}), answers, "single", grades={"a.md": 2, "deep/b.txt": 1}),
         "q00002": Gold(frozenset({"Café.txt", "x=2.txt"}), (), "two"),
     }
-
-
-def test_two_grades_of_a_document_are_one_error(tmp_path: Path) -> None:
-    questions = csv(tmp_path, "question,documents\nRed?,a.md=2;a.md\n")
-    with pytest.raises(DataError, match="line 2: expected one grade a document; found two for 'a.md'"):
-        read_dataset(own(tmp_path / "docs"), questions=questions)
 
 
 def test_a_text_file_of_questions_has_no_gold(tmp_path: Path) -> None:

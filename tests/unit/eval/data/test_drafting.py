@@ -374,7 +374,7 @@ def test_texts_that_hold_nothing_to_ask(text: str) -> None:
     assert make_drafts([passage("a", "Title", text), passage("b", "Other", text)], 5, 0) == []
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(25))
 @given(st.lists(st.text(alphabet=st.characters(codec="utf-8"), max_size=120), max_size=4), st.text(max_size=20))
 def test_any_text(texts: list[str], title: str) -> None:
     read = [passage(f"d{n}", title, f"{text} was founded in 1871 by Ada Miller.") for n, text in enumerate(texts)]

@@ -1,9 +1,12 @@
 """Spans of an extractive model, by hand; tests/slow runs real models."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from ragindex.errors import RagindexError
+from ragindex.errors import UsageError
+from ragindex_eval.metrics import extractive_qa
 from ragindex_eval.metrics.extractive_qa import _rank_spans, open_span_model
 
 
@@ -20,6 +23,11 @@ def test_only_the_20_best_starts_and_ends_and_30_tokens() -> None:
     assert found == {(a, b) for a in range(0, 40, 2) for b in range(a, min(a + 30, 40), 2)}
 
 
-def test_what_is_no_model() -> None:
-    with pytest.raises(RagindexError, match="--qa-model"):
+def test_what_is_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(place: str) -> None:
+        raise OSError(f"{place} has no config.json")
+
+    library = SimpleNamespace(AutoTokenizer=SimpleNamespace(from_pretrained=refuse))
+    monkeypatch.setattr(extractive_qa, "require_module", lambda *names: library)  # transformers imports torch
+    with pytest.raises(UsageError, match="--qa-model: '/no/such/folder' is no model for .*: /no/such/folder has no"):
         open_span_model("/no/such/folder")

@@ -9,12 +9,7 @@ from rouge_score.rouge_scorer import RougeScorer
 
 from examples import examples
 from ragindex_eval.metrics.answers import accuracy, normalised
-from ragindex_eval.metrics.long_answers import (
-    add_disambiguated_rouge,
-    disambiguated_f1,
-    rouge_lsum,
-    string_exact_match,
-)
+from ragindex_eval.metrics.long_answers import add_disambiguated_rouge, disambiguated_f1, rouge_lsum, string_exact_match
 
 WORDS = st.sampled_from(["the", "cat", "sat", "running", "run", "ships", "shipped", "1990", "red", "nations", "of"])
 SENTENCES = st.lists(WORDS, min_size=1, max_size=6).map(lambda words: " ".join(words).capitalize() + ".")

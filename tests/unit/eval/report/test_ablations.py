@@ -167,7 +167,7 @@ def test_values_are_written_as_a_person_writes_them() -> None:
     name, params = described("dense(over=triples)")
     assert written({"name": name, "params": params}) == "dense(over=triples)"
     assert [written(value) for value in (None, True, 2.0, 0.5, "level", "two words", [1, "a"])] == [
-        *("null", "true", "2", "0.5", "level", '"two words"', "[1, a]"),
+        *("null", "true", "2", "0.5", "level", '"two words"', "[1, a]")
     ]
     elsewhere = {"name": "not-here", "params": {"k": 3, "base": {"name": "bm25", "params": {"no_such": 1}}}}
     assert written(elsewhere) == "not-here(k=3, base=bm25(no_such=1))"

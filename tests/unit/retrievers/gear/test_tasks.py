@@ -268,10 +268,7 @@ def test_the_rules_reason_yes_where_all_that_is_compared_is_known() -> None:
 
 @pytest.mark.parametrize(
     ("question", "known"),
-    [
-        ("Who designed Ostra Bridge?", (DESIGNED,)),
-        ("Where was the designer of Ostra Bridge born?", (DESIGNED, BORN)),
-    ],
+    [("Who designed Ostra Bridge?", (DESIGNED,)), ("Where was the designer of Ostra Bridge born?", (DESIGNED, BORN))],
 )
 def test_the_rules_reason_yes_where_all_that_is_asked_is_known(question: str, known: tuple[Triple, ...]) -> None:
     assert by_rule(REASON, inputs(question, *known)).answerable

@@ -174,14 +174,7 @@ def test_paths_share_an_entity() -> None:
     graph = Subgraph(3)
     graph.extend(FIRST, {})
     graph.extend(SECOND, {"Bobby": ("Bob",)})
-    assert _paths(graph) == [
-        ((0,), 0.8),
-        ((0, 2), 0.6),
-        ((1,), 0.2),
-        ((1, 3), 0.4),
-        ((2,), 0.4),
-        ((3,), 0.6),
-    ]
+    assert _paths(graph) == [((0,), 0.8), ((0, 2), 0.6), ((1,), 0.2), ((1, 3), 0.4), ((2,), 0.4), ((3,), 0.6)]
     assert graph.passage_scores() == pytest.approx({"p1": 0.8 * 0.8, "p2": 0.4 * 0.6, "p3": 0.6 * 0.6})
     assert graph.best_paths(2) == [
         ((FIRST[0].stated.triple,), 0.8),

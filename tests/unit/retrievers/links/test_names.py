@@ -27,7 +27,7 @@ def test_keys(title: str, text: str, keys: list[str]) -> None:
 def test_headings_are_keys_without_their_numbers() -> None:
     headings = ["2. Install steps", "2.1 Guide", "3.4.2. Tides", "2001 A Space Odyssey", "1.", ""]
     assert names.find_keys("Guide", "# Text", "p1", headings) == [
-        *("guide", "install steps", "tides", "2001 a space odyssey"),
+        *("guide", "install steps", "tides", "2001 a space odyssey")
     ]
 
 
