@@ -4,12 +4,14 @@ Messages that say what to install use these functions, so they stay correct unde
 """
 
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from functools import cache
-from importlib import import_module
-from importlib.metadata import Distribution, entry_points
+from importlib import import_module, metadata
+from importlib.metadata import Distribution, EntryPoints
 from importlib.util import find_spec
 from types import ModuleType
+from typing import Any
 
 from ragindex.errors import MissingExtraError
 
@@ -17,11 +19,23 @@ SERVER_PACKAGES = ("fastapi", "mcp", "prometheus-client", "sse-starlette", "star
 """What `ragindex serve` and `ragindex mcp` need: the extra `serve`."""
 
 
+def entry_points(group: str) -> EntryPoints:
+    """Return the installed entry points of a group. Those of all groups are read once, as it takes a while."""
+    found: EntryPoints = _read_entry_points(tuple(sys.path)).select(group=group)
+    return found
+
+
+@cache
+def _read_entry_points(path: tuple[str, ...]) -> Any:
+    """Return the entry points of the distributions on `path`, the import path."""
+    return metadata.entry_points()
+
+
 @cache
 def find_distribution() -> Distribution:
     """Return the distribution that installs the command `ragindex`. Raises LookupError if none is installed."""
-    for point in entry_points(group="console_scripts", name="ragindex"):
-        if point.value == "ragindex.__main__:main" and point.dist is not None:
+    for point in entry_points("console_scripts"):
+        if (point.name, point.value) == ("ragindex", "ragindex.__main__:main") and point.dist is not None:
             return point.dist
     raise LookupError("ragindex is not installed: its metadata is missing")
 

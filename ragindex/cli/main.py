@@ -1,7 +1,7 @@
 """The command line app: one module per command; other packages add commands by the entry points `ragindex.commands`."""
 
 import inspect
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Annotated, Any
 
 import typer
@@ -9,6 +9,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from ragindex import distribution
 from ragindex.cli.console import handle_interrupts, print_note, run_with_exit_codes
+from ragindex.distribution import entry_points
 from ragindex.errors import RagindexError
 from ragindex.home_folder import expand_home
 from ragindex.plugins.docstrings import read_docstring

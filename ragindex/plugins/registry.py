@@ -6,12 +6,13 @@ Plugins are entry points of installed distributions, including this one. Listing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, PlainSerializer, ValidationError
 
 from ragindex.canonical import digest
+from ragindex.distribution import entry_points
 from ragindex.errors import (
     BrokenPluginError,
     MissingExtraError,

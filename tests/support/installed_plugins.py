@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 import pytest
 
+from ragindex import distribution
 from ragindex.plugins import code_fingerprint, registry
 
 
@@ -51,6 +52,7 @@ class Installed:
         for name in [one for one in sys.modules if one.partition(".")[0] in names]:
             del sys.modules[name]
         importlib.invalidate_caches()
+        distribution._read_entry_points.cache_clear()
         code_fingerprint._distributions.cache_clear()
         registry._table.cache_clear()
 

@@ -45,9 +45,9 @@ assert threads() == {4}
 """
 
 
-def _run(script: str) -> None:
+def _run(script: str, begin: str = _BEGIN) -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", _BEGIN + textwrap.dedent(script) + "\nprint('passed')"],
+        [sys.executable, "-c", begin + "\n" + textwrap.dedent(script) + "\nprint('passed')"],
         capture_output=True,
         text=True,
         timeout=120,
@@ -110,6 +110,16 @@ def test_blas_limits() -> None:
     with limit_blas(2):
         assert threads() == {2}
     assert after_lingering() == {4}
+
+    # a forked process limits anew
+    import os
+    with limit_blas(2):
+        child = os.fork() if hasattr(os, "fork") else None
+        if child == 0:
+            with limit_blas(1):
+                os._exit(0 if threads() == {1} else 1)
+        assert child is None or os.waitpid(child, 0)[1] == 0
+    assert after_lingering() == {4}
     """)
 
 
@@ -147,28 +157,10 @@ def test_limits_of_searches() -> None:
     """)
 
 
-def test_forked_process_limits_anew() -> None:
-    if not hasattr(os, "fork"):
-        pytest.skip("this system does not fork")
-    _run("""
-    import os
-    with limit_blas(2):
-        child = os.fork()
-        if not child:
-            with limit_blas(1):
-                os._exit(0 if threads() == {1} else 1)
-        assert os.waitpid(child, 0)[1] == 0
-    assert after_lingering() == {4}
-    """)
-
-
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity")
 def test_cores_follow_affinity() -> None:
-    _run("""
-    import os
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    assert available_cores() == 1
-    """)
+    begin = "import os; from ragindex.cores import available_cores"
+    _run("os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); assert available_cores() == 1", begin)
     assert 1 <= available_cores() <= len(os.sched_getaffinity(0))
 
 

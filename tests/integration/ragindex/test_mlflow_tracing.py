@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,6 +20,7 @@ from empty_tracker import make_tracker
 from ragindex import mlflow_tracing
 from ragindex.errors import MissingExtraError, UsageError
 from ragindex.filters import meta
+from ragindex.interfaces import Retriever
 from ragindex.mlflow_tracing import TracingWarning, autolog, trace_retriever
 from ragindex.types import Document, Hit, Query, Retrieval, Step, Triple
 from ragindex.workspace.workspace import Workspace
@@ -70,30 +72,41 @@ def traces() -> list[Trace]:
     return list(found)
 
 
-@pytest.mark.parametrize("status", [200, 401, 503])
-def test_server_behind_a_proxy_answers(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
-    asked = list[str]()
+class Silent(BaseHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Print nothing."""
 
-    class Proxy(BaseHTTPRequestHandler):
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """The address of a server in this process."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_server_behind_a_proxy_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    statuses, asked = [200, 401, 503], list[str]()
+
+    class Proxy(Silent):
         def do_GET(self) -> None:
+            self.send_response(statuses[len(asked)])
             asked.append(self.path)
-            self.send_response(status)
             self.end_headers()
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """Print nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
-        Thread(target=server.serve_forever).start()
-        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{server.server_port}")
+    with serving(Proxy) as address:
+        monkeypatch.setenv("http_proxy", address)
         monkeypatch.delenv("no_proxy", raising=False)
         monkeypatch.delenv("NO_PROXY", raising=False)
-        mlflow_tracing.check_connection("http://mlflow.invalid:5000")
-        server.shutdown()
-    assert asked == ["http://mlflow.invalid:5000/health"]
+        for _ in statuses:
+            mlflow_tracing.check_connection("http://mlflow.invalid:5000")
+    assert asked == ["http://mlflow.invalid:5000/health"] * 3
 
 
 def test_a_trace_of_one_query() -> None:
+    from mlflow.genai.utils.trace_utils import extract_retrieval_context_from_trace
+
     query = Query("q7", "What is slate?", meta("kind", "note"))
     assert trace_retriever(Fixed(), "fixed").retrieve([query], 2) == Fixed().retrieve([query], 2)
     (trace,) = traces()
@@ -140,26 +153,14 @@ def test_a_trace_of_one_query() -> None:
     assert text.outputs == {"ids": ["a#0", "b#0"]}
     assert triples.name == "2 triples"
     assert triples.outputs == {"ids": ["t1"], "triples": [["Slate", "is", "stone"]], "paths": [[["a", "b", "c"]]]}
-
-
-def test_steps_last_as_long_as_they_say() -> None:
-    trace_retriever(Fixed(), "fixed").retrieve([Query("q1", "slate")], 1)
-    root, text, triples = traces()[0].data.spans
-    assert text.start_time_ns == root.start_time_ns
-    assert (text.end_time_ns or 0) - text.start_time_ns == 2_500_000
-    assert triples.start_time_ns == text.end_time_ns
-    assert (triples.end_time_ns or 0) - triples.start_time_ns == 4_000_000
-
-
-def test_the_documents_are_what_retrieval_scorers_read() -> None:
-    from mlflow.genai.utils.trace_utils import extract_retrieval_context_from_trace
-
-    trace_retriever(Fixed(), "fixed").retrieve([Query("q1", "slate")], 2)
-    (chunks,) = extract_retrieval_context_from_trace(traces()[0]).values()
+    assert (text.start_time_ns, text.end_time_ns) == (root.start_time_ns, root.start_time_ns + 2_500_000)
+    assert (triples.start_time_ns, triples.end_time_ns) == (text.end_time_ns, (text.end_time_ns or 0) + 4_000_000)
+    (chunks,) = extract_retrieval_context_from_trace(trace).values()  # what retrieval scorers read
     assert [(chunk["content"], chunk["doc_uri"]) for chunk in chunks] == [
         ("Slate is a stone.", "a"),
         ("Stones and wool.", "b"),
     ]
+    assert json.loads(trace.to_json())["info"]["state"] == "OK"
 
 
 def test_a_batch_is_a_trace_a_query() -> None:
@@ -170,11 +171,6 @@ def test_a_batch_is_a_trace_a_query() -> None:
     assert {root.attributes["batch_size"] for root in roots} == {5}
     ordered = sorted(roots, key=lambda root: root.inputs["query"])
     assert [one.end_time_ns for one in ordered[:-1]] == [one.start_time_ns for one in ordered[1:]]
-
-
-def test_no_queries_no_trace() -> None:
-    assert trace_retriever(Fixed(), "fixed").retrieve([], 1) == []
-    assert traces() == []
 
 
 def test_an_error_is_recorded_and_raised_on() -> None:
@@ -223,6 +219,7 @@ def test_mlflow_decides_whether_traces_are_kept() -> None:
         assert retriever.retrieve([Query("q1", "slate")], 1)[0].hits == (HIT,)
     finally:
         mlflow.tracing.enable()
+    assert retriever.retrieve([], 1) == []  # no query, no trace
     assert traces() == []
     retriever.retrieve([Query("q1", "slate")], 1)
     assert len(traces()) == 1
@@ -291,14 +288,15 @@ def test_without_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---------------------------------------------------------------- a tracker that fails
 
 
-def fails(match: str) -> None:
-    """Three retrievals are answered, with one warning."""
+def fails(match: str) -> Retriever:
+    """Three retrievals are answered, with one warning, by the retriever that is returned."""
     retriever = trace_retriever(Fixed(), "fixed")
     with pytest.warns(TracingWarning, match=match) as caught:
         answers = [retriever.retrieve([Query(f"q{number}", "slate")], 2) for number in range(3)]
     assert [answer[0].hits for answer in answers] == [(HIT, SUMMARY)] * 3
     assert len(caught) == 1
     assert "Searches go on" in str(caught[0].message)
+    return retriever
 
 
 def test_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,33 +307,19 @@ def test_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
             fails(f"at {scheme}://127.0.0.1.*refused")
 
 
-def test_a_server_that_knows_nothing(monkeypatch: pytest.MonkeyPatch, dumb_server: str) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", dumb_server)
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    mlflow.tracing.reset()  # type: ignore[no-untyped-call]
-    fails("Failed to send trace to MLflow backend")
-
-
-@pytest.fixture
-def dumb_server() -> Iterator[str]:
-    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-    from threading import Thread
-
-    class Dumb(BaseHTTPRequestHandler):
+def test_a_server_that_knows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Dumb(Silent):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             self.send_error(404)
 
         do_GET = do_POST  # noqa: N815  # the base class calls it so
 
-        def log_message(self, *arguments: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Dumb)
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    mlflow.tracing.reset()  # type: ignore[no-untyped-call]
+    with serving(Dumb) as address:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+        fails("Failed to send trace to MLflow backend")
 
 
 def test_a_database_that_is_none(tmp_path: Path) -> None:
@@ -343,18 +327,10 @@ def test_a_database_that_is_none(tmp_path: Path) -> None:
     fails("file is not a database")
 
 
-def test_a_database_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "mlflow.db").unlink()
-    (tmp_path / "mlflow.db").mkdir()
-    fails("unable to open database file")
-
-
 def test_recording_goes_on_when_the_tracker_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mlflow.db").unlink()
     (tmp_path / "mlflow.db").mkdir()
-    retriever = trace_retriever(Fixed(), "fixed")
-    with pytest.warns(TracingWarning):
-        retriever.retrieve([Query("q1", "slate")], 1)
+    retriever = fails("unable to open database file")
     (tmp_path / "mlflow.db").rmdir()
     make_tracker(tmp_path)
     retriever.retrieve([Query("q2", "within the pause")], 1)
@@ -368,9 +344,3 @@ def test_an_error_is_raised_on_where_the_tracker_fails_too(tmp_path: Path) -> No
     (tmp_path / "mlflow.db").mkdir()
     with pytest.warns(TracingWarning), pytest.raises(UsageError, match="refused"):
         trace_retriever(Fixed(), "fixed").retrieve([Query("q1", "raise")], 1)
-
-
-def test_spans_hold_plain_json() -> None:
-    trace_retriever(Fixed(), "fixed").retrieve([Query("q1", "slate")], 2)
-    (trace,) = traces()
-    assert json.loads(trace.to_json())["info"]["state"] == "OK"

@@ -60,23 +60,15 @@ def test_one_worker_is_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("processes")
-def test_warnings_and_errors_of_processes_are_those_of_one() -> None:
-    with pytest.warns(UserWarning, match="^number 0$"):
-        assert list(map_in_processes(_warn, [0])) == [0]
-    with pytest.raises(DataError, match="file, line 3: expected a number; found three") as raised:
-        list(map_in_processes(_fail, range(10)))
-    assert (raised.value.path, raised.value.line, raised.value.expected) == ("file", 3, "a number")
-
-
-@pytest.mark.parametrize(
-    "error",
-    [DataError("a", "b", path="c"), LLMError("refused", "refusal"), errors.MissingExtraError("x"), UsageError("y")],
-    ids=lambda error: type(error).__name__,
-)
-@pytest.mark.usefixtures("processes")
-def test_errors_keep_their_attributes(error: RagindexError) -> None:
-    (copy,) = map_in_processes(_give_back, [error])
-    assert (type(copy), str(copy), copy.__dict__) == (type(error), str(error), error.__dict__)
+def test_errors_keep_their_attributes() -> None:
+    sent = [
+        DataError("a", "b", path="c"),
+        LLMError("refused", "refusal"),
+        errors.MissingExtraError("x"),
+        UsageError("y"),
+    ]
+    for error, copy in zip(sent, map_in_processes(_give_back, sent), strict=True):
+        assert (type(copy), str(copy), copy.__dict__) == (type(error), str(error), error.__dict__)
 
 
 def _give_back(error: RagindexError) -> RagindexError:
@@ -115,7 +107,16 @@ def test_rules_that_count_see_every_answer() -> None:
     assert all(entry.input_tokens and entry.output_tokens for entry in recorded.entries)
 
 
-# ---------------------------------------------------------------- stopped
+# ---------------------------------------------------------------- stopped: the last two end the processes
+
+
+def _ask_handler(number: int) -> bool:
+    return signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+@pytest.mark.usefixtures("processes")
+def test_ctrl_c_reaches_the_command_and_not_its_workers() -> None:
+    assert list(map_in_processes(_ask_handler, range(4))) == [True] * 4
 
 
 @pytest.mark.usefixtures("processes")
@@ -128,10 +129,10 @@ def test_work_that_is_given_up_ends_with_the_command() -> None:
     assert [result for result, _ in map_in_processes(_square, [7])] == [49]
 
 
-def _ask_handler(number: int) -> bool:
-    return signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-
-
 @pytest.mark.usefixtures("processes")
-def test_ctrl_c_reaches_the_command_and_not_its_workers() -> None:
-    assert list(map_in_processes(_ask_handler, range(4))) == [True] * 4
+def test_warnings_and_errors_of_processes_are_those_of_one() -> None:
+    with pytest.warns(UserWarning, match="^number 0$"):
+        assert list(map_in_processes(_warn, [0])) == [0]
+    with pytest.raises(DataError, match="file, line 3: expected a number; found three") as raised:
+        list(map_in_processes(_fail, range(10)))
+    assert (raised.value.path, raised.value.line, raised.value.expected) == ("file", 3, "a number")

@@ -3,6 +3,7 @@
 import re
 import tomllib
 from collections.abc import Iterable
+from importlib import metadata
 
 import pytest
 from project import ROOT
@@ -72,3 +73,18 @@ def test_no_text_says_to_install_the_project_of_another() -> None:
     theirs = re.compile(r"""pip install[^\n`]* '?ragindex[\['\s`"]|dependencies = \["ragindex["\[]""")
     assert len(pages) > 300
     assert [str(page) for page in pages if theirs.search(page.read_text(encoding="utf-8"))] == []
+
+
+def test_entry_points_of_all_groups_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups, read = ("ragindex.schemes", "ragindex.commands", "nobody"), metadata.entry_points
+    expected = {group: set(read(group=group)) for group in groups}
+    reads = list[int]()
+
+    def count() -> object:
+        reads.append(1)
+        return read()
+
+    monkeypatch.setattr(metadata, "entry_points", count)
+    distribution._read_entry_points.cache_clear()
+    assert {group: set(distribution.entry_points(group)) for group in groups} == expected
+    assert len(reads) == 1

@@ -273,29 +273,30 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
         yield running
 
 
-@pytest.mark.parametrize("form", ["referred", "packed"])
-def test_no_encoder_is_asked_before_its_host_is_allowed(form: str, server: OpenAIServer, tmp_path: Path) -> None:
+def test_no_encoder_is_asked_before_its_host_is_allowed(server: OpenAIServer, tmp_path: Path) -> None:
     with ragindex.open(tmp_path / "index", encoder="openai:small", create=True) as index:
         index.add(DOCUMENTS)
         index.build("dense", "bm25")
         expected = index.retriever("dense").search(QUESTION).hits
-        path = index.export("dense", tmp_path / "r", pack=form == "packed").path
-        plain = index.export("bm25", tmp_path / "plain", pack=form == "packed").path
+        referred, packed = (index.export("dense", tmp_path / f"r{pack}", pack=pack).path for pack in (False, True))
+        plain = [index.export("bm25", tmp_path / f"plain{pack}", pack=pack).path for pack in (False, True)]
     server.requests.clear()
     host = re.sub(r"http://(.*)/v1", r"\1", server.url)
     for allowed in ([], ["api.openai.com"], ["127.0.0.1:1"]):
-        with pytest.raises(
-            UsageError, match=rf"requests to {host} for openai:small, with the key in EMBEDDING_API_KEY"
-        ):
-            ragindex.load(path, allow_hosts=allowed, **{"into": tmp_path / "i"} if form == "packed" else {})
+        for path, into in ((referred, {}), (packed, {"into": tmp_path / "i"})):
+            with pytest.raises(
+                UsageError, match=rf"requests to {host} for openai:small, with the key in EMBEDDING_API_KEY"
+            ):
+                ragindex.load(path, allow_hosts=allowed, **into)
+    for path in plain:
+        with ragindex.load(path) as retriever:  # its parts need no encoder
+            assert retriever.search(QUESTION, k=1)[0].id == "d22#0"
     assert server.requests == []
-    with ragindex.load(plain) as retriever:  # its parts need no encoder
-        assert retriever.search(QUESTION, k=1)[0].id == "d22#0"
-    assert server.requests == []
-    for allowed in ([host], ["127.0.0.1"]):
-        with ragindex.load(path, allow_hosts=allowed) as retriever:
-            assert retriever.search(QUESTION).hits == expected
-    assert len(server.requests) == 2
+    for path in (referred, packed):
+        for allowed in ([host], ["127.0.0.1"]):
+            with ragindex.load(path, allow_hosts=allowed) as retriever:
+                assert retriever.search(QUESTION).hits == expected
+    assert len(server.requests) == 4
 
 
 def test_no_llm_is_asked_before_its_host_is_allowed(server: OpenAIServer, tmp_path: Path) -> None:
@@ -318,35 +319,32 @@ def test_no_llm_is_asked_before_its_host_is_allowed(server: OpenAIServer, tmp_pa
     assert server.requests
 
 
-@pytest.mark.parametrize(
-    ("parameters", "said"),
-    [
-        ({"model": "/etc"}, "names the path '/etc'"),
-        ({"model": "~/model"}, "names the path '~/model'"),
-        ({"model": "../model"}, r"names the path '../model'"),
-        ({"model": "\\\\host\\share"}, "names the path"),
-        ({"model": "C:\\model"}, "names the path"),
-        ({"model": "model"}, "names the path 'model'"),
-        ({"model": "some/unknown"}, "requests to huggingface.co for sentence-transformers:some/unknown"),
-    ],
-)
 def test_models_are_neither_read_nor_downloaded_without_consent(
-    parameters: dict[str, str], said: str, packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HF_ENDPOINT", raising=False)
     (tmp_path / "model").mkdir()
-    folder = unpacked(packed, tmp_path)
+    file = unpacked(packed, tmp_path) / "retriever.toml"
 
-    def change(values: dict[str, Any]) -> None:
-        values["encoder"] = {"label": "x", "name": "sentence-transformers", "parameters": json.dumps(parameters)}
+    def named(model: str) -> None:
+        encoder = {"label": "x", "name": "sentence-transformers", "parameters": json.dumps({"model": model})}
+        held = [(header("retriever.toml"), file.read_bytes())]
+        ((_, content),) = describe(held, lambda values: values.update(encoder=encoder))
+        file.write_bytes(content)
 
-    (content,) = [
-        each[1] for each in describe([(header("retriever.toml"), (folder / "retriever.toml").read_bytes())], change)
-    ]
-    (folder / "retriever.toml").write_bytes(content)
-    with pytest.raises(UsageError, match=re.escape(said) if "\\" not in said else said):
-        ragindex.load(folder)
+    for model, said in (
+        ("/etc", "names the path '/etc'"),
+        ("~/model", "names the path '~/model'"),
+        ("../model", "names the path '../model'"),
+        ("\\\\host\\share", "names the path"),
+        ("C:\\model", "names the path"),
+        ("model", "names the path 'model'"),
+        ("some/unknown", "requests to huggingface.co for sentence-transformers:some/unknown"),
+    ):
+        named(model)
+        with pytest.raises(UsageError, match=re.escape(said)):
+            ragindex.load(file.parent)
 
 
 # ---------------------------------------------------------------- at the same time, and killed

@@ -152,11 +152,6 @@ def test_other_extra_parameters_are_refused(written: str, message: str) -> None:
         registry.llm(f"openai(model=small, {written})")
 
 
-def test_nothing_of_ours_among_the_extra_parameters() -> None:
-    with pytest.raises(ValueError, match="without seed, which the framework sets"):
-        OpenAICompatibleChat(model="small", extra={"seed": 1})
-
-
 # ---------------------------------------------------------------- what the server accepts
 
 

@@ -351,11 +351,13 @@ def test_a_workspace_of_a_newer_version(tmp_path: Path, index: Index) -> None:
     path = tmp_path / "workspace.json"
     held = durable_files.load_hashed_json(path.read_bytes())
     assert held is not None
-    path.write_bytes(durable_files.dump_hashed_json({**held, "format": 99}))
-    with pytest.raises(
-        NewerFormatError, match="has format 99; this ragindex reads up to 5. Run: pip install --upgrade"
-    ):
-        Workspace.open(tmp_path)
+    path.write_bytes(durable_files.dump_hashed_json({**held, "format": 99, "colour": "red"}))
+    for read_only in (True, False):
+        with pytest.raises(
+            NewerFormatError, match="has format 99; this ragindex reads up to 5. Run: pip install --upgrade"
+        ) as caught:
+            Workspace.open(tmp_path, read_only=read_only)
+        assert caught.value.exit_code == 4
 
 
 def test_two_writers(tmp_path: Path, index: Index) -> None:

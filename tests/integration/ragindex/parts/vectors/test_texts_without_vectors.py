@@ -1,6 +1,7 @@
 """A text that the encoder has no vector for fails alone, in every part, and is encoded again at the next sync."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,10 @@ def refuse_hill(received: Received, earlier: int) -> Fault | None:
     return status(400, "no such words") if refused else None
 
 
+def refuse_all(code: int, received: Received, earlier: int) -> Fault:
+    return status(code, "out of order")
+
+
 def open_index(folder: Path, **settings: Any) -> ragindex.Index:
     return ragindex.open(folder, encoder=ENCODER, create=True, **settings)
 
@@ -60,24 +65,24 @@ METHODS = {
 }
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_it_fails_alone_and_is_encoded_again(server: OpenAIServer, tmp_path: Path, method: str) -> None:
-    part, failed = METHODS[method]
+def test_it_fails_alone_and_is_encoded_again(server: OpenAIServer, tmp_path: Path) -> None:
     server.choose = refuse_hill
     with open_index(tmp_path / "index") as index, open_index(tmp_path / "other") as other:
         add(index)
-        index.build("bm25", method)
-        failures = index.workspace.failures(registry.scheme(method))
-        assert part in failures
-        assert failed is None or set(failures[part]) == failed
+        index.build("bm25", *METHODS)
+        for method, (part, failed) in METHODS.items():
+            failures = index.workspace.failures(registry.scheme(method))
+            assert part in failures
+            assert failed is None or set(failures[part]) == failed
+            assert search(index, method)
         assert search(index, "bm25")[0][0] == "hill#0"
-        assert search(index, method)
         server.choose = lambda received, earlier: None
         index.build()
-        assert index.workspace.failures(registry.scheme(method)) == {}
         add(other)
-        other.build(method)
-        assert search(index, method) == search(other, method)
+        other.build(*METHODS)
+        for method in METHODS:
+            assert index.workspace.failures(registry.scheme(method)) == {}
+            assert search(index, method) == search(other, method), method
 
 
 @pytest.mark.parametrize("store", ["lancedb", "lancedb(memory_gib=0)"])
@@ -100,13 +105,13 @@ def test_the_note_names_the_document_and_a_changed_text_is_no_longer_found(
         assert format_part_notes(index.workspace, [registry.scheme("dense")]) == []
 
 
-@pytest.mark.parametrize("code", [400, 500, 503])
-def test_a_service_that_encodes_nothing_fails_no_text(server: OpenAIServer, tmp_path: Path, code: int) -> None:
+def test_a_service_that_encodes_nothing_fails_no_text(server: OpenAIServer, tmp_path: Path) -> None:
     with open_index(tmp_path / "index") as index:
         add(index)
-        server.choose = lambda received, earlier: status(code, "out of order")
-        with pytest.raises(ServiceError, match=f"failed with status {code}: out of order"):
-            index.build("bm25", "dense")
+        for code in (400, 500, 503):
+            server.choose = partial(refuse_all, code)
+            with pytest.raises(ServiceError, match=f"failed with status {code}: out of order"):
+                index.build("bm25", "dense")
         server.choose = lambda received, earlier: None
         index.build("bm25", "dense")
         assert index.workspace.failures(registry.scheme("dense")) == {}
