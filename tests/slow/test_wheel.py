@@ -8,7 +8,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
 from command_line import QUESTIONS, TEXTS, write
 from hatchling.builders.wheel import WheelBuilder
 from project import ROOT
@@ -49,13 +48,6 @@ class Environment:
         return {path.name for path in site.iterdir()}
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("wheel")
-    (built,) = WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])
-    return built
-
-
 def environment(folder: Path) -> Environment:
     """A new one, without any package."""
     subprocess.run([find_uv_bin(), "venv", "-q", "--python", sys.executable, str(folder / "venv")], check=True)
@@ -82,24 +74,25 @@ def use(place: Environment) -> str:
 # ---------------------------------------------------------------- folders of a user's
 
 
-@pytest.mark.parametrize("packages", [True, False], ids=["packages", "plain folders"])
-def test_folders_named_like_ours_disturb_nothing(packages: bool, tmp_path: Path) -> None:
-    """They raise where they are imported: on the path, and in the current folder, which `python -m` puts before it."""
+def test_folders_named_like_ours_disturb_nothing(tmp_path: Path) -> None:
+    """They raise where they are imported: plain ones in the current folder, which comes first, packages on the path."""
     desk = tmp_path / "desk"
     write(desk / "notes", TEXTS)
     (desk / "questions.csv").write_text(QUESTIONS)
-    modules = {f"{module}.py": "raise RuntimeError(__name__)" for module in ("cli", "run", "data", "bm25", "gear")}
-    modules |= {"__init__.py": "raise RuntimeError(__name__)"} if packages else {}
-    for place in (desk, tmp_path / "elsewhere"):
-        for name in ("eval", "retrievers", "baselines", "tests", "benchmarks"):
-            write(place / name, modules)
+    raising = "raise RuntimeError(__name__)"
+    modules = {f"{module}.py": raising for module in ("cli", "run", "data", "bm25", "gear")}
+    for name in ("eval", "retrievers", "baselines", "tests", "benchmarks"):
+        write(desk / name, modules)
+        write(tmp_path / "elsewhere" / name, {**modules, "__init__.py": raising})
     use(Environment(Path(sys.executable), desk, str(tmp_path / "elsewhere")))
 
 
-# ---------------------------------------------------------------- clean environments
+# ---------------------------------------------------------------- a clean environment
 
 
-def test_every_new_name_begins_with_ours(wheel: str, tmp_path: Path) -> None:
+def test_wheel(tmp_path: Path) -> None:
+    """In one environment: alone, with what it requires, and with evaluation and somebody's plugin."""
+    (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path / "wheel"), versions=["standard"])
     place = environment(tmp_path)
     before = place.names()
     place.install("--no-deps", wheel)
@@ -107,9 +100,6 @@ def test_every_new_name_begins_with_ours(wheel: str, tmp_path: Path) -> None:
     assert added >= {"ragindex", "ragindex_eval", "ragindex_baselines", "ragindex_retrievers"}
     assert [name for name in added if not name.startswith("ragindex")] == []
 
-
-def test_without_extras(wheel: str, tmp_path: Path) -> None:
-    place = environment(tmp_path)
     place.install(wheel)
     assert "mlflow" not in place.names()
     assert "compare" in place.run("ragindex", "--help")
@@ -121,21 +111,15 @@ def test_without_extras(wheel: str, tmp_path: Path) -> None:
     assert "pip install 'sentence-transformers>=5'" in doctor
     assert "broken" not in doctor
 
-
-def test_with_evaluation_and_a_plugin_of_somebody(wheel: str, tmp_path: Path) -> None:
-    place = environment(tmp_path)
-    place.install(f"{wheel}[eval]", "pytest")
-    said = place.run("ragindex", "demo", "--dir", "demo")
-    assert "mlflow ui --backend-store-uri" in said
-    assert (place.desk / "demo" / "results" / "report.html").is_file()
-
     page = PAGE.read_text(encoding="utf-8")
     (project,) = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     module, contract = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[1:3]
     plugin, test = tmp_path / "plugin", place.desk / "test_shared_names.py"
     write(plugin, {"pyproject.toml": project, "shared_names.py": module})
     test.write_text(contract, encoding="utf-8")
-    place.install(str(plugin))  # with its dependencies: the name of our distribution in it must be ours
-    assert "ragindex-shared-names" in place.run("ragindex", "methods")
+    place.install(f"{wheel}[eval]", str(plugin), "pytest")  # the plugin requires our distribution by its name
+    said = place.run("ragindex", "compare", "world:50", "--limit", "10", "--methods", "bm25,links,shared-names")
+    assert "mlflow ui --backend-store-uri" in said
+    assert (place.desk / "ragindex-results" / "world-50-seed0" / "report.html").is_file()
     assert "1 passed" in place.run("pytest", "-q", str(test))
     assert "broken" not in place.run("ragindex", "doctor")

@@ -22,15 +22,13 @@ def answer(folder: Path, size: int, seed: int) -> dict[str, list[list[tuple[str,
     """Return the ids and scores of ten hits for each question, by method."""
     documents, questions = list(make_documents(size, seed)), make_questions(size, seed)[:QUESTIONS]
     queries = [Query(f"q{n}", one.text) for n, one in enumerate(questions)]
-    found = {}
-    for name in registry.plugin_names("schemes"):
-        scheme = default_scheme(name, documents) if name == "http" else default_scheme(name)
-        with Workspace.open(folder / name, encoder="lsa", chunking=None) as workspace:
-            workspace.add(documents)
-            workspace.sync([scheme])
-            retrieved = scheme.open(workspace).retrieve(queries, 10)
-        found[name] = [[(hit.id, hit.score) for hit in one.hits] for one in retrieved]
-    return found
+    names = registry.plugin_names("schemes")
+    schemes = {name: default_scheme(name, documents if name == "http" else ()) for name in names}
+    with Workspace.open(folder, encoder="lsa", chunking=None) as workspace:
+        workspace.add(documents)
+        workspace.sync(list(schemes.values()))
+        retrieved = {name: scheme.open(workspace).retrieve(queries, 10) for name, scheme in schemes.items()}
+    return {name: [[(hit.id, hit.score) for hit in one.hits] for one in hits] for name, hits in retrieved.items()}
 
 
 if __name__ == "__main__":

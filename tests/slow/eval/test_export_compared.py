@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from command_line import make_desk
 from command_line import ragindex as run
+from empty_tracker import make_tracker
 
 import ragindex
 from ragindex_eval import mlflow_live, mlflow_tracking
@@ -22,7 +23,7 @@ def test_the_best_method_is_an_mlflow_model(tmp_path: Path, monkeypatch: pytest.
     make_desk(tmp_path, monkeypatch)
     monkeypatch.setattr(command, "track", mlflow_tracking.track)
     monkeypatch.setattr(command, "record_live", mlflow_live.record_live)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", make_tracker(tmp_path))
     done = run(
         *("compare", "notes", "--questions", "questions.csv", "--methods", "bm25,hybrid"),
         *("--index", "w", "--out", "r", "--export-best", "best"),

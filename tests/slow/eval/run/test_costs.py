@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from asking import PLANTED, compared, priced_server
+from mlflow_database import all_runs
 
 from ragindex_eval.mlflow_tracking import track
 from ragindex_eval.report import page as report
@@ -14,14 +15,14 @@ from ragindex_eval.results.save import save_results
 
 
 @pytest.mark.filterwarnings("ignore")  # mlflow's dependencies deprecate one another
-def test_the_key_is_in_no_file_and_costs_are_in_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/runs.db")
+def test_the_key_is_in_no_file_and_costs_are_in_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uri: str
+) -> None:
     with priced_server(monkeypatch, tmp_path):
         comparison = compared(tmp_path)
     study = Study("tiny", (comparison,), "ragindex compare tiny")
     track(study)
-    assert (tmp_path / "runs.db").is_file()
+    assert len(all_runs(uri)) == 1 + len(comparison.methods)
     save_results(study, tmp_path / "out")
     page = report.render_report(study)
     assert "tokens a question" in page

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from command_line import QUESTIONS, TEXTS, write
+from empty_tracker import make_tracker
 
 
 def test_rerun_imports_neither_engine_nor_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,7 +18,7 @@ def test_rerun_imports_neither_engine_nor_mlflow(tmp_path: Path, monkeypatch: py
     write(tmp_path, {"questions.csv": QUESTIONS})
     command = [sys.executable, "-m", "ragindex", "compare", "notes", "--k", "1,3"]
     command += ["--questions", "questions.csv", "--methods", "bm25,hybrid"]
-    environment = {**os.environ, "MLFLOW_TRACKING_URI": "sqlite:///runs.db"}
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": make_tracker(tmp_path)}
     subprocess.run(command, env=environment, check=True, capture_output=True)
     recorded = count_runs()
     assert recorded["runs"] == 3
@@ -33,7 +34,7 @@ def test_rerun_imports_neither_engine_nor_mlflow(tmp_path: Path, monkeypatch: py
     assert "unchanged       since" in done.stdout
     assert done.stderr == "[]\n"
     assert count_runs() == recorded
-    Path("runs.db").unlink()
+    make_tracker(tmp_path)
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     assert "unchanged       since" in done.stdout
     # A store that lacks the runs gets them, without the durations of the two methods, which the files do not have.
@@ -41,6 +42,6 @@ def test_rerun_imports_neither_engine_nor_mlflow(tmp_path: Path, monkeypatch: py
 
 
 def count_runs() -> dict[str, int]:
-    with closing(sqlite3.connect("runs.db")) as database:
+    with closing(sqlite3.connect("mlflow.db")) as database:
         tables = ("runs", "metrics", "params", "tags", "inputs")
         return {table: database.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables}

@@ -49,7 +49,7 @@ def samples(draw: st.DrawFn) -> tuple[dict[str, list[float]], dict[str, list[flo
 
 
 @given(samples())
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(20))
 def test_words_values_tests_and_figures_agree(
     drawn: tuple[dict[str, list[float]], dict[str, list[float]], dict[str, list[Usage]]],
 ) -> None:

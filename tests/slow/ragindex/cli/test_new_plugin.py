@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_line import make_desk, ragindex
+from empty_tracker import make_tracker
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +22,11 @@ def test_what_it_writes_is_installed_passes_its_test_and_is_a_method(tmp_path: P
     assert sorted(path.name for path in Path("ragindex-title-words").iterdir()) == files
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
     subprocess.run([*pip, "--disable-pip-version-check", "--target", "site", "./ragindex-title-words"], check=True)
-    environment = {**os.environ, "PYTHONPATH": str(Path("site").absolute())}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path("site").absolute()),
+        "MLFLOW_TRACKING_URI": make_tracker(tmp_path),
+    }
 
     def run(*arguments: str) -> str:
         command = [sys.executable, "-m", *arguments]

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import export_child
@@ -42,13 +43,23 @@ def export(index: Path, method: str, out: Path, form: str) -> None:
         opened.export(method.format(folder=index.parent), out, pack=form == "pack")
 
 
-def export_and_kill(index: Path, method: str, out: Path, form: str, number: int) -> bool:
+@pytest.fixture
+def exporter(index: Path) -> Iterator["subprocess.Popen[str]"]:
+    command = [sys.executable, export_child.__file__, str(index)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.kill()
+
+
+def export_and_kill(exporter: "subprocess.Popen[str]", method: str, out: Path, form: str, number: int) -> bool:
     """Export in a process that is killed before an operation; return whether it came to its end."""
-    method = method.format(folder=index.parent)
-    command = [sys.executable, export_child.__file__, str(index), method, str(out), form, str(number)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode in (0, -signal.SIGKILL), done.stderr
-    return done.returncode == 0
+    assert exporter.stdin is not None
+    assert exporter.stdout is not None
+    exporter.stdin.write(json.dumps([method.format(folder=out.parents[1]), str(out), form, number]) + "\n")
+    exporter.stdin.flush()
+    code = int(exporter.stdout.readline())
+    assert code in (0, -signal.SIGKILL)
+    return code == 0
 
 
 def method_of(path: Path) -> str | None:
@@ -83,14 +94,23 @@ def files_of(folder: Path) -> dict[str, str]:
         pytest.param("pack", EARLIER, LATER, id="packed"),
     ],
 )
-def test_killed_export(index: Path, tmp_path: Path, form: str, earlier: str | None, later: str) -> None:
+def test_killed_export(
+    index: Path,
+    exporter: "subprocess.Popen[str]",
+    tmp_path: Path,
+    form: str,
+    earlier: str | None,
+    later: str,
+) -> None:
     export(index, later, tmp_path / "whole" / "r", form)
+    if earlier:
+        export(index, earlier, tmp_path / "before" / "r", form)
     whole, out = files_of(tmp_path / "whole"), tmp_path / "out"
     for number in range(1, 100):
         shutil.rmtree(out, ignore_errors=True)
         if earlier:
-            export(index, earlier, out / "r", form)
-        ended = export_and_kill(index, later, out / "r", form, number)
+            shutil.copytree(tmp_path / "before", out)
+        ended = export_and_kill(exporter, later, out / "r", form, number)
         found = method_of(out / FORMS[form])
         if ended:
             break

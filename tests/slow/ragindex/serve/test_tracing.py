@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from empty_tracker import make_tracker
 from served import build_index
 
 with warnings.catch_warnings():
@@ -58,7 +59,7 @@ def traces(store: str) -> list[Trace]:
 
 
 def test_each_request_of_each_face_is_a_retriever_span(folder: Path, tmp_path: Path) -> None:
-    store = f"sqlite:///{tmp_path}/mlflow.db"
+    store = make_tracker(tmp_path)
     with process(folder, store, "--trace", "1") as client:
         found = client.post("/search", json={"query": QUESTION, "k": 2, "where": {"meta.team": "red"}}).json()
         client.post("/ask", json={"query": "ask"})
@@ -85,7 +86,7 @@ def test_each_request_of_each_face_is_a_retriever_span(folder: Path, tmp_path: P
 
 @pytest.mark.parametrize(("share", "least", "most"), [("0.5", 10, 50), ("1", 60, 60)])
 def test_traces_are_a_share_of_the_requests(folder: Path, tmp_path: Path, share: str, least: int, most: int) -> None:
-    store = f"sqlite:///{tmp_path}/mlflow.db"
+    store = make_tracker(tmp_path)
     with process(folder, store, "--trace", share) as client:
         for number in range(60):
             client.post("/search", json={"query": f"question {number}"})

@@ -3,14 +3,19 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ragindex.plugins import registry
+from ragindex.stores.lancedb import maintenance
 from ragindex.types import Document, Query
 from ragindex.workspace.workspace import Workspace
 
 
-def test_ten_thousand_equal_passages(tmp_path: Path) -> None:
+def test_many_equal_passages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than one batch of them, and enough for an index of vectors."""
+    monkeypatch.setattr(maintenance, "_ANN_FROM", 1_000)
     workspace = Workspace.open(tmp_path, chunking=None)
-    workspace.add([*(Document(f"{n:05d}", "Same", "the same words") for n in range(10_000)), Document("x", "", "!")])
+    workspace.add([*(Document(f"{n:05d}", "Same", "the same words") for n in range(1_500)), Document("x", "", "!")])
     schemes = [registry.scheme(name) for name in ("bm25", "dense", "hybrid")]
     workspace.sync(schemes)
 
@@ -19,4 +24,4 @@ def test_ten_thousand_equal_passages(tmp_path: Path) -> None:
 
     for scheme in schemes:
         assert ids(scheme, "same words", 3) == ["00000", "00001", "00002"]
-    assert len(ids(schemes[0], "same", 20_000)) == 10_000
+    assert len(ids(schemes[0], "same", 3_000)) == 1_500

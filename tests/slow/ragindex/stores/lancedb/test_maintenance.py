@@ -53,7 +53,7 @@ def asked(question: str) -> list[SearchRequest]:
 
 @pytest.mark.usefixtures("eager")
 @given(st.lists(steps, min_size=1, max_size=14), questions)
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(20))
 def test_any_history_answers_like_a_fresh_collection(
     tmp_path_factory: pytest.TempPathFactory, history: list[tuple[str, object]], question: str
 ) -> None:
