@@ -252,13 +252,15 @@ class Retrieval:
 class Usage:
     """The seconds, tokens and dollars that a piece of work cost when it was first done.
 
-    `money` is None if it is unknown, as for a model without a price; then every sum with it is None too.
+    `money` is None if it is unknown, as for a model without a price; then every sum with it is None too. So is a sum
+    `estimated` if some of its tokens are, because a server reports none.
     """
 
     seconds: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0
     money: float | None = 0.0
+    estimated: bool = False
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
@@ -266,4 +268,5 @@ class Usage:
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             None if self.money is None or other.money is None else self.money + other.money,
+            self.estimated or other.estimated,
         )

@@ -26,6 +26,8 @@ WORKERS = "RAGINDEX_WORKERS"
 _IDLE_SECONDS = 60
 """Seconds after which a process without work ends."""
 _WATCH_SECONDS = 0.5
+_NO_LEAKS = "ignore:resource_tracker:UserWarning"
+"""For the process that removes semaphores of processes that ended at once, as at a second Ctrl-C: it says so."""
 
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
@@ -90,6 +92,8 @@ def _map(function: Callable[[_In], _Out], items: Iterable[_In], workers: int) ->
     from joblib import Parallel, delayed
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
+    if _NO_LEAKS not in sys.warnoptions:  # which loky gives to its processes
+        sys.warnoptions.append(_NO_LEAKS)
     run = Parallel(
         workers,
         backend="loky",

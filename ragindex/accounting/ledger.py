@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from heapq import heapreplace
 from operator import add
-from threading import Lock
+from threading import Lock, RLock
 from typing import Literal, TypeAlias
 
 from ragindex.types import Usage
@@ -54,7 +54,7 @@ class CallRecord:
     @property
     def usage(self) -> Usage:
         """The call's seconds, tokens and money."""
-        return Usage(self.seconds, self.input_tokens, self.output_tokens, self.money)
+        return Usage(self.seconds, self.input_tokens, self.output_tokens, self.money, self.estimated)
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class Tally:
         self._entries: list[CallRecord] = []
         self._paid_only = paid_only
         self._stages: dict[str, Counter[str]] = {}
-        self._lock, self._lane = Lock(), _Lane()
+        self._lock, self._lane = RLock(), _Lane()  # a handler of signals may read while this thread adds
 
     @property
     def entries(self) -> tuple[CallRecord, ...]:
@@ -122,11 +122,6 @@ class Tally:
     def cached_tokens(self) -> int:
         """Input tokens of all calls that the server read from its prompt cache; the input tokens include them."""
         return sum(entry.cached_tokens for entry in self.entries)
-
-    @property
-    def estimated(self) -> bool:
-        """Whether any token count of `spent` is an estimate instead of the server's own count."""
-        return any(entry.estimated for entry in self.entries if not entry.replayed)
 
     @property
     def unpriced(self) -> frozenset[str]:

@@ -10,7 +10,7 @@ def spending_to_json(paid: Tally) -> dict[str, Any]:
     """Return the tokens, whether they are `estimated`, and the money in US dollars, None if a price is unknown."""
     spent = paid.spent
     tokens = {"input_tokens": spent.input_tokens, "output_tokens": spent.output_tokens}
-    return {**tokens, "estimated": paid.estimated, "money": spent.money}
+    return {**tokens, "estimated": spent.estimated, "money": spent.money}
 
 
 def format_spending(paid: Tally) -> str | None:
@@ -19,7 +19,7 @@ def format_spending(paid: Tally) -> str | None:
     tokens = spent.input_tokens + spent.output_tokens
     if not (tokens or spent.money or unknown):
         return None
-    about = "about " if paid.estimated else ""
+    about = "about " if spent.estimated else ""
     price = f"no price is known for {' and '.join(unknown)}" if spent.money is None else f"{about}${spent.money:.6f}"
     return f"Spent: {about}{many(tokens, 'token')}, {price}."
 

@@ -37,6 +37,7 @@ _FILE_WIDTH = 1000  # columns if the output is not a terminal, so that programs 
 _CONTROL = regex.compile(r"(?![\n\t])[\p{Cc}\p{Cs}]")
 _INTERRUPTED = 130
 _STOPPED = "Stopped. Progress saved. Run the same command to resume."
+_STOPPED_AT_ONCE = "Stopped at once. Run the same command to resume."
 
 
 @dataclass(slots=True)
@@ -288,9 +289,16 @@ def _stop(*_: object) -> NoReturn:
 
 
 def _leave(*_: object) -> NoReturn:
-    """Exit at once, at the second Ctrl-C. What was on its way is lost; what is in the files is whole."""
-    os.write(2, b"Stopped at once. Run the same command to resume.\n")
-    os._exit(_INTERRUPTED)
+    """Exit at once, at the second Ctrl-C. What was on its way is lost; what is in the files is whole.
+
+    What the command has paid for is printed unless standard error is being written to.
+    """
+    try:
+        if run := _current.get():
+            run.fail(_STOPPED_AT_ONCE, _INTERRUPTED)
+    finally:
+        os.write(2, f"{_STOPPED_AT_ONCE}\n".encode())
+        os._exit(_INTERRUPTED)
 
 
 def _show_crash(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:

@@ -18,25 +18,26 @@ _Spans = npt.NDArray[np.int64]
 
 
 def check_token_embeddings(
-    encoder: str, dimensions: int, texts: Sequence[str], found: Sequence[TokenEmbeddings]
+    encoder: str, dimensions: int, texts: Sequence[str], found: Sequence[TokenEmbeddings], *, finite: bool = True
 ) -> list[TokenEmbeddings]:
     """Return the token vectors of each text, sorted by span, without those of empty spans.
 
-    Raises UsageError, with the encoder's id and the reason, if spans or vectors break the contract.
+    Raises UsageError, with the encoder's id and the reason, if spans or vectors break the contract. NaN and infinity
+    are the caller's to check unless vectors must be `finite`.
     """
     if len(found) != len(texts):
         raise _make_error(encoder, f"{len(found)} answers for {len(texts)} texts")
-    return [_check(encoder, dimensions, text, tokens) for text, tokens in zip(texts, found, strict=True)]
+    return [_check(encoder, dimensions, text, tokens, finite) for text, tokens in zip(texts, found, strict=True)]
 
 
-def _check(encoder: str, dimensions: int, text: str, tokens: TokenEmbeddings) -> TokenEmbeddings:
+def _check(encoder: str, dimensions: int, text: str, tokens: TokenEmbeddings, finite: bool) -> TokenEmbeddings:
     spans, vectors = _convert_spans(encoder, tokens.spans), np.asarray(tokens.vectors)
     if vectors.shape != (len(spans), dimensions) and (len(spans) or vectors.size):
         shape = " x ".join(map(str, vectors.shape))
         raise _make_error(
             encoder, f"{len(spans)} spans with vectors of {shape}, where {dimensions} dimensions are expected"
         )
-    if not np.isfinite(vectors).all():
+    if finite and not np.isfinite(vectors).all():
         raise _make_error(encoder, "vectors with NaN or infinity")
     outside = np.flatnonzero((spans[:, 0] < 0) | (spans[:, 1] < spans[:, 0]) | (spans[:, 1] > len(text)))
     if len(outside):

@@ -40,7 +40,7 @@ from ragindex.types import Span, Usage
 
 _Made = TypeVar("_Made")
 _Cost: TypeAlias = tuple[float, float, float, float | None]
-"""Seconds, input tokens, output tokens, money; None if the price is unknown."""
+"""Seconds, input tokens, output tokens, money; None if the price is unknown. Estimated tokens are negative."""
 _BATCH = 2048  # texts sorted by length, encoded and committed together, by encoders that cost nothing
 _KEYS_PER_STATEMENT = 500
 _SUM = 4  # bytes of a checksum
@@ -128,7 +128,9 @@ class CachedEncoder:
     def _tokens(
         self, encode: Callable[[Sequence[str]], list[TokenEmbeddings]], texts: Sequence[str]
     ) -> list[TokenEmbeddings]:
-        return token_spans.check_token_embeddings(self.id, self.dimensions, texts, _timed(encode)(texts))
+        """Encode texts, of which some may have NaN or infinity."""
+        found = _timed(encode)(texts)
+        return token_spans.check_token_embeddings(self.id, self.dimensions, texts, found, finite=False)
 
     def _with_tokens(
         self, encode: Callable[[Sequence[str]], tuple[Floats, list[TokenEmbeddings]]], texts: Sequence[str]
@@ -205,6 +207,7 @@ class CachedEncoder:
             self.id,
             input_tokens=first.input_tokens,
             output_tokens=first.output_tokens,
+            estimated=first.estimated,
             money=first.money,
             seconds=first.seconds,
             replayed=True,
@@ -316,15 +319,20 @@ def _add_checksum(key: bytes, vector: bytes, cost: Sequence[float | None]) -> by
 
 def _share(paid: Usage, share: float) -> _Cost:
     money = None if paid.money is None else paid.money * share
-    return (paid.seconds * share, paid.input_tokens * share, paid.output_tokens * share, money)
+    sign = -1 if paid.estimated else 1
+    tokens = sign * paid.input_tokens * share, sign * paid.output_tokens * share  # no -0.0, which SQLite stores as 0.0
+    return (paid.seconds * share, *tokens, money)
 
 
 def _sum(costs: Iterable[_Cost]) -> Usage:
     """Add costs; tokens become whole numbers, and money is None if that of one text is."""
     whole = list(costs)
-    seconds, read, written = (sum(column) for column in zip((0.0,) * 3, *(cost[:3] for cost in whole), strict=True))
+    seconds, read, written = (
+        sum(map(abs, column)) for column in zip((0.0,) * 3, *(cost[:3] for cost in whole), strict=True)
+    )
+    estimated = any(tokens < 0 for cost in whole for tokens in cost[1:3])
     paid = [cost[3] for cost in whole if cost[3] is not None]
-    return Usage(seconds, round(read), round(written), sum(paid, 0.0) if len(paid) == len(whole) else None)
+    return Usage(seconds, round(read), round(written), sum(paid, 0.0) if len(paid) == len(whole) else None, estimated)
 
 
 def _timed(work: Callable[[Sequence[str]], _Made]) -> Callable[[Sequence[str]], _Made]:

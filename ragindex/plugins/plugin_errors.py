@@ -88,7 +88,7 @@ def _top_of(module: str) -> str:
 def describe_failure(error: BaseException, plugin: Plugin | None = None) -> str:
     """Return type, message and notes of an error on one line, and the place in third-party code that it came from.
 
-    That is the last line reached in the modules of installed plugins, or in that of `plugin`.
+    That is the last line reached in the modules of installed plugins, in that of `plugin`, or in a user's script.
     """
     place = find_place(error, plugin)
     return hide_secrets(f"{registry.describe_error(error)}{f' ({place})' if place else ''}")
@@ -106,8 +106,12 @@ def is_of_plugin(error: BaseException, plugin: Plugin | None = None) -> bool:
 
 
 def find_place(error: BaseException, plugin: Plugin | None = None) -> str | None:
-    """Return file, line and function of the last line reached in third-party plugins; None if there is none."""
-    named = {_top_of(module) for module in registry.plugin_modules()}
+    """Return file, line and function of the last line reached in third-party plugins; None if there is none.
+
+    A script counts as one, for its methods are registered nowhere. The traceback begins where our code caught the
+    error, so it has no line of a script that only calls our code.
+    """
+    named = {"__main__", *(_top_of(module) for module in registry.plugin_modules())}
     own = set() if plugin is None else {_top_of(type(plugin).__module__)}
     tops = {top for top in named | own if code_fingerprint.foreign(top)}
     found = None

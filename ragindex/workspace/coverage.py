@@ -21,10 +21,13 @@ from ragindex.types import Usage
 from ragindex.workspace import revisions
 from ragindex.workspace.journal import Journal, Kind
 
-COST_COLUMNS = ("seconds", "input_tokens", "output_tokens", "money")
+_TOKEN_COLUMNS = ("input_tokens", "output_tokens")
+COST_COLUMNS = ("seconds", *_TOKEN_COLUMNS, "money")
 _SCHEMA = Schema(stored=("revision", "output"), numbers=COST_COLUMNS)
 _UNKNOWN_REVISION = ""
 """The revision of a passage in doubt. No passage has it, so the passage is rebuilt or removed."""
+_ESTIMATED = -1.0
+"""The sign of estimated tokens."""
 _UNKNOWN_MONEY = -1.0
 """The value for an unknown amount of money, because stores do not keep NaN."""
 _PENDING = 16_384
@@ -90,7 +93,7 @@ class PartCoverage:
 
     def cover(self, ids: Sequence[str], made_at: Sequence[str], cost: Usage) -> None:
         """Record that the data of a batch are written, and divide its cost equally among the passages."""
-        share = [_divide_cost(getattr(cost, name), len(ids)) for name in COST_COLUMNS]
+        share = _divide_cost(cost, len(ids))
         outputs = self._outputs(ids, made_at)
         rows = zip(made_at, outputs, strict=True)
         self._change("cover", {id: _Row(*row, *share) for id, row in zip(ids, rows, strict=True)})
@@ -127,10 +130,11 @@ class PartCoverage:
     def cost(self) -> Usage:
         """Return the total cost of the covered passages, as if the part had been built alone."""
         rows = self._merged()
-        sums = {name: pc.sum(rows.column(name)).as_py() or 0.0 for name in COST_COLUMNS}
+        sums = {name: pc.sum(pc.abs(rows.column(name))).as_py() or 0.0 for name in COST_COLUMNS}
         tokens = round(sums["input_tokens"]), round(sums["output_tokens"])
         unknown = pc.any(pc.equal(rows.column("money"), _UNKNOWN_MONEY)).as_py()
-        return Usage(sums["seconds"], *tokens, None if unknown else sums["money"])
+        estimated = any(pc.any(pc.less(rows.column(name), 0.0)).as_py() for name in _TOKEN_COLUMNS)
+        return Usage(sums["seconds"], *tokens, None if unknown else sums["money"], estimated)
 
     def _take_over(self) -> None:
         for kind, values in self.journal.entries():
@@ -186,8 +190,11 @@ class PartCoverage:
         return pa.concat_tables([kept, _build_table(self._changes)])
 
 
-def _divide_cost(cost: float | None, passages: int) -> float:
-    return _UNKNOWN_MONEY if cost is None else cost / passages
+def _divide_cost(cost: Usage, passages: int) -> tuple[float, float, float, float]:
+    """Return the share of each passage, as it is stored."""
+    sign = _ESTIMATED if cost.estimated else 1.0
+    tokens = sign * cost.input_tokens / passages, sign * cost.output_tokens / passages
+    return cost.seconds / passages, *tokens, _UNKNOWN_MONEY if cost.money is None else cost.money / passages
 
 
 def _build_table(changes: Mapping[str, _Row | None]) -> pa.Table:

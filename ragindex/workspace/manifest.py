@@ -80,6 +80,7 @@ class PartRecord(BaseModel, frozen=True, extra="forbid"):
     input_tokens: int = 0
     output_tokens: int = 0
     money: float | None = 0.0
+    estimated: bool = False
     failed: dict[str, str] = {}
     notes: tuple[str, ...] = ()
     details: tuple[str, ...] = ()

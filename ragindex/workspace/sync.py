@@ -70,7 +70,10 @@ _DEAR_BATCH = 256
 
 @dataclass(slots=True)
 class Building:
-    """A part that is being built: its key, inputs, build context, encoder and coverage."""
+    """A part that is being built: its key, inputs, build context, encoder and coverage.
+
+    `record` is its record if nothing of it has to be built.
+    """
 
     key: str
     part: Part[Any]
@@ -79,6 +82,7 @@ class Building:
     encoder: CachedEncoder | None
     encoder_name: str
     coverage: PartCoverage
+    record: PartRecord | None = None
     finished_before: float = 0.0
     """Seconds of all earlier `finish` calls, if each processes only what has changed (`Part.finishes_changes`)."""
 
@@ -125,7 +129,8 @@ def sync(session: Session, plugins: Iterable[Scheme | Part[Any]] = ()) -> Synced
         if any("encoder" in part.uses for part in parts):
             ids = sorted(wanted.column("id").to_pylist())
             session.encoders.prepare(lambda: _read_texts(session, corpus, ids), len(ids))
-        records, synced = apply_changes(_plan(session, parts, corpus), wanted)
+        tasks = _plan(session, parts, corpus, keep=not damaged and not session.corpus_moved())
+        records, synced = apply_changes(tasks, wanted)
         _pin_readers(session, records, corpus, wanted)
     for sentence in damaged:
         warnings.warn(f"{sentence}: rebuilt.", durable_files.RepairWarning, stacklevel=2)
@@ -140,12 +145,20 @@ def _is_up_to_date(session: Session, parts: Sequence[Part[Any]]) -> bool:
         return not parts and not session.corpus_moved()
     if any(map(uses_encoder, parts)) and session.encoders.awaits_refit():
         return False
-    keys = [session.key(part, session.pinned_encoder(part)) for part in parts]
-    records = [session.manifest.parts.get(key) for key in keys]
-    finished = journal.unfinished(session.folder).isdisjoint(keys) and all(
-        record is not None and record.corpus == session.manifest.corpus and not record.failed for record in records
-    )
-    return finished and all((now or 0) >= pinned for key in keys for now, pinned in _list_versions(session, key))
+    keys = {session.key(part, session.pinned_encoder(part)) for part in parts}
+    return keys <= _list_finished(session, keys).keys()
+
+
+def _list_finished(session: Session, keys: set[str]) -> dict[str, PartRecord]:
+    """Return the records of the parts among `keys` that the last sync finished, and that lost nothing since."""
+    unfinished, recorded = journal.unfinished(session.folder), session.manifest.parts
+    return {
+        key: recorded[key]
+        for key in recorded.keys() & keys - unfinished
+        if recorded[key].corpus == session.manifest.corpus
+        and not recorded[key].failed
+        and all((now or 0) >= pinned for now, pinned in _list_versions(session, key))
+    }
 
 
 def _make_current(session: Session) -> None:
@@ -197,10 +210,12 @@ def _load_plugin(record: PartRecord) -> Part[Any] | None:
         return None
 
 
-def _plan(session: Session, parts: Sequence[Part[Any]], corpus: Documents) -> list[Building]:
+def _plan(session: Session, parts: Sequence[Part[Any]], corpus: Documents, *, keep: bool) -> list[Building]:
+    """Return what to build, inputs first. With `keep`, finished parts stay as they are, if their inputs do."""
     tasks: dict[str, Building] = {}
     encoder = session.encoders.building() if any("encoder" in part.uses for part in parts) else None
     id = encoder.id if encoder else None
+    finished = _list_finished(session, {session.key(part, id) for part in parts}) if keep else {}
     names = session.store.names()
     for part in parts:
         key = session.key(part, id)
@@ -212,8 +227,17 @@ def _plan(session: Session, parts: Sequence[Part[Any]], corpus: Documents) -> li
         context = _build_context(session, part, key, inputs, _chunk_corpus(session, part, corpus, id), used)
         coverage = _open_coverage(session, part, key, names)
         earlier = session.manifest.parts.get(key) if part.finishes_changes else None
-        finished_before = earlier.finish_seconds if earlier else 0.0
-        tasks[key] = Building(key, part, inputs, context, used, session.encoders.name, coverage, finished_before)
+        tasks[key] = Building(
+            key=key,
+            part=part,
+            inputs=inputs,
+            context=context,
+            encoder=used,
+            encoder_name=session.encoders.name,
+            coverage=coverage,
+            record=finished.get(key) if all(task.record for task in inputs) else None,
+            finished_before=earlier.finish_seconds if earlier else 0.0,
+        )
     return list(tasks.values())
 
 
@@ -308,6 +332,9 @@ def apply_changes(tasks: Sequence[Building], corpus: pa.Table) -> tuple[dict[str
 
     def update(task: Building, wanted: pa.Table) -> None:
         nonlocal made, forgotten, finish_seconds
+        if task.record is not None:
+            records[task.key] = task.record
+            return
         forgotten += _forget(task, revisions.to_forget(wanted, task.coverage.held))
         try:
             made += _build_passages(task, revisions.to_make(wanted, task.coverage.held))
@@ -494,6 +521,7 @@ def _finish_part(task: Building, corpus: str) -> PartRecord:
         input_tokens=cost.input_tokens,
         output_tokens=cost.output_tokens,
         money=cost.money,
+        estimated=cost.estimated,
         failed=task.context.failures,
         notes=tuple(task.context.notes),
         details=tuple(task.context.details),

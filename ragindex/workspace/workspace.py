@@ -367,7 +367,7 @@ class Workspace(Session):
         record = self.record(part)
         opened = self.open_part(part)
         search = str(opened.describe()["search"]) if hasattr(opened, "describe") else ""
-        usage = Usage(record.seconds, record.input_tokens, record.output_tokens, record.money)
+        usage = Usage(record.seconds, record.input_tokens, record.output_tokens, record.money, record.estimated)
         return PartFigures(record.name, record.seconds, record.bytes, search, usage)
 
     def fit_figures(self) -> PartFigures | None:

@@ -1,9 +1,12 @@
 """Texts that commands print, kept in files beside the tests; UPDATE_SNAPSHOTS=1 writes the files anew."""
 
+import io
 import os
 import re
 from difflib import unified_diff
 from pathlib import Path
+
+from rich.console import Console
 
 # What differs from run to run or from machine to machine, and what stands for it.
 _MASKS = (
@@ -22,6 +25,13 @@ FIGURES = (r"(?m)^(\S.*?(?:  [\d.,]+){4,5})(?:  [\d.,]+){4}$", r"\1  <p50 p95 s 
 FASTEST = (r"Of [^.;]+ is fastest: .+?, geometric mean\)\. ", "")
 COSTS = (r"\S+ takes [\d.,]+ ms a question, and [\d.,]+ MB for its index(; |\.)", r"<costs>\1")
 SENTENCE = (SPACES, FIGURES, FASTEST, COSTS)
+
+
+def printed(value: object, width: int) -> str:
+    """What a terminal of this width shows."""
+    console = Console(width=width, file=io.StringIO(), record=True, highlight=False, emoji=False)
+    console.print(value)
+    return "".join(f"{line.rstrip()}\n" for line in console.export_text().splitlines())
 
 
 def masked(text: str, *more: tuple[str, str]) -> str:

@@ -216,22 +216,27 @@ def _column_groups(comparison: Comparison) -> list[list[_Column]]:
 def _cost_columns(comparison: Comparison) -> list[_Column]:
     """Return the columns of tokens, money and calls that are not 0 for every method."""
     columns = [
-        _Column("index\ntokens", lambda method: _tokens(method.index_usage), "{:,.0f}".format),
-        _Column("index\n$", lambda method: method.index_usage.money, "{:.4f}".format),
-        _Column("spent\n$", lambda method: method.spent.money, "{:.4f}".format, estimated=_is_estimated),
-        _Column("tokens/\nquestion", lambda method: _tokens(method.query_usage), "{:,.0f}".format),
-        _Column("$/\nquestion", lambda method: method.query_usage.money, "{:.5f}".format),
+        _token_column("index\ntokens", lambda method: method.index_usage),
+        _money_column("index\n$", lambda method: method.index_usage, "{:.4f}".format),
+        _money_column("spent\n$", lambda method: method.spent, "{:.4f}".format),
+        _token_column("tokens/\nquestion", lambda method: method.query_usage),
+        _money_column("$/\nquestion", lambda method: method.query_usage, "{:.5f}".format),
         _Column("calls/\nquestion", lambda method: method.calls, "{:.1f}".format),
     ]
     return [column for column in columns if any(column.value(method) != 0 for method in comparison.methods)]
 
 
-def _is_estimated(method: MethodResult) -> bool:
-    return method.spent_estimated
+def _token_column(title: str, usage: Callable[[MethodResult], Usage]) -> _Column:
+    return _Column(
+        title,
+        lambda method: usage(method).input_tokens + usage(method).output_tokens,
+        "{:,.0f}".format,
+        estimated=lambda method: usage(method).estimated,
+    )
 
 
-def _tokens(usage: Usage) -> float:
-    return usage.input_tokens + usage.output_tokens
+def _money_column(title: str, usage: Callable[[MethodResult], Usage], form: Callable[[float], str]) -> _Column:
+    return _Column(title, lambda method: usage(method).money, form, estimated=lambda method: usage(method).estimated)
 
 
 def _bound_cell(column: _Column, bound: MethodResult) -> str:

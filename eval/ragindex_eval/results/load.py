@@ -146,7 +146,6 @@ def _method(value: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], k: int
         ci95=_intervals(value["ci95"]),
         tokens_to_recall={name: _tokens_to_recall(one) for name, one in value["tokens_to_recall"].items()},
         spent=_usage(value["usage"]["spent"]),
-        spent_estimated=value["usage"]["spent"].get("estimated", False),
         stages=value["usage"]["stages"],
         breakdown=tuple(map(_breakdown, value["breakdown"])),
     )
@@ -170,7 +169,7 @@ def _breakdown(value: Mapping[str, Any]) -> Breakdown:
 
 
 def _usage(value: Mapping[str, Any], seconds: float = 0.0) -> Usage:
-    return Usage(seconds, **{name: value[name] for name in COSTS})
+    return Usage(seconds, **{name: value[name] for name in COSTS}, estimated=value.get("estimated", False))
 
 
 def _answer(line: Mapping[str, Any]) -> MethodAnswer:

@@ -241,7 +241,6 @@ class MethodResult:
       for means, 6 for p50, 72 for p95.
     - `parts`: the figures of each part of the index, as if the method were built alone.
     - `spent`: what this run paid for the method; `seconds` is how long it was built and asked, 0 if read from files.
-      With `spent_estimated`, tokens of it were estimated because a server reports none.
     - `stages`: how the LLM outputs of this run were parsed (strict, repaired, failed, …), counted by task.
     - `fingerprint`: a hash of everything that the answers depend on.
     - `tokens_to_recall`: how many tokens a reader must be given, by the name of the figure; empty without gold.
@@ -261,7 +260,6 @@ class MethodResult:
     ci95: Mapping[str, Interval] = field(default_factory=dict)
     breakdown: tuple[Breakdown, ...] = ()
     spent: Usage = NO_USAGE
-    spent_estimated: bool = False
     stages: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     tokens_to_recall: Mapping[str, TokensToRecall] = field(default_factory=dict)
 
@@ -331,7 +329,7 @@ class MethodResult:
             "unanswered": len(self.failures),
             "usage": {
                 "index": _usage_to_json(self.index_usage),
-                "spent": {**_usage_to_json(self.spent), "estimated": self.spent_estimated},
+                "spent": _usage_to_json(self.spent),
                 "query": {**_usage_to_json(self.query_usage), "calls": self.calls},
                 "stages": {task: dict(counts) for task, counts in self.stages.items()},
                 **({"reader": read.to_json()} if (read := self.reading_costs) else {}),
@@ -375,7 +373,7 @@ def _first_reason(method: MethodResult) -> str:
 
 def _usage_to_json(usage: Usage) -> dict[str, float | None]:
     """Convert usage to a JSON object; money is null if it is unknown."""
-    return {name: getattr(usage, name) for name in COSTS}
+    return {**{name: getattr(usage, name) for name in COSTS}, "estimated": usage.estimated}
 
 
 @dataclass(frozen=True, slots=True)

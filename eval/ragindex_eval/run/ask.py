@@ -228,7 +228,7 @@ def _shared(asked: ledger.Tally, questions: int) -> Iterator[tuple[Usage, int]]:
             for count in (whole.input_tokens, whole.output_tokens, made)
         )
         money = None if whole.money is None else whole.money / questions
-        yield Usage(whole.seconds / questions, read, written, money), calls
+        yield Usage(whole.seconds / questions, read, written, money, whole.estimated), calls
 
 
 def failure(answer: MethodAnswer) -> str | None:

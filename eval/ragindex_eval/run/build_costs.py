@@ -74,20 +74,44 @@ def estimate_building(
     """Estimate what building the schemes, by label, takes over `documents`.
 
     `folder` is that of the index, which need not exist. Vectors that it has cached are not made again; they count with
-    what they first took. Raises as `Workspace.sync` does.
+    what they first took. The others are cached there, so that the index does not make them again. Raises as
+    `Workspace.sync` does.
     """
-    index = None if folder is None or read_manifest(folder) is None else folder
-    fit = _label_fit(settings)
-    methods = {label: _list_labels(scheme, fit) for label, scheme in schemes.items()}
-    wanted = {label for labels in methods.values() for label in labels}
-    built = {} if index is None else _read_built(index, schemes, settings)
-    sampled = {} if index is None else _read_sampled(index, documents, settings)
-    lacking = [schemes[method] for method, labels in methods.items() if not {*built, *sampled}.issuperset(labels)]
+    known = {} if folder is None else _read_known(folder, schemes, documents, settings)
+    methods = _list_methods(schemes, settings)
+    lacking = [schemes[method] for method, labels in methods.items() if not known.keys() >= {*labels}]
     if lacking:
-        sampled |= _build_sample(lacking, documents, chunking, settings, index)
-        if index is not None:
-            _keep_sampled(index, documents, settings, sampled)
-    return BuildCosts({label: cost for label, cost in (sampled | built).items() if label in wanted}, methods)
+        sampled = _build_sample(lacking, documents, chunking, settings, folder)
+        known = sampled | known
+        if folder is not None:
+            _keep_sampled(folder, documents, settings, known)
+    return _choose_costs(known, methods)
+
+
+def read_costs(
+    schemes: Mapping[str, Scheme], documents: Sequence[Document], settings: CompareSettings, folder: Path
+) -> BuildCosts | None:
+    """Return what `estimate_building` does if that needs no new sample, else None."""
+    known, methods = _read_known(folder, schemes, documents, settings), _list_methods(schemes, settings)
+    return _choose_costs(known, methods) if all(known.keys() >= {*labels} for labels in methods.values()) else None
+
+
+def _choose_costs(known: Mapping[str, PartCost], methods: Mapping[str, Sequence[str]]) -> BuildCosts:
+    wanted = {label for labels in methods.values() for label in labels}
+    return BuildCosts({label: cost for label, cost in known.items() if label in wanted}, methods)
+
+
+def _read_known(
+    folder: Path, schemes: Mapping[str, Scheme], documents: Sequence[Document], settings: CompareSettings
+) -> dict[str, PartCost]:
+    """Return the costs of the parts that the index has, or that an earlier sample had, by label."""
+    built = {} if read_manifest(folder) is None else _read_built(folder, schemes, settings)
+    return _read_sampled(folder, documents, settings) | built
+
+
+def _list_methods(schemes: Mapping[str, Scheme], settings: CompareSettings) -> dict[str, tuple[str, ...]]:
+    fit = _label_fit(settings)
+    return {label: _list_labels(scheme, fit) for label, scheme in schemes.items()}
 
 
 # ---------------------------------------------------------------- parts
@@ -130,10 +154,15 @@ def _build_sample(
     settings: CompareSettings,
     index: Path | None,
 ) -> dict[str, PartCost]:
-    """Build schemes over a sample of the documents, and return the costs of their parts, scaled to all documents."""
+    """Build schemes over a sample of the documents, and return the costs of their parts, scaled to all documents.
+
+    Vectors of a fitted encoder are of no use to the index, whose fit is another.
+    """
     drawn = _draw_sample(documents, settings.seed or 0)
     factor = _count_characters(documents) / max(_count_characters(drawn), 1)
-    cached = None if index is None else vector_cache_path(index)
+    cached = None if index is None or _label_fit(settings) is not None else vector_cache_path(index)
+    if cached is not None:
+        cached.parent.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as folder,
         Workspace.open(
@@ -141,7 +170,7 @@ def _build_sample(
             encoder=settings.encoder,
             language=settings.language,
             chunking=chunking,
-            vectors=cached if cached and cached.exists() else None,
+            vectors=cached,
         ) as sample,
         ledger.record_calls(),
     ):
@@ -181,10 +210,10 @@ def _read_sampled(folder: Path, documents: Sequence[Document], settings: Compare
 def _keep_sampled(
     folder: Path, documents: Sequence[Document], settings: CompareSettings, sampled: Mapping[str, PartCost]
 ) -> None:
-    parts = {label: [cost.seconds, cost.bytes] for label, cost in sampled.items()}
+    parts = {label: [cost.seconds, cost.bytes] for label, cost in sampled.items() if not cost.built}
     content = durable_files.dump_hashed_json({"sampled_for": _identify_sample(documents, settings), "parts": parts})
     with suppress(OSError):  # where nothing can be written, the sample is built again
-        (folder / "runs").mkdir(exist_ok=True)
+        (folder / "runs").mkdir(parents=True, exist_ok=True)
         durable_files.write_file(folder / "runs" / _KEPT, content)
 
 

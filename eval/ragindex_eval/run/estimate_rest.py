@@ -1,9 +1,9 @@
 """What the methods that were not compared would take: time and memory.
 
-Over many documents, building takes what `build_costs` estimates. Over few, which are built as fast as a sample, it
-follows from measured rates of all methods of this distribution but the quick ones, without a language model: most of it
-goes into encoding names, triples and summaries, so it is estimated from the seconds that the passages' vectors took
-here. docs/comparing.md says how the rates were measured.
+Building takes what `recommend` has estimated on the same index. Elsewhere it follows from measured rates of all methods
+of this distribution but the quick ones, without a language model: most of it goes into encoding names, triples and
+summaries, so it is estimated from the seconds that the passages' vectors took here. docs/comparing.md says how the
+rates were measured.
 """
 
 import sys
@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ragindex.plugins import code_fingerprint
-from ragindex.plugins.base import asks_service
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.format import many
 from ragindex_eval.results.model import Comparison
-from ragindex_eval.run.build_costs import estimate_building, is_small
+from ragindex_eval.run.build_costs import read_costs
 from ragindex_eval.run.methods import ALL, QUICK, choose_methods, list_all
 from ragindex_eval.run.settings import CompareSettings
 
@@ -50,18 +49,16 @@ def list_rest() -> list[str]:
 
 
 def estimate_rest_building(settings: CompareSettings, folder: Path) -> float | None:
-    """Return the seconds that building the rest takes over the documents of an index.
+    """Return the seconds that building the rest takes over the documents of an index; None before `recommend` ran.
 
-    None for few documents, and for an encoder that asks a service, which a sample would have to be paid for. Plugins of
-    others are left out: what they do is unknown.
+    Building a sample for it takes half a minute at the end of a comparison. Plugins of others are left out: what they
+    do is unknown.
     """
     schemes = {one.label: one.scheme for one in choose_methods([ALL])[0] if one.label in list_rest()}
     ours = {label: one for label, one in schemes.items() if code_fingerprint.of(type(one)) is None}
     with Workspace.open(folder, **settings.opened_with(), create=False, read_only=True) as index:
-        documents = tuple(index.documents)
-        if is_small(documents) or asks_service(index.encoders.plugin):
-            return None
-        return estimate_building(ours, documents, index.chunking, settings, folder).seconds_left(ours)
+        costs = read_costs(ours, tuple(index.documents), settings, folder)
+    return None if costs is None else costs.seconds_left(ours)
 
 
 def _rate_building(comparison: Comparison) -> float:

@@ -479,7 +479,6 @@ def _result(
         latency=times.latency,
         parts=one.parts,
         spent=replace(sum((tally.spent for tally in tallies), NO_USAGE), seconds=one.seconds),
-        spent_estimated=any(tally.estimated for tally in tallies),
         stages=_add_stages(tallies),
         tokens_to_recall=tokens,
     )

@@ -197,7 +197,6 @@ def _read_bound(
         NOT_TIMED,
         {},
         spent=paid.spent,
-        spent_estimated=paid.estimated,
     )
 
 

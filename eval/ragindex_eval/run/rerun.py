@@ -130,7 +130,7 @@ def spent_nothing(study: Study) -> Study:
     """Return the study as a run shows it that read it from files: `spent` is what this run paid, which is nothing."""
 
     def free(results: Sequence[MethodResult]) -> tuple[MethodResult, ...]:
-        return tuple(replace(one, spent=NO_USAGE, spent_estimated=False) for one in results)
+        return tuple(replace(one, spent=NO_USAGE) for one in results)
 
     comparisons = (
         replace(one, methods=free(one.methods), failed=free(one.failed), bounds=free(one.bounds))

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from ragindex import durable_files
 from ragindex.canonical import digest
 from ragindex.encoders import multi_vector
+from ragindex.encoders.common import PROBE
 from ragindex.encoders.local_models import resolve_revision
 from ragindex.encoders.model_hub import hub_contacts, list_model_folders
 from ragindex.errors import UsageError
@@ -41,7 +42,8 @@ SEGMENT_SCHEMA = Schema(stored=("segment", "digest"), numbers=("average", "start
 """Per record of `of`: the folder of its vectors, the row of their average, their first row, their number, a
 hash of its text, and the number of its tokens, 0 if they were not counted.
 
-`segment` is "" if the record has no vectors.
+`segment` is "" if the record has no vectors. So is the hash if its text could not be encoded, which the next `finish`
+tries again.
 """
 _BATCH = 256
 """Records encoded at once; a crash loses at most one such batch."""
@@ -74,12 +76,16 @@ class TokenVectors(Part["TokenIndex"]):
         Each batch is stored as soon as it is encoded, so after a crash only the remaining batches are
         encoded.
         """
-        records = context.collection("records", SEGMENT_SCHEMA)
+        records, failed = context.collection("records", SEGMENT_SCHEMA), 0
         _delete_damaged(records, context)
         for rows in _find_changed(context.inputs[0], records):
             texts = rows.column("text").to_pylist()
             rows = rows.append_column(token_counts.FIELD, pa.array(self._count_tokens(texts, context), pa.float64()))
-            records.upsert(_write_segment(rows, self.coding(context).documents(texts), context))
+            vectors, failures = _encode_each(texts, self.coding(context))
+            for row in failures:
+                context.failed(rows.column("id")[row].as_py(), "the encoder gives NaN or infinity.")
+            records.upsert(_write_segment(_forget_digests(rows, failures), vectors, context))
+            failed += len(failures)
         held = _read_stored_records(records)
         doomed = _choose_segments(held, context)
         if doomed:
@@ -88,7 +94,7 @@ class TokenVectors(Part["TokenIndex"]):
         versioned_files.record_versions([name for name in held.segments if name], context, "segments")
         if "encoder" in self.uses:
             token_counts.note_unread(records, context)
-        silent = int((held.places.counts == 0).sum())
+        silent = int((held.places.counts == 0).sum()) - failed
         if silent:
             context.note(
                 f"{silent:,} of {len(held.ids):,} records have no token that the encoder knows: nothing finds them."
@@ -278,6 +284,25 @@ def _find_changed(source: Collection, records: Collection) -> Iterator[pa.Table]
                 yield pa.Table.from_pylist(some, _ROWS)
                 advance(len(some))
     records.delete(sorted(known))
+
+
+def _encode_each(texts: Sequence[str], coding: multi_vector.TokenCoding) -> tuple[list[Floats], list[int]]:
+    """Return the vectors of each text, and the positions of texts that alone have NaN or infinity, and so no vectors.
+
+    Raises UsageError if the encoder is at fault, and not the texts.
+    """
+    vectors = coding.documents(texts)
+    failures = [row for row, one in enumerate(vectors) if not np.isfinite(one).all()]
+    if failures and len(failures) == len(texts):
+        quantized_tokens.compress(coding.documents([PROBE])[0])
+    nothing: Floats = np.empty((0, 0), np.float32)
+    return [nothing if row in failures else one for row, one in enumerate(vectors)], failures
+
+
+def _forget_digests(rows: pa.Table, failures: Sequence[int]) -> pa.Table:
+    digests = rows.column("digest").to_pylist()
+    kept = ["" if row in failures else one for row, one in enumerate(digests)]
+    return rows.set_column(rows.column_names.index("digest"), "digest", pa.array(kept, pa.string()))
 
 
 def _write_segment(rows: pa.Table, vectors: Sequence[Floats], context: BuildContext) -> pa.RecordBatch:

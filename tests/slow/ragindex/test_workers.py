@@ -110,3 +110,18 @@ def test_workers_end_with_a_process_that_is_killed_while_it_writes_their_first_i
         for pid in started:
             os.kill(pid, signal.SIGCONT)
         wait_for_end_of_session(run.pid)
+
+
+_LEFT = """
+import os
+from ragindex import workers
+workers.SERIAL_SECONDS = 0.0
+with workers.use_workers(2):
+    next(workers.map_in_processes(abs, range(10_000)))
+    os._exit(130)  # as the second Ctrl-C does
+"""
+
+
+def test_a_process_that_exits_at_once_warns_of_no_leaks() -> None:
+    done = subprocess.run([sys.executable, "-c", _LEFT], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -209,28 +209,38 @@ _COST_COLUMNS = (
     ),
     _optional_cost(
         "index tokens",
-        "tokens of building the index, in and out, as if this method were built alone",
+        "tokens of building the index, in and out, as if this method were built alone (~: estimated)",
         lambda method: method.index_usage.input_tokens + method.index_usage.output_tokens,
         "{:,.0f}".format,
+        lambda method: method.index_usage.estimated,
     ),
     _optional_cost(
-        "index $", "dollars of building the index", lambda method: method.index_usage.money, "{:.4f}".format
+        "index $",
+        "dollars of building the index (~: by estimated tokens)",
+        lambda method: method.index_usage.money,
+        "{:.4f}".format,
+        lambda method: method.index_usage.estimated,
     ),
     _optional_cost(
         "spent $",
         "dollars that this run paid, for building and asking (~: by estimated tokens)",
         lambda method: method.spent.money,
         "{:.4f}".format,
-        lambda method: method.spent_estimated,
+        lambda method: method.spent.estimated,
     ),
     _optional_cost(
         "tokens a question",
-        "tokens of finding, in and out: the mean",
+        "tokens of finding, in and out: the mean (~: estimated)",
         lambda method: method.query_usage.input_tokens + method.query_usage.output_tokens,
         "{:,.0f}".format,
+        lambda method: method.query_usage.estimated,
     ),
     _optional_cost(
-        "$ a question", "dollars of finding: the mean", lambda method: method.query_usage.money, "{:.5f}".format
+        "$ a question",
+        "dollars of finding: the mean (~: by estimated tokens)",
+        lambda method: method.query_usage.money,
+        "{:.5f}".format,
+        lambda method: method.query_usage.estimated,
     ),
     _optional_cost(
         "calls a question", "calls of language models: the mean", lambda method: method.calls, "{:.1f}".format

@@ -22,8 +22,9 @@ from ragindex.workspace.workspace import Workspace
 from ragindex_eval.recommend import recommend
 from ragindex_eval.recommend.prices import price_candidates
 from ragindex_eval.recommend.values import Candidate
-from ragindex_eval.run import build_costs
+from ragindex_eval.run import build_costs, estimate_rest
 from ragindex_eval.run.build_costs import SAMPLED_DOCUMENTS, BuildCosts, estimate_building
+from ragindex_eval.run.estimate_rest import estimate_rest_building
 from ragindex_eval.run.settings import CompareSettings
 
 WORLD = ("world:100", "--methods", "bm25,dense,links", "--limit", "80", "--index", "w", "--json", "found.json")
@@ -223,7 +224,7 @@ def test_dear_methods_are_tried_on_a_growing_part(monkeypatch: pytest.MonkeyPatc
     assert ragindex("search", "Where?", "--index", "w", "--method", "bm25", "--json", "-").code == 0
 
 
-def test_the_estimate_of_compare_and_recommend_is_one(tmp_path: Path) -> None:
+def test_the_estimate_of_compare_and_recommend_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over an index with `dense` alone: what it has is measured and not left, what it lacks is sampled once."""
     corpus, encoder = ragindex_api.read("world:400"), CountingEncoder(model="small")
     schemes = {label: registry.scheme(label) for label in ("bm25", "dense", "hybrid", "links")}
@@ -236,7 +237,7 @@ def test_the_estimate_of_compare_and_recommend_is_one(tmp_path: Path) -> None:
             found = estimate_building(chosen, corpus.documents, corpus.chunking, settings, folder)
         return found, sum(entry.task == "counted encoding" for entry in tally.entries)
 
-    nothing, encoded = estimate(tmp_path / "none", "bm25", "dense", "hybrid")
+    nothing, encoded = estimate(None, "bm25", "dense", "hybrid")
     assert encoded == SAMPLED_DOCUMENTS  # one passage each
     assert nothing.seconds_left(nothing.methods) == pytest.approx(nothing.seconds_left(["hybrid"]))
     assert 0 < nothing.seconds_left(["bm25"]) < nothing.seconds_left(["hybrid"])
@@ -244,10 +245,15 @@ def test_the_estimate_of_compare_and_recommend_is_one(tmp_path: Path) -> None:
         index.add(corpus)
         index.sync([schemes["dense"]])
         measured = {registry.label(part): index.figures(part).seconds for part in index.all_parts(schemes["dense"])}
+    monkeypatch.setattr(estimate_rest, "list_rest", lambda: ["links"])
+    with ledger.record_calls() as tally:
+        assert estimate_rest_building(settings, tmp_path) is None  # without a sample
+    assert tally.entries == ()
     found, encoded = estimate(tmp_path, *schemes)
     assert {label: found.parts[label].seconds for label in measured} == pytest.approx(measured)
     assert (found.seconds_left(["dense"]), encoded) == (0, 0)
     assert found.seconds_left(["links"]) == found.parts["links"].seconds > 0
+    assert estimate_rest_building(settings, tmp_path) == found.seconds_left(["links"])
     again, _ = estimate(tmp_path, *schemes)
     assert again == found
     candidates = [Candidate(label, scheme) for label, scheme in schemes.items()]
@@ -256,6 +262,22 @@ def test_the_estimate_of_compare_and_recommend_is_one(tmp_path: Path) -> None:
     assert {one.label: one.costs.estimated for one in priced} == {
         **{"bm25": False, "dense": False, "hybrid": False, "links": True}
     }
+
+
+def test_texts_of_the_sample_are_encoded_once(tmp_path: Path) -> None:
+    corpus, settings = ragindex_api.read("world:400"), CompareSettings(encoder=CountingEncoder(model="small"))
+    schemes = {"dense": registry.scheme("dense")}
+    counts = []
+    with ledger.record_calls() as tally:
+        for _ in range(2):
+            estimate_building(schemes, corpus.documents, corpus.chunking, settings, tmp_path / "new")
+            counts.append(sum(entry.task == "counted encoding" for entry in tally.entries))
+        with Workspace.open(tmp_path / "new", encoder=settings.encoder, chunking=corpus.chunking) as index:
+            index.add(corpus)
+            index.sync([schemes["dense"]])
+            passages = index.counts().passages
+    counts.append(sum(entry.task == "counted encoding" for entry in tally.entries))
+    assert counts == [SAMPLED_DOCUMENTS, SAMPLED_DOCUMENTS, passages]
 
 
 def test_long_documents_are_sampled_by_their_length() -> None:

@@ -7,10 +7,12 @@ import openai_server
 import pytest
 from asking import AskingScheme, compared, priced_server
 from openai_server import OpenAIServer
+from snapshots import printed
 
 from ragindex.errors import BudgetError, UsageError
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.report import page as report
+from ragindex_eval.report.terminal import render_comparison
 from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Study
 from ragindex_eval.results.save import save_results
@@ -90,6 +92,27 @@ def test_money_that_is_not_known_is_not_zero(
     assert not [pair for pair in comparison.pairs if pair.metric == "money"]
     save_results(Study("tiny", (comparison,)), tmp_path / "out")
     assert load_results(tmp_path / "out").comparisons[0].methods[1].index_usage.money is None
+
+
+def test_estimated_tokens_and_dollars_are_marked(server: OpenAIServer, tmp_path: Path) -> None:
+    """Also those of a part that was built, and of answers that were paid for, by an earlier run."""
+    server.choose = lambda request, seen: openai_server.usage(None)
+    for _ in range(2):
+        comparison = compared(tmp_path)
+        asking = comparison.methods[1]
+        told = asking.to_json()["usage"]
+        assert (told["index"]["estimated"], told["query"]["estimated"]) == (True, True)
+        shown = printed(render_comparison(comparison), 200)
+        cells = next(line for line in shown.splitlines() if line.startswith(asking.label)).split()
+        index, query = asking.index_usage, asking.query_usage
+        tokens, dollars = index.input_tokens + index.output_tokens, (f"{index.money:.4f}", f"{query.money:.5f}")
+        assert {f"~{figure}" for figure in (tokens, *dollars)} <= {*cells}
+        save_results(Study("tiny", (comparison,)), tmp_path / "out")
+        page = report.render_report(load_results(tmp_path / "out"))
+        assert all(f">~{figure}<" in page for figure in dollars)
+        for path in (tmp_path / "w").rglob("answers-*.jsonl"):
+            path.unlink()
+    assert told["spent"] == {"input_tokens": 0, "output_tokens": 0, "money": 0.0, "estimated": False}
 
 
 def test_rules_cost_nothing_and_are_called_rules(tmp_path: Path) -> None:

@@ -175,10 +175,13 @@ def test_ctrl_c_while_it_is_still_importing() -> None:
 
 _STOPPED_TWICE = """
 import signal
-from ragindex.cli.console import handle_interrupts, run_with_exit_codes
+from ragindex.accounting import ledger
+from ragindex.cli.console import handle_interrupts, json_destination, run_with_exit_codes
 
 def start():
     handle_interrupts()
+    json_destination("told.json")
+    ledger.record_call(ledger.CallRecord("echo", "small", input_tokens=7, money=0.5), 0.0)
     try:
         signal.raise_signal(signal.SIGINT)
     finally:
@@ -191,7 +194,10 @@ run_with_exit_codes(start)
 def test_a_second_ctrl_c_ends_at_once() -> None:
     done = subprocess.run([sys.executable, "-c", _STOPPED_TWICE], capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (130, b"")
-    assert done.stderr == b"Stopped at once. Run the same command to resume.\n"
+    stopped = "Stopped at once. Run the same command to resume."
+    assert done.stderr.decode() == f"Spent: 7 tokens, $0.500000.\n{stopped}\n"
+    spent = {"input_tokens": 7, "output_tokens": 0, "estimated": False, "money": 0.5}
+    assert json.loads(Path("told.json").read_text()) == {"error": stopped, "exit_code": 130, "spent": spent}
 
 
 # ---------------------------------------------------------------- progress

@@ -209,7 +209,6 @@ WRONG: dict[str, tuple[TokenEmbeddings, str]] = {
     "booleans": (TokenEmbeddings(((False, True),), vectors_of(1)), "no pairs of whole numbers"),
     "nothing": (TokenEmbeddings((None,), vectors_of(1)), "no pairs of whole numbers"),  # type: ignore[arg-type]
     "unlike": (TokenEmbeddings(((0, 1), (1,)), vectors_of(2)), "no pairs of whole numbers"),  # type: ignore[arg-type]
-    "NaN": (TokenEmbeddings(((0, 1),), np.full((1, 4), np.nan, np.float32)), "NaN"),
 }
 
 
@@ -241,6 +240,15 @@ def test_what_is_wrong_is_said_where_it_comes_in(tokens: TokenEmbeddings | None,
     for ask in (encoder.encode_tokens, encoder.encode_queries_with_tokens):
         with pytest.raises(UsageError, match=f"^The encoder strange must give .*{message}"):
             ask(["a ü b c"])
+
+
+def test_nan_is_refused_in_questions() -> None:
+    """The token vectors of a document with NaN fail alone."""
+    given = TokenEmbeddings(((0, 1),), np.full((1, 4), np.nan, np.float32))
+    encoder = CachedEncoder(Wrong(given), Path("never opened"))
+    with pytest.raises(UsageError, match="^The encoder strange must give .*NaN"):
+        encoder.encode_queries_with_tokens(["a ü b c"])
+    assert np.isnan(encoder.encode_tokens(["a ü b c"])[0].vectors).all()
 
 
 def test_spans_in_bytes_are_found_where_they_reach_beyond_the_text() -> None:

@@ -37,6 +37,7 @@ from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.testing import ADDED, DOCUMENTS, QUESTIONS, ask_questions, assert_same, build
 from ragindex.types import Document, Query
+from ragindex.workspace import sync
 from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
 from ragindex_baselines.dense import Dense
@@ -304,7 +305,10 @@ def test_new_fit_is_that_of_a_new_index(index: Index, tmp_path: Path) -> None:
     assert again.encoder_id != old
     assert_same(ask_questions(Dense().open(again), 5), new, "a new fit")
     again.refit()
-    assert again.sync([Dense()]).made == 0  # the documents are the same, so the fit is, and nothing is built again
+    with patch.object(sync, "_finish_part", wraps=sync._finish_part) as finish:
+        # The documents are the same, so the fit is, and what is built is neither built nor finished again.
+        assert again.sync([Dense(), registry.scheme("colbert")]).made > 0
+    assert [call.args[0].name for call in finish.call_args_list] == ["token_vectors"]
 
 
 def test_only_a_fitted_encoder_is_fitted_again(tmp_path: Path) -> None:

@@ -1,13 +1,11 @@
 """The terminal's output of a comparison at 80 and 120 columns: names are whole, columns give way in order."""
 
-import io
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from made_comparisons import answered, made
-from rich.console import Console
-from snapshots import assert_matches
+from snapshots import assert_matches, printed
 
 from ragindex.types import Usage
 from ragindex_eval.data.gold import Gold
@@ -22,12 +20,6 @@ GRID = [f"hybrid(fusion=convex, weight={weight})" for weight in (0.3, 0.5, 0.7)]
 MORE = [f"griever(base=hybrid(fusion=convex, weight=0.3), beam={beam}, diversity=false)" for beam in (5, 10)]
 PLAIN = "bm25,dense,colbert,composed,links,gear,hipporag,graphrag,raptor,sirerag,ircot,rerank"
 LABELS = [*GRID, *MORE, *PLAIN.split(",")]
-
-
-def printed(value: object, width: int) -> str:
-    console = Console(width=width, file=io.StringIO(), record=True, highlight=False, emoji=False)
-    console.print(value)
-    return "".join(f"{line.rstrip()}\n" for line in console.export_text().splitlines())
 
 
 def found_at(rank: int, *, with_others: bool) -> MethodAnswer:
@@ -60,7 +52,7 @@ def test_estimated_dollars_are_marked() -> None:
     comparison = answered({"bm25": [found_at(1, with_others=False)]}, {"q1": Gold(frozenset({"a"}))}, (1,))
     for estimated, cell in ((True, "~0.2500"), (False, "0.2500")):
         (method,) = comparison.methods
-        paid = replace(method, spent=Usage(money=0.25), spent_estimated=estimated)
+        paid = replace(method, spent=Usage(money=0.25, estimated=estimated))
         assert cell in printed(render_comparison(replace(comparison, methods=(paid,))), 120).split()
         assert paid.to_json()["usage"]["spent"]["estimated"] == estimated
 

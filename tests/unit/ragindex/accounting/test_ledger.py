@@ -40,12 +40,12 @@ def test_first_and_spent() -> None:
         ledger.record_call(KEPT, now=0.001)
         ledger.record_call(CallRecord("echo", "other", money=None, seconds=1.0, estimated=True), now=1.0)
         ledger.record_call(CallRecord("echo", "offline rules", seconds=0.5, rule=True), now=0.5)
-    assert tally.first == Usage(6.5, 30, 6, None)  # money that is not known is no 0, in no sum
-    assert tally.spent == Usage(3.5, 10, 5, None)
+    assert tally.first == Usage(6.5, 30, 6, None, estimated=True)  # money that is not known is no 0, in no sum
+    assert tally.spent == Usage(3.5, 10, 5, None, estimated=True)
     assert (tally.calls, tally.replayed, tally.rules, tally.cached_tokens) == (3, 1, 1, 4)
-    assert (tally.unpriced, tally.estimated) == ({"other"}, True)
+    assert tally.unpriced == {"other"}
     assert tally.correction == pytest.approx(3.0 - 0.001)
-    assert tally.by_item() == {None: Usage(6.5, 30, 6, None)}
+    assert tally.by_item() == {None: tally.first}
     ledger.record_call(CALL, now=1.0)
     assert tally.calls == 3
 

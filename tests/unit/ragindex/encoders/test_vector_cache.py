@@ -33,6 +33,7 @@ class Paying(Plain):
 
     texts_a_request: int = 4
     priced: bool = True
+    estimated: bool = False
 
     def encode_by_request(self, texts: Sequence[str]) -> Iterator[Floats]:
         for start in range(0, len(texts), self.texts_a_request):
@@ -41,7 +42,7 @@ class Paying(Plain):
     def encode_documents(self, texts: Sequence[str]) -> Floats:
         vectors, tokens = super().encode_documents(texts), sum(map(len, texts))
         entry = CallRecord(ledger.EMBEDDING, self.id, input_tokens=tokens, money=tokens / 1000 if self.priced else None)
-        ledger.record_call(replace(entry, seconds=0.25), 0.25)
+        ledger.record_call(replace(entry, seconds=0.25, estimated=self.estimated), 0.25)
         return vectors
 
 
@@ -278,6 +279,15 @@ def test_money_that_was_not_known_stays_unknown(path: Path) -> None:
     assert asked.unpriced == {"plain"}
     replayed = _encoded(path, ["aa", "b"])
     assert [entry.money for entry in replayed.entries] == [0.001, None]
+
+
+def test_tokens_that_were_estimated_stay_estimates(path: Path) -> None:
+    with ledger.record_calls() as asked:
+        CachedEncoder(Paying(estimated=True), path).encode_documents(["aa", "bbbb"])
+    assert asked.spent == Usage(0.25, 6, 0, 0.006, estimated=True)
+    replayed = _encoded(path, ["bbbb", "aa", "c"])
+    assert replayed.spent == Usage(0.25, 1, 0, 0.001)
+    assert [(entry.input_tokens, entry.estimated) for entry in replayed.entries] == [(1, False), (6, True)]
 
 
 def test_vectors_of_an_encoder_that_costs_nothing_are_not_booked(path: Path) -> None:

@@ -24,7 +24,8 @@ from ragindex.parts.vectors import token_vectors
 from ragindex.parts.vectors.quantized_tokens import RecordRows, average, compress, maxsim, quantize_question, restore
 from ragindex.parts.vectors.token_vectors import TokenIndex, TokenVectors
 from ragindex.plugins import registry
-from ragindex.types import Document
+from ragindex.types import Document, Query
+from ragindex.workspace.notes import format_part_notes
 from ragindex.workspace.workspace import Workspace
 
 PART = TokenVectors()
@@ -322,6 +323,37 @@ def test_only_texts_that_changed_are_encoded(of: str, tmp_path: Path, monkeypatc
     again.add([Document("d0", "Another", "Nothing of the kind."), *documents(1, 2, 5)])
     again.sync([part])
     assert everything(again.open_part(part)) == everything(workspace.open_part(part))
+
+
+@pytest.mark.parametrize("spoilt", [np.nan, np.inf])
+def test_a_text_without_finite_vectors_fails_alone(
+    spoilt: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode, fault = token_vectors._OfEncoder.documents, "harbour of Orla"
+
+    def spoil(coding: token_vectors._OfEncoder, texts: Sequence[str]) -> list[Floats]:
+        made = zip(encode(coding, texts), texts, strict=True)
+        return [np.full_like(vectors, spoilt) if fault in text else vectors for vectors, text in made]
+
+    monkeypatch.setattr(token_vectors._OfEncoder, "documents", spoil)
+    workspace, scheme = Workspace.open(tmp_path, encoder=Spelt(), chunking=None), registry.scheme("colbert")
+    workspace.add(documents(0, 1, 2))
+    for _ in range(2):  # it is tried at each sync, also where it is the only text
+        workspace.sync([scheme])
+        assert format_part_notes(workspace, [scheme]) == [
+            "token_vectors: 1 record could not be made and is tried again the next time: d1: the encoder gives NaN or "
+            "infinity."
+        ]
+        (found,) = workspace.retriever(scheme).retrieve([Query("q", QUESTION)], 9)
+        assert {hit.id for hit in found.hits} == {"d0", "d2"}
+    fault = "none"
+    workspace.sync([scheme])
+    assert (workspace.failures(scheme), set(everything(opened(workspace)))) == ({}, {"d0", "d1", "d2"})
+    assert min(everything(opened(workspace)).values()) > 0
+    fault = ""
+    workspace.add([Document("d3", "Pier", "A pier.")])
+    with pytest.raises(UsageError, match="must be finite; got NaN or infinity"):
+        workspace.sync([scheme])
 
 
 def test_what_was_encoded_before_a_failure_is_kept(six: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
