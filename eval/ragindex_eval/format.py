@@ -60,12 +60,8 @@ def percent(value: float) -> str:
 
 def points(difference: float) -> str:
     """Format a difference of two shares as signed percentage points; nonzero differences are never shown as 0."""
-    return _set_minus(f"{100 * difference:+{points_form(difference)}}")
-
-
-def points_form(difference: float) -> str:
-    """Return the format spec of a difference: one decimal, or one significant digit if that would show as 0."""
-    return ".1g" if _ROUNDING < abs(difference) < _SMALLEST_SHOWN else ".1f"
+    form = ".1g" if _ROUNDING < abs(difference) < _SMALLEST_SHOWN else ".1f"
+    return _set_minus(f"{100 * difference:+{form}}")
 
 
 def short(value: float) -> str:

@@ -75,7 +75,7 @@ def estimate_command(
         Path | None, typer.Option(metavar="FILE", help="Also what asking costs: a .csv, .jsonl or .txt.")
     ] = None,
     reader_tokens: Annotated[int, typer.Option(metavar="N", min=1, help="As compare has it.")] = DEFAULT_TOKENS,
-    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="So many questions.")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="So many questions, drawn by the seed.")] = None,
     json: JsonOption = None,
 ) -> None:
     """Say what indexing would cost in tokens and money. Without --sample nothing is asked and nothing is spent.

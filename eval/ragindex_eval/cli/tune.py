@@ -26,6 +26,7 @@ from ragindex.workspace.manifest import read_manifest
 from ragindex.workspace.settings import write_command
 from ragindex_eval.cli.compare import setting_flag
 from ragindex_eval.cli.reading_flags import list_reading_flags
+from ragindex_eval.format import percent, points
 from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.run.conclude import describe_naming, list_file_notes
 from ragindex_eval.run.own_documents import describe_own_documents
@@ -118,13 +119,13 @@ def make_report(found: Tuned) -> dict[str, Any]:
 def _show(found: Tuned, out: Path, settings: CompareSettings, index: Path) -> None:
     console = standard_output()
     rows = [
-        (f"{METHOD}, out of fold", *_percents(found.out_of_fold)),
-        (f"{METHOD}, on the questions it was fitted to", *_percents(found.in_sample)),
-        (f"{found.best_single}, the best single ranking", *_percents(found.single)),
+        (f"{METHOD}, out of fold", *map(percent, found.out_of_fold)),
+        (f"{METHOD}, on the questions it was fitted to", *map(percent, found.in_sample)),
+        (f"{found.best_single}, the best single ranking", *map(percent, found.single)),
     ]
     console.print(text_table(("", *(f"R@{k}" for k in found.ks)), rows))
     gains = [
-        f"{100 * gain:+.1f} ({100 * low:.1f} to {100 * high:.1f}) at {k}"
+        f"{points(gain)} ({points(low)} to {points(high)}) at {k}"
         for k, gain, (low, high) in zip(found.ks, found.gain, found.interval, strict=True)
     ]
     console.print(f"\nGain out of fold over {escape_markup(found.best_single)}: {', '.join(gains)}.", soft_wrap=True)
@@ -133,7 +134,7 @@ def _show(found: Tuned, out: Path, settings: CompareSettings, index: Path) -> No
     for base in found.bases:
         console.print(f"kept     {escape_markup(base)}, {found.base_seconds[base]:.0f} s to index", soft_wrap=True)
     for base, worth in found.dropped.items():
-        console.print(f"dropped  {escape_markup(base)}, worth {100 * worth:+.1f}", soft_wrap=True)
+        console.print(f"dropped  {escape_markup(base)}, worth {points(worth)}", soft_wrap=True)
     console.print(f"\n  the weights     {escape_markup(str(out))}", soft_wrap=True)
     data = [] if settings.data is None else [settings.data, *list_reading_flags(settings)]
     words = [*data, "--methods", f"{METHOD}(weights={out})"]
@@ -141,7 +142,3 @@ def _show(found: Tuned, out: Path, settings: CompareSettings, index: Path) -> No
     console.print(
         f"  {'to use them    ' if found.gains else 'use them anyway'} {escape_markup(command)}", soft_wrap=True
     )
-
-
-def _percents(values: Any) -> list[str]:
-    return [f"{100 * value:.1f}" for value in values]

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import random
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ragindex.canonical import metadata_json
+from ragindex.canonical import digest, metadata_json
 from ragindex.corpus import Corpus, FileSelection, LeftOut, read_selected
 from ragindex.corpus.benchmarks import find_file_pair
 from ragindex.corpus.formats import SINGLE_HOP, SINGLE_HOP_FILLED
@@ -19,6 +18,7 @@ from ragindex.corpus.json_reader import Problems
 from ragindex.corpus.more_benchmarks import is_asqa
 from ragindex.corpus.readers.text_encodings import decode_text
 from ragindex.errors import DataError, UsageError
+from ragindex.judgements import question_id
 from ragindex.types import Query
 from ragindex.workspace import sources
 from ragindex.workspace.workspace import Workspace
@@ -80,11 +80,11 @@ def read_dataset(
 ) -> Dataset:
     """Read the corpus at `path` with its own questions, or with those of `questions`: .csv, .jsonl, .txt or judgements.
 
-    `selection` chooses the files of a folder. `limit` takes a random sample of that many questions, in file order;
-    the corpus stays whole. Query ids are q00001, q00002, … in file order, whatever the limit. Raises UsageError if a
-    parameter is wrong, and DataError, with file and line, if something cannot be read, except files of a folder, which
-    are left out and reported in `skipped`. With `skip_bad=True` that goes for items and questions too, with False for
-    none.
+    `selection` chooses the files of a folder. `limit` takes a random sample of that many questions, in file order,
+    which is part of those of a larger limit; the corpus stays whole. Query ids are q00001, q00002, … in file order,
+    whatever the limit. Raises UsageError if a parameter is wrong, and DataError, with file and line, if something
+    cannot be read, except files of a folder, which are left out and reported in `skipped`. With `skip_bad=True` that
+    goes for items and questions too, with False for none.
     """
     path, file = Path(path), None if questions is None else Path(questions)
     corpus = _drop_question_file(read_selected(path, format=format, skip_bad=skip_bad, selection=selection), path, file)
@@ -276,10 +276,12 @@ def _number_questions(asked: list[DatasetQuestion]) -> tuple[tuple[Query, ...], 
 
 
 def _sample_queries(queries: tuple[Query, ...], limit: int, seed: int) -> tuple[Query, ...]:
-    if limit >= len(queries):
-        return queries
-    chosen = random.Random(seed).sample(range(len(queries)), limit)  # noqa: S311  # a sample, not a secret
-    return tuple(queries[number] for number in sorted(chosen))
+    """Return a random sample in file order, which a larger one contains: the first in the order of a hash."""
+
+    def place(number: int) -> str:
+        return digest(["limit", seed, question_id(queries[number].text)])
+
+    return tuple(queries[number] for number in sorted(sorted(range(len(queries)), key=place)[:limit]))
 
 
 def dataset_fingerprint(corpus: Corpus, queries: tuple[Query, ...], gold: Mapping[str, Gold] | None) -> str:

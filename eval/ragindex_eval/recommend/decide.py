@@ -70,19 +70,13 @@ def more_questions(
 
 def _questions_to(goal: float, differences: SampleArray, bounds: SampleArray) -> list[int | None]:
     """Return after how many more questions bets on columns of differences above `bounds` reach the goal."""
-    asked = len(differences)
-    counts: list[int | None] = [None] * len(bounds)
-    totals, squares, capitals = np.zeros((3, len(bounds)))
-    for seen in range(MOST_QUESTIONS):
-        if None not in counts:
-            break
-        now = differences[seen % asked]
-        capitals += capital_growth(now, totals, squares, seen=seen, bound=bounds, population=None)
-        totals, squares = totals + now, squares + now**2
-        if seen >= asked:
-            for at in np.flatnonzero(capitals >= goal):
-                counts[at] = counts[at] or seen + 1 - asked
-    return counts
+    asked, seen = len(differences), np.arange(max(MOST_QUESTIONS, len(differences) + 1))
+    now = differences[seen % asked]
+    totals, squares = (np.cumsum(values, axis=0) - values for values in (now, now**2))
+    growth = capital_growth(now, totals, squares, seen=seen[:, None], bound=bounds, population=None)
+    reached = np.cumsum(growth, axis=0)[asked:] >= goal
+    firsts = reached.argmax(axis=0).tolist()
+    return [first + 1 if reached[first, at] else None for at, first in enumerate(firsts)]
 
 
 def confirm(

@@ -108,15 +108,24 @@ def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, p
         found = replace(found, race=race)
         if sealed is not None:
             ledger = find_ledger(settings.holdout, data, index.folder)
-            return _use_sealed(found, sealed, rules, ledger, reuse=settings.reuse_holdout)
+            return _use_sealed(found, sealed, rules, ledger, progress, reuse=settings.reuse_holdout)
         return _confirm(found, experiment, rules, kept, uses)
 
 
 def _use_sealed(
-    found: Recommendation, sealed: Experiment, rules: RecommendRules, ledger: Ledger, *, reuse: bool
+    found: Recommendation,
+    sealed: Experiment,
+    rules: RecommendRules,
+    ledger: Ledger,
+    progress: Progress,
+    *,
+    reuse: bool,
 ) -> Recommendation:
-    """Return the recommendation with the choice and its rival on the holdout, if there is a rival."""
+    """Return the recommendation with the choice and its rival on the holdout; an undecided one leaves it sealed."""
     if found.rival is None:
+        return found
+    if not found.decided:
+        progress.tell(f"{sealed.dataset.questions_file} stays sealed, to confirm a choice once one is made")
         return found
     chosen, rival = ((label, found.candidate(label).scheme) for label in (found.chosen, found.rival))
     return replace(found, holdout=use_holdout(sealed, chosen, rival, rules.metric, "recommend", ledger, reuse=reuse))

@@ -9,8 +9,9 @@ from ragindex.cli.console import text_table
 from ragindex.workspace.part_keys import topological_order, uses_encoder
 from ragindex_eval.format import describe_lsa, join_names, many, percent, points, short
 from ragindex_eval.recommend.candidates import sort_by_price
+from ragindex_eval.recommend.decide import judge_confirmation
 from ragindex_eval.recommend.rules import RecommendRules
-from ragindex_eval.recommend.values import Candidate, Confirmation, Recommendation
+from ragindex_eval.recommend.values import Candidate, Confirmation, ConfirmationVerdict, Recommendation
 from ragindex_eval.results.model import Interval
 
 
@@ -26,7 +27,11 @@ def render_recommendation(found: Recommendation, rules: RecommendRules) -> Rende
         lines.append(Text(_describe_confirmation(found.confirmation, found, percent(rules.delta))))
     elif found.kept and not found.decided:
         lines.append(Text(f"{many(found.kept, 'question')} stay kept apart, to confirm a choice once one is made."))
-    lines += [Text(said) for said in (found.holdout.describe() if found.holdout else ())]
+    if found.holdout is not None:
+        lines += map(Text, found.holdout.describe())
+        if not found.holdout.earlier:
+            verdict = judge_confirmation(found.holdout.difference, rules.delta)
+            lines.append(Text(f"{_state_verdict(verdict, 'the holdout', found, percent(rules.delta))}."))
     lines += [Text(f"It would change: {said}.") for said in found.would_change]
     resting = [one.label for one in found.candidates if any(map(uses_encoder, topological_order(one.scheme.parts())))]
     lines.append(Text(describe_lsa(found.encoder, resting) or f"Encoder {found.encoder}."))
@@ -171,18 +176,20 @@ def _describe_p95(one: Candidate, limit: float) -> str:
 
 def _describe_confirmation(seen: Confirmation, found: Recommendation, margin: str) -> str:
     low, high = seen.difference
-    questions = f"{many(seen.questions, 'question')} kept apart"
-    worse = f"more than {margin} points worse than {found.rival}"
-    claims = {
-        "confirmed": f"Confirmed on {questions}: {found.chosen} is not {worse}",
-        "contradicted": f"Contradicted on {questions}: {found.chosen} is {worse}",
-        "open": f"Open on {questions}: {found.chosen} may be {worse}",
-    }
+    verdict = _state_verdict(seen.verdict, f"{many(seen.questions, 'question')} kept apart", found, margin)
     earlier = many(seen.earlier, "earlier confirmation")
     again = f" {earlier} used some of these questions, so the interval is wider." if seen.earlier else ""
     return (
-        f"{claims[seen.verdict]}. {percent(seen.score)} and {percent(seen.rival_score)}, difference {points(low)} to "
+        f"{verdict}. {percent(seen.score)} and {percent(seen.rival_score)}, difference {points(low)} to "
         f"{points(high)} ({100 * seen.confidence:.3g} %).{again}"
+    )
+
+
+def _state_verdict(verdict: ConfirmationVerdict, questions: str, found: Recommendation, margin: str) -> str:
+    is_worse = {"confirmed": "is not", "contradicted": "is", "open": "may be"}[verdict]
+    return (
+        f"{verdict.capitalize()} on {questions}: {found.chosen} {is_worse} more than {margin} points worse than "
+        f"{found.rival}"
     )
 
 

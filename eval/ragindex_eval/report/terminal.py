@@ -10,7 +10,7 @@ from ragindex.cli.console import escape_markup
 from ragindex.counts import first_names
 from ragindex.llm.offline import display_name
 from ragindex.types import Usage
-from ragindex_eval.format import describe_lsa, many, shown
+from ragindex_eval.format import describe_lsa, many, short, shown
 from ragindex_eval.metrics.evidence import TokensToRecall, write_interval, write_tokens
 from ragindex_eval.report.fitted_table import FittedColumn, FittedTable
 from ragindex_eval.report.sections.kinds import GROUPINGS, group_name
@@ -205,10 +205,10 @@ def _column_groups(comparison: Comparison) -> list[list[_Column]]:
     if any(method.failures for method in comparison.methods):
         quality.append(_Column("not\nanswered", lambda method: len(method.failures), "{:.0f}".format))
     sizes = [
-        _Column("p50\nms", lambda method: method.latency.total.p50, _format_short, LATENCY),
-        _Column("p95\nms", lambda method: method.latency.total.p95, _format_short),
-        _Column("index\ns", lambda method: method.index_seconds, _format_short),
-        _Column("index\nMB", lambda method: method.index_bytes / 1e6, _format_short),
+        _Column("p50\nms", lambda method: method.latency.total.p50, short, LATENCY),
+        _Column("p95\nms", lambda method: method.latency.total.p95, short),
+        _Column("index\ns", lambda method: method.index_seconds, short),
+        _Column("index\nMB", lambda method: method.index_bytes / 1e6, short),
     ]
     return [quality, sizes, _cost_columns(comparison)]
 
@@ -252,11 +252,6 @@ def _metric_column(name: str) -> _Column:
 
 def _percent(value: float | None) -> float | None:
     return None if value is None else 100 * value
-
-
-def _format_short(value: float) -> str:
-    """Format a number with about three digits."""
-    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
 def _fit(column: _Column, comparison: Comparison) -> FittedColumn:

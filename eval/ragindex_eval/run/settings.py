@@ -129,7 +129,7 @@ class CompareSettings(Strict):
     )
     store: _Plugin | None = Field(default=None, description="The store. Default: the index's own, or lancedb.")
     k: tuple[int, ...] = Field(default=(5, 10, 20), description="The cutoffs. Default: 5,10,20.")
-    limit: int | None = Field(default=None, description="Ask N questions, drawn by the seed.")
+    limit: int | None = Field(default=None, description="Ask N questions, drawn by the seed; a larger N adds to them.")
     seed: int | None = Field(default=None, description="The seed of everything random. Default: the index's own, or 0.")
     seeds: list[int] | None = Field(default=None, min_length=1)
     grid: list[str] = Field(

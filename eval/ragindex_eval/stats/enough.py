@@ -6,7 +6,7 @@ from statistics import fmean, median, stdev
 
 import numpy as np
 
-from ragindex_eval.format import about_questions
+from ragindex_eval.format import about_questions, points
 from ragindex_eval.results.model import Comparison
 from ragindex_eval.results.question_plan import QuestionPlan
 from ragindex_eval.stats.conclusions import leaders, rank_methods
@@ -92,7 +92,7 @@ def describe_more_questions(best: str, rivals: Mapping[str, Sequence[float]], me
 
 def _describe_equal_means(best: str, rival: str, differences: Sequence[float], pairs: int, power: str) -> str:
     """Say what the difference of two methods may be, and how many more questions would show one that these do not."""
-    low, high = (f"{100 * bound:z.1f}" for bound in paired_interval(np.array(differences)))
+    low, high = map(points, paired_interval(np.array(differences)))
     said = f"The difference of {best} and {rival} may be {low} to {high} points"
     for size in _STATED_DIFFERENCES:
         count = _count_more(differences, pairs, size)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from ragindex.types import Usage
-from ragindex_eval.format import join_names, points_form, short
+from ragindex_eval.format import join_names, percent, points, short
 from ragindex_eval.metrics.answers import select_shown
 from ragindex_eval.results.model import LATENCY, Comparison, MethodResult, describe_failed
 from ragindex_eval.stats.conclusions import FEW, agreement, better, leaders, middle_k, rank_methods
@@ -27,7 +27,7 @@ def _main_sentences(comparison: Comparison) -> Iterator[str]:
         return
     if len(methods) == 1:
         only = methods[0]
-        yield f"{only.label} reaches {_format_percent(only, metric)} at {metric}; there is nothing to compare it with."
+        yield f"{only.label} reaches {percent(only.metrics[metric])} at {metric}; there is nothing to compare it with."
         return
     if len(rank_methods(comparison, metric)) < len(methods):
         yield f"{metric} was not measured of every method."
@@ -57,18 +57,17 @@ def _describe_best(comparison: Comparison, ahead: Sequence[str], metric: str) ->
     """Name the methods that cannot be excluded as the best, with the difference of the leader to the next."""
     ranked, judged = rank_methods(comparison, metric), f"n = {comparison.dataset.judged:,}"
     best, last = ranked[0], ranked[-1]
-    percent = _format_percent(comparison.method(best), metric)
+    highest, lowest = (percent(comparison.method(label).metrics[metric]) for label in (best, last))
     if len(ahead) == len(ranked):
         said = f"No method can be excluded as the best at {metric} ({judged}): "
-        lowest = _format_percent(comparison.method(last), metric)
         if len({method.metrics[metric] for method in comparison.methods}) == 1:
-            return f"{said}all {len(ahead)} score {percent}"
-        return f"{said}{best} scores {percent}, {last} {lowest} ({_difference(comparison, best, last, metric)})"
+            return f"{said}all {len(ahead)} score {highest}"
+        return f"{said}{best} scores {highest}, {last} {lowest} ({_difference(comparison, best, last, metric)})"
     over = f"{_difference(comparison, best, ranked[1], metric)}, over {ranked[1]}"
     if len(ahead) == 1:
-        return f"{best} is best at {metric} ({percent}; {over})"
+        return f"{best} is best at {metric} ({highest}; {over})"
     others = f"{join_names(ahead[1:])} cannot be excluded as the best ({judged})"
-    return f"{best} leads at {metric} ({percent}; {over}), and {others}"
+    return f"{best} leads at {metric} ({highest}; {over}), and {others}"
 
 
 def _list_other_metrics(comparison: Comparison) -> list[str]:
@@ -144,17 +143,17 @@ def _describe_fastest(comparison: Comparison, of: Sequence[str]) -> str:
         return ""
     slowest = max(of, key=lambda label: comparison.method(label).latency.total.p50 or 0.0)
     pair = comparison.pair(slowest, fastest, LATENCY)
-    low, high = (_format_ratio(bound) for bound in pair.ci95 or (pair.value, pair.value))
+    low, high = map(short, pair.ci95 or (pair.value, pair.value))
     among = join_names(of) if len(of) < len(comparison.methods) or len(of) == 2 else f"all {len(of)}"
-    times = f"{_format_ratio(pair.value)} times as fast as {slowest} ({low} to {high}, geometric mean)"
+    times = f"{short(pair.value)} times as fast as {slowest} ({low} to {high}, geometric mean)"
     return f"Of {among}, {fastest} is fastest: {times}."
 
 
 def _format_costs(method: MethodResult) -> str:
     """Format what a question costs, and the index."""
     p50 = method.latency.total.p50
-    asked = [*([] if p50 is None else [f"{short(p50)} ms"]), *_format_usage(method.query_usage)]
-    built = [f"{short(method.index_bytes / 1e6)} MB", *_format_usage(method.index_usage)]
+    asked = [*([] if p50 is None else [f"{short(p50)} ms"]), *_format_usage(method.query_usage, ".5f")]
+    built = [f"{short(method.index_bytes / 1e6)} MB", *_format_usage(method.index_usage, ".4f")]
     return (
         f"{join_names(asked)} a question, and {join_names(built)} for its index"
         if asked
@@ -162,14 +161,15 @@ def _format_costs(method: MethodResult) -> str:
     )
 
 
-def _format_usage(usage: Usage) -> Iterator[str]:
+def _format_usage(usage: Usage, form: str) -> Iterator[str]:
+    """Yield tokens and money, the money in the format of its column in the table."""
     tokens = usage.input_tokens + usage.output_tokens
     if tokens:
         yield f"{tokens:,.0f} tokens"
     if usage.money is None:
         yield "an unknown sum"
     elif usage.money:
-        yield f"${usage.money:.2g}"
+        yield f"${usage.money:{form}}"
 
 
 # ---------------------------------------------------------------- more questions
@@ -191,15 +191,6 @@ def _describe_few_questions(comparison: Comparison) -> Iterator[str]:
 
 
 def _difference(comparison: Comparison, a: str, b: str, metric: str) -> str:
-    """Format the difference of two methods in percentage points, with its interval."""
+    """Format the difference of two methods in percentage points, with its interval, as the table of pairs has them."""
     pair = comparison.pair(a, b, metric)
-    said = f"{100 * pair.value:+{points_form(pair.value)}}"
-    return said if pair.ci95 is None else f"{said}, {' to '.join(f'{100 * bound:z.1f}' for bound in pair.ci95)}"
-
-
-def _format_percent(method: MethodResult, metric: str) -> str:
-    return f"{100 * method.metrics[metric]:.1f}"
-
-
-def _format_ratio(ratio: float) -> str:
-    return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.1f}"
+    return points(pair.value) if pair.ci95 is None else f"{points(pair.value)}, {' to '.join(map(points, pair.ci95))}"

@@ -184,7 +184,7 @@ def capital_growth(
     now: SampleArray,
     earlier: SampleArray,
     squares: SampleArray,
-    seen: int,
+    seen: NDArray[np.int_] | int,
     bound: SampleArray | float,
     population: int | None,
 ) -> SampleArray:
@@ -217,7 +217,9 @@ def count_level_questions(delta: float, alpha: float) -> int:
     return questions
 
 
-def _mean_left(bound: SampleArray | float, earlier: SampleArray, seen: int, population: int) -> SampleArray:
+def _mean_left(
+    bound: SampleArray | float, earlier: SampleArray, seen: NDArray[np.int_] | int, population: int
+) -> SampleArray:
     """Return the mean that the questions not seen yet have if the mean of all is `bound`."""
     mean: SampleArray = (population * np.asarray(bound) - earlier) / (population - seen)
     return mean

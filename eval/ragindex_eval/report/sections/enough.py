@@ -2,10 +2,8 @@
 
 from dataclasses import dataclass
 
-from ragindex_eval.format import percent
+from ragindex_eval.format import about_questions, percent
 from ragindex_eval.results.model import Comparison
-
-_MOST_QUESTIONS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +27,5 @@ def render_enough(comparison: Comparison) -> EnoughFigures | None:
         plan.best,
         f"{100 * plan.power:.0f}",
         tuple((f"{count:,}", "none" if least is None else percent(least)) for count, least in plan.smallest),
-        tuple((label, _format_more(more)) for label, more in plan.settle),
+        tuple((label, "no number" if more is None else about_questions(more)) for label, more in plan.settle),
     )
-
-
-def _format_more(count: int | None) -> str:
-    if count is None:
-        return "no number"
-    return f"about {count:,}" if count <= _MOST_QUESTIONS else f"more than {_MOST_QUESTIONS:,}"

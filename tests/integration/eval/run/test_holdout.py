@@ -78,11 +78,19 @@ def test_reuse_is_written_down() -> None:
 
 
 def test_recommend_confirms_by_holdout() -> None:
+    """Once something is decided, which 16 questions cannot at a risk of 1 in 10⁹."""
     Path(LEDGER).unlink()
-    done = ragindex("recommend", *GIVEN, "--methods", "bm25,dense", "--metric", "R@1", "--json", "-", *SEALED)
+    recommend = ("recommend", *GIVEN, "--methods", "bm25,dense", "--metric", "R@1", *SEALED)
+    undecided = ragindex(*recommend, "--alpha", "1e-9")
+    assert "sealed.csv stays sealed, to confirm a choice once one is made" in undecided.err
+    assert list(Ledger(Path(LEDGER)).uses()) == []
+    done = ragindex(*recommend, "--json", "found.json")
     assert done.code == 0, done.err
-    assert done.json["holdout"]["chosen"] == done.json["chosen"]
-    assert done.json["confirmation"] is None
+    found = json.loads(Path("found.json").read_text())
+    assert found["holdout"]["chosen"] == found["chosen"]
+    assert found["confirmation"] is None
+    said = f"Confirmed on the holdout: {found['chosen']} is not more than 2.0 points worse than {found['rival']}."
+    assert said in done.out
     assert [use.command for use in Ledger(Path(LEDGER)).uses()] == ["recommend"]
 
 

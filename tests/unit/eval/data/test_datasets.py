@@ -2,17 +2,21 @@
 
 import json
 import os
-import random
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from examples import examples
 from ragindex.corpus import content_id
 from ragindex.errors import DataError
 from ragindex.judgements import add_judgement, question_id
 from ragindex.types import Query
+from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset, describe_content, read_dataset
 from ragindex_eval.data.gold import EvidencePlace, Gold
 
@@ -487,13 +491,34 @@ def many(tmp_path: Path) -> Path:
 def test_a_limit_is_a_seeded_sample_in_the_order_of_the_file(tmp_path: Path, seed: int) -> None:
     whole = read_dataset(many(tmp_path))
     dataset = read_dataset(many(tmp_path), limit=5, seed=seed)
-    numbers = sorted(random.Random(seed).sample(range(30), 5))
-    assert texts(dataset) == [(f"q{number + 1:05d}", f"{number}?") for number in numbers]
+    assert len(dataset.queries) == 5
+    assert dataset.queries == tuple(query for query in whole.queries if query in dataset.queries)
     assert dataset.gold is not None
     assert whole.gold is not None
     assert dataset.gold == {query.id: whole.gold[query.id] for query in dataset.queries}
     assert dataset.corpus == whole.corpus
     assert read_dataset(many(tmp_path), limit=30, seed=seed) == read_dataset(many(tmp_path), limit=1000) == whole
+
+
+@settings(max_examples=examples(30))
+@given(st.permutations(range(40)), st.lists(st.integers(1, 45), min_size=2, max_size=3), st.integers(0, 2**64))
+def test_limits_are_nested_wherever_questions_stand(order: list[int], limits: list[int], seed: int) -> None:
+    """A smaller limit draws some of the questions of a larger one, with whatever ids; two questions are equal."""
+    queries = tuple(Query(f"q{at}", f"What is {min(number, 38)}?") for at, number in enumerate(order))
+    least, *_, most = (datasets._sample_queries(queries, limit, seed) for limit in sorted(limits))
+    assert len(most) == min(max(limits), 40)
+    assert [query for query in queries if query in set(most)] == list(most)
+    assert set(least) <= set(most)
+    elsewhere = datasets._sample_queries(queries[::-1], len(least), seed)
+    assert {query.text for query in elsewhere} == {query.text for query in least}
+
+
+def test_every_question_is_as_likely_and_each_seed_draws_anew() -> None:
+    """Each of 50 is among 10 in 80 of 400 seeds: 8 is the standard deviation."""
+    queries = tuple(Query(f"q{number}", f"What is {number}?") for number in range(50))
+    drawn = Counter(query.id for seed in range(400) for query in datasets._sample_queries(queries, 10, seed))
+    assert len(drawn) == 50
+    assert 45 < min(drawn.values()) < max(drawn.values()) < 115
 
 
 def test_the_fingerprint_is_of_contents_not_of_places(tmp_path: Path) -> None:

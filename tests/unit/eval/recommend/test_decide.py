@@ -25,6 +25,7 @@ from ragindex_eval.recommend.prices import broken_constraint
 from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.show import describe_decision, describe_standing, render_recommendation
 from ragindex_eval.recommend.values import Candidate, Confirmation, Costs, Recommendation, State
+from ragindex_eval.results.holdout_result import HoldoutResult
 from ragindex_eval.results.model import DatasetFacts, Interval
 from ragindex_eval.run.build_costs import BuildCosts, PartCost
 from ragindex_eval.run.settings import CompareSettings
@@ -217,6 +218,11 @@ def test_confirmations_say_what_they_are() -> None:
     ):
         confirmed = Confirmation(verdict, 90, 0.7, 0.6, difference, 0.975, 0)
         assert said in shown(replace(found, confirmation=confirmed), RecommendRules())
+        sealed = HoldoutResult("sealed.csv", 90, "R@5", "links", "bm25", 0.7, 0.6, difference, "today")
+        on_holdout = shown(replace(found, holdout=sealed), RecommendRules())
+        assert said.replace("90 questions kept apart", "the holdout") in on_holdout
+        reused = replace(sealed, earlier=("yesterday",))
+        assert "on the holdout" not in shown(replace(found, holdout=reused), RecommendRules())
     again = replace(found, confirmation=Confirmation("open", 90, 0.7, 0.6, (-0.05, 0.05), 1 - 0.05 / 6, 1))
     said = "difference −5.0 to +5.0 (99.2 %). 1 earlier confirmation used some of these questions, so the interval is"
     assert said in shown(again, RecommendRules())

@@ -2,9 +2,10 @@
 
 from random import Random
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from ragindex.types import Query
 from ragindex_eval.recommend.question_order import KEPT_FROM, split_questions
 from ragindex_eval.run.question_uses import hash_question
@@ -20,10 +21,12 @@ def hashes(queries: list[Query]) -> list[str]:
     return [hash_question(query.text) for query in queries]
 
 
-@given(st.lists(st.integers(1, 600), min_size=2, max_size=6), st.integers(0, 3), st.randoms(use_true_random=False))
-def test_more_questions_move_no_earlier_one_and_change_no_side(counts: list[int], seed: int, random: Random) -> None:
+@settings(max_examples=examples(30))
+@given(st.lists(st.integers(1, 300), min_size=2, max_size=4), st.integers(0, 3), st.integers(0, 2**32 - 1))
+def test_more_questions_move_no_earlier_one_and_change_no_side(counts: list[int], seed: int, drawn: int) -> None:
     """They may stand anywhere in the file, which changes their ids."""
-    file = random.sample(QUESTIONS, len(QUESTIONS))
+    random = Random(drawn)  # hypothesis would take a minute to draw each place
+    file = random.sample(QUESTIONS, 300)
     raced, kept_before = list[str](), set[str]()
     for count in sorted(counts):
         mixed = random.sample(file[:count], count)

@@ -1,6 +1,7 @@
 """What questions can show: by hand, and by simulation of the tests that the formula speaks of."""
 
 import json
+from dataclasses import replace
 from itertools import combinations
 from statistics import stdev
 
@@ -8,8 +9,11 @@ import numpy as np
 import pytest
 from made_comparisons import made
 
+from ragindex_eval.report.sections.enough import render_enough
+from ragindex_eval.report.sections.pairs import render_pairs
 from ragindex_eval.results.question_plan import QuestionPlan
 from ragindex_eval.stats.enough import plan_questions
+from ragindex_eval.stats.first_sentence import state_conclusion
 from ragindex_eval.stats.paired_tests import paired_interval, run_paired_tests
 from ragindex_eval.stats.power import count_questions, raise_spread, smallest_difference
 
@@ -49,6 +53,23 @@ def test_equal_methods_are_never_told_apart_and_one_method_has_no_plan() -> None
     assert plan_questions(made({"a": FAIR, "b": FAIR})) is None, "differences that are all 0 tell no spread"
     assert plan_questions(made({"a": FAIR})) is None
     assert plan_questions(made({"a": FAIR[:4], "b": GOOD[:4]})) is None
+
+
+def test_sentence_and_tables_quote_one_figure() -> None:
+    """Rounded alike: 194 more questions, and a difference of 5.0 points."""
+    comparison = made({"a": FAIR, "b": GOOD, "c": GOOD})
+    plan, said = plan_questions(comparison), state_conclusion(comparison)
+    figures = render_enough(replace(comparison, enough=plan))
+    assert plan is not None
+    assert figures is not None
+    assert plan.settle == (("c", None), ("a", 194))
+    assert figures.settle == (("c", "no number"), ("a", "about 200"))
+    assert "About 200 more questions would show b ahead of a" in said
+    assert [f"{count} of {least}" for count, least in figures.smallest[1:]] == plan.describe().split("; ")[1].split(
+        ", "
+    )
+    cell = (render_pairs(comparison) or ())[0].rows[1][0]
+    assert f"{cell.difference}, {cell.interval})" in said
 
 
 def test_graded_differences_need_not_be_as_large_as_those_of_0_and_1() -> None:

@@ -20,15 +20,17 @@ FAST, SLOW = [1.0 + n / 1000 for n in range(40)], [4.0 + n / 1000 for n in range
 
 def test_one_is_best_where_all_others_are_excluded() -> None:
     assert leaders(made({"a": BAD, "b": GOOD}), "R@5") == ("b",)
-    assert state_conclusion(made({"a": BAD, "b": GOOD})) == ("b is best at R@5 (100.0; +100.0, 85.6 to 100.0, over a).")
+    assert state_conclusion(made({"a": BAD, "b": GOOD})) == (
+        "b is best at R@5 (100.0; +100.0, +85.6 to +100.0, over a)."
+    )
 
 
 def test_the_methods_that_cannot_be_excluded_are_named_with_what_they_cost() -> None:
     comparison = made({"a": FAIR, "b": BAD, "c": GOOD}, {"a": FAST, "b": FAST, "c": SLOW})
     assert leaders(comparison, "R@5") == ("c", "a")
     assert state_conclusion(comparison) == (
-        "c leads at R@5 (100.0; +5.0, -6.6 to 16.1, over a), and a cannot be excluded as the best (n = 40). "
-        "Of c and a, a is fastest: 3.9 times as fast as c (3.2 to 4.2, geometric mean). "
+        "c leads at R@5 (100.0; +5.0, −6.6 to +16.1, over a), and a cannot be excluded as the best (n = 40). "
+        "Of c and a, a is fastest: 3.94 times as fast as c (3.23 to 4.22, geometric mean). "
         "c takes 4.02 ms a question, and 0.001 MB for its index; a takes 1.02 ms a question, and 0.001 MB for its "
         "index. About 200 more questions would show c ahead of a, if the difference stays (80 % power)."
     )
@@ -38,7 +40,7 @@ def test_nothing_is_better_inside_the_noise() -> None:
     comparison = made({"a": FAIR, "b": GOOD}, {"a": SLOW, "b": SLOW})
     assert leaders(comparison, "R@5") == ("b", "a")
     assert state_conclusion(comparison) == (
-        "No method can be excluded as the best at R@5 (n = 40): b scores 100.0, a 95.0 (+5.0, -4.9 to 14.4). "
+        "No method can be excluded as the best at R@5 (n = 40): b scores 100.0, a 95.0 (+5.0, −4.9 to +14.4). "
         "b takes 4.02 ms a question, and 0.001 MB for its index; a takes 4.02 ms a question, and 0.001 MB for its "
         "index. About 140 more questions would show b ahead of a, if the difference stays (80 % power)."
     )
@@ -59,9 +61,9 @@ def test_all_equal() -> None:
     said = state_conclusion(made({"a": FAIR, "b": FAIR}, {"a": SLOW, "b": FAST}))
     assert said == (
         "No method can be excluded as the best at R@5 (n = 40): all 2 score 95.0. "
-        "Of a and b, b is fastest: 3.9 times as fast as a (3.2 to 4.2, geometric mean). "
+        "Of a and b, b is fastest: 3.94 times as fast as a (3.23 to 4.22, geometric mean). "
         "a takes 4.02 ms a question, and 0.001 MB for its index; b takes 1.02 ms a question, and 0.001 MB for its "
-        "index. The difference of a and b may be -6.9 to 6.9 points; about 140 more questions would show one of 5 "
+        "index. The difference of a and b may be −6.9 to +6.9 points; about 140 more questions would show one of 5 "
         "(80 % power)."
     )
 
@@ -70,8 +72,8 @@ def test_money_and_tokens_are_weighed() -> None:
     paid = {"a": [Usage()] * 40, "b": [Usage(0.0, 1_000, 200, 0.00125)] * 40}
     said = state_conclusion(made({"a": BAD, "b": GOOD}, {"a": FAST, "b": SLOW}, paid=paid))
     assert said == (
-        "b is best at R@5 (100.0; +100.0, 85.6 to 100.0, over a). "
-        "b takes 4.02 ms, 1,200 tokens and $0.0013 a question, and 0.002 MB, 48,000 tokens and $0.05 for its index; "
+        "b is best at R@5 (100.0; +100.0, +85.6 to +100.0, over a). "
+        "b takes 4.02 ms, 1,200 tokens and $0.00125 a question, and 0.002 MB, 48,000 tokens and $0.0500 for its index; "
         "a takes 1.02 ms a question, and 0.002 MB for its index."
     )
 
@@ -138,7 +140,7 @@ def test_few_questions_are_a_hint() -> None:
         "With one judged question this is a hint, no more."
     )
     assert state_conclusion(made({"a": [1] * 8, "b": [0] * 8})) == (
-        "a is best at R@5 (100.0; +100.0, 34.8 to 100.0, over b). With 8 judged questions this is a hint, no more."
+        "a is best at R@5 (100.0; +100.0, +34.8 to +100.0, over b). With 8 judged questions this is a hint, no more."
     )
 
 
@@ -195,6 +197,6 @@ def test_without_gold_no_quality_is_claimed() -> None:
     comparison = made({"a": [], "b": []}, {"a": FAST, "b": SLOW}, found={"a": [["x"]] * 40, "b": [["y"]] * 40})
     assert state_conclusion(comparison) == (
         "No quality was measured: the questions have no gold documents. Of a and b, a is fastest: "
-        "3.9 times as fast as b (3.2 to 4.2, geometric mean). Of a and b, 0% of the documents of their "
+        "3.94 times as fast as b (3.23 to 4.22, geometric mean). Of a and b, 0% of the documents of their "
         "first 5 hits are the same."
     )

@@ -9,6 +9,7 @@ from bs4 import BeautifulSoup
 from made_comparisons import made
 from rich.console import Console
 
+from ragindex_eval.mlflow_values import method_metrics
 from ragindex_eval.report import page as report
 from ragindex_eval.report.sections import pairs
 from ragindex_eval.report.terminal import render_study
@@ -55,7 +56,7 @@ def test_what_is_said_is_the_value_that_was_tested() -> None:
     pair = comparison.pair("b", "a", LATENCY)
     assert (pair.value, pair.statistic) == (pytest.approx(5.0), "ratio of geometric means")
     assert pair.ci95 == pytest.approx((4.77, 5.08), abs=0.01)  # paired: each question takes five times as long
-    assert "Of a and b, a is fastest: 5.0 times as fast as b (4.8 to 5.1, geometric mean)." in state_conclusion(
+    assert "Of a and b, a is fastest: 5.00 times as fast as b (4.77 to 5.08, geometric mean)." in state_conclusion(
         comparison
     )
 
@@ -94,3 +95,17 @@ def test_times_of_different_comparisons_stand_in_no_common_table() -> None:
     assert overview == ["corpus", "encoder", "seed", "method", "R@5", "index s", "index MB"]
     assert "p50 ms" in [cell.get_text() for cell in page.select("#c1-table thead th")]
     assert sum("p50" in line for line in lines(Study("study", (one, other)))) == 2
+
+
+def test_questions_that_are_all_alike_have_an_interval_everywhere() -> None:
+    """3 of 3: at least 29.2 %, Clopper and Pearson's bound, in the terminal, the report, JSON and MLflow alike."""
+    comparison = made({"a": [1.0] * 3, "b": [1.0] * 3})
+    assert any("(95 % intervals of R@5: ±70.8 at most)" in line for line in lines(Study("study", (comparison,))))
+    page = BeautifulSoup(report.render_report(Study("study", (comparison,))), "html.parser")
+    assert [cell.get_text(" ", strip=True) for cell in page.select("#c1-table tbody td:nth-of-type(1)")] == [
+        "100.0 29.2 – 100.0"
+    ] * 2
+    low = pytest.approx(0.025 ** (1 / 3))
+    assert comparison.to_json()["methods"][0]["ci95"]["R@5"] == [low, 1.0]
+    logged = method_metrics(comparison.methods[0])
+    assert (logged["retrieval/recall_at_5/ci95_low"], logged["retrieval/recall_at_5/ci95_high"]) == (low, 1.0)
