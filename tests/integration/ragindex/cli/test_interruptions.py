@@ -1,6 +1,7 @@
 """The command line with strange texts, when it is stopped or killed, and on a terminal."""
 
 import io
+import json
 import os
 import re
 import signal
