@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
-from ragindex.errors import DataError
+from ragindex.errors import DamagedError, DataError
 from ragindex.types import Document, Metadata
 
 
@@ -43,6 +43,16 @@ def metadata_json(metadata: Metadata) -> str:
     if size > MOST_METADATA_BYTES:
         raise DataError(f"metadata of at most {MOST_METADATA_BYTES:,} bytes as JSON", f"{size:,}")
     return text
+
+
+def load_stored_json(text: str) -> Any:
+    """Parse JSON that a record of an index holds. Raises DamagedError."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(
+            f"A record of the index holds JSON that cannot be read ({error}). Run ragindex repair, or export again."
+        ) from error
 
 
 def document_metadata_json(document: Document) -> str:

@@ -74,11 +74,11 @@ class Lsa(FittedEncoderPlugin):
         try:
             fit = json.loads((folder / "fit.json").read_text(encoding="utf-8"))
             words = json.loads((folder / "vocabulary.json").read_text(encoding="utf-8"))
-            idf = np.load(folder / "idf.npy")
+            idf = np.array(np.load(folder / "idf.npy", mmap_mode="r"))  # mapped: its header cannot ask for memory
             projection = np.load(folder / "projection.npy", mmap_mode="r")
             if len(words) != len(idf) or projection.shape != (len(words), fit["dimensions"]):
                 raise ValueError(f"{len(words)} words, {len(idf)} weights, a projection of {projection.shape}")
-        except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+        except (OSError, EOFError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise StoreError(
                 f"The lsa fit in {folder} cannot be read ({error}). Delete that folder and run: ragindex index"
             ) from error

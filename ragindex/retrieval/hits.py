@@ -1,6 +1,5 @@
 """Conversion of records to hits, and checks of hits. Every part that a flat scheme can search has HIT_FIELDS."""
 
-import json
 import math
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -8,6 +7,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from ragindex.canonical import load_stored_json
 from ragindex.errors import UsageError
 from ragindex.filters import Ids, list_terms
 from ragindex.interfaces import Collection, FilterQuery, Schema, SearchingRetriever, SearchResult
@@ -30,7 +30,15 @@ def read_hits(found: SearchResult, source: str) -> tuple[Hit, ...]:
     columns = [records.column(name).to_pylist() for name in HIT_FIELDS]
     return tuple(
         Hit(
-            id, kind, tuple(passages), tuple(docs), title, text, score, source, json.loads(metadata) if metadata else {}
+            id,
+            kind,
+            tuple(passages),
+            tuple(docs),
+            title,
+            text,
+            score,
+            source,
+            load_stored_json(metadata) if metadata else {},
         )
         for id, score, kind, title, text, metadata, passages, docs in zip(
             found.ids, found.scores.tolist(), *columns, strict=True

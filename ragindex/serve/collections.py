@@ -5,19 +5,22 @@ beside it, and takes its place in one step; the one before is freed when the las
 """
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from threading import Lock
 
-from ragindex.errors import MissingPartError, UsageError
+from ragindex.errors import MissingPartError, StoreError, UsageError
 from ragindex.export.load import load_retriever
 from ragindex.index import Index, IndexRetriever, open_index
 from ragindex.llm.budget import Budget
 from ragindex.mlflow_tracing import without_traces
 from ragindex.plugins import registry
 from ragindex.serve.config import CollectionSpec, ServeSettings
+from ragindex.serve.logs import log_error
 from ragindex.serve.refusals import RefusalError
+from ragindex.types import Retrieval
 from ragindex.workspace import payments
+from ragindex.workspace.positions import PassagePositions
 
 _CHECK = "warm up"
 
@@ -29,6 +32,8 @@ class ServedState:
     index: Index
     retrievers: Mapping[str, IndexRetriever]
     opened_at: float
+    broken: Mapping[str, str] = field(default_factory=dict)
+    """Why methods cannot search, by name: their parts are damaged."""
 
     @property
     def encoder(self) -> str | None:
@@ -66,7 +71,14 @@ class ServedCollection:
 
     def retriever(self, method: str, state: ServedState) -> tuple[str, IndexRetriever]:
         """Return the name and the retriever of a method ("": the default). Raises RefusalError if it is not served."""
-        name = method or next(iter(state.retrievers))
+        name = method or self.default(state)
+        if name in state.broken:
+            raise RefusalError(
+                503,
+                f"The method {name!r} cannot search, because its data are damaged. Whoever runs the server stops it "
+                "and runs ragindex repair, then ragindex index. The server's log has the reason.",
+                "damaged",
+            )
         if name not in state.retrievers:
             served = ", ".join(state.retrievers)
             raise RefusalError(
@@ -74,12 +86,19 @@ class ServedCollection:
             )
         return name, state.retrievers[name]
 
+    def default(self, state: ServedState) -> str:
+        """Return the name of the default method, which may be broken."""
+        return next(iter((*map(_label, self.spec.methods), *state.retrievers)))
+
     def refresh(self) -> bool:
         """Move on to the newest finished state; return whether there was a newer one. Raises RagindexError."""
         with self._refreshing:
             if self.is_newest():
                 return False
-            self.state = open_state(self.spec, self.state.index.newest())
+            state = open_state(self.spec, self.state.index.newest())
+            if state.broken.keys() - self.state.broken.keys():
+                raise StoreError(f"The newest state of {self.name} is damaged, and the one before is served.")
+            self.state = state
             return True
 
     def is_newest(self) -> bool:
@@ -111,26 +130,70 @@ def open_exported(spec: CollectionSpec, settings: ServeSettings, budget: Budget 
 
 
 def open_state(spec: CollectionSpec, index: Index) -> ServedState:
-    """Open the retrievers of all methods of an index. Raises UsageError and WorkspaceError."""
-    retrievers = {registry.label(registry.scheme(method)): index.retriever(method) for method in spec.methods}
-    if not retrievers:
+    """Open the retrievers of all methods of an index that can search. Raises UsageError, WorkspaceError, StoreError."""
+    retrievers, broken = dict[str, IndexRetriever](), dict[str, StoreError]()
+    for name in map(_label, spec.methods):
+        try:
+            retrievers[name] = _open_retriever(index, name)
+        except StoreError as error:
+            broken[name] = error
+    if not (retrievers or broken):
         raise MissingPartError(f"The collection {spec.name} has no method. Give one with --method.")
-    return _check_state(ServedState(index, retrievers, time.time()))
+    return _check_state(ServedState(index, retrievers, time.time()), broken)
 
 
-def _check_state(state: ServedState) -> ServedState:
-    """Search once with each method, so that no client waits for what is read then.
+def _label(method: str) -> str:
+    return registry.label(registry.scheme(method))
 
-    Raises UsageError if a key has a cap and a price that it needs is unknown.
+
+class _SparePositions(PassagePositions):
+    """Positions that are left out where the documents cannot be read: what was found is answered without them."""
+
+    def locate(self, found: Sequence[Retrieval], first: int | None = None) -> list[Retrieval]:
+        try:
+            return super().locate(found, first)
+        except StoreError as error:
+            log_error(error)
+            return list(found)
+
+
+def _open_retriever(index: Index, method: str) -> IndexRetriever:
+    """Open a method, also where the documents of the index are lost. Raises StoreError if its parts are damaged."""
+    try:
+        opened = index.retriever(method)
+    except StoreError as error:
+        log_error(error)
+        return IndexRetriever(method, index.workspace.retriever(method), PassagePositions(()))
+    return replace(opened, positions=_SparePositions(opened.positions.documents, opened.positions.lease))
+
+
+def _check_state(state: ServedState, broken: Mapping[str, StoreError] | None = None) -> ServedState:
+    """Search once with each method, so that no client waits for what is read then. Those that are damaged are broken.
+
+    Raises UsageError if a key has a cap and a price that it needs is unknown, and StoreError if all are broken.
     """
     payments.require_prices(state.index.workspace, [registry.scheme(one) for one in state.retrievers], reads=True)
-    search_once(state)
-    return state
+    broken = dict(broken or {})
+    for method in state.retrievers:
+        try:
+            _search_method(state, method)
+        except StoreError as error:
+            broken[method] = error
+    for error in broken.values():
+        log_error(error)
+    intact = {method: one for method, one in state.retrievers.items() if method not in broken}
+    if broken and not intact:
+        raise next(iter(broken.values()))
+    return replace(state, retrievers=intact, broken={method: str(error) for method, error in broken.items()})
 
 
 def search_once(state: ServedState) -> None:
     """Ask each method a question, but for those that call a paid service or a model. Raises RagindexError."""
+    for method in state.retrievers:
+        _search_method(state, method)
+
+
+def _search_method(state: ServedState, method: str) -> None:
     with without_traces():
-        for method, retriever in state.retrievers.items():
-            if not payments.may_cost(state.index.workspace, [registry.scheme(method)]):
-                retriever.search(_CHECK, k=1)
+        if not payments.may_cost(state.index.workspace, [registry.scheme(method)]):
+            state.retrievers[method].search(_CHECK, k=1)

@@ -72,9 +72,9 @@ def _document_to_response(service: Service, held: ServedCollection, key: AccessK
         raise RefusalError(404, f"There is no document {id!r}.", "document")
     shown = document if "read" in key.rights else None
     ingestion = service.ingestions.get(held.name)
-    failure = "" if ingestion is None else ingestion.explain_failure(key)
+    reason = "" if ingestion is None else ingestion.explain(key, change)
     return JSONResponse(
-        _status(held.name, id if document is None else document.id, change, failure)
+        _status(held.name, id if document is None else document.id, change, reason)
         | {
             "title": None if shown is None else shown.title,
             "text": None if shown is None else shown.text,
@@ -101,23 +101,18 @@ def find_ingestion(service: Service, key: AccessKey, collection: str) -> Ingesti
 
 
 async def _accepted(service: Service, ingestion: Ingestion, key: AccessKey, ids: list[str]) -> Response:
-    name, failure = ingestion.collection.name, ingestion.explain_failure(key)
-    states = await service.work(partial(ingestion.spool.states, ids))
-    shown = [_status(name, id, states.get(id), failure) for id in ids]
+    name, states = ingestion.collection.name, await service.work(partial(ingestion.spool.states, ids))
+    shown = [_status(name, id, states.get(id), ingestion.explain(key, states.get(id))) for id in ids]
     return JSONResponse({"collection": name, "documents": shown}, 202)
 
 
-def _status(collection: str, id: str, change: ChangeState | None, failure: str) -> dict[str, Any]:
-    """Return a `DocumentStatus`. A document without a change was indexed by other means.
-
-    An accepted change waits for the `failure` of the last sync, if there is one.
-    """
-    waiting = change is not None and change.status == "accepted"
+def _status(collection: str, id: str, change: ChangeState | None, reason: str) -> dict[str, Any]:
+    """Return a `DocumentStatus`. A document without a change was indexed by other means."""
     found = DocumentStatus(
         id=id,
         collection=collection,
         status="indexed" if change is None else change.status,
-        reason="" if change is None else failure if waiting else change.reason,
+        reason=reason,
         accepted_at=None if change is None else change.accepted,
         finished_at=None if change is None else change.finished,
     )

@@ -39,6 +39,7 @@ class Ingestion:
         A key with a filter changes only what it may see, into what it may see. Raises RefusalError and RagindexError.
         """
         require_writable_documents(key, documents)
+        self._require_intact()
         with self.spool.writing() as changes:  # what is checked stays so until it is written
             for id in self._find_hidden(changes, key, [document.id for document in documents]):
                 raise _no_document(id)
@@ -51,6 +52,7 @@ class Ingestion:
 
         Raises RefusalError (404) if there is none that the key may see.
         """
+        self._require_intact()
         given, id = id, self._find_id(id)
         with self.spool.writing() as changes:
             state = changes.states([id]).get(id)
@@ -62,6 +64,21 @@ class Ingestion:
                 raise _no_document(given)
             changes.accept([(id, None)], key.name)
         return id
+
+    def find_damage(self) -> str:
+        """Return why no documents are accepted: those of the index are damaged; "" if they are not known to be."""
+        loss = self.collection.state.index.workspace.find_documents_loss()
+        if loss is None:
+            return ""
+        return (
+            f"The index accepts no documents: {loss}. Searches go on. To repair it, whoever runs the server stops it "
+            "and runs: ragindex repair"
+        )
+
+    def _require_intact(self) -> None:
+        damage = self.find_damage()
+        if damage:
+            raise RefusalError(503, damage, "damaged")
 
     def _newest_documents(self, ids: Sequence[str]) -> Sequence[Document]:
         """Return documents as the last applied change has left them, searched or not."""
@@ -78,11 +95,17 @@ class Ingestion:
             hidden += [one.id for one in documents if one.id not in passing]
         return hidden
 
-    def explain_failure(self, key: AccessKey) -> str:
-        """Return why the last sync failed; to a key with a filter only that it did, for the reason may name others'."""
-        if self.failure and key.where is not None:
-            return "The last sync failed and is repeated. The server's log has the reason."
-        return self.failure
+    def explain(self, key: AccessKey, change: ChangeState | None) -> str:
+        """Return why a change waits or has failed, "" if it has not.
+
+        To a key with a filter only that it does, because the reason may name documents of others.
+        """
+        waits = change is not None and change.status == "accepted"
+        reason = "" if change is None else self.failure if waits else change.reason
+        if not reason or key.where is None:
+            return reason
+        what = "The last sync failed and is repeated." if waits else "The document could not be indexed."
+        return f"{what} Whoever runs the server can look up the reason."
 
     def _find_id(self, id: str) -> str:
         """Return the id of the document as it is spelled in the index or was accepted; `id` if there is none."""
@@ -203,7 +226,11 @@ def _no_document(id: str) -> RefusalError:
 async def _start_process(folder: Path) -> asyncio.subprocess.Process:
     pipe = asyncio.subprocess.PIPE
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "ragindex.serve.sync_process", str(folder.resolve()), stdin=pipe, stdout=pipe, stderr=pipe
+        *(sys.executable, "-m", "ragindex.serve.sync_process", str(folder.resolve())),
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        start_new_session=True,  # signals of a terminal, or to the server's group, are the server's to act on
     )
 
 

@@ -67,8 +67,10 @@ def _describe_writing(service: Service, collection: str) -> dict[str, Any]:
         return {"newest": None, "pending": None, "sync_failure": "", "writes": False, "writing_reason": _UNREADABLE}
     if sync["pending"] is None:
         return {**sync, "writes": False, "writing_reason": _UNREADABLE}
-    accepts = collection in service.ingestions and not service.settings.read_only
-    return {**sync, "writes": accepts, "writing_reason": "" if accepts else "It was opened to be read only."}
+    if collection not in service.ingestions or service.settings.read_only:
+        return {**sync, "writes": False, "writing_reason": "It was opened to be read only."}
+    damage = service.ingestions[collection].find_damage()
+    return {**sync, "writes": not damage, "writing_reason": damage}
 
 
 _OF_ALL_DOCUMENTS = ("reason", "documents", "pending", "damaged", "sync_failure")

@@ -31,6 +31,8 @@ class SearchCheck:
 
 
 async def _search(service: Service, state: ServedState) -> str:
+    if state.broken:
+        return f"Methods whose data are damaged: {', '.join(state.broken)}. Stop the server and run: ragindex repair"
     try:
         await service.work(partial(search_once, state))
     except RefusalError as refusal:

@@ -1,6 +1,7 @@
 """Running a service with uvicorn, until it is told to stop."""
 
 import asyncio
+import math
 import os
 import signal
 import socket
@@ -17,8 +18,8 @@ from ragindex.serve.connections import ACCEPTED_AT_ONCE, make_protocol
 from ragindex.serve.service import Service
 from ragindex.serve.web import quiet_config
 
-_GRACE_SECONDS = 10
-"""How long requests in progress may go on after the server was told to stop."""
+_GRACE_SECONDS = 1
+"""How long requests in progress may go on, beyond the time of a request, after the server was told to stop."""
 _BACKLOG = 512
 
 
@@ -70,7 +71,7 @@ def make_uvicorn(service: Service) -> uvicorn.Server:
         backlog=ACCEPTED_AT_ONCE,
         lifespan="on",
         timeout_keep_alive=10,
-        timeout_graceful_shutdown=_GRACE_SECONDS,
+        timeout_graceful_shutdown=math.ceil(service.settings.limits.timeout) + _GRACE_SECONDS,
     )
     return _Server(config, service)
 

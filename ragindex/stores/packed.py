@@ -29,6 +29,7 @@ from ragindex.interfaces import (
     SearchResult,
     StorePlugin,
 )
+from ragindex.stores.arrow_files import map_arrow_file
 from ragindex.stores.large_strings import narrow
 from ragindex.stores.memory.search import MemoryImage
 
@@ -139,11 +140,10 @@ class PackedCollection:
 
     @cached_property
     def held(self) -> MemoryImage:
-        """The records, mapped from the file. Raises DamagedError if the file is not valid Arrow data."""
+        """The records, mapped from the file. Raises DamagedError if it has no vectors of the declared length."""
         try:
-            self.table.validate(full=True)
             vectors = self._map_vectors()
-        except (pa.ArrowException, ValueError, KeyError) as error:
+        except (ValueError, KeyError) as error:
             raise _damaged(self.path, error) from error
         bare = self.table.drop_columns(["vector"]) if "vector" in self.table.column_names else self.table
         return MemoryImage(self.schema, bare, vectors)
@@ -208,7 +208,7 @@ class PackedCollection:
 
 def _read_packed(path: Path, name: str) -> PackedCollection:
     try:
-        table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+        table = map_arrow_file(path)
         header = json.loads(table.schema.metadata[_HEADER])
         lists = {key: tuple(header["schema"][key]) for key in ("stored", "keywords", "numbers", "text")}
         schema = Schema(**lists, language=header["schema"]["language"], dimensions=header["schema"]["dimensions"])

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ragindex.canonical import document_metadata_json, metadata_json
+from ragindex.canonical import document_metadata_json, load_stored_json, metadata_json
 from ragindex.corpus.chunking import chunk, headings_within, id_mark, pages_within, section_at, split_passage_id
 from ragindex.corpus.token_windows import TokenSpans
 from ragindex.errors import UsageError
@@ -139,7 +139,7 @@ class Documents:
     def find_metadata(self, key: str) -> dict[str, Any]:
         """Return the values of a metadata key by document, of those that have it."""
         every = _FieldLookup(self.collection, "metadata").everything().items()
-        found = ((id, json.loads(text)) for id, text in every if json.dumps(key) in text)
+        found = ((id, load_stored_json(text)) for id, text in every if json.dumps(key) in text)
         return {id: metadata[key] for id, metadata in found if key in metadata}
 
     def __iter__(self) -> Iterator[Document]:
@@ -295,9 +295,9 @@ def _split_row(row: Mapping[str, Any], chunking: Chunking | None) -> dict[str, A
 
 
 def _build_document(row: Mapping[str, Any]) -> Document:
-    blocks = tuple((start, end) for start, end in json.loads(row["blocks"])) if row["blocks"] else ()
+    blocks = tuple((start, end) for start, end in load_stored_json(row["blocks"])) if row["blocks"] else ()
     sections = _parse_sections(row["sections"])
-    return Document(row["id"], row["title"], row["text"], json.loads(row["metadata"]), sections, blocks)
+    return Document(row["id"], row["title"], row["text"], load_stored_json(row["metadata"]), sections, blocks)
 
 
 def _write_spans(document: Document, passages: Sequence[Passage]) -> list[str]:
@@ -347,5 +347,5 @@ def _write_blocks(blocks: Sequence[Span], length: int) -> str:
 
 
 def _parse_sections(written: str) -> tuple[Section, ...]:
-    rows = json.loads(written) if written else []
+    rows = load_stored_json(written) if written else []
     return tuple(Section(start, tuple(headings), page) for start, page, *headings in rows)

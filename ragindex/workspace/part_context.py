@@ -23,13 +23,14 @@ class _Context:
 
     key: str
     store: Store
-    documents: Documents
+    open_documents: Callable[[], Documents]
     root: Path
     language: str
     open_inputs: Callable[[], tuple[Any, ...]]
     open_encoder: Callable[[], Encoder]
     _collections: dict[str, Collection] = field(default_factory=dict)
     _inputs: tuple[Any, ...] | None = None
+    _documents: Documents | None = None
 
     @property
     def folder(self) -> Path:
@@ -37,6 +38,13 @@ class _Context:
         folder = self.root / "parts" / self.key
         folder.mkdir(parents=True, exist_ok=True)
         return folder
+
+    @property
+    def documents(self) -> Documents:
+        """The documents, opened on first access: a part that does not read them is searched though they are damaged."""
+        if self._documents is None:
+            self._documents = self.open_documents()
+        return self._documents
 
     @property
     def inputs(self) -> tuple[Any, ...]:
@@ -118,7 +126,7 @@ class PartBuildContext(_Context):
         return PartReadContext(
             key=self.key,
             store=self.store,
-            documents=self.documents,
+            open_documents=lambda: self.documents,
             root=self.root,
             language=self.language,
             open_inputs=self.open_inputs,

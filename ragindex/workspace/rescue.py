@@ -52,18 +52,28 @@ class Rescued:
     """The documents that were carried over; to be removed once the manifest names the new collection."""
 
 
-def find_documents_damage(store: Store, manifest: Manifest) -> str | None:
-    """Return how the documents differ from those of the last finished sync or a later change, or None."""
+def find_documents_loss(store: Store, manifest: Manifest) -> str | None:
+    """Return how the documents are not those of the last finished sync or a later state, without reading them."""
     newest = store.version("documents")
     if newest is None:
         return "the collection documents is gone"
     if newest < manifest.documents_version:
         return "the collection documents is older than the last finished sync, as after a partial restore"
     try:
-        collection = store.open("documents", newest)
-        if manifest.documents_identity not in ("", collection.identity):
+        if manifest.documents_identity not in ("", store.open("documents", newest).identity):
             return "the collection documents is not that of the last finished sync"
-        read = 0
+    except EngineError:
+        return "the collection documents cannot be opened"
+    return None
+
+
+def find_documents_damage(store: Store, manifest: Manifest) -> str | None:
+    """Return how the documents differ from those of the last finished sync or a later change, or None."""
+    newest, loss = store.version("documents"), find_documents_loss(store, manifest)
+    if newest is None or loss is not None:
+        return loss
+    try:
+        collection, read = store.open("documents", newest), 0
         for batch in collection.scan(DOCUMENT_ROWS.names[1:]):
             read += len(batch)
             changed = [row["id"] for row in batch.to_pylist() if not is_whole_row(row)]

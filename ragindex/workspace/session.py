@@ -23,7 +23,7 @@ from ragindex.workspace.llm import Model
 from ragindex.workspace.manifest import Manifest, PartRecord
 from ragindex.workspace.part_keys import Means, part_key, uses_encoder
 from ragindex.workspace.reader_leases import ReaderLease, ReaderState
-from ragindex.workspace.rescue import RescuingStore
+from ragindex.workspace.rescue import RescuingStore, find_documents_loss
 from ragindex.workspace.settings import current_values, write_command
 
 _BUSY_SECONDS = 0.2
@@ -192,6 +192,10 @@ class Session:
                 f"The store of the index {self.folder} has other documents than the last finished sync, or an earlier "
                 f"state of them, as after a partial restore. {durable_files.repair_hint(self.folder)}"
             )
+
+    def find_documents_loss(self) -> str | None:
+        """Return how the newest documents are not those of the last finished sync or a later state, or None."""
+        return find_documents_loss(self.store, self.manifest)
 
     def pin_documents(self, collection: Collection) -> None:
         """Pin readers to a new collection of the documents, which a repair has made."""

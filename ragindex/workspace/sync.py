@@ -288,7 +288,7 @@ def _build_context(
     return PartBuildContext(
         key=key,
         store=session.store,
-        documents=corpus,
+        open_documents=lambda: corpus,
         root=root,
         language=session.language,
         open_inputs=open_inputs,

@@ -21,6 +21,7 @@ import pyarrow as pa
 from ragindex import durable_files
 from ragindex.errors import DamagedError, StoreError
 from ragindex.interfaces import BuildContext, Collection, Floats, Schema
+from ragindex.stores.arrow_files import map_arrow_file
 
 NumberArray: TypeAlias = npt.NDArray[Any]
 STATES = Schema(numbers=("replaced",))
@@ -139,7 +140,7 @@ def open_files(what: str, folder: Path) -> Iterator[None]:
         raise _build_damaged_error(what, folder, wrong)
     try:
         yield
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, LookupError, OverflowError, EOFError) as error:
         raise _build_damaged_error(what, folder, f"{folder} cannot be read ({error})") from error
 
 
@@ -176,4 +177,4 @@ def write_texts(path: Path, column: pa.Array) -> None:
 
 def read_texts(path: Path) -> pa.Array:
     """Read a column of texts from an Arrow file, memory-mapped."""
-    return pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0).column(0)
+    return map_arrow_file(path).column("text").chunk(0)

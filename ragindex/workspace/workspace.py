@@ -342,7 +342,7 @@ class Workspace(Session):
         return PartReadContext(
             key=key,
             store=self.store,
-            documents=self._pinned_documents(part),
+            open_documents=lambda: self._pinned_documents(part),
             root=self.folder,
             language=self.language,
             open_inputs=open_inputs,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ragindex.canonical import load_stored_json
 from ragindex.corpus import passage_text
 from ragindex.corpus.chunking import split_passage_id
 from ragindex.errors import UsageError
@@ -113,7 +114,7 @@ def _read_vectors(batch: pa.RecordBatch) -> Floats:
 
 
 def _build_leaf(row: Mapping[str, Any], vector: Floats) -> Node:
-    metadata = json.loads(row["metadata"]) if row["metadata"] else {}
+    metadata = load_stored_json(row["metadata"]) if row["metadata"] else {}
     passages, documents = tuple(row["passage_ids"]), tuple(row["doc_ids"])
     plain = (row["id"], row["kind"], row["title"], row["text"])
     level, children = int(row.get("level", 0)), tuple(row.get("children", ()))

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import WithJsonSchema
 
-from ragindex.canonical import encodable
+from ragindex.canonical import encodable, load_stored_json
 from ragindex.types import Triple
 
 _TRIPLES = {
@@ -61,4 +61,4 @@ def to_json(triples: Sequence[Triple]) -> str:
 
 def from_json(text: str) -> list[Triple]:
     """Parse the output of `to_json`."""
-    return [Triple(*one) for one in json.loads(text)]
+    return [Triple(*one) for one in load_stored_json(text)]

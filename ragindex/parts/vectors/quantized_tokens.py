@@ -198,4 +198,7 @@ def save_rows(folder: Path, pieces: Iterable[QuantizedRows], counts: Integers, d
 def load_rows(folder: Path) -> QuantizedRows:
     """Open the rows in a folder, memory-mapped. Raises StoreError."""
     with versioned_files.open_files(_DATA_NAME, folder):
-        return versioned_files.read_numbers(folder / _FILE)
+        rows = versioned_files.read_numbers(folder / _FILE)
+        if rows.ndim != 2 or rows.dtype != np.uint8:
+            raise ValueError(f"rows of bytes expected, {rows.dtype} of {rows.ndim} dimensions found")
+    return rows

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from ragindex.encoders import multi_vector
 from ragindex.encoders.common import PROBE
 from ragindex.encoders.local_models import resolve_revision
 from ragindex.encoders.model_hub import hub_contacts, list_model_folders
-from ragindex.errors import UsageError
+from ragindex.errors import DamagedError, UsageError
 from ragindex.interfaces import (
     BuildContext,
     Collection,
@@ -106,6 +107,7 @@ class TokenVectors(Part["TokenIndex"]):
         files = tuple(
             quantized_tokens.load_rows(context.folder / name) if name else _EMPTY_ROWS for name in held.segments
         )
+        _require_inside(held, files, context.folder)
         rows = {id: row for row, id in enumerate(held.ids)}
         averages = quantized_tokens.gather_averages(files, held.places, held.averages)
         return TokenIndex(held.ids, rows, files, held.places, averages, self.coding(context))
@@ -257,6 +259,19 @@ def _read_stored_records(records: Collection) -> _StoredRecords:
     columns = (number, *(table.column(name) for name in numbers))
     files, averages, starts, counts = (column.to_numpy().astype(np.int64) for column in columns)
     return _StoredRecords(tuple(table.column("id").to_pylist()), segments, RecordRows(files, starts, counts), averages)
+
+
+def _require_inside(held: _StoredRecords, files: Sequence[QuantizedRows], folder: Path) -> None:
+    """Raise DamagedError unless the rows of each record are in its file."""
+    places, lengths = held.places, np.array([len(file) for file in files], np.int64)
+    room = lengths[places.files] if len(lengths) else lengths
+    inside = (places.counts > 0) & (places.starts >= 0) & (places.starts <= room)
+    inside &= (places.counts <= room - places.starts) & (held.averages >= 0) & (held.averages < room)
+    inside |= places.counts == 0  # its numbers are not used
+    if not inside.all():
+        id = held.ids[int(np.argmin(inside))]
+        hint = durable_files.repair_hint(folder.parents[1])
+        raise DamagedError(f"The token vectors of {id!r} lie outside their file in {folder}. {hint}")
 
 
 def _delete_damaged(records: Collection, context: BuildContext) -> None:

@@ -277,8 +277,7 @@ class LanceCollection:
     def schema(self) -> Schema:
         """The schema, stored in the table's metadata."""
         if self._schema is None:
-            with _wrap_engine_errors(f"read the schema of the collection {self.name}"):
-                stored: dict[str, Any] = json.loads(self.columns.metadata[b"ragindex"])
+            stored = self._read_stored()
             lists = {key: tuple(stored[key]) for key in ("stored", "keywords", "numbers", "text")}
             self._schema = Schema(**lists, language=stored["language"], dimensions=stored["dimensions"])
         return self._schema
@@ -286,7 +285,16 @@ class LanceCollection:
     @property
     def identity(self) -> str:
         """The identity, stored in the table's metadata."""
-        return str(json.loads(self.columns.metadata[b"ragindex"])["identity"])
+        return str(self._read_stored()["identity"])
+
+    def _read_stored(self) -> dict[str, Any]:
+        """Return the schema and the identity. Raises EngineError, also if a byte of them has changed."""
+        with _wrap_engine_errors(f"read the schema of the collection {self.name}"):
+            stored: dict[str, Any] = json.loads((self.columns.metadata or {}).get(b"ragindex", b""))
+            missing = {"identity", *Schema.__dataclass_fields__} - stored.keys()
+            if missing:
+                raise ValueError(f"it has no {min(missing)}")
+        return stored
 
     @property
     def columns(self) -> pa.Schema:

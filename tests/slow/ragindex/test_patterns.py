@@ -15,11 +15,34 @@ from typing import Any, TypeAlias
 import regex
 
 AnyPattern: TypeAlias = "re.Pattern[Any] | regex.Pattern[Any]"
-PACKAGES = ("ragindex", "ragindex_baselines", "ragindex_retrievers")
+PACKAGES = ("ragindex", "ragindex_baselines", "ragindex_eval", "ragindex_retrievers")
 LIMITED = "ragindex.corpus.readers."  # each file is read in a process with limits of time and memory
 BOUNDED = {"ragindex.llm.rules.sentences._LAST_WORD[0]"}  # searches in 20 characters
 REPEATED = (
-    *("a", "1", " ", "\n", "-", "漢", "=", "(", "<", "*", "a ", "a.", "A-", "?a-", "1,", "a:", "[a](", "<!--"),
+    *(
+        "a",
+        "1",
+        " ",
+        "\n",
+        "-",
+        "漢",
+        "=",
+        "(",
+        "<",
+        "*",
+        "a ",
+        "a.",
+        "A-",
+        "Aa",
+        "Aa ",
+        "Aa-a and ",
+        "{",
+        "?a-",
+        "1,",
+        "a:",
+        "[a](",
+        "<!--",
+    ),
     *("a://", "x://u:p/", "&key=", "\\"),
 )
 END = f" {string.punctuation} "  # what a pattern may look for, so that it cannot give up at once

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ragindex.canonical import metadata_json
+from ragindex.canonical import load_stored_json, metadata_json
 from ragindex.corpus import read
-from ragindex.errors import DataError
+from ragindex.errors import DamagedError, DataError
 from ragindex.serve.spool import open_spool
 from ragindex.types import Document
 
@@ -46,3 +46,9 @@ def test_depth_beyond_any_recursion_is_refused() -> None:
         deep = [deep]
     with pytest.raises(DataError, match="at most 8 levels"):
         metadata_json({"a": deep})
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "{", "9" * 5000])
+def test_stored_json_that_cannot_be_read_is_damage(text: str) -> None:
+    with pytest.raises(DamagedError, match="A record of the index holds JSON that cannot be read"):
+        load_stored_json(text)

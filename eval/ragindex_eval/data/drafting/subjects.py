@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import regex
 
-from ragindex_eval.data.drafting.text import FUNCTION_WORDS, NAME, one_line, shouted
+from ragindex_eval.data.drafting.text import FUNCTION_WORDS, NAME, NAME_WORD, one_line, shouted
 from ragindex_eval.data.titles import drop_brackets
 
 
@@ -196,8 +196,8 @@ _BOUNDARY = regex.compile(
     r"[;:—]| – |,(?=\s)| (?=(?:and|but|or|which|who|whose|whom|where|when|while|that|after|before|because|although"
     r"|though|until|since|making|becoming|including|than|if|so)\b)"
 )
-_JOINED_NAMES = regex.compile(
-    rf"(?:{NAME}) and (?=\p{{Lu}})|\b(?:written|produced|directed|designed|founded|owned) and "
+_JOINED_NAMES = regex.compile(  # looks back from each "and", because a search for names would be quadratic
+    rf"(?<={NAME_WORD}) and (?=\p{{Lu}})|(?<=\b(?:written|produced|directed|designed|founded|owned)) and "
     r"(?=(?:written|produced|directed|built|led|operated)\b)"
 )
 

@@ -158,7 +158,8 @@ _NUMBER = regex.compile(
     r"(?: (?:million|billion|thousand|hundred))?(?![a-zA-Z0-9_:/%–-]|[.,]\d)"
 )
 _QUOTED = regex.compile(r"“([^“”]{2,80})”|\"([^\"]{2,80})\"|《([^《》]{1,60})》|「([^「」]{1,60})」")
-_CAPITALISED = r"(?:(?:\p{Lu}\.)+(?= \p{Lu})|\p{Lu}[\p{L}\p{M}\p{N}]*(?:[’'&.-](?!s\b)[\p{L}\p{N}]+)*)"
+NAME_WORD = r"\p{Lu}[\p{L}\p{M}\p{N}]*(?:[’'&.-](?!s\b)[\p{L}\p{N}]+)*"
+_CAPITALISED = rf"(?:(?:\p{{Lu}}\.)+(?= \p{{Lu}})|{NAME_WORD})"
 NAME = (
     rf"{_CAPITALISED}(?: (?:(?:of|the|de|del|della|di|da|la|le|van|von|der|den|du|bin|al|y|&) ){{0,3}}{_CAPITALISED})*"
 )

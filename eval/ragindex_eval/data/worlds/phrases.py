@@ -11,7 +11,7 @@ from ragindex_eval.data.worlds.blocks import read_blocks
 Template: TypeAlias = tuple[str, ...]
 """Alternating texts and field names, starting with a text."""
 
-_FIELD = regex.compile(r"\{([^}]+)\}")
+_FIELD = regex.compile(r"\{([^{}]+)\}")
 
 
 class Relation(NamedTuple):

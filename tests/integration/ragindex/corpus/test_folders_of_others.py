@@ -124,6 +124,33 @@ def word_file(before_table: bytes) -> bytes:
     return packed.getvalue()
 
 
+def pdf_of_nested_forms(levels: int, times: int) -> bytes:
+    """A PDF file whose page draws a form several times, which draws another several times, and so on."""
+    writer = pypdf.PdfWriter()
+    page = writer.add_blank_page(200, 200)
+    inner: Any = None
+    for level in range(levels + 1):
+        drawn = pypdf.generic.DecodedStreamObject()
+        drawn.set_data(b"/F Do " * times if inner is not None else b"0 0 m 1 1 l S")
+        resources = pypdf.generic.DictionaryObject()
+        if inner is not None:
+            forms = pypdf.generic.DictionaryObject({pypdf.generic.NameObject("/F"): inner})
+            resources[pypdf.generic.NameObject("/XObject")] = forms
+        if level == levels:
+            page[pypdf.generic.NameObject("/Contents")] = writer._add_object(drawn)
+            page[pypdf.generic.NameObject("/Resources")] = resources
+            break
+        named = {"/Type": "/XObject", "/Subtype": "/Form"}
+        drawn.update({pypdf.generic.NameObject(key): pypdf.generic.NameObject(value) for key, value in named.items()})
+        box = pypdf.generic.ArrayObject(map(pypdf.generic.NumberObject, (0, 0, 200, 200)))
+        drawn[pypdf.generic.NameObject("/BBox")] = box
+        drawn[pypdf.generic.NameObject("/Resources")] = resources
+        inner = writer._add_object(drawn)
+    written = io.BytesIO()
+    writer.write(written)
+    return written.getvalue()
+
+
 SLOW = "expected a file that can be read within 1 seconds; found one that takes longer."
 
 
@@ -131,6 +158,7 @@ SLOW = "expected a file that can be read within 1 seconds; found one that takes 
     ("name", "content", "limits", "reason"),
     [
         ("headings.md", b"# a\n" * 400_000, {"seconds": 1.0}, SLOW),
+        ("forms.pdf", pdf_of_nested_forms(10, 10), {"seconds": 1.0}, SLOW),
         (
             "packed.docx",
             word_file(b"<w:p><w:r><w:t>x</w:t></w:r></w:p>" * 150_000),

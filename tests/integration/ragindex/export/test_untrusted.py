@@ -407,10 +407,46 @@ def test_a_crash_while_unpacking_leaves_nothing_that_opens(
     ids=["deep", "null", "list", "number", "cut off", "infinite"],
 )
 def test_a_crafted_header_of_a_collection_is_damage(tmp_path: Path, header: bytes) -> None:
-    folder = tmp_path / "index" / "store"
-    folder.mkdir(parents=True)
-    table = pa.table({"id": ["a"]}).replace_schema_metadata({_HEADER: header})
-    with pa.ipc.new_file(str(folder / "documents.arrow"), table.schema) as file:
-        file.write_table(table)
     with pytest.raises(DamagedError, match="is not a packed collection"):
-        _read_packed(folder / "documents.arrow", "documents")
+        _read_packed(write_collection(tmp_path, pa.table({"id": ["a"]}), header), "documents")
+
+
+def write_collection(folder: Path, table: pa.Table, header: bytes = VALID, **options: str) -> Path:
+    path = folder / "documents.arrow"
+    schema = table.schema.with_metadata({_HEADER: header})
+    with pa.ipc.new_file(str(path), schema, options=pa.ipc.IpcWriteOptions(**options)) as file:
+        file.write_table(table.cast(schema))
+    return path
+
+
+MANY = (1 << 31) - 2
+GROWING = {
+    "nulls": pa.nulls(MANY),
+    "runs": pa.RunEndEncodedArray.from_arrays(pa.array([MANY], pa.int32()), pa.array(["a"])),
+    "dictionary": pa.DictionaryArray.from_arrays(pa.array([0] * 100, pa.int8()), pa.array(["a" * 10_000])),
+    "views": pa.array(["a" * 10_000] * 2, pa.string_view()),
+    "lists of views": pa.ListViewArray.from_arrays(
+        pa.array([0] * 100, pa.int32()), pa.array([1000] * 100, pa.int32()), pa.array(["a"] * 1000)
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", GROWING)
+def test_rows_without_bytes_of_their_own_are_damage(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(DamagedError, match=r"is not a packed collection: its column 'id' has the type"):
+        _read_packed(write_collection(tmp_path, pa.table({"id": GROWING[kind]})), "documents")
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_compressed_collection_is_damage(compression: str, tmp_path: Path) -> None:
+    path = write_collection(tmp_path, pa.table({"id": ["a" * (8 << 20)]}), compression=compression)
+    assert path.stat().st_size < 100_000
+    with pytest.raises(DamagedError, match="it is compressed"):
+        _read_packed(path, "documents")
+
+
+def test_vectors_longer_than_the_file_are_damage(tmp_path: Path) -> None:
+    table = pa.table({"id": ["a"], "vector": pa.array([[1.0]], pa.list_(pa.float32(), 1))})
+    path = write_collection(tmp_path, table, VALID.replace(b"null", b"1000000000000"))
+    with pytest.raises(DamagedError, match="is not a packed collection"):
+        _ = _read_packed(path, "documents").held

@@ -1,11 +1,13 @@
 """Keys: rights, collections, and filters that no request on any face escapes; Host and Origin."""
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,10 +17,13 @@ from examples import examples
 from ragindex.errors import UsageError
 from ragindex.filters import Terms
 from ragindex.serve.config import ServeSettings, parse_collections
-from ragindex.serve.keys import LOCAL, Keyring, load_keyring
+from ragindex.serve.keys import Keyring, load_keyring
 from ragindex.serve.mcp import make_mcp_server
+from ragindex.serve.spool import open_spool
+from ragindex.types import Document
 
-ADMIN, RED, WRITER, JUDGE = (f"{name}-0123456789abcdef" for name in ("admin", "red", "writer", "judge"))
+SECRETS = [f"{name}-0123456789abcdef" for name in ("admin", "red", "writer", "judge", "all-red")]
+ADMIN, RED, WRITER, JUDGE, ALL_RED = SECRETS
 KEYS = """
 [[keys]]
 name = "admin"
@@ -42,6 +47,12 @@ filter = { "meta.team" = "red" }
 name = "judge"
 rights = ["judge"]
 variable = "JUDGE_SECRET"
+
+[[keys]]
+name = "all-red"
+rights = ["read", "write", "judge"]
+variable = "ALL_RED_SECRET"
+filter = { "meta.team" = "red" }
 """
 
 
@@ -51,7 +62,7 @@ def keyring(tmp_path_factory: pytest.TempPathFactory) -> Keyring:
     (folder / "keys.toml").write_text(KEYS)
     (folder / "writer.txt").write_text(f"{WRITER}\n")
     with pytest.MonkeyPatch.context() as patch:
-        for name, secret in (("ADMIN", ADMIN), ("RED", RED), ("JUDGE", JUDGE)):
+        for name, secret in (("ADMIN", ADMIN), ("RED", RED), ("JUDGE", JUDGE), ("ALL_RED", ALL_RED)):
             patch.setenv(f"{name}_SECRET", secret)
         return load_keyring(folder / "keys.toml", ["docs", "other"])
 
@@ -67,13 +78,13 @@ def server(keyring: Keyring, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def test_keys_are_read_and_their_secrets_are_not_kept(keyring: Keyring) -> None:
-    assert [key.name for key in keyring.keys] == ["admin", "red", "writer", "judge"]
+    assert [key.name for key in keyring.keys] == ["admin", "red", "writer", "judge", "all-red"]
     red = keyring.find(RED)
     assert red is not None
     assert (red.rights, red.collections) == ({"read"}, {"docs"})
     assert "filters" not in repr(red) or Terms("meta.team", ("red",)) in red.where.filters  # type: ignore[union-attr]
     assert keyring.find(RED + "x") is None
-    for secret in (ADMIN, RED, WRITER, JUDGE):
+    for secret in SECRETS:
         assert secret not in repr(keyring)
 
 
@@ -193,7 +204,6 @@ def test_a_writer_with_a_filter_changes_only_what_passes_it(server: RunningServe
 
 def test_a_limited_key_learns_nothing_of_what_it_may_not_see(server: RunningServer) -> None:
     """Neither other collections, nor how many documents others have, nor what they spend or wait for."""
-    ingestion = server.service.ingestions["docs"]
     with server.client(RED) as red, server.client(ADMIN) as admin:
         ready = red.get("/ready").json()["collections"]
         assert set(ready) == {"docs"}
@@ -204,17 +214,63 @@ def test_a_limited_key_learns_nothing_of_what_it_may_not_see(server: RunningServ
             {"name": "docs", "methods": ["bm25", "hybrid"], "documents": None}
         ]
     assert "other" not in str(make_mcp_server(server.service).instructions)
-    ingestion.failure = "document 'vault': it cannot be indexed"
-    try:
-        keys = server.service.settings.keys
-        reasons = [ingestion.explain_failure(keys.find(secret) or LOCAL) for secret in (WRITER, ADMIN)]
-    finally:
-        ingestion.failure = ""
-    assert "vault" not in reasons[0]
-    assert reasons == [reasons[0], "document 'vault': it cannot be indexed"]
-    with server.client(WRITER) as writer:  # a document of others is answered like none at all
-        answers = [writer.delete(f"/documents/{id}").json()["error"]["message"] for id in ("vault", "nowhere")]
-    assert answers[0].replace("vault", "nowhere") == answers[1]
+
+
+def test_reasons_name_no_document_of_others(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    reason, ingestion = "document 'vault': it cannot be indexed", server.service.ingestions["docs"]
+    monkeypatch.setattr(ingestion, "spool", open_spool(tmp_path))
+    monkeypatch.setattr(ingestion, "failure", reason)
+    with ingestion.spool.writing() as changes:
+        changes.accept([(id, Document(id, "", id, {"team": "red"})) for id in ("waits", "fails")])
+    ingestion.spool.finish(ingestion.spool.pending(2)[1:], {"fails": reason})
+    with server.client(WRITER) as writer, server.client(ADMIN) as admin:
+        for id, status in (("waits", "accepted"), ("fails", "failed")):
+            answers = [client.get(f"/documents/{id}").json() for client in (writer, admin)]
+            assert [answer["status"] for answer in answers] == [status] * 2
+            assert "vault" not in answers[0]["reason"]
+            assert answers[0]["reason"]
+            assert answers[1]["reason"] == reason
+
+
+ROUTES: dict[str, tuple[str, str, Any]] = {
+    "read": ("GET", "/documents/{id}", None),
+    "read in": ("GET", "/documents/{id}?collection=docs", None),
+    "delete": ("DELETE", "/documents/{id}", None),
+    "judge": ("POST", "/page/judgements", {"query": "map", "document": "{id}", "grade": 2}),
+    "search": ("POST", "/search", {"query": "map", "where": {"doc_ids": "{id}"}}),
+    "ask": ("POST", "/ask", {"query": "map", "where": {"doc_ids": "{id}"}}),
+    "judged": ("POST", "/page/judged", {"query": "map"}),
+    "fetch": (
+        "POST",
+        "/mcp",
+        {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "tools/call",
+            "params": {"name": "fetch", "arguments": {"id": "{id}"}},
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_document_of_others_is_answered_like_none(route: str, server: RunningServer) -> None:
+    method, path, body = ROUTES[route]
+    headers = {"Accept": "application/json, text/event-stream", "Origin": server.url}
+
+    def ask(client: httpx2.Client, id: str) -> tuple[int, str]:
+        sent = None if body is None else json.loads(json.dumps(body).replace("{id}", id))
+        answer = client.request(method, path.replace("{id}", id), json=sent, headers=headers)
+        return answer.status_code, re.sub(r'"(id|seconds|ms)": ?"?[\d.e-]+', "", answer.text.replace(id, "ID"))
+
+    with server.client(ALL_RED) as client:
+        hidden, missing = ask(client, "vault"), ask(client, "nowhere")
+        assert hidden == missing
+        assert "secret map" not in hidden[1]
+        if "{id}" in path or route == "judge":
+            assert hidden[0] == 404
 
 
 FOREIGN_HOST, FOREIGN_ORIGIN = {"Host": "evil.example"}, {"Origin": "http://evil.example"}

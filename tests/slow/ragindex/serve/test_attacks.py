@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,24 @@ def search(url: str, key: str) -> int:
     return httpx2.post(f"{url}/search", json={"query": "ferry"}, headers=headers, timeout=20).status_code
 
 
+@contextlib.contextmanager
+def begin_search(url: str, key: str) -> Iterator[Callable[[], bytes]]:
+    """A search whose body is half there; what is yielded sends the rest and returns the answer."""
+    host, port = url.removeprefix("http://").split(":")
+    body = b'{"query": "ferry"}'
+    header = f"POST /search HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: {len(body)}\r\n"
+    header += "Content-Type: application/json\r\n" + (f"Authorization: Bearer {key}\r\n" if key else "")
+    with socket.create_connection((host, int(port)), timeout=20) as client:
+        client.sendall(header.encode() + b"\r\n" + body[:5])
+        time.sleep(0.3)
+
+        def finish() -> bytes:
+            client.sendall(body[5:])
+            return client.recv(1 << 16)
+
+        yield finish
+
+
 def open_idle(url: str, number: int) -> socket.socket:
     """A connection on which nothing comes, or half a header."""
     host, port = url.removeprefix("http://").split(":")
@@ -80,9 +98,11 @@ def test_a_process_goes_on(folder: Path, tmp_path: Path) -> None:
         with httpx2.Client(base_url=url, timeout=20) as client:
             for _ in range(700):  # more lines than a pipe holds
                 assert client.get("/health").status_code == 200
-        (tmp_path / "key").write_text(NEW)
-        process.send_signal(signal.SIGHUP)
-        wait_until(lambda: search(url, NEW) == 200)
+        with begin_search(url, OLD) as finish:
+            (tmp_path / "key").write_text(NEW)
+            process.send_signal(signal.SIGHUP)
+            wait_until(lambda: search(url, NEW) == 200)
+            assert finish().startswith(b"HTTP/1.1 200 OK")
         assert search(url, OLD) == 401
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == -signal.SIGTERM
@@ -90,11 +110,14 @@ def test_a_process_goes_on(folder: Path, tmp_path: Path) -> None:
 
 def test_the_end_of_its_terminal_stops_it(folder: Path) -> None:
     leading, terminal = os.openpty()
-    with running(folder, {}, stdin=terminal, stdout=subprocess.DEVNULL) as (process, _):
+    with running(folder, {}, stdin=terminal, stdout=subprocess.DEVNULL) as (process, url):
         os.close(terminal)
         process.send_signal(signal.SIGHUP)
         time.sleep(0.3)
         assert process.poll() is None
-        os.close(leading)
-        process.send_signal(signal.SIGHUP)
+        with begin_search(url, "") as finish:
+            os.close(leading)
+            process.send_signal(signal.SIGHUP)
+            wait_until(lambda: not answers(url))
+            assert finish().startswith(b"HTTP/1.1 200 OK")
         assert process.wait(timeout=60) == 0

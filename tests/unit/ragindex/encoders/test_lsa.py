@@ -213,6 +213,18 @@ def test_a_spoilt_fit(tmp_path: Path, name: str) -> None:
             Lsa().load(tmp_path / "fit")
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+@pytest.mark.parametrize("name", ["idf.npy", "projection.npy"])
+@pytest.mark.parametrize("shape", [(10**14,), (2**63,), (3, 2**60)])
+def test_fit_asks_for_no_more_memory_than_its_files(tmp_path: Path, name: str, shape: tuple[int, ...]) -> None:
+    _fitted(tmp_path / "fit")
+    with (tmp_path / "fit" / name).open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+        file.write(bytes(100))
+    with pytest.raises(StoreError, match="cannot be read"):
+        Lsa().load(tmp_path / "fit")
+
+
 def test_files_that_do_not_fit_together(tmp_path: Path) -> None:
     _fitted(tmp_path / "a")
     _fitted(tmp_path / "b", CORPUS[:6])

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +17,8 @@ from openai_server import KEY, OpenAIServer
 
 from examples import examples
 from ragindex import interfaces, testing
-from ragindex.errors import StoreError, UsageError
-from ragindex.interfaces import Floats
+from ragindex.errors import DamagedError, StoreError, UsageError
+from ragindex.interfaces import Collection, Floats
 from ragindex.llm.settings import LLMSettings
 from ragindex.parts.support.arrays import Doubles
 from ragindex.parts.vectors import token_vectors
@@ -377,6 +378,35 @@ def test_files_that_are_gone(workspace: Workspace) -> None:
     (folder,) = (workspace.folder / "parts").glob(f"token_vectors-*/{name}")
     shutil.rmtree(folder)
     with pytest.raises(StoreError, match="The token vectors of .* cannot be read"):
+        workspace.open_part(PART)
+
+
+def test_record_without_vectors_between_others(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path / "index", chunking=None)
+    workspace.add([*documents(0, 1), Document("d00", "", "?!"), *documents(2)])
+    workspace.sync([PART])
+    assert min(opened(workspace).places.counts.tolist()) == 0
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [{"counts": 10**15}, {"counts": -1}, {"starts": -1}, {"starts": 2**62}, {"averages": 10**15}],
+    ids=str,
+)
+def test_records_outside_their_file_are_damage(
+    numbers: dict[str, int], workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = token_vectors._read_stored_records
+
+    def read_crafted(records: Collection) -> Any:
+        held = read(records)
+        ((name, number),) = numbers.items()
+        if name == "averages":
+            return replace(held, averages=np.full_like(held.averages, number))
+        return replace(held, places=replace(held.places, **{name: np.full_like(held.places.starts, number)}))
+
+    monkeypatch.setattr(token_vectors, "_read_stored_records", read_crafted)
+    with pytest.raises(DamagedError, match="lie outside their file"):
         workspace.open_part(PART)
 
 
