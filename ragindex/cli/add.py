@@ -74,7 +74,7 @@ def add(
         print_note(f"No method is built yet. Run: {command}")
     for note in filter(None, (unknown, *describe_drafts(command_tally()))):
         print_note(note)
-    value = {"added": changed.added, "changed": changed.changed, "unchanged": changed.unchanged}
+    value = {name: getattr(changed, name) for name in ("added", "changed", "unchanged", "reread")}
     skipped = [str(one) for corpus in corpora for one in corpus.skipped]
     result = value | {"skipped": skipped, "spent": command_spending()}
     write_result(result, json, lambda: stdout().print(format_changes(changed)))

@@ -152,7 +152,9 @@ def index(
         "spent": command_spending(),
     }
     if changed is not None:
-        value["changed"] = {name: getattr(changed, name) for name in ("added", "changed", "removed", "unchanged")}
+        value["changed"] = {
+            name: getattr(changed, name) for name in ("added", "changed", "removed", "unchanged", "reread")
+        }
 
     def show() -> None:
         sizes = f"{many(counts.documents, 'document')}, {many(counts.passages, 'passage')}"

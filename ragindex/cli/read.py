@@ -18,14 +18,14 @@ from ragindex.cli.options import EncodingOption, ExcludeOption, IncludeOption, J
 from ragindex.corpus import FileSelection
 from ragindex.corpus.json_reader import Problems
 from ragindex.corpus.left_out import describe_ignored, describe_left_out
-from ragindex.corpus.local_files import MAX_FILE_MB, is_taken_whole, list_folder, name_file, read_files
+from ragindex.corpus.local_files import MAX_FILE_MB, is_taken_whole, list_folder, name_file, name_reader_of, read_files
 from ragindex.corpus.readers.content import FileContent
 from ragindex.corpus.readers.meter_words import find_words
 from ragindex.errors import DataError, UsageError
 from ragindex.near_names import describe_near, find_near_names
 from ragindex.types import HYPERLINKS
 
-_COLUMNS = ("file", "format", "words", "share", "pages", "headings", "tables", "links", "notes")
+_COLUMNS = ("file", "reader", "words", "share", "pages", "headings", "tables", "links", "notes")
 
 
 def read(
@@ -110,6 +110,7 @@ def _describe_file(name: str, file: Path, content: FileContent) -> dict[str, Any
     return {
         "file": name,
         "format": file.suffix.lower().removeprefix(".") or "txt",
+        "reader": name_reader_of(file),
         "words": sum(len(find_words(one.text)) for one in (content, *inner)),
         "share": whole if content.reading is None else round(content.reading.share, 4),
         "pages": len({one.page for one in content.sections} - {None}),
@@ -126,7 +127,7 @@ def _describe_file(name: str, file: Path, content: FileContent) -> dict[str, Any
 def _format_row(one: Mapping[str, Any]) -> tuple[str, ...]:
     share = "–" if one["share"] is None else f"{math.floor(100 * one['share'])} %"
     counts = (f"{one[column]:,}" if one[column] else "" for column in ("pages", "headings", "tables", "links"))
-    return (one["file"], one["format"], f"{one['words']:,}", share, *counts, str(len(one["notes"]) or ""))
+    return (one["file"], one["reader"], f"{one['words']:,}", share, *counts, str(len(one["notes"]) or ""))
 
 
 def _print_text(content: FileContent) -> None:

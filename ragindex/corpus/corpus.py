@@ -29,7 +29,8 @@ class Corpus:
     formats, each document is one passage; otherwise documents are chunked. `root` is the source: the absolute path of
     the folder that ids are relative to or of the data set's file, or the name of a generated corpus; "" for documents
     made by a program. If `only` is set, only that file of the folder was read. `notes` are other remarks on what was
-    read. `unread` maps the files and folders that were passed over to the reasons.
+    read. `unread` maps the files and folders that were passed over to the reasons, and `files` the ids of documents to
+    hashes of their files.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Corpus:
     only: str = ""
     notes: tuple[str, ...] = ()
     unread: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         left_out = f"; left out: {len(self.skipped):,} (see skipped)" if self.skipped else ""

@@ -139,7 +139,9 @@ def read_selected(
     skipped, whole = problems.left_out, format not in _CHUNKED
     ignored = Counter(listing.ignored.values())
     return Corpus(
-        _get_name(path), format, documents, repeats, skipped, whole, ignored, str(root), only, notes, listing.unread()
+        *(_get_name(path), format, documents, repeats, skipped, whole, ignored, str(root), only, notes),
+        unread=listing.unread(),
+        files=listing.digests,
     )
 
 

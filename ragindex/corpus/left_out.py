@@ -17,8 +17,10 @@ _PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp", 
 _KINDS = {
     **dict.fromkeys(_ARCHIVES, ("archive", "archives, which are not opened: unpack them")),
     **dict.fromkeys(_PICTURES, ("picture", "pictures")),
+    ".rtf": (".rtf file", ".rtf files: save them as .docx, or run soffice --headless --convert-to docx FILE"),
 }
 """What files are that no reader takes, and how the reason names them, by suffix."""
+_HINTS = {".parquet file": "; --rows reads them", ".rtf file": "; save them as .docx to read them"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ def describe_ignored(counts: Mapping[str, int], unread: Mapping[str, str]) -> li
     for (what, reason), count in kinds.items():
         names = [name for name, why in unread.items() if why == reason]
         plural = "files without a suffix" if what == "file without a suffix" else ""
-        hint = "; --rows reads them" if what == ".parquet file" else ""
+        hint = _HINTS.get(what, "")
         sentences.append(f"ignored: {many(count, what, plural)}{f' ({name_files(names)})' if names else ''}{hint}")
     return sentences
 

@@ -1,12 +1,13 @@
 """Reading the documents of a folder, or one file."""
 
+import hashlib
 import math
 import os
 import unicodedata
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from itertools import chain
@@ -18,7 +19,7 @@ from ragindex.corpus.corpus import Gathered, RawDocument, gather
 from ragindex.corpus.folder_walk import PassedOver, walk_files
 from ragindex.corpus.json_reader import Item, Problems, read_bounded, unreadable_error
 from ragindex.corpus.left_out import MOST_LISTED, NO_TEXT, explain_ignored, name_files
-from ragindex.corpus.readers import DOCUMENT_SUFFIXES, READERS
+from ragindex.corpus.readers import DOCUMENT_SUFFIXES, READERS, name_reader
 from ragindex.corpus.readers.content import FileContent
 from ragindex.corpus.readers.messages import ReadingLimits
 from ragindex.corpus.readers.meter import LEAST_SHARE
@@ -103,6 +104,8 @@ class FolderListing:
     questions: list[str] = field(default_factory=list)
     remarks: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """What readers say of files that they read, by name."""
+    digests: dict[str, str] = field(default_factory=dict)
+    """The hash of the file of each document, by id."""
 
     @property
     def foreign(self) -> Mapping[str, list[str]]:
@@ -159,7 +162,9 @@ def read_folder(
         name = name_file(file, root)
         if read.notes:
             listing.remarks[name] = read.notes
-        return _list_documents(read, name, file)
+        documents = _list_documents(read, name, file)
+        listing.digests.update((one.id, read.digest) for one in documents if one.id is not None)
+        return documents
 
     with closing(read_files(listing.files, root, selection, limits)) as contents:
         files = problems.each(lambda pair: take(*pair), contents)
@@ -242,6 +247,11 @@ def _find_suffix(file: Path) -> str:
     return ".txt" if file.name in _TEXT_NAMES else file.suffix.lower()
 
 
+def name_reader_of(file: Path) -> str:
+    """Return the library that reads a file ("own": none)."""
+    return name_reader(_find_suffix(file))
+
+
 def is_taken_whole(file: Path) -> bool:
     """Return whether the text of a file is all that stands in it: it is text without markup, or source code."""
     return READERS.get(_find_suffix(file)) in (read_text, read_source_code)
@@ -283,7 +293,9 @@ def _read_file(
         read = processes.read(raw, file, suffix, encoding, limits, selection.ocr, selection.rows)
     if not read.text.strip() and not read.inner:
         raise item.error(NO_TEXT, "none")
-    return read
+    digest = hashlib.sha256(raw)
+    digest.update(_get_modification_date(file).encode())  # it is metadata
+    return replace(read, digest=digest.hexdigest()[:16])
 
 
 def _list_documents(read: FileContent, name: str, file: Path) -> list[RawDocument]:

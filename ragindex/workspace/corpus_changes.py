@@ -144,13 +144,14 @@ def _remove_empty_sources(session: Session, corpus: Documents) -> Iterator[None]
 
 def _upsert_documents(session: Session, corpus: Documents, placed: Sequence[Placed]) -> Changed:
     with progress_bar("reading documents", sum(len(one.documents) for one in placed)) as advance:
-        found = [corpus.upsert(one.documents, one.source, advance) for one in placed]
+        found = [corpus.upsert(one.documents, one.source, advance, one.files) for one in placed]
     return Changed(
         added=sum(one.added for one in found),
         changed=sum(one.changed for one in found),
         unchanged=sum(one.unchanged for one in found),
         new=tuple(id for one in found for id in one.new),
         replaced=tuple(id for one in found for id in one.replaced),
+        reread=sum(one.reread for one in found),
     )
 
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ CHUNK_SCHEMA = Schema(keywords=("passages",))
 """The schema of the spans of passages of a chunking that is not the index's own: one record per document."""
 _BATCH = 2000
 _FEW_IDS = 64
+_REVISION_LENGTH = len(revisions.revision())
 DOCUMENT_ROWS = pa.schema(
     [
         ("id", pa.string()),
@@ -52,6 +54,7 @@ class Changed:
 
     `new` are the ids of the added documents, `replaced` those of the changed ones; `gone` are the ids removed because
     their source no longer has them; `kept` those of documents whose files are there and could not be read this time.
+    `reread` is the number of the changed documents whose files are the same, but are read in another way.
     """
 
     added: int = 0
@@ -62,6 +65,7 @@ class Changed:
     gone: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+    reread: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,24 +94,37 @@ class Documents:
         return self.collection if self.chunks is None else self.chunks()
 
     def upsert(
-        self, documents: Iterable[Document], source: str, advance: Callable[[int], None] = lambda done: None
+        self,
+        documents: Iterable[Document],
+        source: str,
+        advance: Callable[[int], None] = lambda done: None,
+        files: Mapping[str, str] = MappingProxyType({}),
     ) -> Changed:
-        """Add the documents of a source, replacing those with the same id. The ids must be unique."""
+        """Add the documents of a source, replacing those with the same id. The ids must be unique.
+
+        `files` maps ids to hashes of the files that the documents were read from.
+        """
         coming, held = iter(documents), _FieldLookup(self.collection, "revision")
-        added, changed, unchanged = list[str](), list[str](), 0
+        added, changed, unchanged, reread = list[str](), list[str](), 0, 0
         while batch := list(islice(coming, _BATCH)):
             known = held.values([document.id for document in batch])
-            rows = [{**_build_row(document, self.chunking), "source": source} for document in batch]
+            rows = [{**_build_row(one, self.chunking, files.get(one.id, "")), "source": source} for one in batch]
             new = [row for row in rows if known.get(row["id"]) != row["revision"]]
             if new:
                 self.collection.upsert(pa.RecordBatch.from_pylist(new, schema=DOCUMENT_ROWS))
-            added += [row["id"] for row in new if row["id"] not in known]
-            changed += [row["id"] for row in new if row["id"] in known]
-            unchanged += len(rows) - len(new)
+            for id, revision in ((row["id"], row["revision"]) for row in rows):
+                same_content, same_file = _compare_revisions(known.get(id, ""), revision)
+                if id not in known:
+                    added.append(id)
+                elif same_content:
+                    unchanged += 1
+                else:
+                    changed.append(id)
+                    reread += same_file
             advance(len(batch))
         if len(added) + len(changed) > _FEW_IDS:
             self.collection.finish()  # the following sync looks passages up by id
-        return Changed(len(added), len(changed), 0, unchanged, tuple(added), replaced=tuple(changed))
+        return Changed(len(added), len(changed), 0, unchanged, tuple(added), replaced=tuple(changed), reread=reread)
 
     def rechunk(self, advance: Callable[[int], None] = lambda done: None) -> Changed:
         """Split all documents anew by `chunking`; those whose passages differ count as changed. Can be repeated."""
@@ -188,8 +205,10 @@ class Documents:
             yield id, Position(row["id"], start, end, section.page, section.headings, pages)
 
     def document_revisions(self) -> pa.Table:
-        """Return the revision of every document."""
-        return pa.Table.from_batches(self.collection.scan(("revision",)), revisions.REVISION_SCHEMA)
+        """Return the revision of the content of every document."""
+        read = pa.Table.from_batches(self.collection.scan(("revision",)), revisions.REVISION_SCHEMA)
+        content = pc.utf8_slice_codeunits(read.column("revision"), 0, _REVISION_LENGTH)
+        return pa.table([read.column("id"), content], schema=revisions.REVISION_SCHEMA)
 
     def passage_revisions(self) -> pa.Table:
         """Return the revision of every passage, from which parts without inputs are built."""
@@ -202,7 +221,7 @@ class Documents:
         if self.mark:
             numbers = np.arange(len(parents)) - spans.offsets.to_numpy()[parents.to_numpy()] + spans.offsets[0].as_py()
             ids = pc.binary_join_element_wise(ids, pa.array(numbers).cast(pa.string()), self.mark)
-        revision = pc.utf8_slice_codeunits(spans.flatten(), 0, 16)
+        revision = pc.utf8_slice_codeunits(spans.flatten(), 0, _REVISION_LENGTH)
         return pa.table([ids, revision], schema=revisions.REVISION_SCHEMA)
 
     def passages(self, ids: Sequence[str]) -> pa.RecordBatch:
@@ -260,7 +279,8 @@ class _FieldLookup:
         return {id: value for batch in pairs for id, value in batch}
 
 
-def _build_row(document: Document, chunking: Chunking | None) -> dict[str, Any]:
+def _build_row(document: Document, chunking: Chunking | None, file: str) -> dict[str, Any]:
+    """Return the record of a document. Its revision is that of its content, and after a colon the hash of its file."""
     content = {
         "title": document.title,
         "text": document.text,
@@ -271,7 +291,7 @@ def _build_row(document: Document, chunking: Chunking | None) -> dict[str, Any]:
     return {
         "id": document.id,
         **content,
-        "revision": _revise_content(content),
+        "revision": ":".join(filter(None, (_revise_content(content), file))),
         "passages": _write_spans(document, chunk(document, chunking)),
     }
 
@@ -284,8 +304,14 @@ def _revise_content(row: Mapping[str, Any]) -> str:
 def is_whole_row(row: Mapping[str, Any]) -> bool:
     """Return whether the content of a stored document is what its revision was made from."""
     return all(isinstance(row[name], str) for name in ("id", "source", *_CONTENT)) and (
-        _revise_content(row) == row["revision"]
+        _revise_content(row) == row["revision"][:_REVISION_LENGTH]
     )
+
+
+def _compare_revisions(old: str, new: str) -> tuple[bool, bool]:
+    """Return whether two revisions of a document are those of the same content, and of the same file."""
+    (old_content, _, old_file), (new_content, _, new_file) = old.partition(":"), new.partition(":")
+    return old_content == new_content, old_file == new_file != ""
 
 
 def _split_row(row: Mapping[str, Any], chunking: Chunking | None) -> dict[str, Any]:

@@ -63,7 +63,10 @@ def format_changes(changed: Changed) -> str:
     )
     said = [(count, f"{what} ({first_names(ids)})" if ids else what) for count, what, ids in counts if count]
     (count, first), *others = said
-    return ", ".join([f"{many(count, 'document')} {first}", *(f"{count:,} {what}" for count, what in others)])
+    changes = ", ".join([f"{many(count, 'document')} {first}", *(f"{count:,} {what}" for count, what in others)])
+    if changed.reread:
+        changes += f"; {changed.reread:,} changed because their files, which are the same, are read in another way"
+    return changes
 
 
 def describe_unknown_words(workspace: Workspace, changed: Changed, fit: str | None) -> str | None:

@@ -9,7 +9,7 @@ import os
 import shlex
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path, PurePath
 from typing import Literal
@@ -32,12 +32,14 @@ class Placed:
     """Documents of one source with their ids in a workspace.
 
     They are the source's complete documents below the id prefix `lead`, or those of the file with the id `only`.
+    `files` maps the ids of those that were read from files to hashes of these.
     """
 
     source: str
     lead: str
     documents: tuple[Document, ...]
     only: str | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
 
     def covers(self, id: str) -> bool:
         """Return whether a stored document with this id is obsolete if it is not among `documents`."""
@@ -96,7 +98,8 @@ def place_corpus(known: Known, corpus: Corpus, name: str, asking: SourceRequest)
         )
     lead = _build_lead(known[found], corpus)
     only = lead + corpus.only if corpus.only else None
-    return known, Placed(found, lead, tuple(_assign_ids(corpus, lead)), only)
+    files = {lead + id: digest for id, digest in corpus.files.items()}
+    return known, Placed(found, lead, tuple(_assign_ids(corpus, lead)), only, files)
 
 
 def lead(known: Known, corpus: Corpus) -> str:
@@ -224,7 +227,7 @@ def _merge_placed(first: Placed, second: Placed) -> Placed:
     for document in second.documents:
         if held.setdefault(document.id, document) != document:
             raise DataError("each document id once", f"the id {document.id!r} twice, with different texts")
-    return Placed(first.source, "", tuple(held.values()))
+    return Placed(first.source, "", tuple(held.values()), files={**first.files, **second.files})
 
 
 def _place_program_documents(known: Known, corpus: Corpus, name: str) -> tuple[Known, Placed]:

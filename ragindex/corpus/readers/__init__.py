@@ -6,9 +6,10 @@ from pathlib import Path
 
 from ragindex.corpus.readers.content import FileContent
 from ragindex.corpus.readers.epub import read_epub
+from ragindex.corpus.readers.fb2 import read_fb2
 from ragindex.corpus.readers.headed_text import read_headed_text
 from ragindex.corpus.readers.html_file import read_html
-from ragindex.corpus.readers.mail import read_mail, read_mailbox, read_outlook
+from ragindex.corpus.readers.mail import read_mail, read_mailbox, read_outlook, read_saved_page
 from ragindex.corpus.readers.markdown import read_markdown, read_notebook
 from ragindex.corpus.readers.office import read_slides, read_word
 from ragindex.corpus.readers.opendocument import read_opendocument
@@ -52,7 +53,10 @@ READERS: Mapping[str, Callable[[bytes, Path, str | None], FileContent]] = {
     ".html": read_html,
     ".htm": read_html,
     ".xhtml": read_html,
+    ".mht": read_saved_page,
+    ".mhtml": read_saved_page,
     ".epub": read_epub,
+    ".fb2": read_fb2,
     ".ipynb": read_notebook,
     ".csv": read_table,
     ".tsv": read_table,
@@ -74,9 +78,29 @@ OCR_READERS: Mapping[str, Callable[[bytes, Path, str | None], FileContent]] = {
     ".pdf": partial(read_pdf, ocr=True),
 }
 """The readers that recognise the text of scanned pages too."""
+_LIBRARIES: Mapping[object, str] = {
+    read_markdown: "markdown-it",
+    read_notebook: "markdown-it",
+    read_html: "html-to-markdown",
+    read_saved_page: "html-to-markdown",
+    read_epub: "html-to-markdown",
+    read_pdf: "PDFium",
+    read_word: "office-oxide",
+    read_slides: "office-oxide",
+    read_spreadsheet: "calamine",
+    read_outlook: "oxmsg",
+}
+
+
+def name_reader(suffix: str) -> str:
+    """Return the library that reads files with this suffix; "own" where it is the standard library and our own code."""
+    reader = READERS[suffix]
+    return _LIBRARIES.get(reader.func if isinstance(reader, partial) else reader, "own")
+
+
 DOCUMENT_SUFFIXES = tuple(suffix for suffix in READERS if suffix.removeprefix(".") not in _CODE)
 """Suffixes of files other than source code."""
 DATA_SUFFIXES = (".json", ".jsonl")
 """Suffixes of files that are documents in a folder and a data set alone."""
 
-__all__ = ["DATA_SUFFIXES", "DOCUMENT_SUFFIXES", "OCR_READERS", "READERS", "FileContent"]
+__all__ = ["DATA_SUFFIXES", "DOCUMENT_SUFFIXES", "OCR_READERS", "READERS", "FileContent", "name_reader"]

@@ -40,7 +40,7 @@ class FileContent:
     `blocks` are the start and end of tables and code blocks in the text, as `ragindex.Document` describes them. `notes`
     say what of the file is not in the text, a sentence each, without the file's name. `inner` are the documents inside
     of the file by name, such as the attachments of a mail; a file whose own text is blank may consist of them.
-    `reading` says which share of the file's words was read (None: not measured).
+    `reading` says which share of the file's words was read (None: not measured), and `digest` is a hash of the file.
 
     Example:
         assert FileContent("", "See:\n\n```\nls\n```", blocks=((6, 16),)).text[6:16] == "```\nls\n```"
@@ -54,6 +54,7 @@ class FileContent:
     notes: tuple[str, ...] = ()
     inner: tuple[tuple[str, "FileContent"], ...] = ()
     reading: ReadWords | None = None
+    digest: str = ""
 
 
 class ContentBuilder:

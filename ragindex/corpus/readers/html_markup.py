@@ -47,6 +47,8 @@ def simplify_markup(markup: str) -> tuple[str, str, str]:
             title = html.unescape(_OVERSIZED.sub("", tag[0].partition(">")[2]))
         elif (tag["table"] or "").lower() == "table":
             _open_or_close(tables, parts, tag["end"])
+        elif tables and tag["heading"] and tables[-1].is_in_header():
+            parts[-1] = " "
         elif tables:
             tables[-1].add(tag, len(parts) - 1)
     while tables:
@@ -103,6 +105,10 @@ class _Table:
             if not tag["end"]:
                 self.columns = self.columns + 1 if name in ("td", "th") else 0
                 self.widest = max(self.widest, self.columns)
+
+    def is_in_header(self) -> bool:
+        """Return whether what follows is in a header or the caption, whose headings are those of the table alone."""
+        return bool(self.tags) and self.tags[-1][1] and self.tags[-1][2] in ("th", "caption")
 
     def dissolve(self, parts: list[str]) -> None:
         """Let cells be sections, if the table places parts of the page.

@@ -1,6 +1,7 @@
 """Readers of mail: messages (RFC 5322 with MIME), mailboxes of them (RFC 4155), and messages that Outlook saved.
 
-The body is read once, as plain text if there is one. Attachments are documents of their own.
+The body is read once, as plain text if there is one. Attachments are documents of their own. Pages that browsers save
+as messages are read, too.
 """
 
 import codecs
@@ -8,7 +9,7 @@ import email
 import email.policy
 import mimetypes
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.header import decode_header, make_header
 from email.message import MIMEPart
 from email.utils import parsedate_to_datetime
@@ -20,7 +21,7 @@ from ragindex.corpus.readers.content import ContentBuilder, FileContent, clean_t
 from ragindex.corpus.readers.html_file import read_html
 from ragindex.corpus.readers.libraries import FAULTS, describe_fault
 from ragindex.corpus.readers.text_encodings import decode_text
-from ragindex.counts import first_names
+from ragindex.counts import first_names, many
 from ragindex.errors import DataError
 from ragindex.types import MetadataValue
 
@@ -94,6 +95,20 @@ def read_outlook(raw: bytes, path: Path, encoding: str | None, read_attachment: 
     is_html = not text.strip(" \0\r\n\t")
     mail = _Mail("", subject, _shorten(fields), html if is_html else text, is_html, tuple(attachments))
     return _build(mail, path, read_attachment)
+
+
+def read_saved_page(raw: bytes, path: Path, encoding: str | None) -> FileContent:
+    """Read a page of HTML that was saved with its pictures as one message (.mht). Raises DataError."""
+    message = email.message_from_bytes(raw, policy=email.policy.default)
+    pages = [part for part in _list_parts(message) if part.get_content_subtype() in ("html", "xhtml+xml")]
+    if not pages:
+        raise DataError("a page that was saved with its pictures (.mht)", "no page in it", path=path)
+    if pages[0].get_content_charset() is None:
+        content = read_html(_get_bytes(pages[0]), path, encoding)
+    else:
+        content = read_html(_decode_part(pages[0], path, encoding).encode("utf-8", "replace"), path, "utf-8")
+    frames = [f"{many(len(pages) - 1, 'frame')} of the page: not read"] if len(pages) > 1 else []
+    return replace(content, notes=(*content.notes, *frames))
 
 
 def _build(mail: _Mail, path: Path, read_attachment: ReadAttachment) -> FileContent:

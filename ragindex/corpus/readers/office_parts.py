@@ -63,15 +63,6 @@ def write_out_phonetic_guides(raw: bytes) -> bytes:
     return written.getvalue()
 
 
-def has_part(raw: bytes, *beginnings: str) -> bool:
-    """Return whether the name of a part of a file begins with one of these."""
-    try:
-        with zipfile.ZipFile(BytesIO(raw)) as archive:
-            return any(name.startswith(beginnings) for name in archive.namelist())
-    except ARCHIVE_FAULTS:
-        return False
-
-
 def _read_part(raw: bytes, name: str) -> bytes:
     """Return a part of a file; empty if it is missing, damaged or too large."""
     try:

@@ -1,6 +1,6 @@
 """The reader of spreadsheets, of Excel and OpenDocument, by calamine."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Set
 from datetime import date, datetime, time, timedelta
 from io import BytesIO
 from pathlib import Path
@@ -13,14 +13,15 @@ from ragindex.corpus.readers.content import ContentBuilder, FileContent
 from ragindex.corpus.readers.libraries import FAULTS, describe_fault
 from ragindex.corpus.readers.office import explain_damage
 from ragindex.corpus.readers.office_elements import note_hidden
-from ragindex.corpus.readers.office_parts import has_part, read_title_property
+from ragindex.corpus.readers.office_parts import read_title_property
+from ragindex.corpus.readers.sheet_parts import SheetParts, read_sheet_parts
 from ragindex.errors import DataError
 
 _Cell: TypeAlias = str | int | float | bool | datetime | date | time | timedelta
 
 
 def read_spreadsheet(raw: bytes, path: Path, encoding: str | None) -> FileContent:
-    """Read each sheet as a page: its name, and a table without blank rows and without blank columns around it.
+    """Read each sheet as a page: its name, a table without blank rows and without blank columns around it, and texts.
 
     Raises DataError for a file that is damaged or encrypted, or of which no sheet can be read.
     """
@@ -28,30 +29,39 @@ def read_spreadsheet(raw: bytes, path: Path, encoding: str | None) -> FileConten
     try:
         with python_calamine.load_workbook(BytesIO(raw)) as workbook:
             sheets = workbook.sheets_metadata
+            others = read_sheet_parts(raw)
             for place, sheet in enumerate(sheets):
+                parts = others[place] if place < len(others) else SheetParts()
                 try:
-                    rows = _format_rows(workbook.get_sheet_by_index(place).iter_rows())
+                    rows = _format_rows(_write_percents(workbook.get_sheet_by_index(place), parts.percents))
                 except (python_calamine.CalamineError, *FAULTS) as error:
                     notes.append(f"the sheet {sheet.name!r} cannot be read ({describe_fault(error)})")
                     faults.append(error)
                     continue
-                if rows:
+                if rows or parts.texts:
                     builder.start_page(place + 1, sheet.name)
                     builder.add_paragraph(sheet.name)
                     builder.add_table(rows)
+                    for text in parts.texts:
+                        builder.add_paragraph(text)
     except (python_calamine.CalamineError, *FAULTS) as error:
         raise DataError("a spreadsheet", explain_damage(raw, error), path=path) from error
     if faults and len(faults) == len(sheets):
         raise DataError("a spreadsheet", explain_damage(raw, faults[0]), path=path) from faults[0]
     charts = [sheet.name for sheet in sheets if sheet.typ != SheetTypeEnum.WorkSheet]
     notes += [f"of the sheet {name!r}, a chart or macro, only values are read" for name in charts]
-    notes += (
-        ["comments and charts are not read"]
-        if has_part(raw, "xl/comments", "xl/threadedComments", "xl/charts/")
-        else []
-    )
     hidden = [sheet.name for sheet in sheets if sheet.visible != SheetVisibleEnum.Visible]
     return builder.build(read_title_property(raw), {"pages": len(sheets)}, [*note_hidden("sheet", hidden), *notes])
+
+
+def _write_percents(sheet: python_calamine.CalamineSheet, places: Set[tuple[int, int]]) -> Iterator[list[_Cell]]:
+    """Yield the rows of a sheet, with the numbers at these places (row and column, from 0) as percents."""
+    first = (sheet.start or (0, 0))[1]
+    for number, row in enumerate(sheet.iter_rows()):
+        for at, cell in enumerate(row if places else ()):
+            if isinstance(cell, float) and (number, first + at) in places:
+                row[at] = f"{round(100 * cell, 2):.15g} %"
+        yield row
 
 
 def _format_rows(rows: Iterable[list[_Cell]]) -> list[list[str]]:

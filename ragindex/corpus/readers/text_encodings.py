@@ -4,6 +4,7 @@ Binary files, and texts in no encoding that is likely enough, are refused.
 """
 
 import codecs
+import shlex
 from collections import Counter
 from pathlib import Path
 
@@ -29,7 +30,7 @@ _MOST_DISORDER = 0.1  # charset-normalizer's measure: texts in the right encodin
 _MOST_CONTROLS = 0.05  # share of all bytes; of compressed data they are a tenth
 _CONTROLS = bytes(set(range(32)) - set(b"\b\t\n\v\f\r\x1b"))
 _DAMAGED = "utf-8 with damaged bytes"
-_REMEDY = "Save it as UTF-8, or name its encoding: --encoding NAME"
+_REMEDY = "Save it as UTF-8, or give this file alone, with its encoding: ragindex index"
 _GUESSED = (
     *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "iso8859_2", "koi8_r"),
     *("shift_jis", "euc_jp", "gb18030", "big5", "euc_kr"),
@@ -73,7 +74,8 @@ def decode_text(raw: bytes, path: Path, encoding: str | None = None) -> tuple[st
         raise DataError("a text", f"binary data: {controls:.0%} of the bytes are control characters", path=path)
     found = found or _find_damaged(raw) or _guess(raw)
     if not found:
-        said = f"the byte 0x{raw[place]:02x}, and no other encoding is likely. {_REMEDY}"
+        remedy = f"{_REMEDY} {shlex.quote(str(path))} --encoding NAME"
+        said = f"the byte 0x{raw[place]:02x}, and no other encoding is likely. {remedy}"
         raise DataError("text in UTF-8", said, path=path, line=1 + raw.count(b"\n", 0, place))
     return raw.decode("utf-8-sig" if found == _DAMAGED else found, "replace"), found
 

@@ -431,7 +431,7 @@ def test_add_and_remove() -> None:
     write(Path(), {"new/mill.txt": "A mill grinds."})
     assert ragindex("add", "new", "--as", "new", "--index", "w").out == "1 document added\n"
     assert ragindex("add", "new", "--index", "w", "--json", "-").json == {
-        **{"added": 0, "changed": 0, "unchanged": 1, "skipped": []},
+        **{"added": 0, "changed": 0, "unchanged": 1, "reread": 0, "skipped": []},
         "spent": {"input_tokens": 0, "output_tokens": 0, "estimated": False, "money": 0.0},
     }
     asked = ("search", "mill", "--index", "w", "--method", "bm25", "--json", "-")
@@ -513,7 +513,7 @@ def test_what_is_removed_locks_no_folder_out_and_is_said() -> None:
         "./notes/: 1 document added (hill.md), 1 removed (rivers/sarn.md), 1 unchanged",
     ]
     value = json.loads(Path("built.json").read_text(encoding="utf-8"))["changed"]
-    assert value == {"added": 1, "changed": 0, "removed": 1, "unchanged": 1}
+    assert value == {"added": 1, "changed": 0, "removed": 1, "unchanged": 1, "reread": 0}
 
 
 def test_two_folders_with_one_file_name() -> None:

@@ -253,9 +253,10 @@ def test_files_left_out_are_grouped_by_reason_and_many_by_kind() -> None:
         "skipped: 12 (60.pdf; 61.pdf; 62.pdf; and 9 more): expected at most 50 MB; found 60 MB.",
     ]
     unread = {name: explain_ignored(Path(name).suffix) for name in ("a.zip", "b.7z", "c.png", "d.foo", "e")}
-    assert describe_ignored({".zip": 1, ".7z": 1, ".png": 1, ".foo": 1, "": 1}, unread) == [
+    assert describe_ignored({".zip": 1, ".7z": 1, ".png": 1, ".foo": 1, ".rtf": 1, "": 1}, unread) == [
         "ignored: 1 file without a suffix (e)",
         "ignored: 2 archives (a.zip, b.7z)",
         "ignored: 1 .foo file (d.foo)",
         "ignored: 1 picture (c.png)",
+        "ignored: 1 .rtf file; save them as .docx to read them",
     ]

@@ -1,6 +1,7 @@
 """Documents of one's own: text, Markdown and HTML files."""
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Any, cast
@@ -135,7 +136,7 @@ def test_without_its_library_a_file_is_left_out_with_what_to_install(
             "bad.html",
             "<p>\nWir gehen heute über die große Straße, weil das Wetter schön ist.</p>".encode("cp850"),
             "bad.html, line 2: expected text in UTF-8; found the byte 0x81, and no other encoding is likely. "
-            "Save it as UTF-8, or name its encoding: --encoding NAME.",
+            "Save it as UTF-8, or give this file alone, with its encoding: ragindex index FILE --encoding NAME.",
         ),
         ("bad.txt", b"", "bad.txt: expected a file with text in it; found none."),
         ("bad.md", b"\xef\xbb\xbf \n", "bad.md: expected a file with text in it; found none."),
@@ -147,7 +148,7 @@ def test_bad_files(tmp_path: Path, name: str, content: bytes, message: str) -> N
     write(tmp_path / "docs" / "good.txt", "good")
     with pytest.raises(DataError) as caught:
         read(tmp_path / "docs", skip_bad=False)
-    assert str(caught.value).endswith(message)
+    assert str(caught.value).endswith(message.replace("FILE", shlex.quote(str(tmp_path / "docs" / name))))
     with pytest.warns(LeftOutWarning, match="1 file that cannot be read is left out of"):
         told = read(tmp_path / "docs")
     for corpus in (told, read(tmp_path / "docs", skip_bad=True)):  # the second without a warning

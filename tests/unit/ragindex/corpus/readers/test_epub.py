@@ -1,4 +1,4 @@
-"""EPUB books, made here part by part."""
+"""EPUB and FB2 books, made here part by part."""
 
 import zipfile
 from io import BytesIO
@@ -87,3 +87,20 @@ def test_books_are_bounded_and_archives(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_hidden_fonts_are_no_protection() -> None:
     assert read_book({**PARTS, "META-INF/encryption.xml": DRM.format("http://ns.adobe.com/pdf/enc#RC")}).title
+
+
+def test_an_fb2_book() -> None:
+    raw = """<?xml version="1.0" encoding="windows-1251"?><FictionBook xmlns="urn:f" xmlns:l="urn:l"><description>
+<title-info><author><first-name>Лев</first-name><last-name>Толстой</last-name></author><book-title>Война и мир
+</book-title><annotation><p>Роман.</p></annotation></title-info></description><body><title><p>Книга</p><p>первая</p></title>
+<section><title><p>I</p></title><image l:href="#a"/><p>H<sub>2</sub>O</p><empty-line/><poem><stanza><v>Стих</v></stanza>
+</poem><table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td/></tr></table></section></body><body name="notes"><section>
+<title><p>1</p></title><p>Сноска</p></section></body><binary id="a">AAAA</binary></FictionBook>"""
+    book = READERS[".fb2"](raw.encode("cp1251"), Path("a.fb2"), None)
+    assert (book.title, book.metadata) == ("Война и мир", {"author": "Лев Толстой"})
+    assert book.text.split("\n\n") == [
+        *("Роман.", "Книга первая", "I", "H2O", "Стих", "| a | b |\n| --- | --- |\n| 1 |  |", "1", "Сноска")
+    ]
+    assert [one.headings for one in book.sections] == [("Книга первая",), ("Книга первая", "I"), ("Книга первая", "1")]
+    with pytest.raises(DataError, match="^a.fb2: expected an FB2 book; found a damaged file or another kind of file"):
+        READERS[".fb2"](b"<FictionBook>", Path("a.fb2"), None)

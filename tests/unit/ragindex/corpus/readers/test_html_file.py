@@ -132,6 +132,9 @@ def test_headings(heading: str, text: str) -> None:
         ("<ul><li>z<table><tr><th>a<th>b</table></ul>", ["| a | b |\n| --- | --- |"]),
         ("<table><tr><td>only<tr><td>column</table>", []),
         ("<table><tr><td><h1>T</h1>text<pre>c\n  d</pre><td>e</table>", ["c\n  d"]),  # layout
+        ("<table><tr><th><h3>a</h3><th>b<tr><td>1<td>2</table>", ["| a | b |\n| --- | --- |\n| 1 | 2 |"]),
+        ("<table><caption><h2>C</h2></caption><tr><td>1<td>2</table>", ["| 1 | 2 |\n| --- | --- |"]),
+        ("<table><tr><th>a<th>b<tr><td><h2>x</h2><td>y</table>", []),
         ("<table><tr><td>m<td><table><tr><td>1<td>2</table></table>", ["| 1 | 2 |\n| --- | --- |"]),
         (
             "<table><tr><td class=linenos><pre>1\n2</pre><td class=code><pre>def f():\n    x</pre></table>",

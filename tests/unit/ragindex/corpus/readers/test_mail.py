@@ -133,6 +133,32 @@ def test_mailbox() -> None:
         read("Subject: a\n\nText\n", ".mbox")
 
 
+PAGE = part("<title>Tides</title><p>flöde", 'text/html; charset="{}"', "Content-Transfer-Encoding: 8bit")
+FRAME = part("<p>An advertisement", "text/html")
+
+
+@pytest.mark.parametrize(
+    ("page", "notes"),
+    [
+        (PAGE.format("utf-8"), ()),
+        (PAGE.format("utf-8") + FRAME, ("1 frame of the page: not read",)),
+        (PAGE.format("no-such"), ()),
+        (part('<meta charset="utf-8"><title>Tides</title><p>flöde', "text/html"), ()),
+        (part("x", "image/png") + PAGE.format("utf-8"), ()),
+    ],
+)
+def test_a_page_that_was_saved_with_its_pictures(page: str, notes: tuple[str, ...]) -> None:
+    content = read(MIXED.replace("mixed", "related") + page + "--B--\n", ".mht")
+    assert (content.title, content.text, content.notes) == ("Tides", "flöde", notes)
+
+
+def test_a_saved_page_without_html() -> None:
+    with pytest.raises(
+        DataError, match=r"expected a page that was saved with its pictures \(.mht\); found no page in it"
+    ):
+        read("Subject: a\n\nText\n", ".mht")
+
+
 def test_outlook(monkeypatch: pytest.MonkeyPatch) -> None:
     message = SimpleNamespace(
         sender='"Keller, Ines" </o=Firm/cn=x>',

@@ -265,7 +265,7 @@ def workbook(**sheets: str) -> bytes:
         for name, rows in sheets.items()
     }
     styles = f'<styleSheet xmlns="{SHEET}">{dates}</styleSheet>'
-    return archive("xl/workbook.xml", main, {**parts, "xl/styles.xml": styles, "xl/comments1.xml": "<comments/>"})
+    return archive("xl/workbook.xml", main, {**parts, "xl/styles.xml": styles})
 
 
 def test_a_workbook() -> None:
@@ -287,8 +287,51 @@ def test_a_workbook() -> None:
     assert (read.title, read.metadata, read.notes) == (
         "",
         {"pages": 3},
-        ("1 hidden sheet is read: Old", "comments and charts are not read"),
+        ("1 hidden sheet is read: Old",),
     )
+
+
+def test_what_a_sheet_shows_besides_the_values_of_cells() -> None:
+    """Percents as a person sees them, and texts in boxes, comments, charts, headers and footers."""
+
+    def relations(*targets: str) -> str:
+        kinds = {target: Path(target).stem.rstrip("1") for target in targets}
+        links = "".join(f'<Relationship Id="{at}" Type="{OFFICE}/{kind}" Target="{at}"/>' for at, kind in kinds.items())
+        return f'<Relationships xmlns="{PACKAGE}/relationships">{links}</Relationships>'
+
+    formats = '<xf numFmtId="0"/><xf numFmtId="10"/><xf numFmtId="164"/><xf numFmtId="165"/>'
+    codes = '<numFmt numFmtId="164" formatCode="0.0%"/><numFmt formatCode="0.0" numFmtId="165"/>'
+    cells = [
+        cell("B2", "Share", "inlineStr"),
+        *(cell(f"{at}2", "0.6667", style=style) for style, at in enumerate("CDEF")),
+    ]
+    header = '&amp;L&amp;"Arial,Bold"&amp;12Harbour &amp;&amp; R&amp;&amp;D&amp;P'
+    margin = f"<headerFooter><oddHeader>{header}</oddHeader></headerFooter>"
+    sheet = f'<row r="2">{"".join(cells)}</row></sheetData>{margin}'
+    drawing = '<d xmlns:a="a"><a:p><a:r><a:t>Boxed &lt;text</a:t></a:r></a:p><a:p/><a:p><a:t>below</a:t></a:p></d>'
+    raw = archive(
+        "xl/workbook.xml",
+        f'<workbook xmlns="{SHEET}" xmlns:r="{OFFICE}/relationships"><sheets><sheet name="No" sheetId="1" r:id="No"/>'
+        '<sheet name="Yes" sheetId="2" r:id="Yes"/></sheets></workbook>',
+        {
+            "xl/worksheets/No.xml": f'<worksheet xmlns="{SHEET}"><sheetData/></worksheet>',
+            "xl/worksheets/Yes.xml": f'<worksheet xmlns="{SHEET}"><sheetData>{sheet}</worksheet>',
+            "xl/styles.xml": f'<styleSheet xmlns="{SHEET}"><numFmts>{codes}</numFmts><cellStyleXfs><xf numFmtId="9"/>'
+            f"</cellStyleXfs><cellXfs>{formats}</cellXfs></styleSheet>",
+            "xl/worksheets/_rels/Yes.xml.rels": relations("../drawing1.xml", "/xl/comments1.xml", "../printer1.xml"),
+            "xl/_rels/drawing1.xml.rels": relations("chart1.xml", "drawing1.xml"),  # and itself
+            "xl/drawing1.xml": drawing,
+            "xl/comments1.xml": "<cs><author/><comment><r><t>Ann:\n</t></r><r><t>Why?</t></r></comment></cs>",
+            "xl/chart1.xml": '<c xmlns:a="a"><a:p><a:t>By port</a:t></a:p><c:v xmlns:c="c">7</c:v></c>',
+            "xl/printer1.xml": "<t>none</t>",
+        },
+    )
+    read = read_file("a.xlsx", raw)
+    assert read.text.split("\n\n") == [
+        *("Yes", "| Share | 0.6667 | 66.67 % | 66.67 % | 0.6667 |\n| --- | --- | --- | --- | --- |"),
+        *("Boxed <text\nbelow", "By port", "Ann:\nWhy?", "Harbour & R&D"),
+    ]
+    assert [(one.start, one.headings, one.page) for one in read.sections] == [(0, ("Yes",), 2)]
 
 
 # ---------------------------------------------------------------- OpenDocument

@@ -10,17 +10,14 @@ from types import SimpleNamespace
 
 import pypdf
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from examples import examples
-from ragindex.corpus import chunk, read
+from ragindex.corpus import read
 from ragindex.corpus.readers import ocr as ocr_module
 from ragindex.corpus.readers.content import FileContent
 from ragindex.corpus.readers.pdf import _clean, read_pdf
 from ragindex.distribution import install_line
 from ragindex.errors import DataError, MissingExtraError
-from ragindex.types import Chunking, Document, Section
+from ragindex.types import Section
 
 PATH = Path("guide.pdf")
 PICTURE = "/Type /XObject /Subtype /Image /Width 1 /Height 1 /ColorSpace /DeviceGray /BitsPerComponent 8"
@@ -123,17 +120,6 @@ def test_arabic_stands_in_the_order_of_reading(signs: dict[str, str], expected: 
     mapping = f"begincmap 1 begincodespacerange <00> <FF> endcodespacerange 3 beginbfchar\n{pairs}endbfchar endcmap"
     stream = f"<< /Length {len(mapping)} >>\nstream\n{mapping}\nendstream"
     assert content_of(pdf("abc", objects=[stream], font="/ToUnicode 5 0 R")).text == expected
-
-
-@settings(max_examples=examples(15))
-@given(pages=st.lists(st.text("abc. ", max_size=60), min_size=1, max_size=4))
-def test_offsets_are_exact(pages: list[str]) -> None:
-    content = content_of(pdf(*pages))
-    document = Document("d", "t", content.text, {}, content.sections, content.blocks)
-    for size in (3, 40):
-        chunks = chunk(document, Chunking(size, 0, "headings"))
-        assert all(content.text[one.start : one.end] == one.text for one in chunks)
-        assert "".join("".join(one.text for one in chunks).split()) == "".join("".join(pages).split())
 
 
 def test_gaps_between_words_are_spaces_and_broken_words_are_whole() -> None:
