@@ -20,7 +20,7 @@ from ragindex.corpus.json_reader import Problems
 from ragindex.corpus.left_out import describe_ignored, describe_left_out
 from ragindex.corpus.local_files import MAX_FILE_MB, is_taken_whole, list_folder, name_file, name_reader_of, read_files
 from ragindex.corpus.readers.content import FileContent
-from ragindex.corpus.readers.meter_words import find_words
+from ragindex.corpus.readers.meter import find_words
 from ragindex.errors import DataError, UsageError
 from ragindex.near_names import describe_near, find_near_names
 from ragindex.types import HYPERLINKS

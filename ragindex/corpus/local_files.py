@@ -23,7 +23,7 @@ from ragindex.corpus.readers import DOCUMENT_SUFFIXES, READERS, name_reader
 from ragindex.corpus.readers.content import FileContent
 from ragindex.corpus.readers.messages import ReadingLimits
 from ragindex.corpus.readers.meter import LEAST_SHARE
-from ragindex.corpus.readers.ocr import OCR_PACKAGES
+from ragindex.corpus.readers.pdf import OCR_PACKAGES
 from ragindex.corpus.readers.plain_text import read_source_code, read_text
 from ragindex.corpus.readers.rows import Rows
 from ragindex.corpus.readers.text_encodings import check_encoding

@@ -6,12 +6,22 @@ from itertools import islice
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
+import regex
+
 from ragindex.types import HYPERLINKS, NO_METADATA, MetadataValue, Section, Span
 
 SOFT_HYPHEN = "\N{SOFT HYPHEN}"
 Blocks: TypeAlias = tuple[Span, ...]
 """Start and end of tables and code blocks in a text, as `ragindex.Document` describes them."""
 _MOST_LINKS = 200
+_NO_TITLE = regex.compile(
+    r"word document|document ?\d*|(?:slide|folie) ?\d+|powerpoint[ -]pr[äe]sentation(?: - .*)?"
+    r"|pr[ée]sentation powerpoint|presentaci[óo]n de powerpoint|presentazione standard di powerpoint"
+    r"|apresenta[çc][ãa]o do powerpoint|microsoft (?:word|powerpoint|excel)(?: - .*)?|untitled.*|slide 1 - .*"
+    r"|.*\.(?:do[ct]|p[op][pst]|xls|od[pst]|rtf|pdf|dvi|tex|e?ps|indd|qxd)[bmx]?|\S+\.(?:fm|md|html?|txt)",
+    regex.IGNORECASE,
+)
+"""What programs write for the title of a file where nobody gave one, such as the name of another file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +170,12 @@ class ContentBuilder:
 
     def _headings(self) -> tuple[str, ...]:
         return tuple(heading for _, heading in self._path)
+
+
+def clean_title(title: str) -> str:
+    """Return a title in one line; empty if a program wrote it."""
+    title = " ".join(title.split())
+    return "" if _NO_TITLE.fullmatch(title) else title
 
 
 def is_relative(address: str) -> bool:

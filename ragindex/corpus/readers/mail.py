@@ -130,11 +130,8 @@ def _build(mail: _Mail, path: Path, read_attachment: ReadAttachment) -> FileCont
     notes += [f"attachments that no reader takes: {first_names(unread)}"] if unread else []
     if mail.is_html:
         page = read_html(mail.text.encode("utf-8", "replace"), path, "utf-8")
-        metadata = {**page.metadata, **mail.fields}
-        notes += page.notes
-        return FileContent(
-            mail.subject, page.text, page.sections, metadata, page.blocks, tuple(notes), tuple(inner.items())
-        )
+        metadata, notes = {**page.metadata, **mail.fields}, [*notes, *page.notes]
+        return replace(page, title=mail.subject, metadata=metadata, notes=tuple(notes), inner=tuple(inner.items()))
     builder = ContentBuilder()
     text = clean_text(mail.text.replace("\0", "")).strip()
     builder.add_paragraph(text)

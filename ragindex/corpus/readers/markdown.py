@@ -1,12 +1,10 @@
 """Readers of Markdown and of notebooks, and the structure of a Markdown text."""
 
 import json
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +19,8 @@ from ragindex.corpus.readers.content import (
     is_relative,
     link_metadata,
 )
-from ragindex.corpus.readers.embedded_pictures import drop_pictures
 from ragindex.corpus.readers.front_matter import FrontMatter, split_front_matter
+from ragindex.corpus.readers.hidden_markdown import drop_hidden
 from ragindex.corpus.readers.text_encodings import decode_text, name_encoding
 from ragindex.errors import DataError
 from ragindex.types import MetadataValue
@@ -39,7 +37,6 @@ _DEEPEST_CONTAINER = 3
 _HTML_HEADING = regex.compile(r"<h([1-6])\b[^<>]*+>((?s:.){1,1000}?)</h\1\s*>", regex.IGNORECASE)
 _TAG = regex.compile(r"<[^<>]*+>")
 _ANCHOR = regex.compile(r"(?<![ \t])[ \t]*+\{:?[ ]*+#[^{}\n]*+\}(?=[ \t#]*$)", regex.MULTILINE)
-_COMMENT_OR_CODE = regex.compile(r"<!--|`[^`\n]++`")
 
 _Heading = tuple[int, int, str]
 _Links = tuple[tuple[str, str], ...]
@@ -113,10 +110,8 @@ def read_notebook(raw: bytes, path: Path, encoding: str | None) -> FileContent:
 
 def _make_content(front: FrontMatter, encoding: Mapping[str, MetadataValue]) -> FileContent:
     text = front.text
-    if "data:" in text.lower():
-        text = drop_pictures(text, _find_code(text))
-    if "<!--" in text:
-        text = _drop_comments(text, _find_code(text))
+    if "<!--" in text or "data:" in text.lower():
+        text = drop_hidden(text, _find_code(text))
     structure = parse_markdown(text)
     if any(_ANCHOR.search(heading) for _, _, heading in structure.headings):
         text = _drop_anchors(text, structure.headings)
@@ -236,21 +231,6 @@ def _find_code(text: str) -> Blocks:
     starts = _list_line_starts(text)
     code = (token.map for token in _load_parser().parse(text) if token.type in ("fence", "code_block") and token.map)
     return tuple(_strip(text, starts[first], starts[end]) for first, end in code)
-
-
-def _drop_comments(text: str, code: Blocks) -> str:
-    """Remove HTML comments outside of code. One that is never closed is text."""
-    kept, position, place = list[str](), 0, 0
-    while match := _COMMENT_OR_CODE.search(text, place):
-        above = bisect_right(code, match.start(), key=itemgetter(0))
-        place = max(match.end(), code[above - 1][1] if above else 0)
-        if match[0] == "<!--" and not (above and match.start() < code[above - 1][1]):
-            end = text.find("-->", match.end())
-            if end < 0:
-                break
-            kept.append(text[position : match.start()])
-            position = place = end + len("-->")
-    return "".join((*kept, text[position:]))
 
 
 def _drop_anchors(text: str, headings: Sequence[_Heading]) -> str:

@@ -7,24 +7,24 @@ some of its pages. Other formats are not measured.
 
 import json
 import time
-import zipfile
-import zlib
+import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from math import floor
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import ParseError
 from xml.parsers.expat import ExpatError
 
 import regex
 
-from ragindex.corpus.readers.content import FileContent, ReadWords
-from ragindex.corpus.readers.libraries import FAULTS
-from ragindex.corpus.readers.meter_html import list_html_pieces
-from ragindex.corpus.readers.meter_pieces import ON_PURPOSE, MeterStoppedError, Piece, TimedPieces, pluralise
-from ragindex.corpus.readers.meter_words import find_words, squeeze_words
-from ragindex.corpus.readers.meter_xml import list_office_pieces
+from ragindex.corpus.readers.archives import ARCHIVE_FAULTS
+from ragindex.corpus.readers.content import FileContent, ReadWords, clean_text
+from ragindex.corpus.readers.meter_markup import ON_PURPOSE, Piece, list_archive_pieces, list_html_pieces
+from ragindex.corpus.readers.pdf import is_picture, name_pages
 from ragindex.corpus.readers.text_encodings import decode_text
+from ragindex.counts import many
 from ragindex.errors import RagindexError
 
 LEAST_SHARE = 0.97
@@ -37,6 +37,16 @@ _SEARCHED = 200_000_000  # characters that are searched at most for words that a
 _LEADERS = regex.compile(r"(?:[.…·_] ?){4,}+\s*(?:\d{1,4}|[ivxlc]{1,7})?\s*\Z")
 _CHECKED_PAGES = 4
 _FEWEST_WORDS = 3  # of a page that is no picture
+_SEPARATOR = regex.compile(r"\Asep=[^\n]*+")  # for Excel
+_PLURALS = {
+    "text box": "text boxes",
+    "cell of code": "cells of code",
+    "cell of text": "cells of text",
+    "page of speaker notes": "pages of speaker notes",
+}
+_JOINED = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"  # scripts that are counted by characters
+_WORD = regex.compile(rf"[{_JOINED}]|[^\W_{_JOINED}]++")
+_INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u2060\ufeff"))
 _MARKDOWN = (  # what is markup or metadata, and no text
     regex.compile(r"\A(?:---|\+\+\+)[ \t]*+\n.*?\n(?:---|\+\+\+|\.\.\.)[ \t]*+(?:\n|\Z)", regex.DOTALL),
     regex.compile(r"<!--.*?(?:-->|\Z)", regex.DOTALL),
@@ -53,29 +63,32 @@ _RST = (
     regex.compile(r":[\w:+.-]{1,99}+:(?=`)"),
     regex.compile(r"<[^<>`]{1,4000}+>(?=`)"),
 )
-_FAILURES = (
-    *FAULTS,
-    RagindexError,
-    MeterStoppedError,
-    ExpatError,
-    zipfile.BadZipFile,
-    zlib.error,
-    RuntimeError,
-    EOFError,
-    MemoryError,
-)
 
 
 def measure(raw: bytes, suffix: str, content: FileContent, seconds: float = _MOST_SECONDS) -> ReadWords | None:
     """Return how much of a file stands in what was read of it; None if it cannot be counted in so many seconds."""
-    lister = _LISTERS.get(suffix)
-    if lister is None:
+    if suffix not in _LISTERS:
         return None
+    pieces, deadline = list[Piece](), time.monotonic() + seconds
     try:
-        pieces = list(TimedPieces(lister(raw, content), time.monotonic() + seconds))
+        for piece in _LISTERS[suffix](raw, content):
+            if time.monotonic() > deadline:
+                return None
+            pieces.append(piece)
         return _compare(pieces, "\n".join(_list_texts(content)))
-    except _FAILURES:
+    except (*ARCHIVE_FAULTS, ExpatError, ParseError, RagindexError, MemoryError):
         return None  # what was read stays, whatever is wrong with the file or with this count
+
+
+def find_words(text: str) -> list[str]:
+    """Return the words of a text in lower case, whatever a reader does to marks; of Chinese and Japanese, characters.
+
+    >>> find_words("Tide_7: 潮汐")
+    ['tide', '7', '潮', '汐']
+    """
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text.translate(_INVISIBLE))
+    return _WORD.findall(text.lower())
 
 
 def describe_reading(reading: ReadWords) -> str:
@@ -118,7 +131,7 @@ def _count_missing(there: Sequence[tuple[Piece, list[str]]], lost: Counter[str],
     A reader may break or join words where a line, a cell or a font ends. Short pieces are not looked for: they would be
     found in other words.
     """
-    squeezed, missing = squeeze_words(read), Counter[str]()
+    squeezed, missing = "".join(find_words(read)), Counter[str]()
     pieces = Counter(tuple(words) for _, words in there if not lost.keys().isdisjoint(words))
     searches = _SEARCHED // max(1, len(squeezed))
     for words, count in pieces.items():
@@ -144,9 +157,9 @@ def _describe_places(
     plain = kinds.pop("", 0)
     places = [
         *dict.fromkeys(piece.place for piece in unread),
-        *(pluralise(count, kind) for kind, count in kinds.items()),
+        *(many(count, kind, _PLURALS.get(kind, "")) for kind, count in kinds.items()),
     ]
-    return tuple(places or ([pluralise(plain, "paragraph")] if plain else []))
+    return tuple(places or ([many(plain, "paragraph")] if plain else []))
 
 
 def _list_texts(content: FileContent) -> Iterator[str]:
@@ -173,54 +186,25 @@ def _list_strings(value: Any) -> Iterator[str]:
         yield str(value)
 
 
-# ---------------------------------------------------------------- what stands in texts
+# ---------------------------------------------------------------- what stands in files
 
 
-def _list_lines(raw: bytes, content: FileContent) -> Iterator[Piece]:
-    text = _decode(raw, content)
-    yield from (Piece("", number, line) for number, line in enumerate(text.split("\n")) if line)
-
-
-def _list_rows(raw: bytes, content: FileContent) -> Iterator[Piece]:
-    """Yield the lines of a table, whose cells no markup is in."""
-    lines = _list_lines(raw, content)
-    for line in lines:
-        if line.group or not line.text.startswith("sep="):
-            yield Piece("row", line.group, line.text)
-
-
-def _list_markdown(raw: bytes, content: FileContent) -> Iterator[Piece]:
-    return _list_without(_decode(raw, content), _MARKDOWN)
-
-
-def _list_rst(raw: bytes, content: FileContent) -> Iterator[Piece]:
-    return _list_without(_decode(raw, content), _RST)
-
-
-def _list_without(text: str, markup: Iterable["regex.Pattern[str]"]) -> Iterator[Piece]:
+def _list_lines(text: str, markup: Sequence["regex.Pattern[str]"] = (), kind: str = "") -> Iterator[Piece]:
+    """Yield the lines of a text without its markup."""
     for pattern in markup:
         text = pattern.sub(" ", text)
-    yield from (Piece("", number, line) for number, line in enumerate(text.split("\n")) if line)
+    yield from (Piece(kind, number, line) for number, line in enumerate(text.split("\n")) if line)
 
 
-def _list_html(raw: bytes, content: FileContent) -> Iterator[Piece]:
-    return list_html_pieces(_decode(raw, content))
-
-
-def _list_cells(raw: bytes, content: FileContent) -> Iterator[Piece]:
+def _list_cells(raw: bytes) -> Iterator[Piece]:
     """Yield what stands in the cells of a notebook, without their outputs."""
-    cells = json.loads(raw.decode("utf-8-sig"))["cells"]
-    for number, cell in enumerate(cells):
-        source = cell.get("source", "")
-        text = source if isinstance(source, str) else "".join(source)
-        kind = "cell of code" if cell.get("cell_type") == "code" else "cell of text"
-        yield from (
-            Piece(kind, number, piece.text)
-            for piece in _list_without(text, _MARKDOWN if kind == "cell of text" else ())
-        )
+    for number, cell in enumerate(json.loads(raw.decode("utf-8-sig"))["cells"]):
+        kind, markup = ("cell of code", ()) if cell.get("cell_type") == "code" else ("cell of text", _MARKDOWN)
+        text = "".join(cell.get("source", ""))
+        yield from (Piece(kind, number, piece.text) for piece in _list_lines(text, markup))
 
 
-def _list_json_lines(raw: bytes, content: FileContent) -> Iterator[Piece]:
+def _list_json_lines(raw: bytes) -> Iterator[Piece]:
     for number, line in enumerate(raw.decode("utf-8-sig").splitlines()):
         if line.strip():
             yield Piece("row", number, "\n".join(_list_strings(json.loads(line))))
@@ -228,90 +212,46 @@ def _list_json_lines(raw: bytes, content: FileContent) -> Iterator[Piece]:
 
 def _decode(raw: bytes, content: FileContent) -> str:
     encoding = content.metadata.get("text_encoding")
-    text, _ = decode_text(raw, Path(), encoding if isinstance(encoding, str) else None)
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-# ---------------------------------------------------------------- what stands in PDF files
+    return clean_text(decode_text(raw, Path(), encoding if isinstance(encoding, str) else None)[0])
 
 
 def _list_pdf(raw: bytes, content: FileContent) -> Iterator[Piece]:
     """Yield the lines of some pages, and which pages are pictures: these count like the mean of the others."""
     import pypdfium2 as pdfium
 
-    words = Counter[int]()
-    sections = content.sections
+    words, sections = Counter[int](), content.sections
     for section, end in zip(sections, [*(one.start for one in sections[1:]), len(content.text)], strict=True):
         if section.page is not None:
             words[section.page] += len(find_words(content.text[section.start : end]))
-    document = pdfium.PdfDocument(raw)
-    try:
-        count = len(document)
-        pictures = [
-            number
-            for number in range(1, count + 1)
-            if words and words[number] < _FEWEST_WORDS and _is_picture(pdfium, document, number)
-        ]
-        others = sorted(set(range(1, count + 1)).difference(pictures))
+    with closing(pdfium.PdfDocument(raw)) as document:
+        pictures, others = list[int](), list[int]()
+        for number in range(1, len(document) + 1):
+            with closing(document[number - 1]) as page:
+                shown = words and words[number] < _FEWEST_WORDS and is_picture(page, "")
+                (pictures if shown else others).append(number)
         checked = others[:: max(1, -(-len(others) // _CHECKED_PAGES))]
         if pictures:
             estimated = sum(words[number] for number in checked) * len(pictures) // max(1, len(checked))
-            yield Piece("picture", 0, "", max(1, estimated), describe_pages(pictures))
+            what = "is a picture" if len(pictures) == 1 else "are pictures"
+            yield Piece("picture", 0, "", max(1, estimated), f"{name_pages(pictures)} {what}")
         for number in checked:
-            for line in _read_page_lines(document, number):
-                yield Piece("contents" if _LEADERS.search(line) else "", number, line)
-    finally:
-        document.close()
+            with closing(document[number - 1]) as page, closing(page.get_textpage()) as text:
+                for line in text.get_text_bounded().replace("\ufffe", "").replace("\r", "\n").split("\n"):
+                    yield Piece("contents" if _LEADERS.search(line) else "", number, line)
 
 
-def _is_picture(pdfium: Any, document: Any, number: int) -> bool:
-    """Return whether a page shows pictures and no text."""
-    page = document[number - 1]
-    try:
-        kinds = {item.type for item in page.get_objects(max_depth=3)}
-    finally:
-        page.close()
-    return pdfium.raw.FPDF_PAGEOBJ_IMAGE in kinds and pdfium.raw.FPDF_PAGEOBJ_TEXT not in kinds
-
-
-def _read_page_lines(document: Any, number: int) -> list[str]:
-    page = document[number - 1]
-    try:
-        text = page.get_textpage()
-        try:
-            found: str = text.get_text_bounded()
-        finally:
-            text.close()
-    finally:
-        page.close()
-    return found.replace("\ufffe", "").replace("\r", "\n").split("\n")
-
-
-def describe_pages(numbers: Sequence[int]) -> str:
-    """Return that pages are pictures, neighbours together.
-
-    >>> describe_pages([7]), describe_pages([2, 3, 4, 9])
-    ('page 7 is a picture', 'pages 2 to 4, 9 are pictures')
-    """
-    runs = list[list[int]]()
-    for number in numbers:
-        if runs and runs[-1][1] == number - 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    named = ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in runs)
-    return f"page {named} is a picture" if len(numbers) == 1 else f"pages {named} are pictures"
-
-
-_Lister = Callable[[bytes, FileContent], Iterator[Piece]]
-_LISTERS: Mapping[str, _Lister] = {
-    **dict.fromkeys((".md", ".markdown", ".mdx", ".qmd"), _list_markdown),
-    ".rst": _list_rst,
-    **dict.fromkeys((".html", ".htm", ".xhtml"), _list_html),
-    ".ipynb": _list_cells,
-    **dict.fromkeys((".csv", ".tsv"), _list_rows),
-    ".jsonl": _list_json_lines,
+_LISTERS: Mapping[str, Callable[[bytes, FileContent], Iterator[Piece]]] = {
+    **dict.fromkeys(
+        (".md", ".markdown", ".mdx", ".qmd"), lambda raw, content: _list_lines(_decode(raw, content), _MARKDOWN)
+    ),
+    ".rst": lambda raw, content: _list_lines(_decode(raw, content), _RST),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), lambda raw, content: list_html_pieces(_decode(raw, content))),
+    ".ipynb": lambda raw, content: _list_cells(raw),
+    **dict.fromkeys((".csv", ".tsv"), lambda raw, content: _list_lines(_decode(raw, content), (_SEPARATOR,), "row")),
+    ".jsonl": lambda raw, content: _list_json_lines(raw),
     ".pdf": _list_pdf,
-    **dict.fromkeys((".docx", ".docm", ".pptx", ".pptm", ".xlsx", ".xlsm"), list_office_pieces),
-    **dict.fromkeys((".odt", ".odp", ".ods", ".epub"), list_office_pieces),
+    **dict.fromkeys(
+        (".docx", ".docm", ".pptx", ".pptm", ".xlsx", ".xlsm", ".odt", ".odp", ".ods", ".epub"),
+        lambda raw, content: list_archive_pieces(raw),
+    ),
 }

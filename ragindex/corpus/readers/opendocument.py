@@ -1,18 +1,15 @@
 """The reader of OpenDocument texts and slides: their XML as the elements that files of Office have, too."""
 
-import zipfile
 from collections.abc import Iterable, Iterator
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, TreeBuilder, XMLParser
 
 import regex
 
-from ragindex.corpus.readers.content import FileContent
-from ragindex.corpus.readers.office import explain_damage
+from ragindex.corpus.readers.archives import explain_damage, open_archive, read_part
+from ragindex.corpus.readers.content import FileContent, clean_title
 from ragindex.corpus.readers.office_elements import MOST_COLUMNS, build_document, build_slides
-from ragindex.corpus.readers.office_parts import ARCHIVE_FAULTS, clean_title
 from ragindex.errors import DataError
 
 _LEFT_OUT = frozenset(("tracked-changes", "forms", "note-citation", "page-thumbnail", "event-listeners"))
@@ -30,36 +27,27 @@ class _Tree(TreeBuilder):
 
 def read_opendocument(raw: bytes, path: Path, encoding: str | None) -> FileContent:
     """Read an .odt or .odp file, without deleted text. Raises DataError if it is damaged or encrypted."""
-    try:
-        with zipfile.ZipFile(BytesIO(raw)) as archive:
-            if "META-INF/manifest.xml" in archive.namelist():
-                _check_encryption(archive.read("META-INF/manifest.xml"), path)
-            content, styles, meta = (_parse_part(archive, f"{name}.xml") for name in ("content", "styles", "meta"))
-        properties = {_name(node): "".join(node.itertext()).strip() for node in meta.iter()}
-        title = clean_title(properties.get("title", ""))
-        author = properties.get("initial-creator") or properties.get("creator", "")
-        described = {"author": author, "subject": properties.get("subject", "")}
-        metadata = {key: value for key, value in described.items() if value}
-        if slides := [node for node in content.iter() if _name(node) == "page"]:
-            return build_slides([_read_slide(slide) for slide in slides], title, metadata)
-        _mark_titles(content)
-        body = [node for node in content if _name(node) == "body"]
-        return build_document([*_read_margins(styles), {"elements": _read_elements(body)}], title, metadata)
-    except (ParseError, *ARCHIVE_FAULTS) as error:
-        raise DataError("an OpenDocument file", explain_damage(raw, error), path=path) from error
+    expected = "an OpenDocument file"
+    with explain_damage(expected, raw, path, ParseError), open_archive(raw) as archive:
+        if b"encryption-data" in read_part(archive, "META-INF/manifest.xml"):
+            raise DataError(expected, "one that a password protects; save it without one", path=path)
+        content = _parse(archive.read("content.xml"))
+        styles, meta = (_parse(read_part(archive, name) or b"<missing/>") for name in ("styles.xml", "meta.xml"))
+    properties = {_name(node): "".join(node.itertext()).strip() for node in meta.iter()}
+    title = clean_title(properties.get("title", ""))
+    author = properties.get("initial-creator") or properties.get("creator", "")
+    described = {"author": author, "subject": properties.get("subject", "")}
+    metadata = {key: value for key, value in described.items() if value}
+    if slides := [node for node in content.iter() if _name(node) == "page"]:
+        return build_slides([_read_slide(slide) for slide in slides], title, metadata)
+    _mark_titles(content)
+    body = [node for node in content if _name(node) == "body"]
+    return build_document([*_read_margins(styles), {"elements": _read_elements(body)}], title, metadata)
 
 
-def _check_encryption(manifest: bytes, path: Path) -> None:
-    if b"encryption-data" in manifest:
-        raise DataError("an OpenDocument file", "one that a password protects; save it without one", path=path)
-
-
-def _parse_part(archive: zipfile.ZipFile, name: str) -> Element:
-    """Return the tree of a part; an empty one if a part other than the text is missing."""
-    if name != "content.xml" and name not in archive.namelist():
-        return Element("missing")
+def _parse(part: bytes) -> Element:
     parser = XMLParser(target=_Tree())  # noqa: S314  # see `_Tree`
-    parser.feed(archive.read(name))
+    parser.feed(part)
     tree: Element = parser.close()
     return tree
 

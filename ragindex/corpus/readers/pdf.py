@@ -2,10 +2,11 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import closing
 from ctypes import c_double, c_ushort
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from itertools import accumulate, islice, pairwise
 from pathlib import Path
@@ -15,11 +16,10 @@ from unicodedata import normalize
 
 import regex
 
-from ragindex.corpus.readers.content import ContentBuilder, FileContent
+from ragindex.corpus.readers.content import ContentBuilder, FileContent, clean_title
 from ragindex.corpus.readers.libraries import FAULTS, clean_library_text, describe_fault
-from ragindex.corpus.readers.ocr import OCR_PACKAGES, recognise_text
 from ragindex.counts import first_names, many
-from ragindex.distribution import install_line
+from ragindex.distribution import install_line, require_module
 from ragindex.errors import DataError
 
 PASSWORD_VARIABLE = "RAGINDEX_PDF_PASSWORD"  # noqa: S105  # the name of a variable
@@ -27,12 +27,7 @@ _SIGNS = dict(zip("\x1b\x1c\x1d\x1e\x1f", ("ff", "fi", "fl", "ffi", "ffl"), stri
 _LIGATURE = regex.compile(r"[\ufb00-\ufdff\ufe70-\ufefc]|(?<=\p{L})[\x1b-\x1f]|[\x1b-\x1f](?=\p{L})")
 _ALEFS, _LAM = "\u0622\u0623\u0625\u0627\u0671", "\u0644"
 _ALEF_LAM = regex.compile(f"[{_ALEFS}]{_LAM}")
-_NO_TITLE = regex.compile(
-    r"untitled.*|.*\.(?:dvi|tex|e?ps|pdf|docx?|odt|rtf|pptx?|odp|xlsx?|indd|qxd)|\S+\.(?:fm|md|html?|txt)"
-    r"|(?:microsoft word|microsoft powerpoint|powerpoint presentation|slide 1)(?: - .*)?",
-    regex.IGNORECASE,
-)
-"""What programs write for the title of a PDF file where nobody gave one: the name of the file that it was made from."""
+OCR_PACKAGES = ("rapidocr", "onnxruntime")
 _PROPERTIES = {"author": "Author", "subject": "Subject", "keywords": "Keywords"}
 _DEFAULTS = ("anonymous", "unspecified")  # of ReportLab
 _MOST_PROPERTY = 500  # characters
@@ -93,7 +88,7 @@ def read_pdf(raw: bytes, path: Path, encoding: str | None, ocr: bool = False) ->
             builder.place_heading(start + place, heading, level)
         builder.add_paragraph(pages[number].fields)
     metadata = {key: value for key, value in zip(_PROPERTIES, properties, strict=True) if value}
-    return builder.build("" if _NO_TITLE.fullmatch(title) else title, {"pages": len(pages), **metadata}, notes)
+    return builder.build(clean_title(title), {"pages": len(pages), **metadata}, notes)
 
 
 def _read_property(document: Any, key: str) -> str:
@@ -128,10 +123,10 @@ def _read_page(document: Any, number: int, ocr: bool, faults: tuple[type[Excepti
         with closing(document[number]) as page, closing(page.get_textpage()) as inner:
             text = _clean(_order_ligatures(inner, inner.get_text_range()).replace(_BREAKING_HYPHEN, "")).strip()
             fields = "\n".join(dict.fromkeys(_read_annotations(page, document.formenv, text)))
-            picture, recognised = _is_picture(page, text), ""
+            picture, recognised = is_picture(page, text), ""
             if picture and ocr:
                 scale = min(_OCR_DPI / 72, _MOST_PIXELS / max(page.get_size()))
-                recognised = recognise_text(page.render(scale=scale).to_numpy())
+                recognised = "\n".join(_load_ocr()(page.render(scale=scale).to_numpy()).txts or ())
                 text = "\n".join([*_list_lines_beside(text, recognised), recognised])
             return _Page(text.strip(), _clean(fields), picture, bool(recognised))
     except faults as error:
@@ -207,7 +202,7 @@ def _get_string(function: Callable[..., int], *arguments: Any) -> str:
     return bytes(buffer).decode("utf-16-le", "replace").rstrip("\0")
 
 
-def _is_picture(page: Any, text: str) -> bool:
+def is_picture(page: Any, text: str) -> bool:
     """Return whether a page with no or few words shows pictures, and with few words on at least half of it."""
     if len(text.split()) >= _FEW_WORDS:
         return False
@@ -218,6 +213,12 @@ def _is_picture(page: Any, text: str) -> bool:
     return bool(images) and (not text or covered >= width * height / 2)
 
 
+@cache
+def _load_ocr() -> Any:
+    rapidocr = require_module("rapidocr", "rapidocr", "OCR")
+    return rapidocr.RapidOCR(params={"Global.log_level": "critical"})
+
+
 def _list_lines_beside(text: str, recognised: str) -> list[str]:
     """Return the lines of a text that are not among the recognised ones."""
     there = _normalize(recognised)
@@ -226,18 +227,15 @@ def _list_lines_beside(text: str, recognised: str) -> list[str]:
 
 def _describe_pages(pages: Sequence[_Page], ocr: bool) -> list[str]:
     """Return notes on the pages that are not, or not simply, read."""
-    notes = list[str]()
-    pictures = [number for number, page in enumerate(pages, start=1) if page.picture and not page.recognised]
-    recognised = [number for number, page in enumerate(pages, start=1) if page.recognised]
-    if recognised:
-        notes.append(f"{_name_pages(recognised)} {'was' if len(recognised) == 1 else 'were'} read by OCR")
-    if pictures:
-        what = f"{_name_pages(pictures)} {_are(pictures)} {'a picture' if len(pictures) == 1 else 'pictures'}"
+    notes, numbered = list[str](), list(enumerate(pages, start=1))
+    if recognised := [number for number, page in numbered if page.recognised]:
+        notes.append(f"{name_pages(recognised)} {'was' if len(recognised) == 1 else 'were'} read by OCR")
+    if pictures := [number for number, page in numbered if page.picture and not page.recognised]:
+        what = f"{name_pages(pictures)} {_are(pictures)} {'a picture' if len(pictures) == 1 else 'pictures'}"
         notes.append(f"{what} in which OCR found no text" if ocr else f"{what}, the text of which {_advise_ocr()}")
-    faults = [(number, page.fault) for number, page in enumerate(pages, start=1) if page.fault]
-    if faults:
-        numbers = [number for number, _ in faults]
-        notes.append(f"{_name_pages(numbers)} {_are(numbers)} damaged and left out ({faults[0][1]})")
+    if faults := {number: page.fault for number, page in numbered if page.fault}:
+        reason = next(iter(faults.values()))
+        notes.append(f"{name_pages([*faults])} {_are(faults)} damaged and left out ({reason})")
     return notes
 
 
@@ -247,11 +245,11 @@ def _advise_ocr() -> str:
     return f"is not read; to read it: {command}"
 
 
-def _are(items: Sequence[object]) -> str:
+def _are(items: Sized) -> str:
     return "is" if len(items) == 1 else "are"
 
 
-def _name_pages(numbers: Sequence[int]) -> str:
+def name_pages(numbers: Sequence[int]) -> str:
     """Name pages in their order: `page 3`, `pages 2 to 10, 12`."""
     ranges = list[tuple[int, int]]()
     for number in numbers:

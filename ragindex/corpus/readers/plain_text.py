@@ -60,7 +60,12 @@ def read_table(raw: bytes, path: Path, encoding: str | None) -> FileContent:
     for row in rows[:before]:
         builder.add_paragraph(" ".join(filter(None, map(str.strip, row))))
     builder.add_table([row for row in rows[before:] if any(map(str.strip, row))])
-    return builder.build(metadata=name_encoding(found), notes=_describe_strays(strays))
+    notes = _note_lines(
+        strays,
+        "row has a stray quotation mark and is divided at every delimiter",
+        "rows have a stray quotation mark and are divided at every delimiter",
+    )
+    return builder.build(metadata=name_encoding(found), notes=notes)
 
 
 def _read_rows(lines: Sequence[str], start: int, delimiter: str) -> tuple[list[list[str]], list[int]]:
@@ -91,13 +96,10 @@ def _count_leading(rows: Sequence[Sequence[str]]) -> int:
     return leading - (leading > 0 and used[leading - 1] > 1 and all(count <= 1 for count in used[: leading - 1]))
 
 
-def _describe_strays(strays: Sequence[int]) -> list[str]:
-    what = many(len(strays), "row has a stray quotation mark and is", "rows have a stray quotation mark and are")
-    return [f"{what} divided at every delimiter: {_name_lines(strays)}"] if strays else []
-
-
-def _name_lines(numbers: Sequence[int]) -> str:
-    return f"line{'s' * (len(numbers) > 1)} {first_names([f'{number:,}' for number in numbers])}"
+def _note_lines(numbers: Sequence[int], one: str, more: str) -> list[str]:
+    """Return the note on lines that are not as they should be, if there are any."""
+    lines = f"line{'s' * (len(numbers) > 1)} {first_names([f'{number:,}' for number in numbers])}"
+    return [f"{many(len(numbers), one, more)}: {lines}"] if numbers else []
 
 
 def _find_delimiter(lines: Sequence[str]) -> str:
@@ -176,9 +178,10 @@ def read_json_lines_text(raw: bytes, path: Path, encoding: str | None) -> FileCo
         except (ValueError, RecursionError):
             paragraphs.append(line)
             bad.append(number)
-    what = many(len(bad), "line is not JSON and stays as it is", "lines are not JSON and stay as they are")
-    notes = (f"{what} written: {_name_lines(bad)}",) if bad else ()
-    return FileContent("", clean_text(_join_paragraphs(paragraphs)), metadata=name_encoding(found), notes=notes)
+    notes = _note_lines(
+        bad, "line is not JSON and stays as it is written", "lines are not JSON and stay as they are written"
+    )
+    return FileContent("", clean_text(_join_paragraphs(paragraphs)), metadata=name_encoding(found), notes=tuple(notes))
 
 
 def _parse_json(text: str) -> Any:

@@ -4,14 +4,22 @@ docutils, its parser, takes 19 seconds a megabyte, does not know the directives 
 raises KeyError on 2 % of Ansible's files and says of no element where it stands.
 """
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, islice
 from pathlib import Path
 
 import regex
 
-from ragindex.corpus.readers.content import FileContent, clean_text, find_heading_paths, is_relative, link_metadata
+from ragindex.corpus.readers.content import (
+    Blocks,
+    FileContent,
+    clean_text,
+    find_heading_paths,
+    is_relative,
+    link_metadata,
+)
 from ragindex.corpus.readers.front_matter import make_metadata
-from ragindex.corpus.readers.rst_blocks import find_rst_blocks
 from ragindex.corpus.readers.text_encodings import decode_text, name_encoding
 
 _UNDERLINE = regex.compile(r"([!-/:-@\[-`{-~])\1+[ \t]*")  # a line of one repeated mark
@@ -62,6 +70,19 @@ _INLINE = regex.compile(
 _TITLED = regex.compile(r"([^<>]*[^<>\s])\s*+<([^<>]++)>")
 _LITERAL_ROLES = frozenset(("code", "command", "file", "guilabel", "kbd", "literal", "math", "menuselection", "samp"))
 
+_OPENING = regex.compile(
+    r"""^[ \t]*+(?:
+        (?<directive>\.\.[ ]++(?:code|code-block|sourcecode|parsed-literal|doctest|testcode|testoutput|prompt
+            |table|csv-table|list-table)::(?=[ \t\n]|\Z))
+      | (?<grid>\+(?:[-=]+\+)+[ \t]*$)
+      | (?<simple>=+(?:[ ]+=+)+[ \t]*$)
+      | (?<doctest>>>>[ ])
+      | (?!\.\.[ ])(?<literal>[^\n]*(?<!:)::[ \t]*$) )""",
+    regex.MULTILINE | regex.VERBOSE,
+)
+_ITEM = regex.compile(r"(?:(?:[-*+•]|\(?(?:\d+|#|\w)[.)])\s+)*")
+_SIMPLE_BORDER = regex.compile(r"\s*=+(?: +=+)+\s*")
+
 _Links = dict[tuple[str, str], None]
 
 
@@ -80,7 +101,7 @@ def read_restructured_text(raw: bytes, path: Path, encoding: str | None) -> File
         text,
         find_heading_paths([*_find_headings(text)]),
         {**make_metadata(fields), **link_metadata(links), **name_encoding(detected)},
-        find_rst_blocks(text),
+        _find_blocks(text),
     )
 
 
@@ -126,7 +147,7 @@ def _name_document(fields: dict[str, str]) -> str:
 def _show_markup(source: str) -> tuple[str, _Links]:
     """Return a text with the visible text of its markup outside of code, and its hyperlinks to other files."""
     links, pieces, above = _Links(), list[str](), 0
-    for start, end in (*find_rst_blocks(source), (len(source), len(source))):
+    for start, end in (*_find_blocks(source), (len(source), len(source))):
         piece = _TOC.sub(lambda found: _show_contents(found, links), _HIDDEN.sub("", source[above:start]))
         pieces.append(_show_inlines(_DIRECTIVE.sub(_show_directive, piece), links))
         block = source[start:end]
@@ -196,3 +217,60 @@ def _name_file(target: str) -> str:
 def _add_link(links: _Links, shown: str, target: str) -> None:
     if target and not target.endswith("_") and is_relative(target):  # a name and _ is that of a target elsewhere
         links[" ".join(shown.split()), target] = None
+
+
+# ---------------------------------------------------------------- tables and code
+
+
+def _find_blocks(text: str) -> Blocks:
+    """Return the start and end of literal blocks, code and table directives, doctests, and grid and simple tables."""
+    lines = text.split("\n")
+    starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
+    blocks, at = list[tuple[int, int]](), 0
+    while (found := _OPENING.search(text, at)) is not None:
+        at = found.end()
+        first, end = _find_lines(found.lastgroup or "", lines, bisect_right(starts, found.start()) - 1)
+        inside = text[starts[first] : starts[end]]
+        if inside.strip():
+            at = starts[first] + len(inside.rstrip())
+            blocks.append((starts[first] + len(inside) - len(inside.lstrip()), at))
+    return tuple(blocks)
+
+
+def _find_lines(kind: str, lines: Sequence[str], place: int) -> tuple[int, int]:
+    """Return the first line of the block that the line at `place` opens, and the line after it; equal if none."""
+    if kind == "grid":
+        below = _skip(lines, place, lambda line: line.lstrip().startswith(("+", "|")))
+        end = next(number for number in range(below, place, -1) if lines[number - 1].lstrip().startswith("+"))
+        return place, end if end - place > 2 else place
+    if kind == "doctest":
+        return place, _skip(lines, place, lambda line: bool(line.strip()))
+    if kind == "simple":
+        borders = list(_find_borders(lines, place + 1))
+        return place, borders[-1] + 1 if borders else place
+    item = _ITEM.match(lines[place].strip()) if kind == "literal" else None
+    indent = _indent(lines[place]) + (len(item[0]) if item else 0)
+    content = _skip(lines, place + 1, lambda line: not line.strip())
+    end = _skip(lines, content, lambda line: not line.strip() or _indent(line) > indent)
+    if content == end or kind == "directive":
+        return place, end if content < end else place
+    return content, end if content > place + 1 else content
+
+
+def _find_borders(lines: Sequence[str], start: int) -> Iterator[int]:
+    """Yield the borders of a simple table below its first: the second ends it, or the first with a blank line below."""
+    borders = (number for number in range(start, len(lines)) if _SIMPLE_BORDER.fullmatch(lines[number]))
+    for border in islice(borders, 2):
+        yield border
+        if border + 1 == len(lines) or not lines[border + 1].strip():
+            return
+
+
+def _skip(lines: Sequence[str], start: int, belongs: Callable[[str], bool]) -> int:
+    """Return the first line from `start` on that does not belong to the block."""
+    return next((number for number in range(start, len(lines)) if not belongs(lines[number])), len(lines))
+
+
+def _indent(line: str) -> int:
+    spread = line.expandtabs()
+    return len(spread) - len(spread.lstrip())

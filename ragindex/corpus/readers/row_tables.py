@@ -15,6 +15,7 @@ from python_calamine import CalamineError, load_workbook
 
 from ragindex.canonical import MOST_METADATA_LEVELS, encodable
 from ragindex.corpus.json_reader import Problems, decode_utf8, parse_json, parse_json_lines
+from ragindex.corpus.readers.archives import explain_damage
 from ragindex.corpus.readers.content import clean_text
 from ragindex.corpus.readers.libraries import FAULTS, describe_fault
 from ragindex.corpus.readers.plain_text import read_csv_rows
@@ -81,10 +82,8 @@ def _read_json(raw: bytes, path: Path, encoding: str | None, notes: list[str]) -
 
 
 def _read_workbook(raw: bytes, path: Path, encoding: str | None, notes: list[str]) -> Iterator[RowTable]:
-    try:
+    with explain_damage("a workbook", raw, path, CalamineError):
         workbook = load_workbook(io.BytesIO(raw))
-    except (CalamineError, *FAULTS) as error:
-        raise DataError("a workbook", f"one that cannot be read ({describe_fault(error)})", path=path) from error
     for name in workbook.sheet_names:
         try:
             sheet = workbook.get_sheet_by_name(name)
@@ -100,12 +99,10 @@ def _read_parquet(raw: bytes, path: Path, encoding: str | None, notes: list[str]
     import pyarrow as pa
     from pyarrow import parquet
 
-    try:
+    with explain_damage("a Parquet file", raw, path, pa.ArrowException):
         batches = parquet.ParquetFile(io.BytesIO(raw)).iter_batches(batch_size=_BATCH, use_threads=False)
         rows = (row for batch in batches for row in _list_rows(batch))
         table, binary = _flatten_rows(enumerate(rows, 1))
-    except (pa.ArrowException, *FAULTS) as error:
-        raise DataError("a Parquet file", f"one that cannot be read ({describe_fault(error)})", path=path) from error
     if binary:
         notes.append(f"columns of bytes that are no text are left out: {', '.join(binary)}")
     yield table
@@ -185,55 +182,42 @@ def _flatten(
 
 def _simplify(value: Any) -> Any:
     """Return a value of a table as JSON has it, dates as ISO text; None for one that is empty, or bytes."""
-    for kind, simplify in _SIMPLIFIED.items():
-        if isinstance(value, kind):
-            return simplify(value)
-    return value if value is None or isinstance(value, int) else str(value)
+    match value:
+        case None | int():
+            return value
+        case str():
+            clean = value if value.isascii() and "\r" not in value else encodable(clean_text(value))
+            return clean.strip() or None
+        case float() | Decimal():
+            return _simplify_number(value)
+        case date() | time():
+            return value.isoformat()
+        case list() | tuple():
+            return [one for one in map(_simplify, value) if one is not None] or None
+        case dict():
+            simple = ((encodable(str(key)), _simplify(one)) for key, one in value.items())
+            return {key: one for key, one in simple if one is not None} or None
+        case bytes():
+            return _simplify_bytes(value)
+    return str(value)
 
 
-def _simplify_text(value: str) -> str | None:
-    clean = value if value.isascii() and "\r" not in value else encodable(clean_text(value))
-    return clean.strip() or None
+def _simplify_number(value: float | Decimal) -> float | str | None:
+    number = float(value)
+    if not math.isfinite(number):
+        return None if math.isnan(number) else str(value)
+    if isinstance(value, Decimal) and Decimal(repr(number)) != value:
+        return str(value)
+    return int(number) if number.is_integer() and abs(number) <= _EXACT else number
 
 
-def _simplify_bytes(value: bytes) -> str | None:
+def _simplify_bytes(value: bytes) -> Any:
     try:
-        return _simplify_text(value.decode())
+        return _simplify(value.decode())
     except UnicodeDecodeError:
         return None
 
 
-def _simplify_float(value: float) -> float | str | None:
-    if not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    return int(value) if value.is_integer() and abs(value) <= _EXACT else value
-
-
-def _simplify_decimal(value: Decimal) -> float | str | None:
-    number = float(value)
-    return _simplify_float(number) if math.isnan(number) or Decimal(repr(number)) == value else str(value)
-
-
-def _simplify_list(value: Sequence[Any]) -> list[Any] | None:
-    return [one for one in map(_simplify, value) if one is not None] or None
-
-
-def _simplify_mapping(value: Mapping[Any, Any]) -> dict[str, Any] | None:
-    simple = ((encodable(str(key)), _simplify(one)) for key, one in value.items())
-    return {key: one for key, one in simple if one is not None} or None
-
-
-_SIMPLIFIED: Mapping[type, Callable[[Any], Any]] = {
-    str: _simplify_text,
-    float: _simplify_float,
-    date: lambda value: value.isoformat(),
-    time: lambda value: value.isoformat(),
-    list: _simplify_list,
-    dict: _simplify_mapping,
-    Decimal: _simplify_decimal,
-    bytes: _simplify_bytes,
-    tuple: _simplify_list,
-}
 _READERS: Mapping[str, Callable[[bytes, Path, str | None, list[str]], Iterator[RowTable]]] = {
     ".csv": _read_csv,
     ".tsv": _read_csv,

@@ -5,11 +5,10 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import unescape
-from io import BytesIO
 
 import regex
 
-from ragindex.corpus.readers.office_parts import ARCHIVE_FAULTS
+from ragindex.corpus.readers.archives import ARCHIVE_FAULTS, open_archive
 
 _MOST_BYTES = 200_000_000
 _WORKBOOK, _STYLES = "xl/workbook.xml", "xl/styles.xml"
@@ -56,7 +55,7 @@ class _Parts:
 def read_sheet_parts(raw: bytes) -> list[SheetParts]:
     """Return the parts of each sheet, in order; none of a file that is no .xlsx file or is damaged."""
     try:
-        with zipfile.ZipFile(BytesIO(raw)) as archive:
+        with open_archive(raw) as archive:
             parts = _Parts(archive)
             targets = {id: target for id, _, target in _list_links(parts, _WORKBOOK)}
             sheets = [_read_attribute(found[1], b"id") for found in _SHEET.finditer(parts.read(_WORKBOOK))]

@@ -6,16 +6,14 @@ from io import BytesIO
 from pathlib import Path
 from typing import TypeAlias
 
-import python_calamine
-from python_calamine import SheetTypeEnum, SheetVisibleEnum
+from python_calamine import CalamineError, CalamineSheet, SheetTypeEnum, SheetVisibleEnum, load_workbook
 
+from ragindex.corpus.readers.archives import explain_damage, read_parts
 from ragindex.corpus.readers.content import ContentBuilder, FileContent
 from ragindex.corpus.readers.libraries import FAULTS, describe_fault
-from ragindex.corpus.readers.office import explain_damage
+from ragindex.corpus.readers.office import read_title_property
 from ragindex.corpus.readers.office_elements import note_hidden
-from ragindex.corpus.readers.office_parts import read_title_property
 from ragindex.corpus.readers.sheet_parts import SheetParts, read_sheet_parts
-from ragindex.errors import DataError
 
 _Cell: TypeAlias = str | int | float | bool | datetime | date | time | timedelta
 
@@ -25,36 +23,33 @@ def read_spreadsheet(raw: bytes, path: Path, encoding: str | None) -> FileConten
 
     Raises DataError for a file that is damaged or encrypted, or of which no sheet can be read.
     """
-    builder, notes, faults = ContentBuilder(), list[str](), list[Exception]()
-    try:
-        with python_calamine.load_workbook(BytesIO(raw)) as workbook:
-            sheets = workbook.sheets_metadata
-            others = read_sheet_parts(raw)
-            for place, sheet in enumerate(sheets):
-                parts = others[place] if place < len(others) else SheetParts()
-                try:
-                    rows = _format_rows(_write_percents(workbook.get_sheet_by_index(place), parts.percents))
-                except (python_calamine.CalamineError, *FAULTS) as error:
-                    notes.append(f"the sheet {sheet.name!r} cannot be read ({describe_fault(error)})")
-                    faults.append(error)
-                    continue
-                if rows or parts.texts:
-                    builder.start_page(place + 1, sheet.name)
-                    builder.add_paragraph(sheet.name)
-                    builder.add_table(rows)
-                    for text in parts.texts:
-                        builder.add_paragraph(text)
-    except (python_calamine.CalamineError, *FAULTS) as error:
-        raise DataError("a spreadsheet", explain_damage(raw, error), path=path) from error
-    if faults and len(faults) == len(sheets):
-        raise DataError("a spreadsheet", explain_damage(raw, faults[0]), path=path) from faults[0]
+    builder, notes = ContentBuilder(), list[str]()
+    with explain_damage("a spreadsheet", raw, path, CalamineError), load_workbook(BytesIO(raw)) as workbook:
+        sheets = workbook.sheets_metadata
+        others = read_sheet_parts(raw)
+        for place, sheet in enumerate(sheets):
+            parts = others[place] if place < len(others) else SheetParts()
+            try:
+                rows = _format_rows(_write_percents(workbook.get_sheet_by_index(place), parts.percents))
+            except (CalamineError, *FAULTS) as error:
+                notes.append(f"the sheet {sheet.name!r} cannot be read ({describe_fault(error)})")
+                if len(notes) == len(sheets):
+                    raise
+                continue
+            if rows or parts.texts:
+                builder.start_page(place + 1, sheet.name)
+                builder.add_paragraph(sheet.name)
+                builder.add_table(rows)
+                for text in parts.texts:
+                    builder.add_paragraph(text)
     charts = [sheet.name for sheet in sheets if sheet.typ != SheetTypeEnum.WorkSheet]
     notes += [f"of the sheet {name!r}, a chart or macro, only values are read" for name in charts]
     hidden = [sheet.name for sheet in sheets if sheet.visible != SheetVisibleEnum.Visible]
-    return builder.build(read_title_property(raw), {"pages": len(sheets)}, [*note_hidden("sheet", hidden), *notes])
+    title = read_title_property(*read_parts(raw, "docProps/core.xml"))
+    return builder.build(title, {"pages": len(sheets)}, [*note_hidden("sheet", hidden), *notes])
 
 
-def _write_percents(sheet: python_calamine.CalamineSheet, places: Set[tuple[int, int]]) -> Iterator[list[_Cell]]:
+def _write_percents(sheet: CalamineSheet, places: Set[tuple[int, int]]) -> Iterator[list[_Cell]]:
     """Yield the rows of a sheet, with the numbers at these places (row and column, from 0) as percents."""
     first = (sheet.start or (0, 0))[1]
     for number, row in enumerate(sheet.iter_rows()):

@@ -12,9 +12,8 @@ import pypdf
 import pytest
 
 from ragindex.corpus import read
-from ragindex.corpus.readers import ocr as ocr_module
 from ragindex.corpus.readers.content import FileContent
-from ragindex.corpus.readers.pdf import _clean, read_pdf
+from ragindex.corpus.readers.pdf import _clean, _load_ocr, read_pdf
 from ragindex.distribution import install_line
 from ragindex.errors import DataError, MissingExtraError
 from ragindex.types import Section
@@ -270,12 +269,12 @@ def test_ocr_reads_pictures_and_says_so(tmp_path: Path, monkeypatch: pytest.Monk
         def __call__(self, image: object) -> SimpleNamespace:
             return SimpleNamespace(txts=next(answers))
 
-    ocr_module._load_engine.cache_clear()
+    _load_ocr.cache_clear()
     monkeypatch.setitem(sys.modules, "rapidocr", SimpleNamespace(RapidOCR=Engine))
     content = content_of(pdf("Cover", f"{lines('Case 7', 'Page 2')}{SCAN}", SCAN), ocr=True)
     assert content.text == "Cover\n\nPage 2\nLease of 1998\nCASE 7"
     assert content.notes == ("page 2 was read by OCR", "page 3 is a picture in which OCR found no text")
-    ocr_module._load_engine.cache_clear()
+    _load_ocr.cache_clear()
     (tmp_path / "a.pdf").write_bytes(pdf("Cover"))
     monkeypatch.delitem(sys.modules, "rapidocr")
     with pytest.raises(MissingExtraError, match=r"^--ocr needs the package rapidocr, .* Run: pip install"):

@@ -218,8 +218,8 @@ def test_columns_of_csv_without_a_name_or_with_one_of_another() -> None:
     [
         ("a.json", b'{"rows": []}', "no array"),
         ("a.json", b"[1]", "an array with other items"),
-        ("a.xlsx", b"PK", "one that cannot be read"),
-        ("a.parquet", b"PAR1", "one that cannot be read"),
+        ("a.xlsx", b"PK", "found a damaged one"),
+        ("a.parquet", b"PAR1", "found a damaged one"),
         ("a.jsonl", b"{", "the end at character 2"),
     ],
 )

@@ -1,0 +1,66 @@
+"""The archives of XML that files of Office, OpenDocument files and books are, and what is wrong with damaged ones."""
+
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+
+from ragindex.corpus.readers.libraries import FAULTS, describe_fault
+from ragindex.errors import DataError
+
+ARCHIVE_FAULTS = (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, RuntimeError, *FAULTS)
+"""What reading a damaged archive may raise."""
+OLD_OFFICE = bytes.fromhex("d0cf11e0a1b11ae1")
+"""What the files of Office before 2007 begin with."""
+_ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
+_MOST_BYTES, _MOST_UNPACKED = 200_000_000, 1_000_000_000  # of a part, and of all
+
+
+def open_archive(raw: bytes) -> zipfile.ZipFile:
+    """Open an archive. Raises one of ARCHIVE_FAULTS."""
+    archive = zipfile.ZipFile(BytesIO(raw))
+    unpacked = sum(part.file_size for part in archive.infolist())
+    if unpacked > _MOST_UNPACKED:
+        raise ValueError(f"it unpacks to {unpacked:,} bytes, which is more than {_MOST_UNPACKED:,}")
+    return archive
+
+
+def read_part(archive: zipfile.ZipFile, name: str) -> bytes:
+    """Return a part of an archive; empty if it is missing, damaged or too large."""
+    try:
+        return archive.read(name) if archive.getinfo(name).file_size <= _MOST_BYTES else b""
+    except ARCHIVE_FAULTS:
+        return b""
+
+
+def read_parts(raw: bytes, *names: str) -> list[bytes]:
+    """Return parts of a file as `read_part` does; all are empty if it is no archive."""
+    try:
+        with open_archive(raw) as archive:
+            return [read_part(archive, name) for name in names]
+    except ARCHIVE_FAULTS:
+        return [b""] * len(names)
+
+
+@contextmanager
+def explain_damage(expected: str, raw: bytes, path: Path, *faults: type[Exception]) -> Iterator[None]:
+    """Raise DataError for what a library raises for a damaged file: `faults`, or what is raised for an archive."""
+    expected_faults: tuple[type[Exception], ...] = (*faults, *ARCHIVE_FAULTS)
+    try:
+        yield
+    except expected_faults as error:
+        raise DataError(expected, _describe_damage(raw, error), path=path) from error
+
+
+def _describe_damage(raw: bytes, error: Exception) -> str:
+    if not raw:
+        return "an empty one"
+    if _ENCRYPTED in raw or "encrypted" in str(error):
+        return "one that a password protects; save it without one"
+    if not raw.startswith((b"PK", OLD_OFFICE, b"PAR1")):
+        return "another kind of file"
+    if "detect file format" in str(error):  # calamine, for an encrypted .xls file too
+        return "a damaged one, or one that a password protects"
+    return f"a damaged one ({describe_fault(error)})"
