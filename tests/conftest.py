@@ -10,6 +10,7 @@
 Property tests run twice: always with the same examples in `make test`, with random ones in `make test-slow`.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -51,6 +52,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if hasattr(getattr(item, "obj", None), "hypothesis"):
             item.add_marker("property")
     items.sort(key=lambda item: item.get_closest_marker("faults") is None)
+
+
+def pytest_collection_finish() -> None:
+    """Take what is imported out of garbage collection: tests that collect garbage then look at their own alone."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_report_header(config: pytest.Config) -> str:

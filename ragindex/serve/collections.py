@@ -179,12 +179,12 @@ def _check_state(state: ServedState, broken: Mapping[str, StoreError] | None = N
             _search_method(state, method)
         except StoreError as error:
             broken[method] = error
-    for error in broken.values():
-        log_error(error)
+    for damage in broken.values():
+        log_error(damage)
     intact = {method: one for method, one in state.retrievers.items() if method not in broken}
     if broken and not intact:
         raise next(iter(broken.values()))
-    return replace(state, retrievers=intact, broken={method: str(error) for method, error in broken.items()})
+    return replace(state, retrievers=intact, broken={method: str(damage) for method, damage in broken.items()})
 
 
 def search_once(state: ServedState) -> None:
