@@ -35,7 +35,9 @@ from ragindex.workers import end_work
 SHOW_TRACEBACK = "RAGINDEX_TRACEBACK"
 _FILE_WIDTH = 1000  # columns if the output is not a terminal, so that programs and files get unbroken lines
 _CONTROL = regex.compile(r"(?![\n\t])[\p{Cc}\p{Cs}]")
-_INTERRUPTED = 130
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALLED = 128
+"""What a shell adds to the number of the signal that ended a command."""
 _STOPPED = "Stopped. Progress saved. Run the same command to resume."
 _STOPPED_AT_ONCE = "Stopped at once. Run the same command to resume."
 
@@ -202,7 +204,11 @@ def quote_argument(value: object) -> str:
 
 
 class _Interrupt(BaseException):
-    """The exception for Ctrl-C. It is not KeyboardInterrupt, because typer handles that itself."""
+    """The exception for Ctrl-C and SIGTERM. It is not KeyboardInterrupt, because typer handles that itself."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.exit_code = _SIGNALLED + number
 
 
 @contextmanager
@@ -229,7 +235,7 @@ def run_with_exit_codes(start: Callable[[], None]) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # do not crash on terminals that are not UTF-8
-    previous = signal.getsignal(signal.SIGINT)
+    previous = {number: signal.getsignal(number) for number in _SIGNALS}
     with ledger.record_calls(paid_only=True) as paid:
         run = _Run(paid)
         token = _current.set(run)
@@ -237,7 +243,8 @@ def run_with_exit_codes(start: Callable[[], None]) -> None:
             _run_explained(start, run)
         finally:
             _current.reset(token)
-            signal.signal(signal.SIGINT, previous)
+            for number, handler in previous.items():
+                signal.signal(number, handler)
 
 
 def _run_explained(start: Callable[[], None], run: _Run) -> None:
@@ -256,10 +263,10 @@ def _run_explained(start: Callable[[], None], run: _Run) -> None:
         run.fail(told, BrokenPluginError.exit_code)
         _print_error(told)
         raise SystemExit(BrokenPluginError.exit_code) from error
-    except _Interrupt:
-        run.fail(_STOPPED, _INTERRUPTED)
+    except _Interrupt as interrupt:
+        run.fail(_STOPPED, interrupt.exit_code)
         print_note(_STOPPED)
-        raise SystemExit(_INTERRUPTED) from None
+        raise SystemExit(interrupt.exit_code) from None
     finally:
         end_work()
         run.print_spending(stdout())  # a command without a result
@@ -279,26 +286,28 @@ def _describe_plugin_failure(error: BaseException) -> str | None:
 
 
 def handle_interrupts() -> None:
-    """Let Ctrl-C end the command in order, once everything is imported: a library could catch it before."""
-    signal.signal(signal.SIGINT, _stop)
+    """Let Ctrl-C and SIGTERM end the command in order, once all is imported: a library could catch them before."""
+    for number in _SIGNALS:
+        signal.signal(number, _stop)
 
 
-def _stop(*_: object) -> NoReturn:
-    signal.signal(signal.SIGINT, _leave)
-    raise _Interrupt
+def _stop(number: int, _: object) -> NoReturn:
+    for each in _SIGNALS:
+        signal.signal(each, _leave)
+    raise _Interrupt(number)
 
 
-def _leave(*_: object) -> NoReturn:
+def _leave(number: int, _: object) -> NoReturn:
     """Exit at once, at the second Ctrl-C. What was on its way is lost; what is in the files is whole.
 
     What the command has paid for is printed unless standard error is being written to.
     """
     try:
         if run := _current.get():
-            run.fail(_STOPPED_AT_ONCE, _INTERRUPTED)
+            run.fail(_STOPPED_AT_ONCE, _SIGNALLED + number)
     finally:
         os.write(2, f"{_STOPPED_AT_ONCE}\n".encode())
-        os._exit(_INTERRUPTED)
+        os._exit(_SIGNALLED + number)
 
 
 def _show_crash(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:

@@ -1,5 +1,6 @@
 """The command `serve`: serve indexes over HTTP."""
 
+import signal
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -81,5 +82,6 @@ def serve(
     for name, collection in service.collections.items():
         encoder = "" if collection.state.encoder is None else f", encoder {collection.state.encoder}"
         print_note(f"{name}: {', '.join(collection.methods)}{encoder}")
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the server ends its requests first and then raises it again
     with ledger.unrecorded():  # each request records its own; a server's would grow without end
         run_server(service, lambda address: print_note(f"Serving {', '.join(service.collections)} at {address}"))

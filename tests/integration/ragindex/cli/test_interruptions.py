@@ -174,8 +174,8 @@ def test_ctrl_c_while_it_is_still_importing() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"Stopped.\n")
 
 
-_STOPPED_TWICE = """
-import signal
+_STOPPED = """
+import signal, sys
 from ragindex.accounting import ledger
 from ragindex.cli.console import handle_interrupts, json_destination, run_with_exit_codes
 
@@ -184,21 +184,30 @@ def start():
     json_destination("told.json")
     ledger.record_call(ledger.CallRecord("echo", "small", input_tokens=7, money=0.5), 0.0)
     try:
-        signal.raise_signal(signal.SIGINT)
-    finally:
-        signal.raise_signal(signal.SIGINT)  # while the first is being dealt with
+        signal.raise_signal(int(sys.argv[1]))
+    finally:  # while the first is being handled
+        for number in sys.argv[2:]:
+            signal.raise_signal(int(number))
 
 run_with_exit_codes(start)
 """
 
 
-def test_a_second_ctrl_c_ends_at_once() -> None:
-    done = subprocess.run([sys.executable, "-c", _STOPPED_TWICE], capture_output=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout) == (130, b"")
-    stopped = "Stopped at once. Run the same command to resume."
-    assert done.stderr.decode() == f"Spent: 7 tokens, $0.500000.\n{stopped}\n"
+@pytest.mark.parametrize(
+    ("signals", "code", "said"),
+    [
+        ((signal.SIGTERM,), 143, "Stopped. Progress saved. Run the same command to resume."),
+        ((signal.SIGINT, signal.SIGINT), 130, "Stopped at once. Run the same command to resume."),
+        ((signal.SIGINT, signal.SIGTERM), 143, "Stopped at once. Run the same command to resume."),
+    ],
+)
+def test_signals_print_what_was_spent(signals: tuple[int, ...], code: int, said: str) -> None:
+    arguments = [str(int(number)) for number in signals]
+    done = subprocess.run([sys.executable, "-c", _STOPPED, *arguments], capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (code, b"")
+    assert done.stderr.decode() == f"Spent: 7 tokens, $0.500000.\n{said}\n"
     spent = {"input_tokens": 7, "output_tokens": 0, "estimated": False, "money": 0.5}
-    assert json.loads(Path("told.json").read_text()) == {"error": stopped, "exit_code": 130, "spent": spent}
+    assert json.loads(Path("told.json").read_text()) == {"error": said, "exit_code": code, "spent": spent}
 
 
 # ---------------------------------------------------------------- progress
