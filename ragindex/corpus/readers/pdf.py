@@ -2,13 +2,13 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from ctypes import c_double, c_ushort
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from itertools import accumulate, islice, pairwise
+from itertools import accumulate, groupby, islice, pairwise
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -25,38 +25,35 @@ from ragindex.errors import DataError
 PASSWORD_VARIABLE = "RAGINDEX_PDF_PASSWORD"  # noqa: S105  # the name of a variable
 _SIGNS = dict(zip("\x1b\x1c\x1d\x1e\x1f", ("ff", "fi", "fl", "ffi", "ffl"), strict=True))
 _LIGATURE = regex.compile(r"[\ufb00-\ufdff\ufe70-\ufefc]|(?<=\p{L})[\x1b-\x1f]|[\x1b-\x1f](?=\p{L})")
-_ALEFS, _LAM = "\u0622\u0623\u0625\u0627\u0671", "\u0644"
-_ALEF_LAM = regex.compile(f"[{_ALEFS}]{_LAM}")
+_ALEF_LAM = regex.compile("[\u0622\u0623\u0625\u0627\u0671]\u0644")
 OCR_PACKAGES = ("rapidocr", "onnxruntime")
-_PROPERTIES = {"author": "Author", "subject": "Subject", "keywords": "Keywords"}
-_DEFAULTS = ("anonymous", "unspecified")  # of ReportLab
-_MOST_PROPERTY = 500  # characters
+_PROPERTIES = ("Title", "Author", "Subject", "Keywords")
+_DEFAULTS, _MOST_PROPERTY = ("anonymous", "unspecified"), 500  # of ReportLab, and characters
+_FAULTS = (RuntimeError, *FAULTS)  # the first is the kind of PDFium's error
 _PDFIUM = Lock()  # PDFium must not be called by two threads at once
 _BREAKING_HYPHEN = "\ufffe"  # what PDFium writes for a hyphen and the line's end after it
-_NEEDS_PASSWORD, _FULL_XFA = 4, 2  # PDFium's numbers
+_NEEDS_PASSWORD, _FULL_XFA, _IMAGE = 4, 2, 3  # PDFium's numbers of an error, a kind of form and a kind of object
 _LINK, _POPUP, _WIDGET = 2, 16, 20  # of kinds of annotations
 _CHECKS, _CHOICES, _TEXT_FIELD, _PASSWORD_FIELD = (2, 3), (4, 5), 6, 1 << 13  # of kinds and flags of form fields
-_IMAGE, _FORM = 3, 5  # of objects
-_FEW_WORDS = 20  # as of a stamp on a scanned page
-_MOST_OBJECTS = 10_000  # of a page that are looked at
+_FEW_WORDS, _MOST_OBJECTS = 20, 10_000  # of a stamp on a scanned page, and of a page that are looked at
 _MOST_HEADINGS, _MOST_LINES = 20_000, 6  # of an outline, and of a heading
 _OCR_DPI, _MOST_PIXELS = 200, 3000
-_PAGES = regex.compile(r"(?:\d{1,4}|[ivxlc]{1,7})(?:[,–-]\s?(?:\d{1,4}|[ivxlc]{1,7}))*\Z")
-_LEADERS = " \t\N{NO-BREAK SPACE}.…"
-_FEWEST_DOTS = 4  # that lead from an entry to its page
-_FEWEST_ENTRIES = 4  # of a table of contents on a page
-_LONGEST_ENTRY = 500  # characters
-_IN_ORDER = 0.7  # of the neighbouring lines: at least so many must be in the order of their pages or of the alphabet
+_ENTRY = regex.compile(  # of a table of contents or an index: dots, and the pages that they lead to
+    r"""(?<![ \t\xa0.…])(?=[ \t\xa0.]*+…|(?:[ \t\xa0]*+\.){4})[ \t\xa0.…]++
+        (?<first>\d{1,4}|[ivxlc]{1,7})(?:[,–-]\s?(?:\d{1,4}|[ivxlc]{1,7}))*+\Z""",
+    regex.VERBOSE,
+)
+_FEWEST_ENTRIES, _IN_ORDER = 4, 0.7  # of a page of contents, and the share of its neighbours that are in order
 
 
 @dataclass(frozen=True, slots=True)
 class _Page:
+    """Text and form fields of a page, whether it is a picture and OCR found text in it, and what is damaged."""
+
     text: str
     fields: str = ""
     picture: bool = False
-    """Whether it is a picture, and no text or hardly any."""
     recognised: bool = False
-    """Whether OCR found text in the picture."""
     fault: str = ""
 
 
@@ -68,14 +65,13 @@ def read_pdf(raw: bytes, path: Path, encoding: str | None, ocr: bool = False) ->
     """
     import pypdfium2 as pdfium
 
-    faults = (pdfium.PdfiumError, *FAULTS)
     try:
         with _PDFIUM, closing(pdfium.PdfDocument(raw, os.environ.get(PASSWORD_VARIABLE) or None)) as document:
             document.init_forms()
-            title, *properties = (_read_property(document, key) for key in ("Title", *_PROPERTIES.values()))
+            properties = {name.lower(): _read_property(document, name) for name in _PROPERTIES}
             outline, notes = _read_outline(document), _list_rest(document)
-            pages = [_read_page(document, number, ocr, faults) for number in range(len(document))]
-    except faults as error:
+            pages = [_read_page(document, number, ocr) for number in range(len(document))]
+    except _FAULTS as error:
         raise DataError("a PDF file", _explain_pdf(raw, error), path=path) from error
     notes += _describe_pages(pages, ocr)
     if notes and not any(page.text or page.fields for page in pages):
@@ -87,12 +83,12 @@ def read_pdf(raw: bytes, path: Path, encoding: str | None, ocr: bool = False) ->
         for place, level, heading in _place_headings(text.strip(), outline.get(number, ()), first=number == 0):
             builder.place_heading(start + place, heading, level)
         builder.add_paragraph(pages[number].fields)
-    metadata = {key: value for key, value in zip(_PROPERTIES, properties, strict=True) if value}
-    return builder.build(clean_title(title), {"pages": len(pages), **metadata}, notes)
+    title = clean_title(properties.pop("title"))
+    return builder.build(title, {"pages": len(pages), **{key: one for key, one in properties.items() if one}}, notes)
 
 
-def _read_property(document: Any, key: str) -> str:
-    value = " ".join(clean_library_text(document.get_metadata_value(key)).split())[:_MOST_PROPERTY]
+def _read_property(document: Any, name: str) -> str:
+    value = " ".join(clean_library_text(document.get_metadata_value(name)).split())[:_MOST_PROPERTY]
     return "" if value in _DEFAULTS else value
 
 
@@ -118,18 +114,19 @@ def _list_rest(document: Any) -> list[str]:
     return notes
 
 
-def _read_page(document: Any, number: int, ocr: bool, faults: tuple[type[Exception], ...]) -> _Page:
+def _read_page(document: Any, number: int, ocr: bool) -> _Page:
     try:
         with closing(document[number]) as page, closing(page.get_textpage()) as inner:
             text = _clean(_order_ligatures(inner, inner.get_text_range()).replace(_BREAKING_HYPHEN, "")).strip()
-            fields = "\n".join(dict.fromkeys(_read_annotations(page, document.formenv, text)))
+            fields = "\n".join(dict.fromkeys(filter(None, _read_annotations(page, document.formenv, text))))
             picture, recognised = is_picture(page, text), ""
             if picture and ocr:
                 scale = min(_OCR_DPI / 72, _MOST_PIXELS / max(page.get_size()))
                 recognised = "\n".join(_load_ocr()(page.render(scale=scale).to_numpy()).txts or ())
-                text = "\n".join([*_list_lines_beside(text, recognised), recognised])
+                others = [line for line in text.split("\n") if _normalize(line) not in _normalize(recognised)]
+                text = "\n".join([*others, recognised])
             return _Page(text.strip(), _clean(fields), picture, bool(recognised))
-    except faults as error:
+    except _FAULTS as error:
         return _Page("", fault=describe_fault(error))
 
 
@@ -170,7 +167,7 @@ def _read_annotations(page: Any, forms: Any, text: str) -> Iterator[str]:
             continue
         kind = raw.FPDFAnnot_GetSubtype(annotation)
         if kind == _WIDGET and forms:
-            yield from _read_field(raw, forms, annotation)
+            yield _read_field(raw, forms, annotation)
         elif kind not in (_WIDGET, _LINK, _POPUP):
             note = _get_string(raw.FPDFAnnot_GetStringValue, annotation, b"Contents").strip()
             if " ".join(note.split()) not in stands:  # that of a mark may be the marked text
@@ -178,7 +175,7 @@ def _read_annotations(page: Any, forms: Any, text: str) -> Iterator[str]:
         raw.FPDFPage_CloseAnnot(annotation)
 
 
-def _read_field(raw: Any, forms: Any, annotation: Any) -> Iterator[str]:
+def _read_field(raw: Any, forms: Any, annotation: Any) -> str:
     kind = raw.FPDFAnnot_GetFormFieldType(forms, annotation)
     label = _get_string(raw.FPDFAnnot_GetFormFieldAlternateName, forms, annotation).strip()
     value = ""
@@ -191,8 +188,7 @@ def _read_field(raw: Any, forms: Any, annotation: Any) -> Iterator[str]:
     hidden = raw.FPDFAnnot_GetFormFieldFlags(forms, annotation) & _PASSWORD_FIELD
     if kind in (*_CHOICES, _TEXT_FIELD) and not value and not hidden:
         value = _get_string(raw.FPDFAnnot_GetFormFieldValue, forms, annotation)
-    if value.strip():
-        yield f"{label}: {value.strip()}" if label else value.strip()
+    return f"{label}: {value.strip()}" if label and value.strip() else value.strip()
 
 
 def _get_string(function: Callable[..., int], *arguments: Any) -> str:
@@ -219,64 +215,47 @@ def _load_ocr() -> Any:
     return rapidocr.RapidOCR(params={"Global.log_level": "critical"})
 
 
-def _list_lines_beside(text: str, recognised: str) -> list[str]:
-    """Return the lines of a text that are not among the recognised ones."""
-    there = _normalize(recognised)
-    return [line for line in text.split("\n") if _normalize(line) not in there]
-
-
 def _describe_pages(pages: Sequence[_Page], ocr: bool) -> list[str]:
     """Return notes on the pages that are not, or not simply, read."""
     notes, numbered = list[str](), list(enumerate(pages, start=1))
     if recognised := [number for number, page in numbered if page.recognised]:
         notes.append(f"{name_pages(recognised)} {'was' if len(recognised) == 1 else 'were'} read by OCR")
     if pictures := [number for number, page in numbered if page.picture and not page.recognised]:
-        what = f"{name_pages(pictures)} {_are(pictures)} {'a picture' if len(pictures) == 1 else 'pictures'}"
-        notes.append(f"{what} in which OCR found no text" if ocr else f"{what}, the text of which {_advise_ocr()}")
+        missing = [name for name in OCR_PACKAGES if not ocr and find_spec(name) is None]
+        command = f"{install_line(*missing)}, then --ocr" if missing else "--ocr"
+        rest = " in which OCR found no text" if ocr else f", the text of which is not read; to read it: {command}"
+        what = "a picture" if len(pictures) == 1 else "pictures"
+        notes.append(f"{name_pages(pictures)} {_are(pictures)} {what}{rest}")
     if faults := {number: page.fault for number, page in numbered if page.fault}:
         reason = next(iter(faults.values()))
         notes.append(f"{name_pages([*faults])} {_are(faults)} damaged and left out ({reason})")
     return notes
 
 
-def _advise_ocr() -> str:
-    missing = [name for name in OCR_PACKAGES if find_spec(name) is None]
-    command = f"{install_line(*missing)}, then --ocr" if missing else "--ocr"
-    return f"is not read; to read it: {command}"
-
-
-def _are(items: Sized) -> str:
+def _are(items: Collection[object]) -> str:
     return "is" if len(items) == 1 else "are"
 
 
 def name_pages(numbers: Sequence[int]) -> str:
     """Name pages in their order: `page 3`, `pages 2 to 10, 12`."""
-    ranges = list[tuple[int, int]]()
-    for number in numbers:
-        first = ranges.pop()[0] if ranges and ranges[-1][1] == number - 1 else number
-        ranges.append((first, number))
-    names = [f"{first} to {last}" if last > first else str(first) for first, last in ranges]
+    ranges = ([number for _, number in run] for _, run in groupby(enumerate(numbers), lambda one: one[1] - one[0]))
+    names = [f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in ranges]
     return f"{'page' if len(numbers) == 1 else 'pages'} {first_names(names)}"
 
 
 def _explain_pdf(raw: bytes, error: Exception) -> str:
     """Say what is wrong with a PDF file in words of its reader, where the library's words are of its inner parts."""
-    if not raw:
-        return "an empty one"
-    if not raw.lstrip().startswith(b"%PDF-"):
-        return "another kind of file: it does not begin with %PDF-"
-    if getattr(error, "err_code", None) == _NEEDS_PASSWORD:
-        given = os.environ.get(PASSWORD_VARIABLE)
-        other = f"an encrypted one that the password in {PASSWORD_VARIABLE} does not open"
-        return other if given else f"an encrypted one; set the environment variable {PASSWORD_VARIABLE} to its password"
-    if b"/Encrypt" in raw:
-        return "an encrypted one; save it without a password"
-    if b"%%EOF" not in raw[-2048:]:
-        return f"one whose end is missing; copy it again ({describe_fault(error)})"
-    return f"a damaged one ({describe_fault(error)})"
-
-
-# ---------------------------------------------------------------- headings
+    password = f"; set the environment variable {PASSWORD_VARIABLE} to its password"
+    if os.environ.get(PASSWORD_VARIABLE):
+        password = f" that the password in {PASSWORD_VARIABLE} does not open"
+    faults = {
+        "an empty one": not raw,
+        "another kind of file: it does not begin with %PDF-": not raw.lstrip().startswith(b"%PDF-"),
+        f"an encrypted one{password}": getattr(error, "err_code", None) == _NEEDS_PASSWORD,
+        "an encrypted one; save it without a password": b"/Encrypt" in raw,
+        f"one whose end is missing; copy it again ({describe_fault(error)})": b"%%EOF" not in raw[-2048:],
+    }
+    return next((fault for fault, applies in faults.items() if applies), f"a damaged one ({describe_fault(error)})")
 
 
 def _place_headings(text: str, headings: Sequence[tuple[int, str]], first: bool) -> Iterator[tuple[int, int, str]]:
@@ -287,17 +266,15 @@ def _place_headings(text: str, headings: Sequence[tuple[int, str]], first: bool)
     the like. Others that are no lines are left out, as nobody knows where they begin.
     """
     lines = text.split("\n") if headings else []
-    letters, starts = (
-        [_find_letters(line) for line in lines],
-        list(accumulate((len(line) + 1 for line in lines), initial=0)),
-    )
+    letters = ["".join(filter(str.isalnum, line.casefold())) for line in lines]
+    starts = [0, *accumulate(len(line) + 1 for line in lines)]
     there = defaultdict[str, list[int]](list)
     for count in range(1, _MOST_LINES + 1):
         for number in range(len(lines) - count + 1):
             there[_strip_number("".join(letters[number : number + count]))].append(number)
     after, top = 0, 0
     for level, heading in headings:
-        key = _strip_number(_find_letters(heading))
+        key = _strip_number("".join(filter(str.isalnum, heading.casefold())))
         number = next((one for one in there.get(key, ()) if one >= after and letters[one]), -1)
         if number >= 0:
             yield starts[number] + len(lines[number]) - len(lines[number].lstrip()), level, heading
@@ -307,15 +284,8 @@ def _place_headings(text: str, headings: Sequence[tuple[int, str]], first: bool)
             top = level
 
 
-def _find_letters(line: str) -> str:
-    return "".join(filter(str.isalnum, line.casefold()))
-
-
 def _strip_number(letters: str) -> str:
     return letters.strip("0123456789") or letters
-
-
-# ---------------------------------------------------------------- tables of contents and indexes
 
 
 def leave_out_contents(pages: Sequence[str]) -> list[str]:
@@ -326,49 +296,28 @@ def leave_out_contents(pages: Sequence[str]) -> list[str]:
     what it names stands in the text of other pages too.
     """
     entries = [_find_entries(text, len(pages)) for text in pages]
-    if not any(entries):
-        return list(pages)
-    rest = "\n".join(_normalize(text) for text, found in zip(pages, entries, strict=True) if not found)
-    return [_leave_out(text, found, rest) for text, found in zip(pages, entries, strict=True)]
+    rest = "\n".join(_normalize(text) for text, names in zip(pages, entries, strict=True) if not names)
+    lines = (enumerate(text.split("\n")) for text in pages)
+    return [
+        "\n".join(line for number, line in numbered if number not in names or names[number] not in rest)
+        for numbered, names in zip(lines, entries, strict=True)
+    ]
 
 
 def _find_entries(text: str, pages: int) -> dict[int, str]:
     """Return the names of the entries of a page by the number of their line, if it is a page of contents."""
     lines = text.split("\n")
-    found = {number: entry for number, line in enumerate(lines) if (entry := _split_entry(line)) is not None}
-    if len(found) < _FEWEST_ENTRIES or 2 * len(found) <= sum(bool(line.strip()) for line in lines):
-        return {}
-    numbers = [page for _, page in found.values() if page is not None]
-    names = {number: name for number, (name, _) in found.items()}
-    if max(numbers, default=0) > pages:
-        return {}
-    in_order = _are_in_order(pairwise(numbers)) or _are_in_order(pairwise(names.values()))
-    return names if in_order else {}
+    entries = {number: entry for number, line in enumerate(lines) if (entry := _ENTRY.search(line.rstrip()))}
+    names = {number: _normalize(entry.string[: entry.start()]) for number, entry in entries.items()}
+    numbers = [int(entry["first"]) for entry in entries.values() if entry["first"].isdecimal()]
+    mostly = len(entries) >= _FEWEST_ENTRIES and 2 * len(entries) > sum(bool(line.strip()) for line in lines)
+    in_order = _are_in_order(numbers) or _are_in_order([*names.values()])
+    return names if mostly and in_order and max(numbers, default=0) <= pages else {}
 
 
-def _leave_out(text: str, entries: Mapping[int, str], rest: str) -> str:
-    lines = enumerate(text.split("\n"))
-    return "\n".join(line for number, line in lines if number not in entries or entries[number] not in rest)
-
-
-def _split_entry(line: str) -> tuple[str, int | None] | None:
-    """Return the name and the first page (None: a Roman numeral) of a line like `Tides . . . . 12`, else None."""
-    line = line.strip()
-    pages = _PAGES.search(line[-_LONGEST_ENTRY:])
-    if pages is None:
-        return None
-    before = line[: len(line) - len(pages[0])]
-    name = before.rstrip(_LEADERS)
-    dots = before[len(name) :]
-    if dots.count(".") + _FEWEST_DOTS * dots.count("…") < _FEWEST_DOTS:
-        return None
-    first = regex.match(r"\d+", pages[0])
-    return _normalize(name), int(first[0]) if first else None
-
-
-def _are_in_order(pairs: Iterable[tuple[Any, Any]]) -> bool:
+def _are_in_order(values: Sequence[Any]) -> bool:
     """Return whether most neighbours are in order."""
-    ordered = [bool(one <= other) for one, other in pairs]
+    ordered = [bool(one <= other) for one, other in pairwise(values)]
     return sum(ordered) >= _IN_ORDER * len(ordered)
 
 

@@ -121,10 +121,9 @@ def _find_headings(text: str) -> Iterator[tuple[int, int, str]]:
 
 def _find_title(source: str) -> str:
     """Return the first heading if only directives, comments, fields and pictures stand above it."""
-    for start, _, heading in _find_headings(source):
-        above = source[:start].split("\n")
-        return _show_markup(heading)[0] if all(not one or _NO_TEXT_LINE.fullmatch(one) for one in above) else ""
-    return ""
+    start, _, heading = next(_find_headings(source), (0, 0, ""))
+    above = source[:start].split("\n")
+    return _show_markup(heading)[0] if all(not one or _NO_TEXT_LINE.fullmatch(one) for one in above) else ""
 
 
 def _read_fields(source: str) -> dict[str, str]:
@@ -162,9 +161,7 @@ def _show_directive(found: regex.Match[str]) -> str:
         alternative = _ALTERNATIVE.search(found["options"])
         argument = alternative[1].strip() if alternative else ""
     elif shown := _NAMES.get(name.lower()):
-        argument = (
-            f"{shown} {argument}".strip() if name.startswith(("version", "deprecated")) else f"{shown}: {argument}"
-        )
+        argument = f"{shown}{'' if name.startswith(('version', 'deprecated')) else ':'} {argument}"
     elif name in _NOT_SHOWN:
         argument = ""
     return found["indent"] + argument.rstrip() if argument else ""

@@ -1,16 +1,18 @@
-"""Parts of an .xlsx file that calamine does not read: text boxes, comments, charts, margins and percents."""
+"""Parts of an .xlsx file that calamine does not read: text boxes, comments, charts, margins and percents.
+
+office-oxide joins words of text boxes and comments, does not say to which sheet a chart belongs and reads no SmartArt.
+"""
 
 import posixpath
 import zipfile
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from html import unescape
 
 import regex
 
-from ragindex.corpus.readers.archives import ARCHIVE_FAULTS, open_archive
+from ragindex.corpus.readers.archives import ARCHIVE_FAULTS, open_archive, read_part
 
-_MOST_BYTES = 200_000_000
 _WORKBOOK, _STYLES = "xl/workbook.xml", "xl/styles.xml"
 _ELEMENT = rb"<(?:[\w.-]++:)?%s((?:\s[^<>]*+)?)>"
 _SHEET, _LINK, _FORMAT, _CELL_FORMAT = (
@@ -23,7 +25,7 @@ _MARGIN = regex.compile(rb"<(?:[\w.-]++:)?(?:odd|even|first)(?:Header|Footer)>([
 _MARGIN_CODE = regex.compile(r'&(?:(&)|"[^"]*+"|\d++|K[\dA-F]{6}|[A-Z])', regex.IGNORECASE)
 _PERCENTS = {b"9", b"10"}
 """The numbers of formats of percents that every file has."""
-_READ_PARTS = ("drawing", "comments", "chart", "diagramData")
+_OF_SHEETS, _OF_DRAWINGS = ("drawing", "comments"), ("chart", "diagramData")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,63 +36,46 @@ class SheetParts:
     texts: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class _Parts:
-    """The parts of a file, each of which is read once, up to a limit of bytes for all of them."""
-
-    archive: zipfile.ZipFile
-    left: int = _MOST_BYTES
-    known: set[str] = field(default_factory=set)
-
-    def read(self, name: str) -> bytes:
-        """Return a part; empty if it is missing, was read before or is too large."""
-        if name in self.known or name not in self.archive.namelist():
-            return b""
-        self.known.add(name)
-        size = self.archive.getinfo(name).file_size
-        self.left -= size
-        return self.archive.read(name) if self.left >= 0 else b""
-
-
 def read_sheet_parts(raw: bytes) -> list[SheetParts]:
     """Return the parts of each sheet, in order; none of a file that is no .xlsx file or is damaged."""
     try:
         with open_archive(raw) as archive:
-            parts = _Parts(archive)
-            targets = {id: target for id, _, target in _list_links(parts, _WORKBOOK)}
-            sheets = [_read_attribute(found[1], b"id") for found in _SHEET.finditer(parts.read(_WORKBOOK))]
-            styles = _find_percent_styles(parts.read(_STYLES))
-            return [_read_sheet(parts, targets.get(id, ""), styles) for id in sheets]
+            targets = {id: target for id, _, target in _list_links(archive, _WORKBOOK)}
+            sheets = [_read_attribute(found[1], b"id") for found in _SHEET.finditer(read_part(archive, _WORKBOOK))]
+            styles = _find_percent_styles(read_part(archive, _STYLES))
+            return [_read_sheet(archive, targets.get(id, ""), styles) for id in sheets]
     except ARCHIVE_FAULTS:
         return []
 
 
-def _read_sheet(parts: _Parts, name: str, styles: set[bytes]) -> SheetParts:
-    sheet = parts.read(name)
+def _read_sheet(archive: zipfile.ZipFile, name: str, styles: set[bytes]) -> SheetParts:
+    sheet = read_part(archive, name)
     cell = rb'<(?:[\w.-]++:)?c(?=[^<>]*?\ss="(?:%s)")[^<>]*?\sr="([A-Z]++)(\d++)"' % b"|".join(styles)
     cells = regex.finditer(cell, sheet) if styles else ()
     places = frozenset((int(found[2]) - 1, _number_column(found[1])) for found in cells)
     margins = (unescape(found[1].decode(errors="replace")) for found in _MARGIN.finditer(sheet))
     margins = (_MARGIN_CODE.sub(lambda code: code[1] or " ", margin) for margin in margins)
-    texts = [*_list_texts(parts, name), *(" ".join(text.split()) for text in margins)]
+    texts = [*_list_texts(archive, name, _OF_SHEETS), *(" ".join(text.split()) for text in margins)]
     return SheetParts(places, tuple(dict.fromkeys(filter(None, texts))))
 
 
-def _list_texts(parts: _Parts, name: str) -> Iterator[str]:
-    """Yield the texts of the parts that a sheet or a drawing has."""
-    for _, kind, target in _list_links(parts, name):
-        if kind in _READ_PARTS:
-            xml = parts.read(target)
-            lines = (b"".join(_TEXT.findall(part)).decode(errors="replace") for part in _END.split(xml))
+def _list_texts(archive: zipfile.ZipFile, name: str, kinds: Sequence[str]) -> Iterator[str]:
+    """Yield the texts of the parts of these kinds that a sheet or a drawing has."""
+    for _, kind, target in _list_links(archive, name):
+        if kind in kinds:
+            lines = (
+                b"".join(_TEXT.findall(part)).decode(errors="replace")
+                for part in _END.split(read_part(archive, target))
+            )
             yield "\n".join(text for line in lines if (text := unescape(line).strip()))
-        if kind == "drawing":
-            yield from _list_texts(parts, target)
+        if kind == "drawing" in kinds:
+            yield from _list_texts(archive, target, _OF_DRAWINGS)
 
 
-def _list_links(parts: _Parts, name: str) -> Iterator[tuple[bytes, str, str]]:
+def _list_links(archive: zipfile.ZipFile, name: str) -> Iterator[tuple[bytes, str, str]]:
     """Yield id, kind and target of each relationship of a part."""
     folder, _, file = name.rpartition("/")
-    for found in _LINK.finditer(parts.read(f"{folder}/_rels/{file}.rels")):
+    for found in _LINK.finditer(read_part(archive, f"{folder}/_rels/{file}.rels")):
         id, kind, target = (_read_attribute(found[1], key) for key in (b"Id", b"Type", b"Target"))
         path = posixpath.join(f"/{folder}", target.decode(errors="replace"))
         yield id, kind.rpartition(b"/")[2].decode(errors="replace"), posixpath.normpath(path).lstrip("/")

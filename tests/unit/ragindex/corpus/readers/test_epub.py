@@ -1,10 +1,9 @@
 """EPUB and FB2 books, made here part by part."""
 
-import zipfile
-from io import BytesIO
 from pathlib import Path
 
 import pytest
+from packed import pack
 
 from ragindex.corpus.readers import READERS, FileContent
 from ragindex.errors import DataError
@@ -36,11 +35,7 @@ DRM = (
 
 
 def read_book(parts: dict[str, str]) -> FileContent:
-    packed = BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in parts.items():
-            archive.writestr(name, text)
-    return READERS[".epub"](packed.getvalue(), Path("a.epub"), None)
+    return READERS[".epub"](pack(parts), Path("a.epub"), None)
 
 
 def test_a_book_is_read_in_the_order_of_its_spine() -> None:

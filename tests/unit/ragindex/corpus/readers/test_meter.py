@@ -2,11 +2,11 @@
 
 import io
 import json
-import zipfile
 from pathlib import Path
 
 import pypdfium2
 import pytest
+from packed import pack
 
 from ragindex.corpus.readers import READERS
 from ragindex.corpus.readers.content import FileContent, ReadWords
@@ -15,15 +15,6 @@ from ragindex.corpus.readers.meter import describe_reading, measure
 from ragindex.corpus.readers.process import parse_file
 from ragindex.corpus.reading_processes import load_answer
 from ragindex.types import Section
-
-
-def pack(**parts: str) -> bytes:
-    """Return an archive with members by name, in which "/" is written "__"."""
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        for name, text in parts.items():
-            archive.writestr(name.replace("__", "/"), text)
-    return file.getvalue()
 
 
 def word(body: str) -> str:
@@ -42,9 +33,9 @@ TOC = f'<w:p><w:pPr><w:pStyle w:val="TOC1"/></w:pPr>{paragraph("Tides ... 4")}</
 CELLS = "".join(f"<w:tc>{paragraph(cell)}</w:tc>" for cell in ("12", "12", "12"))
 STRINGS = "<sst><si/><si><t>port</t><rPh><t>x</t></rPh></si><si><r><t>se</t></r><r><t>cret</t></r></si></sst>"
 SHEET = {
-    "xl__sharedStrings.xml": STRINGS,
-    "xl__worksheets__a.xml": '<worksheet><c t="s"><v>1</v></c><c><v>7.25</v></c></worksheet>',
-    "xl__worksheets__b.xml": '<w><c r="A1" t="s"><v>2</v></c><c t="inlineStr"><is><t>plan</t></is></c></w>',
+    "xl/sharedStrings.xml": STRINGS,
+    "xl/worksheets/a.xml": '<worksheet><c t="s"><v>1</v></c><c><v>7.25</v></c></worksheet>',
+    "xl/worksheets/b.xml": '<w><c r="A1" t="s"><v>2</v></c><c t="inlineStr"><is><t>plan</t></is></c></w>',
 }
 ODT = (
     '<o:d xmlns:o="o" xmlns:t="t" xmlns:d="d" xmlns:c="c"><t:tracked-changes><t:p>old</t:p></t:tracked-changes>'
@@ -52,9 +43,9 @@ ODT = (
     "</t:p><d:text-box><t:p>ebb</t:p></d:text-box></o:d>"
 )
 EPUB = {
-    "b__one.xhtml": "<nav>Contents</nav><p>tide</p>",
-    "b__two.html": "<p>tables</p>",
-    "b__p.opf": "<p>title</p>",
+    "b/one.xhtml": "<nav>Contents</nav><p>tide</p>",
+    "b/two.html": "<p>tables</p>",
+    "b/p.opf": "<p>title</p>",
 }
 PAGE = (
     "<title>x</title><script>if (a<b) tide()</script><style>p{}</style><!-- ebb --><nav>home <b>news</b></nav>"
@@ -69,7 +60,7 @@ SLIDE = '<p xmlns:a="a"><a:p><a:t>High</a:t><a:fld type="slidenum"><a:t>1</a:t><
 
 CASES = {  # file, its suffix, what was read; the share, the lost words, where they stood, words left out on purpose
     "all of a .docx": (
-        pack(**{"word__document.xml": word(paragraph("Hi", "gh tide"))}),
+        pack({"word/document.xml": word(paragraph("Hi", "gh tide"))}),
         *(".docx", "High tide", 1, "", "", 0),
     ),
     "pictures in Markdown": (
@@ -77,36 +68,36 @@ CASES = {  # file, its suffix, what was read; the share, the lost words, where t
         *(".md", "a boat sails", 1, "", "", 0),
     ),
     "text boxes": (
-        pack(**{"word__document.xml": word(paragraph("High tide") + TWICE + TWICE)}),
+        pack({"word/document.xml": word(paragraph("High tide") + TWICE + TWICE)}),
         *(".docx", "High tide", 2 / 6, "low water", "2 text boxes", 0),
     ),
     "footnotes": (
-        pack(**{"word__document.xml": word(paragraph("High tide")), "word__footnotes.xml": NOTE}),
+        pack({"word/document.xml": word(paragraph("High tide")), "word/footnotes.xml": NOTE}),
         *(".docx", "High tide", 2 / 4, "see ely", "1 footnote", 0),
     ),
     "deleted text and contents": (
-        pack(**{"word__document.xml": word(MOVED + TOC + paragraph("High tide"))}),
+        pack({"word/document.xml": word(MOVED + TOC + paragraph("High tide"))}),
         *(".docx", "High tide", 1, "", "", 3),
     ),
     "equal cells": (
-        pack(**{"word__document.xml": word(CELLS)}),
+        pack({"word/document.xml": word(CELLS)}),
         *(".docx", "12", 1 / 3, "12", "3 paragraphs", 0),
     ),
     "speaker notes": (
         pack(
-            **{
-                "ppt__slides__slide1.xml": SLIDE,
-                "ppt__notesSlides__notesSlide1.xml": '<p xmlns:a="a"><a:p><a:t>wait here</a:t></a:p></p>',
+            {
+                "ppt/slides/slide1.xml": SLIDE,
+                "ppt/notesSlides/notesSlide1.xml": '<p xmlns:a="a"><a:p><a:t>wait here</a:t></a:p></p>',
             }
         ),
         *(".pptx", "High", 1 / 3, "wait here", "1 page of speaker notes", 1),
     ),
-    "cells of sheets": (pack(**SHEET), ".xlsx", "| port | 7.25 |", 1 / 3, "secret plan", "2 cells", 0),
+    "cells of sheets": (pack(SHEET), ".xlsx", "| port | 7.25 |", 1 / 3, "secret plan", "2 cells", 0),
     "notes of OpenDocument": (
-        pack(**{"content.xml": ODT}),
+        pack({"content.xml": ODT}),
         *(".odt", "high tide", 2 / 5, "at noon ebb", "1 footnote, 1 text box", 0),
     ),
-    "a page of a book": (pack(**EPUB), ".epub", "tide", 1 / 2, "tables", "1 paragraph", 1),
+    "a page of a book": (pack(EPUB), ".epub", "tide", 1 / 2, "tables", "1 paragraph", 1),
     "tables and tabs": (
         PAGE.encode(),
         *(".html", "high tide by stars", 4 / 8, "ely 7 macos app", "1 table, 1 hidden part", 3),
@@ -158,9 +149,9 @@ def test_a_page_that_is_a_picture_counts_like_the_others() -> None:
     ("raw", "suffix"),
     [
         (b"PK\x03\x04 no archive", ".docx"),
-        (pack(**{"word__document.xml": "<w:t>never closed"}), ".docx"),
-        (pack(**{"word__document.xml": '<!DOCTYPE a [<!ENTITY b "c">]><w:t>&b;</w:t>'}), ".docx"),
-        (pack(**{"xl__worksheets__a.xml": SHEET["xl__worksheets__a.xml"]}), ".xlsx"),  # without its strings
+        (pack({"word/document.xml": "<w:t>never closed"}), ".docx"),
+        (pack({"word/document.xml": '<!DOCTYPE a [<!ENTITY b "c">]><w:t>&b;</w:t>'}), ".docx"),
+        (pack({"xl/worksheets/a.xml": SHEET["xl/worksheets/a.xml"]}), ".xlsx"),  # without its strings
         (b"[1, 2]", ".ipynb"),
         (b"no PDF", ".pdf"),
         (b"a,b", ".unknown"),

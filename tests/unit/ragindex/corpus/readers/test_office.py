@@ -1,7 +1,6 @@
 """Readers of Word, PowerPoint and spreadsheet files: what stands in a file is in the text, at its place."""
 
 import re
-import zipfile
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -9,14 +8,13 @@ from typing import Any
 import docx
 import pptx
 import pytest
+from packed import OFFICE, PACKAGE, pack, pack_workbook, write_relations
 
 from ragindex.corpus.readers import READERS, FileContent
 from ragindex.errors import DataError
 from ragindex.types import Section
 
-OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006"
-KIND = "application/vnd.openxmlformats-officedocument"
-PACKAGE = "http://schemas.openxmlformats.org/package/2006"
+KIND = "application/vnd.openxmlformats-officedocument.wordprocessingml"
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 STRICT = {OFFICE: "http://purl.oclc.org/ooxml/officeDocument", WORD: "http://purl.oclc.org/ooxml/wordprocessingml/main"}
 _ELEMENTS = {"header1": "hdr"}
@@ -39,32 +37,23 @@ def saved(made: Any) -> bytes:
 
 
 def archive(main: str, content: str, parts: dict[str, str]) -> bytes:
-    """An Office file: its main part, which relates to others, whose content is XML by name, such as word/styles.xml."""
-    folder = main.partition("/")[0]
-    kinds = {name: "worksheet" if "sheets/" in name else Path(name).stem.rstrip("123456789") for name in parts}
-    written = BytesIO()
-    with zipfile.ZipFile(written, "w") as file:
-
-        def relate(source: str, targets: dict[str, str]) -> None:
-            links = "".join(
-                f'<Relationship Id="{Path(name).stem}" Type="{OFFICE}/relationships/{kind}" Target="{name}"/>'
-                for name, kind in targets.items()
-            )
-            file.writestr(source, f'<Relationships xmlns="{PACKAGE}/relationships">{links}</Relationships>')
-
-        spelled = {"word": "wordprocessingml", "xl": "spreadsheetml"}[folder]
-        types = {main: "document.main" if folder == "word" else "sheet.main", **kinds}
-        overrides = "".join(
-            f'<Override PartName="/{name}" ContentType="{KIND}.{spelled}.{kind}+xml"/>' for name, kind in types.items()
-        )
-        default = '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
-        file.writestr("[Content_Types].xml", f'<Types xmlns="{PACKAGE}/content-types">{default}{overrides}</Types>')
-        relate("_rels/.rels", {main: "officeDocument"})
-        inside = {name.removeprefix(f"{folder}/"): kind for name, kind in kinds.items() if name.startswith(folder)}
-        relate(f"{folder}/_rels/{Path(main).name}.rels", inside)
-        for name, xml in {main: content, **parts}.items():
-            file.writestr(name, xml)
-    return written.getvalue()
+    """A Word file: its main part, which relates to others, whose content is XML by name, such as word/styles.xml."""
+    kinds = {name: Path(name).stem.rstrip("123456789") for name in parts}
+    overrides = "".join(
+        f'<Override PartName="/{name}" ContentType="{KIND}.{kind}+xml"/>'
+        for name, kind in {main: "document.main", **kinds}.items()
+    )
+    default = '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+    inside = {name.removeprefix("word/"): kind for name, kind in kinds.items() if name.startswith("word/")}
+    return pack(
+        {
+            "[Content_Types].xml": f'<Types xmlns="{PACKAGE}/content-types">{default}{overrides}</Types>',
+            "_rels/.rels": write_relations({main: "officeDocument"}),
+            f"word/_rels/{Path(main).name}.rels": write_relations(inside),
+            main: content,
+            **parts,
+        }
+    )
 
 
 def word_xml(element: str, content: str) -> str:
@@ -243,29 +232,12 @@ def test_a_powerpoint_file() -> None:
     assert (read.title, read.metadata, read.notes) == ("Plan", {"pages": 3}, ("1 hidden slide is read: 2",))
 
 
-SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-
-
 def cell(place: str, value: str, kind: str = "n", style: int = 0) -> str:
     inside = f"<is><t>{value}</t></is>" if kind == "inlineStr" else f"<v>{value}</v>" if value else ""
     return f'<c r="{place}" t="{kind}" s="{style}">{inside}</c>'
 
 
-def workbook(**sheets: str) -> bytes:
-    """A workbook of sheets by name, whose rows are XML; the last one is hidden."""
-    shown = ["visible"] * (len(sheets) - 1) + ["hidden"]
-    listed = "".join(
-        f'<sheet name="{name}" sheetId="{number}" r:id="{name}" state="{state}"/>'
-        for number, (name, state) in enumerate(zip(sheets, shown, strict=True), start=1)
-    )
-    main = f'<workbook xmlns="{SHEET}" xmlns:r="{OFFICE}/relationships"><sheets>{listed}</sheets></workbook>'
-    dates = '<cellXfs count="2"><xf numFmtId="0"/><xf numFmtId="22" applyNumberFormat="1"/></cellXfs>'
-    parts = {
-        f"xl/worksheets/{name}.xml": f'<worksheet xmlns="{SHEET}"><sheetData>{rows}</sheetData></worksheet>'
-        for name, rows in sheets.items()
-    }
-    styles = f'<styleSheet xmlns="{SHEET}">{dates}</styleSheet>'
-    return archive("xl/workbook.xml", main, {**parts, "xl/styles.xml": styles})
+DATES = '<cellXfs count="2"><xf numFmtId="0"/><xf numFmtId="22" applyNumberFormat="1"/></cellXfs>'
 
 
 def test_a_workbook() -> None:
@@ -276,7 +248,9 @@ def test_a_workbook() -> None:
         1048576: [cell("XFD1048576", "")],
     }
     ports = "".join(f'<row r="{number}">{"".join(cells)}</row>' for number, cells in rows.items())
-    read = read_file("a.xlsx", workbook(Ports=ports, Empty="", Old=f'<row r="1">{cell("A1", "7")}</row>'))
+    sheets = {"Ports": ports, "Empty": "", "Old": f'<row r="1">{cell("A1", "7")}</row>'}
+    written = {name: f"<sheetData>{rows}</sheetData>" for name, rows in sheets.items()}
+    read = read_file("a.xlsx", pack_workbook(written, DATES, hidden="Old"))
     table = (
         "| Port \\| pier | Day |  | High |\n| --- | --- | --- | --- |\n"
         "| Ely | 2023-03-15 |  | 1 |\n| TRUE | 2023-03-15 06:00:00 |  | 0.3 |"
@@ -295,9 +269,7 @@ def test_what_a_sheet_shows_besides_the_values_of_cells() -> None:
     """Percents as a person sees them, and texts in boxes, comments, charts, headers and footers."""
 
     def relations(*targets: str) -> str:
-        kinds = {target: Path(target).stem.rstrip("1") for target in targets}
-        links = "".join(f'<Relationship Id="{at}" Type="{OFFICE}/{kind}" Target="{at}"/>' for at, kind in kinds.items())
-        return f'<Relationships xmlns="{PACKAGE}/relationships">{links}</Relationships>'
+        return write_relations({target: Path(target).stem.rstrip("1") for target in targets})
 
     formats = '<xf numFmtId="0"/><xf numFmtId="10"/><xf numFmtId="164"/><xf numFmtId="165"/>'
     codes = '<numFmt numFmtId="164" formatCode="0.0%"/><numFmt formatCode="0.0" numFmtId="165"/>'
@@ -307,17 +279,12 @@ def test_what_a_sheet_shows_besides_the_values_of_cells() -> None:
     ]
     header = '&amp;L&amp;"Arial,Bold"&amp;12Harbour &amp;&amp; R&amp;&amp;D&amp;P'
     margin = f"<headerFooter><oddHeader>{header}</oddHeader></headerFooter>"
-    sheet = f'<row r="2">{"".join(cells)}</row></sheetData>{margin}'
+    sheet = f'<sheetData><row r="2">{"".join(cells)}</row></sheetData>{margin}'
     drawing = '<d xmlns:a="a"><a:p><a:r><a:t>Boxed &lt;text</a:t></a:r></a:p><a:p/><a:p><a:t>below</a:t></a:p></d>'
-    raw = archive(
-        "xl/workbook.xml",
-        f'<workbook xmlns="{SHEET}" xmlns:r="{OFFICE}/relationships"><sheets><sheet name="No" sheetId="1" r:id="No"/>'
-        '<sheet name="Yes" sheetId="2" r:id="Yes"/></sheets></workbook>',
-        {
-            "xl/worksheets/No.xml": f'<worksheet xmlns="{SHEET}"><sheetData/></worksheet>',
-            "xl/worksheets/Yes.xml": f'<worksheet xmlns="{SHEET}"><sheetData>{sheet}</worksheet>',
-            "xl/styles.xml": f'<styleSheet xmlns="{SHEET}"><numFmts>{codes}</numFmts><cellStyleXfs><xf numFmtId="9"/>'
-            f"</cellStyleXfs><cellXfs>{formats}</cellXfs></styleSheet>",
+    raw = pack_workbook(
+        {"No": "<sheetData/>", "Yes": sheet},
+        f'<numFmts>{codes}</numFmts><cellStyleXfs><xf numFmtId="9"/></cellStyleXfs><cellXfs>{formats}</cellXfs>',
+        parts={
             "xl/worksheets/_rels/Yes.xml.rels": relations("../drawing1.xml", "/xl/comments1.xml", "../printer1.xml"),
             "xl/_rels/drawing1.xml.rels": relations("chart1.xml", "drawing1.xml"),  # and itself
             "xl/drawing1.xml": drawing,
@@ -346,14 +313,13 @@ def open_document(body: str, prolog: str = "", manifest: str = "") -> bytes:
         )
     )
     part = '<office:part xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:xlink="http://www.w3.org/1999/xlink"'
-    written = BytesIO()
-    with zipfile.ZipFile(written, "w") as file:
-        file.writestr("content.xml", f"{prolog}{part}{spaces}>{body}</office:part>")
-        file.writestr("META-INF/manifest.xml", manifest)
-        margin = "<style:header><text:p>Case 77</text:p></style:header>"
-        file.writestr("styles.xml", f"{part}{spaces}>{margin}</office:part>")
-        file.writestr("meta.xml", f"{part}{spaces}><dc:title>untitled</dc:title></office:part>")
-    return written.getvalue()
+    parts = {
+        "content": body,
+        "styles": "<style:header><text:p>Case 77</text:p></style:header>",
+        "meta": "<dc:title>untitled</dc:title>",
+    }
+    written = {f"{name}.xml": f"{part}{spaces}>{xml}</office:part>" for name, xml in parts.items()}
+    return pack({**written, "content.xml": f"{prolog}{written['content.xml']}", "META-INF/manifest.xml": manifest})
 
 
 def test_an_opendocument_text() -> None:

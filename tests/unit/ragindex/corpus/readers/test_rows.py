@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import zipfile
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from packed import pack_workbook
 from pyarrow import parquet
 
 from ragindex.corpus.readers.content import FileContent
@@ -44,28 +44,10 @@ def make_workbook(sheets: dict[str, dict[int, list[Any]]]) -> bytes:
             return f'<c t="inlineStr"><is><t>{escape(value)}</t></is></c>'
         return f'<c t="b"><v>{value:d}</v></c>' if isinstance(value, bool) else f"<c><v>{value}</v></c>"
 
-    main = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
-    link = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-    package = 'xmlns="http://schemas.openxmlformats.org/package/2006/relationships"'
-    names = list(enumerate(sheets, 1))
-    entries = "".join(f'<sheet name="{name}" sheetId="{number}" r:id="r{number}"/>' for number, name in names)
-    targets = "".join(
-        f'<Relationship Id="r{number}" Type="{link}/worksheet" Target="s{number}.xml"/>' for number, _ in names
-    )
-    parts = {
-        "_rels/.rels": f'<Relationships {package}><Relationship Id="r" Type="{link}/officeDocument" '
-        'Target="xl/workbook.xml"/></Relationships>',
-        "xl/workbook.xml": f'<workbook {main} xmlns:r="{link}"><sheets>{entries}</sheets></workbook>',
-        "xl/_rels/workbook.xml.rels": f"<Relationships {package}>{targets}</Relationships>",
-    }
-    for number, name in names:
-        rows = "".join(f'<row r="{at}">{"".join(map(write_cell, cells))}</row>' for at, cells in sheets[name].items())
-        parts[f"xl/s{number}.xml"] = f"<worksheet {main}><sheetData>{rows}</sheetData></worksheet>"
-    written = io.BytesIO()
-    with zipfile.ZipFile(written, "w") as archive:
-        for part, content in parts.items():
-            archive.writestr(part, content)
-    return written.getvalue()
+    def write_rows(rows: dict[int, list[Any]]) -> str:
+        return "".join(f'<row r="{at}">{"".join(map(write_cell, cells))}</row>' for at, cells in rows.items())
+
+    return pack_workbook({name: f"<sheetData>{write_rows(rows)}</sheetData>" for name, rows in sheets.items()})
 
 
 def read(name: str, raw: bytes, rows: str = "") -> FileContent:
