@@ -34,8 +34,11 @@ _VARIABLE = regex.compile(r"(?i)(?:API_?KEY|ACCESS_KEY|PASSWORD|PASSWD|TOKEN|SEC
 def hide_secrets(text: str) -> str:
     """Return the text without logins and tokens in addresses, and without secrets from the environment."""
     text = _replace_logins(text, f"{MARK}@")
-    for pattern in (_IN_QUERY, _IN_HEADER):
-        text = pattern.sub(MARK, text, concurrent=len(text) > _LONG)
+    if "=" in text:
+        text = _IN_QUERY.sub(MARK, text, concurrent=len(text) > _LONG)
+    folded = text.lower()
+    if "bearer" in folded or "apikey" in folded:  # the pattern looks back at every word, in each line of the log
+        text = _IN_HEADER.sub(MARK, text, concurrent=len(text) > _LONG)
     for secret in _environment_secrets.find():
         text = text.replace(secret, MARK)
     return text

@@ -1,4 +1,4 @@
-"""The command `doctor`: list what is installed and what is missing, or what was not read of the files of an index."""
+"""The command `doctor`: list what is installed and what is missing, or what is wrong in an index and was not read."""
 
 import importlib.util
 import os
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ragindex import distribution
+from ragindex import distribution, durable_files
 from ragindex.cli.console import SHOW_TRACEBACK, stdout, text_table, write_result
 from ragindex.cli.options import JsonOption
 from ragindex.corpus.local_files import READ_SHARE
@@ -59,14 +59,16 @@ _COLUMNS = ("what", "state", "detail")
 def doctor(
     folder: Annotated[
         Path | None,
-        typer.Option("--index", metavar="DIR", help="Check this index: files that were read in part or left out."),
+        typer.Option(
+            "--index", metavar="DIR", help="Check this index: its own files, and those read in part or left out."
+        ),
     ] = None,
     json: JsonOption = None,
 ) -> None:
     """Check the installation: list what is installed, what is missing, and how to install it.
 
-    With --index, check an index instead: list the documents of which words are missing, and the files that were left
-    out when its folders were last read.
+    With --index, check an index instead: list its own files that have changed since they were written, the documents
+    of which words are missing, and the files that were left out when its folders were last read.
 
     Example: ragindex doctor --index my-index
     """
@@ -85,15 +87,16 @@ def doctor(
 
 
 def _check_index(folder: Path) -> list[tuple[str, str, str]]:
-    """Return (item, state, detail) for the index, each document of which words are missing, and each file left out."""
+    """Return (item, state, detail) for the index, its damage, and each document read in part and each file left out."""
     with Workspace.open(folder, create=False, read_only=True) as workspace:
-        counts, documents = workspace.counts(), workspace.documents
+        counts, documents, changed = workspace.counts(), workspace.documents, workspace.find_changes()
         shares = documents.find_metadata(READ_SHARE)
         left_out = {id: reason for one in workspace.manifest.sources.values() for id, reason in one.left_out.items()}
         kept = left_out.keys() & {place for id in documents.sources() for place in list_places(id)}
     sizes = f"{many(counts.documents, 'document')}, {many(counts.passages, 'passage')}"
     return [
-        ("index", "ok", sizes),
+        ("index", "damaged" if changed else "ok", sizes),
+        *(("index", "damaged", f"{wrong}. {durable_files.repair_hint(folder)}") for wrong in changed),
         *((id, "read in part", f"to {100 * share:.0f} %") for id, share in sorted(shares.items())),
         *((id, "kept as it was" if id in kept else "left out", reason) for id, reason in left_out.items()),
     ]

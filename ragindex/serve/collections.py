@@ -57,6 +57,7 @@ class ServedCollection:
 
     def __init__(self, spec: CollectionSpec, state: ServedState) -> None:
         self.spec, self.state = spec, state
+        self._default = next(map(_label, spec.methods), None)
         self._refreshing = Lock()
 
     @property
@@ -88,7 +89,7 @@ class ServedCollection:
 
     def default(self, state: ServedState) -> str:
         """Return the name of the default method, which may be broken."""
-        return next(iter((*map(_label, self.spec.methods), *state.retrievers)))
+        return self._default or next(iter(state.retrievers))
 
     def refresh(self) -> bool:
         """Move on to the newest finished state; return whether there was a newer one. Raises RagindexError."""

@@ -1,7 +1,7 @@
 """Detection of damaged data in a workspace, and removal of what the next sync can rebuild.
 
-ragindex's own files are checked by their hashes (`ragindex.durable_files`). The store's files have no hashes, so its
-collections are read completely instead.
+Files are checked by their hashes (`ragindex.durable_files`), those of the store too if it has hashes. Its collections
+are read completely besides.
 """
 
 import shlex
@@ -72,6 +72,16 @@ def damaged_files(folder: Path, manifest: Manifest, keys: Iterable[str]) -> list
     return [wrong for path in held if (wrong := durable_files.find_named_folder_damage(path)) is not None]
 
 
+def find_changes(folder: Path, manifest: Manifest, store: Store) -> list[str]:
+    """Return one sentence for the documents, and each collection and folder of a part, if they have changed."""
+    wrong = find_documents_damage(store, manifest)
+    changed = [*([] if wrong is None else [wrong]), *damaged_files(folder, manifest, manifest.parts)]
+    if isinstance(store, RescuingStore):
+        names = (name for name in store.names() if name != "documents")
+        changed += [wrong for name in names if (wrong := store.find_changed_file(name)) is not None]
+    return changed
+
+
 def _list_folders(folder: Path, manifest: Manifest, keys: Iterable[str]) -> list[Path]:
     finished = [key for key in keys if key in manifest.parts]
     return [folder / "parts" / key / name for key in finished for name in manifest.parts[key].files]
@@ -128,8 +138,11 @@ def find_damage(
 def _check_collections(
     folder: Path, manifest: Manifest, store: Store, drop: Callable[[str], None], found: Findings
 ) -> None:
+    dropped = set[str]()
     for name in _list_collections(manifest, store):
         part, _, kind = name.rpartition(".")
+        if part in dropped:
+            continue
         record = manifest.parts.get(part)
         wrong = _find_collection_damage(
             store,
@@ -143,6 +156,7 @@ def _check_collections(
                 for kept in record.collections if record else ():
                     store.set_aside(f"{part}.{kept}")
             drop(part)
+            dropped.add(part)
 
 
 def _check_documents(
@@ -192,6 +206,8 @@ def _find_collection_damage(store: Store, name: str, pinned: int | None, identit
         newest = store.version(name)
         if newest is None:
             return f"the collection {name} is gone"
+        if isinstance(store, RescuingStore) and (changed := store.find_changed_file(name)) is not None:
+            return changed
         for version in sorted({newest, *([pinned] if pinned else [])}):
             collection = store.open(name, version)
             if identity not in (None, collection.identity):

@@ -26,7 +26,11 @@ RESCUED_FILES = "documents.*.rescued.arrow"
 
 @runtime_checkable
 class RescuingStore(Protocol):
-    """A store whose damaged collections can be read in part, and moved away."""
+    """A store whose damaged collections can be found by hashes, read in part, and moved away."""
+
+    def find_changed_file(self, name: str) -> str | None:
+        """Describe a file of a collection that has changed since it was written, or return None. Raises EngineError."""
+        ...
 
     def rescue(self, name: str, version: int) -> Iterator[pa.Table]:
         """Yield the records of a version that can be read, with all their fields. Raises EngineError if none can."""

@@ -255,6 +255,10 @@ class Workspace(Session):
         self.close()
         return found
 
+    def find_changes(self) -> list[str]:
+        """Return one sentence for the documents and for each part, if their files have changed. Reads all of them."""
+        return mending.find_changes(self.folder, self.manifest, self.store)
+
     def disk(self) -> Disk:
         """Return the disk usage of the folder: bytes used by the last finished sync, and all other bytes."""
         return disk_usage.measure_disk(self.folder, self.store, self.manifest)

@@ -1,8 +1,11 @@
-"""The files of a LanceDB table: which versions need which files, file sizes, and removal of unneeded files.
+"""The files of a LanceDB table: which versions need which files, sizes and hashes, and removal of unneeded files.
 
 LanceDB removes versions only by age, and only while it rewrites all records. This module reads the files of a version
 from its manifest, a protobuf message of the Lance table format (`lance.table.Manifest`). Nothing is removed unless the
 manifest agrees with LanceDB and with the files on disk.
+
+LanceDB reads most changed bytes without an error. It never changes a file of data, deletions or indexes, so each is
+hashed once, when it is new.
 """
 
 import re
@@ -14,6 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from ragindex import durable_files
 from ragindex.stores.lancedb import copies
 
 _MAGIC = b"LANC"
@@ -199,6 +203,34 @@ def _measure_entry(path: Path) -> int:
     if path.is_dir():
         return sum(one.stat().st_size for one in path.rglob("*") if one.is_file())
     return path.stat().st_size
+
+
+# ---------------------------------------------------------------- hashes
+
+
+def hash_new_files(folder: Path) -> None:
+    """Add the hashes of new files to those of the table in `folder`, and leave out removed files. Raises OSError."""
+    before = _read_hashes(folder)
+    paths = [path for kind in ("data", "_deletions", "_indices") for path in (folder / kind).rglob("*")]
+    files = {path.relative_to(folder).as_posix(): path for path in sorted(paths) if path.is_file()}
+    hashes = {name: before.get(name) or durable_files.hash_file(path) for name, path in files.items()}
+    if hashes != before:
+        durable_files.write_file(folder / durable_files.HASHES_FILE, durable_files.dump_hashed_json(hashes))
+
+
+def find_changed_file(folder: Path) -> str | None:
+    """Describe the first file of the table that has changed since it was hashed, or return None. Reads all of them."""
+    for name, hashed in _read_hashes(folder).items():
+        wrong = durable_files.find_file_damage(folder / name, hashed)
+        if wrong is not None and (folder / name).exists():  # else it was removed with its version
+            return wrong
+    return None
+
+
+def _read_hashes(folder: Path) -> dict[str, str]:
+    """Return the hashes by file; none if they are damaged themselves."""
+    path = folder / durable_files.HASHES_FILE
+    return (durable_files.load_hashed_json(path.read_bytes()) or {}) if path.exists() else {}
 
 
 # ---------------------------------------------------------------- protobuf

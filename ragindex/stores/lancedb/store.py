@@ -174,6 +174,11 @@ class LanceStore:
             self.place(name).replace(place)
         return place
 
+    def find_changed_file(self, name: str) -> str | None:
+        """Describe a file of a collection that has changed since the last `finish`, or return None."""
+        with _wrap_engine_errors(f"check the collection {name}"):
+            return files.find_changed_file(self.place(name))
+
     def rescue(self, name: str, version: int) -> Iterator[pa.Table]:
         """Yield the records of a version that can be read, without vectors: of its copy, else around the damage."""
         with _wrap_engine_errors(f"open the collection {name} at version {version}"):
@@ -402,7 +407,7 @@ class LanceCollection:
             return int(wait(self.table.count_rows()))
 
     def finish(self) -> None:
-        """Compact the table, build the indexes that searches will use, and copy a small collection.
+        """Compact the table, build the indexes that searches will use, copy a small collection, and hash new files.
 
         Indexes that lack many records are rebuilt.
         """
@@ -415,6 +420,7 @@ class LanceCollection:
                 maintenance.build_scalar_indexes(self.table, self.schema)
             if self.schema.text or self.schema.keywords or self.schema.dimensions:
                 self._prepare_searches(count)
+            files.hash_new_files(self._folder)
             self._table = None
 
     def _prepare_searches(self, count: int) -> None:

@@ -50,6 +50,11 @@ def test_parameter_refuses_secret(group: registry.PluginGroup, name: str, params
     assert find_needles(f"{error.value!s} {error.value!r}") == []
 
 
+@pytest.mark.parametrize("scheme", ["Bearer", "BEARER", "apikey", "API\N{KELVIN SIGN}EY"])
+def test_header_is_hidden_in_any_case(scheme: str) -> None:
+    assert hide_secrets(f"401 for {scheme} {PLANTED}-0123456789abcdef.") == f"401 for {scheme} …"
+
+
 def test_any_plugin_refuses_secret() -> None:
     class Theirs(Plugin):
         hosts: tuple[str, ...] = ()

@@ -30,6 +30,13 @@ def test_search_returns_what_the_index_finds(server: RunningServer) -> None:
     assert (found["collection"], found["method"], found["truncated"]) == ("docs", "bm25", False)
 
 
+def test_the_default_method_is_not_parsed_for_a_search(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with server.client() as client:
+        first = client.post("/search", json={"query": "lighthouse"}).json()
+        monkeypatch.delattr("ragindex.plugins.registry.scheme")
+        assert client.post("/search", json={"query": "lighthouse"}).json() == first
+
+
 def test_other_methods_filters_and_traces(server: RunningServer) -> None:
     body = {"query": "lighthouse", "method": "hybrid", "where": {"meta.team": "blue"}, "trace": True}
     with server.client() as client:

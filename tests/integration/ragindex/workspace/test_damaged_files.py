@@ -187,6 +187,40 @@ def test_mapped_vectors_are_made_again(harm: str, kept: Kept) -> None:
     assert tried(mapped, folder) == Tried(first.answers, None, [])
 
 
+# ---------------------------------------------------------------- files of the store
+
+
+@pytest.mark.parametrize("kind", ["records", "coverage"])
+def test_changed_byte_of_a_part_is_found(kind: str, kept: Kept) -> None:
+    """LanceDB reads most changed bytes without an error."""
+    folder = kept.fresh()
+    paths = [folder / path for path in kept.files(f"store/*.{kind}.lance/data/*.lance")]
+    for path in paths:
+        HARMS["flipped"](path)
+    index, *damaged = ragindex("doctor", "--index", folder, "--json", "-").json
+    sentences = {f"{path} has changed since it was written" for path in paths}
+    assert index["state"] == "damaged"
+    assert {row["detail"].partition(". Run:")[0] for row in damaged} == sentences
+    found = ragindex("repair", "--index", folder, "--json", "-").json["damaged"]
+    assert {sentence.partition(": ")[2] for sentence in found} == sentences
+    assert tried(kept.synced, folder) == Tried(kept.before, None, [])
+    assert [row["state"] for row in ragindex("doctor", "--index", folder, "--json", "-").json] == ["ok"]
+
+
+def test_hashes_of_files_that_were_removed_or_are_new(kept: Kept) -> None:
+    folder = kept.fresh()
+    kept.added(folder)
+    with Workspace.open(folder) as workspace:
+        workspace.remove([DOCUMENTS[0].id])
+        kept.synced(folder)
+        assert workspace.find_changes() == []
+        for path in folder.glob("store/*-*.lance/data/*.lance"):
+            content = path.read_bytes()
+            HARMS["flipped"](path)
+            assert workspace.find_changes() == [f"{path} has changed since it was written"]
+            path.write_bytes(content)
+
+
 # ---------------------------------------------------------------- pieces
 
 
