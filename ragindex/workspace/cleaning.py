@@ -14,7 +14,7 @@ from ragindex.encoders import cache_pruning
 from ragindex.interfaces import Store
 from ragindex.workspace import encoder, journal, reader_leases, versioned_files
 from ragindex.workspace.journal import Journal
-from ragindex.workspace.manifest import Manifest
+from ragindex.workspace.manifest import Manifest, PartRecord
 from ragindex.workspace.reader_leases import ReaderState
 
 _KEEP_BEGUN = 86_400.0
@@ -42,8 +42,8 @@ def remove_unread(folder: Path, store: Store, manifest: Manifest) -> tuple[Manif
     left = store.names() if outdated != manifest.outdated else names
     for name in left:
         store.clean(name, reader_leases.versions_read(needed, name))
-    for key in now.parts:
-        _clean_files(folder, store, key, needed, left)
+    for key, record in manifest.parts.items():
+        _clean_files(folder, store, key, record, needed, left)
     encoder.keep_fits(folder, frozenset().union(*(one.encoders for one in needed)))
     if not journal.begun_within(folder, _KEEP_BEGUN):  # an interrupted sync resumes with its cached vectors
         cache_pruning.prune_vectors(
@@ -63,7 +63,9 @@ def drop_collections(folder: Path, store: Store, key: str, names: Sequence[str],
     shutil.rmtree(folder / "parts" / key, ignore_errors=True)
 
 
-def _clean_files(folder: Path, store: Store, key: str, needed: Sequence[ReaderState], names: Sequence[str]) -> None:
+def _clean_files(
+    folder: Path, store: Store, key: str, record: PartRecord, needed: Sequence[ReaderState], names: Sequence[str]
+) -> None:
     """Remove the version folders of a part that nobody reads, unless a sync has started to change the part."""
     files = folder / "parts" / key
     if not files.is_dir():
@@ -71,7 +73,7 @@ def _clean_files(folder: Path, store: Store, key: str, needed: Sequence[ReaderSt
     kinds = [name for name in names if name.rpartition(".")[0] == key and not name.endswith(".coverage")]
     if any(store.version(name) != needed[0].collections.get(name) for name in kinds):
         return
-    opened = [store.open(name, version) for name in kinds for version in reader_leases.versions_read(needed, name)]
-    versioned_files.keep_versions(
-        files, {holding for one in opened for holding in versioned_files.recorded_versions(one)}
-    )
+    now = needed[0].collections  # whose folders the record names
+    earlier = [(name, version) for name in kinds for version in reader_leases.versions_read(needed, name) - {now[name]}]
+    read = {holding for one in earlier for holding in versioned_files.recorded_versions(store.open(*one))}
+    versioned_files.keep_versions(files, read.union(record.files))

@@ -142,9 +142,11 @@ def topological_order(parts: Iterable[Part[Any]]) -> list[Part[Any]]:
     ordered: dict[str, Part[Any]] = {}
 
     def visit(part: Part[Any]) -> None:
-        for source in inputs_of(part):
-            visit(source)
-        ordered.setdefault(registry.plugin_fingerprint(part), part)
+        fingerprint = registry.plugin_fingerprint(part)
+        if fingerprint not in ordered:  # else its inputs are there too
+            for source in inputs_of(part):
+                visit(source)
+            ordered[fingerprint] = part
 
     for part in parts:
         visit(part.with_chunking(None))

@@ -34,7 +34,7 @@ from ragindex.errors import (
     WorkspaceError,
     WriterBusyError,
 )
-from ragindex.interfaces import Change, Encoder, Part, Scheme, Store
+from ragindex.interfaces import Change, Collection, Encoder, Part, Scheme, Store
 from ragindex.llm.batches.deferral import answers_can_wait, inputs_at_once
 from ragindex.llm.tasks import LLM
 from ragindex.plugins import code_fingerprint, registry
@@ -467,41 +467,47 @@ def _measure_cost(work: Callable[[], None]) -> Usage:
 
 @dataclass(frozen=True, slots=True)
 class Collections:
-    """The finished collections of a part, without its coverage: versions and identities by kind, and total bytes."""
+    """The finished collections of a part, without its coverage: versions and identities by kind, and total bytes.
 
+    `opened` are the collections, for writing.
+    """
+
+    opened: list[Collection]
     versions: dict[str, int]
     identities: dict[str, str]
     bytes: int
 
 
-def finish_collections(key: str, store: Store) -> Collections:
-    """Finish all collections of the part `key`, including its coverage."""
-    prefix, versions, identities, size = f"{key}.", dict[str, int](), dict[str, str](), 0
+def finish_collections(key: str, store: Store, coverage: Collection | None = None) -> Collections:
+    """Finish all collections of the part `key`, including its coverage, which a sync has open."""
+    prefix, opened, versions, identities, size = f"{key}.", list[Collection](), dict[str, int](), dict[str, str](), 0
     for full in (name for name in store.names() if name.startswith(prefix)):
+        kind = full.removeprefix(prefix)
+        if kind == "coverage" and coverage is not None:
+            coverage.finish()
+            continue
         version = store.version(full)
         assert version is not None  # noqa: S101  # it was just listed, and this process holds the lease
         collection = store.create(full, store.open(full, version).schema)
         collection.finish()
-        if full != f"{prefix}coverage":
-            kind = full.removeprefix(prefix)
+        if kind != "coverage":
+            opened.append(collection)
             versions[kind], identities[kind] = collection.version, collection.identity
             size += int(collection.describe()["bytes"])
-    return Collections(versions, identities, size)
+    return Collections(opened, versions, identities, size)
 
 
 def _finish_part(task: Building, corpus: str) -> PartRecord:
     """Finish the part and its collections, and return the record that readers are pinned to."""
-    store = task.context.store
     whole = _measure_cost(lambda: task.part.finish(task.context))
     start = time.perf_counter()
     finish_seconds = task.finished_before + whole.seconds
     cost = task.coverage.cost() + replace(whole, seconds=finish_seconds)
-    collections = finish_collections(task.key, store)
+    collections = finish_collections(task.key, task.context.store, task.coverage.collection)
     seconds = time.perf_counter() - start
-    states = (store.open(f"{task.key}.{kind}", version) for kind, version in collections.versions.items())
     holding = sorted(
         name
-        for one in states
+        for one in collections.opened
         for name in versioned_files.recorded_versions(one)
         if (task.context.folder / name).is_dir()
     )

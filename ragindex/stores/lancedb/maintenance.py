@@ -36,9 +36,12 @@ _FOREVER = timedelta(days=36_500)
 # ---------------------------------------------------------------- files
 
 
-def compact_table(table: Any, folder: Path) -> None:
-    """Merge small fragments, or rewrite all records if many are deleted. No version is removed."""
-    now = files.read_version(folder, wait(table.version()))
+def compact_table(table: Any, folder: Path, version: int) -> bool:
+    """Merge small fragments, or rewrite all records if many are deleted, and return whether the table was changed.
+
+    `version` is the table's version. No version is removed.
+    """
+    now = files.read_version(folder, version)
     if now.written - now.rows > _DELETED * now.written:
         _rewrite(table)
     elif len(now.fragments) > _FRAGMENTS:
@@ -47,6 +50,9 @@ def compact_table(table: Any, folder: Path) -> None:
             _merge_fragments(table, small)
         else:
             _rewrite(table)
+    else:
+        return False
+    return True
 
 
 def _select_small(fragments: Sequence[Fragment]) -> list[Fragment]:
@@ -129,7 +135,7 @@ def build_bm25_index(table: Any, folder: Path, schema: Schema) -> None:
     )
     wait(table.create_index("tokens", config=analysed, replace=True))
     made = files.read_version(folder, wait(table.version())).indexes[files.TEXT_INDEX]
-    batches = fetch_batches(table.query().select(["tokens"]), 8192)
+    batches = fetch_batches(table, table.query().select(["tokens"]), 8192)
     bm25_statistics.save_statistics(folder, made.uuid, bm25.count_tokens(batch.column("tokens") for batch in batches))
 
 

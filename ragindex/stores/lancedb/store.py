@@ -137,18 +137,13 @@ class LanceStore:
     def names(self) -> list[str]:
         """Return the names of all collections, sorted."""
         with _wrap_engine_errors("list its collections"):
-            page = wait(self.connection.list_tables())
-            names: list[str] = list(page.tables)
-            while page.page_token:
-                page = wait(self.connection.list_tables(page_token=page.page_token))
-                names += page.tables
-        return sorted(name for name in names if self.version(name) is not None)
+            return files.list_collections(self.folder)
 
     def version(self, name: str) -> int | None:
         """Return the newest version of a collection, or None if it does not exist.
 
-        A process that dies while creating a collection leaves a folder that LanceDB lists but cannot open. It has no
-        version, so it does not exist.
+        A process that dies while creating a collection leaves a folder that LanceDB cannot open. It has no version, so
+        it does not exist.
         """
         with _wrap_engine_errors(f"look for the collection {name}"):
             return files.find_newest_version(self.place(name))
@@ -196,7 +191,7 @@ class LanceStore:
             wanted = {max(held), *(kept & held.keys())}
             wanted |= {one.made_from for number in wanted for one in files.list_text_indexes(held[number])}
             if held.keys() - wanted:
-                files.remove_other_versions(folder, wanted, LanceCollection(self, name).count())
+                files.remove_other_versions(folder, wanted, wait(_count_newest(self.connection, name)))
             for mapped in self._mapped(name):
                 if mapped.name.rsplit("-", 2)[1] not in map(str, wanted):
                     mapped.unlink(missing_ok=True)  # a process that has it open can still read it
@@ -275,7 +270,9 @@ class LanceCollection:
     def table(self) -> Any:
         """The asynchronous LanceDB table."""
         if self._opened is None:
-            self._opened = wait(_open_table(self.store.connection, self.name, self.pinned))
+            self._opened, columns = wait(_open_table(self.store.connection, self.name, self.pinned))
+            if self.copy is None:
+                self._columns = columns
         return self._opened
 
     @property
@@ -305,7 +302,9 @@ class LanceCollection:
     def columns(self) -> pa.Schema:
         """The table's Arrow schema, cached because reading it takes LanceDB longer than a small query."""
         if self._columns is None:
-            self._columns = wait(self.table.schema()) if self.copy is None else self.copy.schema
+            table = self.table if self.copy is None else None  # opening it reads the schema
+            if self._columns is None:
+                self._columns = wait(table.schema()) if self.copy is None else self.copy.schema
         return self._columns
 
     @property
@@ -362,7 +361,7 @@ class LanceCollection:
     def scan(self, fields: Sequence[str], where: Filter | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the records that pass `where`, in LanceDB's batches."""
         with _wrap_engine_errors(f"read the collection {self.name}"):
-            batches = fetch_batches(self._query(fields, where), _BATCH)
+            batches = fetch_batches(self.table, self._query(fields, where), _BATCH)
         while True:
             with _wrap_engine_errors(f"read the collection {self.name}"):
                 batch = next(batches, None)
@@ -414,16 +413,18 @@ class LanceCollection:
         from ragindex.stores.lancedb import maintenance
 
         with _wrap_engine_errors(f"finish the collection {self.name}"):
-            maintenance.compact_table(self.table, self._folder)
-            count = self.count()
+            version, count = wait(_read_state(self.table))
+            if maintenance.compact_table(self.table, self._folder, version):
+                version, count = wait(_read_state(self.table))
             if count >= _LOOKUPS_FROM:
                 maintenance.build_scalar_indexes(self.table, self.schema)
+                version = self.version
             if self.schema.text or self.schema.keywords or self.schema.dimensions:
-                self._prepare_searches(count)
+                self._prepare_searches(version, count)
             files.hash_new_files(self._folder)
             self._table = None
 
-    def _prepare_searches(self, count: int) -> None:
+    def _prepare_searches(self, version: int, count: int) -> None:
         """Build the search indexes if the collection may exceed the memory budget, else copy it if readers want that.
 
         The texts of a small collection are read once, for its estimate and its copy.
@@ -439,9 +440,9 @@ class LanceCollection:
             maintenance.build_search_indexes(self.table, self._folder, self.schema)
             return
         wanted = copies.wants_copy(self.schema, int(size / _TEXT_FACTOR))
-        if wanted and copies.find_copy(self._folder, self.version) is None:
+        if wanted and copies.find_copy(self._folder, version) is None:
             records = self._read_texts() if texts is None else texts
-            copies.write_copy(self._folder, self.version, records, self.columns.metadata)
+            copies.write_copy(self._folder, version, records, self.columns.metadata)
 
     def describe(self) -> Mapping[str, str | int | float]:
         """Return how searches are answered (`search`) and the `bytes` on disk of this version, including indexes."""
@@ -469,7 +470,8 @@ class LanceCollection:
         if self._estimate is None:
             rows = taken = 0
             with _wrap_engine_errors(f"read the collection {self.name}"):
-                for batch in fetch_batches(self._select(self._text_columns()).limit(_SAMPLE_RECORDS), 100):
+                texts = self._select(self._text_columns()).limit(_SAMPLE_RECORDS)
+                for batch in fetch_batches(self.table, texts, 100):
                     rows, taken = rows + len(batch), taken + batch.nbytes
                     if taken > _SAMPLE_BYTES:
                         break
@@ -515,7 +517,7 @@ class LanceCollection:
 
     def _fill(self, vectors: Any) -> Any:
         at = 0
-        for batch in fetch_batches(self._select(["vector"]), _BATCH):
+        for batch in fetch_batches(self.table, self._select(["vector"]), _BATCH):
             values = batch.column(0).flatten().to_numpy(zero_copy_only=False)
             vectors[at : at + len(batch)] = values.reshape(len(batch), -1)
             at += len(batch)
@@ -534,7 +536,7 @@ class LanceCollection:
     def _existing(self, ids: list[str]) -> bool:
         """Return whether one of `ids` exists. If none does, records are added, which costs no pass over the table."""
         if self._ids is None and len(ids) <= 64:
-            return len(self._read((), Ids(tuple(ids)))) > 0
+            return bool(wait(_has_any(self.table, self._condition(Ids(tuple(ids))))))
         if self._ids is None:
             self._ids = set(self._read(()).column("id").to_pylist())
         return not self._ids.isdisjoint(ids)
@@ -594,11 +596,25 @@ class LanceCollection:
         return self._table
 
 
-async def _open_table(connection: Any, name: str, version: int | None) -> Any:
+async def _open_table(connection: Any, name: str, version: int | None) -> tuple[Any, pa.Schema]:
     table = await connection.open_table(name)
     if version is not None:
         await table.checkout(version)
-    return table
+    return table, await table.schema()
+
+
+async def _count_newest(connection: Any, name: str) -> int:
+    return int(await (await connection.open_table(name)).count_rows())
+
+
+async def _read_state(table: Any) -> tuple[int, int]:
+    """Return the version of a table and the number of its records."""
+    return await table.version(), await table.count_rows()
+
+
+async def _has_any(table: Any, condition: str) -> bool:
+    """Return whether a table has a record with `condition`. Counting takes half as long as reading the record."""
+    return bool(await table.count_rows()) and await table.count_rows(condition) > 0  # an empty table is not searched
 
 
 def _search_tables(

@@ -19,11 +19,32 @@ def wait(work: Coroutine[Any, Any, _Result]) -> _Result:
     return LOOP.run(work)  # type: ignore[no-any-return]  # LanceDB's function has no types
 
 
-def fetch_batches(query: Any, size: int) -> Iterator[pa.RecordBatch]:
-    """Start an asynchronous query and return its batches of at most `size` records, which are read one by one."""
-    reader = wait(query.to_batches(max_batch_length=size))
-    return iter(lambda: wait(_read_next(reader)), None)
+def fetch_batches(table: Any, query: Any, size: int) -> Iterator[pa.RecordBatch]:
+    """Start a query of an asynchronous table and return its batches of at most `size` records.
+
+    Each step reads batches until they have `size` records, so that a query with fewer takes one step.
+    """
+    reader, batches = wait(_start(table, query, size))
+    return _iterate(reader, batches, size)
 
 
-async def _read_next(reader: Any) -> pa.RecordBatch | None:
-    return await anext(reader, None)
+async def _start(table: Any, query: Any, size: int) -> tuple[Any, list[pa.RecordBatch]]:
+    if not await table.count_rows():  # even a query that reads nothing takes milliseconds
+        return None, []
+    reader = await query.to_batches(max_batch_length=size)
+    return reader, await _read_batches(reader, size)
+
+
+def _iterate(reader: Any, batches: list[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
+    while batches:
+        yield from batches
+        batches = wait(_read_batches(reader, size)) if sum(map(len, batches)) >= size else []
+
+
+async def _read_batches(reader: Any, size: int) -> list[pa.RecordBatch]:
+    """Return the next batches, which have at least `size` records unless the query ends."""
+    batches, rows = list[pa.RecordBatch](), 0
+    while rows < size and (batch := await anext(reader, None)) is not None:
+        batches.append(batch)
+        rows += len(batch)
+    return batches
