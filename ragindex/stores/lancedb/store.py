@@ -301,10 +301,12 @@ class LanceCollection:
     @property
     def columns(self) -> pa.Schema:
         """The table's Arrow schema, cached because reading it takes LanceDB longer than a small query."""
-        if self._columns is None:
-            table = self.table if self.copy is None else None  # opening it reads the schema
+        if self._columns is None and self.copy is not None:
+            self._columns = self.copy.schema
+        elif self._columns is None:
+            table = self.table  # opening it reads the schema
             if self._columns is None:
-                self._columns = wait(table.schema()) if self.copy is None else self.copy.schema
+                self._columns = wait(table.schema())
         return self._columns
 
     @property
