@@ -102,6 +102,8 @@ import sys, threading
 from ragindex.cli import console, main
 from ragindex.plugins.base import Plugin
 
+__name__ = "crash"  # what fails in a user's script is reported in one line
+
 def crash():
     try:
         raise OSError("GET " + sys.argv[1])

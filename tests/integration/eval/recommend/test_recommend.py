@@ -130,7 +130,7 @@ def test_candidate_that_breaks_a_constraint_leaves(answered: Any) -> None:
     """The one that remains is asked all questions, or until its recall is known."""
     done = ragindex("recommend", *WORLD, "--max-mb", "0.1")
     assert done.code == 0
-    said = "Use bm25: it is the only candidate that meets the constraints. R@5 56.2 on 80 questions."
+    said = "Use bm25: it is the only candidate that meets the constraints. R@5 57.2 on 80 questions."
     assert said in " ".join(done.out.split())
     found = read_json(Path("found.json"))
     states = {one["label"]: (one["state"], one["reason"]) for one in found["candidates"]}
@@ -148,7 +148,7 @@ def test_candidate_that_breaks_a_constraint_leaves(answered: Any) -> None:
 
 
 def test_recall_below_the_least_leaves(answered: Any) -> None:
-    """Of exactly these questions, all is known in the end: 56.2 and 53.3 for two methods, 63.6 for links."""
+    """Of exactly these questions, all is known in the end: two methods are below 0.6, links is at 63.0."""
     done = ragindex("recommend", *WORLD, "--min-recall", "0.6", "--estimand", "questions", "--delta", "0.3")
     assert done.code == 0, done.err
     found = read_json(Path("found.json"))
@@ -157,15 +157,15 @@ def test_recall_below_the_least_leaves(answered: Any) -> None:
     assert states["bm25"] == states["dense"] == ("constraint", below)
     assert states["links"][0] == "accepted"
     assert found["chosen"] == "links"
-    assert found["recall"] == pytest.approx((0.6364, 0.6364), abs=0.002)
-    assert "--min-recall 0.6 is met: R@5 of links is 63.5 to 63.7 (risk 5 %)." in done.out
+    assert found["recall"] == pytest.approx((0.6302, 0.6302), abs=0.002)
+    assert "--min-recall 0.6 is met: R@5 of links is 62.9 to 63.1 (risk 5 %)." in done.out
     assert "bm25 may enter without --min-recall 0.6" in done.out
 
 
 @pytest.mark.parametrize(("least", "met"), [("0.3", "is met"), ("0.6", "may be met or not")])
 def test_whether_recall_is_enough_is_said_with_its_interval(answered: Any, least: str, met: str) -> None:
     done = ragindex("recommend", *WORLD[:-2], "--min-recall", least)
-    assert f"--min-recall {least} {met}: R@5 of links is 51.3 to 75.3 (risk 5 %)." in done.out
+    assert f"--min-recall {least} {met}: R@5 of links is 49.5 to 73.1 (risk 5 %)." in done.out
     assert "These bounds hold whenever one stops, so they are wider than the intervals of compare." in done.out
 
 

@@ -138,7 +138,7 @@ def test_json_is_the_published_schema(tmp_path: Path) -> None:
     words, dense = value["methods"]
     assert list(words)[:7] == ["name", "label", "params", "metrics", "latency_ms", "index", "unanswered"]
     assert list(words)[7:] == ["usage", "ci95", "tokens_to_recall", "breakdown", "fingerprint"]
-    assert words["usage"]["index"] == {"input_tokens": 0, "output_tokens": 0, "money": 0.0}
+    assert words["usage"]["index"] == {"input_tokens": 0, "output_tokens": 0, "estimated": False, "money": 0.0}
     assert words["usage"]["query"]["calls"] == 0.0
     assert value["llm"] == "none"
     assert set(words["ci95"]) == set(words["metrics"])  # three questions are too few for p50 and p95
@@ -160,6 +160,7 @@ def test_json_is_the_published_schema(tmp_path: Path) -> None:
         "search",
         "input_tokens",
         "output_tokens",
+        "estimated",
         "money",
     }
     for index in (words["index"], dense["index"]):

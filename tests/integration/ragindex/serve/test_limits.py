@@ -42,7 +42,7 @@ def slow_down(server: RunningServer) -> WaitingRetriever:
     collection = server.service.collections["docs"]
     state = collection.state
     collection.state = SimpleNamespace(  # type: ignore[assignment]
-        index=state.index, retrievers={"bm25": slow}, opened_at=0.0, language="english", tokenizer=""
+        index=state.index, retrievers={"bm25": slow}, broken={}, opened_at=0.0, language="english", tokenizer=""
     )
     return slow
 

@@ -1,5 +1,6 @@
 """Spans of an extractive model, by hand; tests/slow runs real models."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -29,5 +30,6 @@ def test_what_is_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
     library = SimpleNamespace(AutoTokenizer=SimpleNamespace(from_pretrained=refuse))
     monkeypatch.setattr(extractive_qa, "require_module", lambda *names: library)  # transformers imports torch
+    monkeypatch.setattr(extractive_qa, "hide_progress_bars", nullcontext)
     with pytest.raises(UsageError, match="--qa-model: '/no/such/folder' is no model for .*: /no/such/folder has no"):
         open_span_model("/no/such/folder")

@@ -111,7 +111,8 @@ def test_breakdown_by_whether_the_question_names_a_title() -> None:
     assert (named.latency.p50, named.latency.p95, other.latency.p50) == (2.0, 2.9, 40.0)
     assert (named.usage.input_tokens, other.usage.input_tokens) == (200.0, 600.0)
     assert named.to_json()["latency_ms"] == {"p50": 2.0, "p95": 2.9}
-    assert named.to_json()["usage"] == {"input_tokens": 200.0, "output_tokens": 0.0, "money": 0.0, "calls": 0.0}
+    usage = {"input_tokens": 200.0, "output_tokens": 0.0, "estimated": False, "money": 0.0, "calls": 0.0}
+    assert named.to_json()["usage"] == usage
     assert [one.metrics["R@5"] for one in comparison.method("b").breakdown] == [1.0, pytest.approx(2 / 3)]
     everywhere = made({"a": [1, 0]}, naming=["q1", "q2"])
     assert everywhere.method("a").breakdown == ()
