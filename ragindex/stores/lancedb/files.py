@@ -236,8 +236,9 @@ def _measure_entry(path: Path) -> int:
 def hash_new_files(folder: Path) -> None:
     """Add the hashes of new files to those of the table in `folder`, and leave out removed files. Raises OSError."""
     before = _read_hashes(folder)
-    paths = [path for kind in ("data", "_deletions", "_indices") for path in (folder / kind).rglob("*")]
-    files = {path.relative_to(folder).as_posix(): path for path in sorted(paths) if path.is_file()}
+    places = (place for kind in ("data", "_deletions", "_indices") for place in os.walk(folder / kind))
+    paths = sorted(Path(place, name) for place, _, names in places for name in names)
+    files = {path.relative_to(folder).as_posix(): path for path in paths}
     hashes = {name: before.get(name) or durable_files.hash_file(path) for name, path in files.items()}
     if hashes != before:
         durable_files.write_file(folder / durable_files.HASHES_FILE, durable_files.dump_hashed_json(hashes))
