@@ -14,7 +14,9 @@ from ragindex.corpus.readers.content import FileContent, clean_title
 from ragindex.corpus.readers.office_elements import build_document, build_slides, read_paragraph
 
 _Kind: TypeAlias = Literal["doc", "docx", "ppt", "pptx"]
-_PROPERTIES, _STYLES, _TEXT = "docProps/core.xml", "word/styles.xml", "word/document.xml"
+CORE_PROPERTIES = "docProps/core.xml"
+"""The part of a file of Office that has its title."""
+_STYLES, _TEXT = "word/styles.xml", "word/document.xml"
 _TITLE_PROPERTY = regex.compile(rb"<(?:[\w.-]++:)?title(?:\s[^<>]*+)?>([^<]*+)<")
 _TITLE_STYLE = regex.compile(rb'w:styleId="([^"]*+)"[^>]*+>\s*+<w:name w:val="title"', regex.IGNORECASE)
 _WORDS = regex.compile(rb"<w:t(?:\s[^<>]*+)?>([^<]*+)</w:t>")
@@ -23,7 +25,7 @@ _WORDS = regex.compile(rb"<w:t(?:\s[^<>]*+)?>([^<]*+)</w:t>")
 def read_word(raw: bytes, path: Path, encoding: str | None) -> FileContent:
     """Read a Word file, without deleted text. Raises DataError if it is damaged or encrypted."""
     with explain_damage("a Word file", raw, path, office_oxide.OfficeOxideError):
-        properties, styles, text = read_parts(raw, _PROPERTIES, _STYLES, _TEXT)
+        properties, styles, text = read_parts(raw, CORE_PROPERTIES, _STYLES, _TEXT)
         written = _write_out_phonetic_guides(raw, text) if b"<w:ruby>" in text else raw
         document = _convert(written, "doc", "docx")
         titles = _find_title_paragraphs(styles, text)
@@ -36,7 +38,7 @@ def read_word(raw: bytes, path: Path, encoding: str | None) -> FileContent:
 def read_slides(raw: bytes, path: Path, encoding: str | None) -> FileContent:
     """Read a PowerPoint file; `page` is the slide. Raises DataError if it is damaged or encrypted."""
     with explain_damage("a PowerPoint file", raw, path, office_oxide.OfficeOxideError):
-        (properties,) = read_parts(raw, _PROPERTIES)
+        (properties,) = read_parts(raw, CORE_PROPERTIES)
         document = _convert(raw, "ppt", "pptx")
         return build_slides(document["sections"], *_read_properties(properties, document))
 

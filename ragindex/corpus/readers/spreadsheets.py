@@ -11,7 +11,7 @@ from python_calamine import CalamineError, CalamineSheet, SheetTypeEnum, SheetVi
 from ragindex.corpus.readers.archives import explain_damage, read_parts
 from ragindex.corpus.readers.content import ContentBuilder, FileContent
 from ragindex.corpus.readers.libraries import FAULTS, describe_fault
-from ragindex.corpus.readers.office import read_title_property
+from ragindex.corpus.readers.office import CORE_PROPERTIES, read_title_property
 from ragindex.corpus.readers.office_elements import note_hidden
 from ragindex.corpus.readers.sheet_parts import SheetParts, read_sheet_parts
 
@@ -45,7 +45,7 @@ def read_spreadsheet(raw: bytes, path: Path, encoding: str | None) -> FileConten
     charts = [sheet.name for sheet in sheets if sheet.typ != SheetTypeEnum.WorkSheet]
     notes += [f"of the sheet {name!r}, a chart or macro, only values are read" for name in charts]
     hidden = [sheet.name for sheet in sheets if sheet.visible != SheetVisibleEnum.Visible]
-    title = read_title_property(*read_parts(raw, "docProps/core.xml"))
+    title = read_title_property(*read_parts(raw, CORE_PROPERTIES))
     return builder.build(title, {"pages": len(sheets)}, [*note_hidden("sheet", hidden), *notes])
 
 
