@@ -9,7 +9,8 @@ ENGINE ?= lancedb
 
 # A thread a worker: no waiting on one another. The tests start many processes: each file is compiled once for all.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
-EXAMPLES_SEED ?= $(shell date +%s)
+# New random examples with every commit, the same in every run of it.
+EXAMPLES_SEED ?= $(shell printf '%d' 0x$$(git rev-parse --short=8 HEAD 2>/dev/null || echo 0))
 QUICK := eval,fast,elasticsearch,serve,langchain,llama-index,haystack,dev
 
 .PHONY: check test test-all test-slow test-versions demo faults histories install lint fix bench elasticsearch clean

@@ -1,4 +1,4 @@
-"""How many random examples property tests take, and which: `make test` always the same, `make test-slow` new ones."""
+"""How many random examples property tests take, and which: `make test` always the same, `make test-slow` new ones each commit."""
 
 import os
 

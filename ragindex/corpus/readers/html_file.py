@@ -39,6 +39,7 @@ _LONGEST_HEADING = 300  # characters; a longer one was never closed
 _START, _END, _TABLE, _TABLE_END = "\ufdd0", "\ufdd1", "\ufdd2", "\ufdd3"  # Unicode gives them no meaning
 _MARK = regex.compile(f"[{_START}-{_TABLE_END}]")
 _PLACE = regex.compile(rf"{_START}(\d++){_END}")  # of a heading or code
+_CODE_TABLE = regex.compile(rf"{_TABLE}([^{_TABLE}{_TABLE_END}]*+){_TABLE_END}")  # inside of code
 _ITEM = r"^[ \t]*+[-*+][ \t]*+\n\s*+"  # the bullet of a list item that is all of a part
 _PART = regex.compile(
     rf"(?:{_ITEM})?(?:{_START}(?<number>\d++){_END}|{_TABLE}(?<table>[^{_TABLE}{_TABLE_END}]*+){_TABLE_END})",
@@ -124,10 +125,9 @@ class HtmlPage:
             builder.add_paragraph(parts.resolve(markdown[start : part.start()]))
             start = part.end()
             if part["table"] is not None:
-                lines = [line.strip() for line in part["table"].split("\n")]
-                caption = _EMPHASIS.sub("", " ".join(line for line in lines if line[:1] != "|"))
+                caption, rows = _split_table(part["table"])
                 builder.add_paragraph(parts.resolve(caption))
-                builder.add_block(parts.resolve("\n".join(line for line in lines if line[:1] == "|")))
+                builder.add_block(parts.resolve(rows))
                 continue
             level, text = parts.taken[int(part["number"])]
             if level:
@@ -160,7 +160,8 @@ class _Visitor:
         return _replace(f"{shown}{table}{rest}\n\n" if table else shown)
 
     def visit_code_block(self, _context: Any, _language: str | None, code: str) -> dict[str, str]:
-        return self._put(0, _PLACE.sub(lambda place: self.taken[int(place[1])][1], code))
+        code = _CODE_TABLE.sub(lambda table: "\n".join(_split_table(table[1])), code)
+        return self._put(0, _MARK.sub("", _PLACE.sub(lambda place: self.taken[int(place[1])][1], code)))
 
     def visit_table_start(self, _context: Any) -> dict[str, str]:
         return _replace(f"\n\n{_TABLE}")  # stands before the table
@@ -191,6 +192,13 @@ class _Visitor:
     def _put(self, level: int, text: str) -> dict[str, str]:
         self.taken.append((level, text))
         return _replace(f"\n\n{_START}{len(self.taken) - 1}{_END}\n\n")
+
+
+def _split_table(table: str) -> tuple[str, str]:
+    """Return the caption and the rows of a table in Markdown."""
+    lines = [line.strip() for line in table.split("\n")]
+    caption = _EMPHASIS.sub("", " ".join(line for line in lines if line[:1] != "|"))
+    return caption, "\n".join(line for line in lines if line[:1] == "|")
 
 
 def _is_navigation(element: Any) -> bool:

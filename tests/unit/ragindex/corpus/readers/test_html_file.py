@@ -1,5 +1,6 @@
 """HTML pages: what is read of them, by kinds that were found in pages of generators, mails and books."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -83,11 +84,13 @@ TAGS = (
 
 @example(["h1", "table", "caption"])
 @example(["caption", "/td", "/caption"])
+@example(["pre", "table", "caption"])
 @example(["table", "caption", "caption"])
 @given(st.lists(st.one_of(st.sampled_from(TAGS), st.sampled_from([f"/{tag}" for tag in TAGS])), max_size=30))
 def test_no_word_is_lost_however_tags_are_left_open(tags: list[str]) -> None:
     content = read_page("".join(f"<{tag}> w{number} " for number, tag in enumerate(tags)) + "end")
     assert {f"w{number}" for number in range(len(tags))} | {"end"} <= set(content.text.split())
+    assert not re.search("[\ufdd0-\ufdd3]", content.text)
     for section in content.sections:
         assert content.text.startswith(section.headings[-1], section.start)
 
