@@ -7,10 +7,10 @@ from typing import Literal
 
 import regex
 
-from ragindex.llm.rules.mentions import iterate_mentions
-from ragindex.llm.rules.sentences import normalize_text
-from ragindex.llm.rules.tokens import tokenize
-from ragindex.llm.rules.words import (
+from ragindex.english.mentions import iterate_mentions
+from ragindex.english.sentences import normalize_text
+from ragindex.english.tokens import tokenize
+from ragindex.english.words import (
     BODIES,
     COMPANIES,
     ENGLISH_FUNCTION_WORDS,

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 import regex
 
-from ragindex.llm.rules.words import BESIDE_NUMBERS, MONTH_NAMES, UNITS
+from ragindex.english.words import BESIDE_NUMBERS, MONTH_NAMES, UNITS
 
 TokenKind = Literal["word", "number", "date", "mark"]
 

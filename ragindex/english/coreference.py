@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal
 
-from ragindex.llm.rules.mentions import Unit
-from ragindex.llm.rules.subjects import Subject, is_likely_person, may_be_person
-from ragindex.llm.rules.words import (
+from ragindex.english.mentions import Unit
+from ragindex.english.subjects import Subject, is_likely_person, may_be_person
+from ragindex.english.words import (
     AUXILIARIES,
     ENGLISH_FUNCTION_WORDS,
     HONORIFICS,

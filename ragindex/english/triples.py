@@ -6,16 +6,16 @@ words before it ("on 3 May 1950"), unless `quantities` is set.
 
 from collections.abc import Sequence
 
-from ragindex.llm.rules.arguments import NounPhrases
-from ragindex.llm.rules.clauses import LONGEST_PREDICATE, ClauseState, life_triples, make_triple
-from ragindex.llm.rules.lookahead import (
+from ragindex.english.arguments import NounPhrases
+from ragindex.english.clauses import LONGEST_PREDICATE, ClauseState, life_triples, make_triple
+from ragindex.english.lookahead import (
     clause_follows,
     find_main_subject,
     is_reduced_clause,
     list_continues,
     read_brackets,
 )
-from ragindex.llm.rules.phrases import PHRASES, Chunk
+from ragindex.english.phrases import PHRASES, Chunk
 from ragindex.types import Triple
 
 ASSOCIATED = "associated with"

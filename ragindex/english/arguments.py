@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from ragindex.llm.rules.clauses import ClauseState, description_triples, make_triple, object_triples
-from ragindex.llm.rules.lookahead import kind_at, list_continues, of_follows
-from ragindex.llm.rules.phrases import PHRASES, Chunk
-from ragindex.llm.rules.words import PLACES, PREPOSITIONS
+from ragindex.english.clauses import ClauseState, description_triples, make_triple, object_triples
+from ragindex.english.lookahead import kind_at, list_continues, of_follows
+from ragindex.english.phrases import PHRASES, Chunk
+from ragindex.english.words import PLACES, PREPOSITIONS
 from ragindex.types import Triple
 
 _PREPOSITIONAL = tuple(f"{preposition} " for preposition in sorted(PREPOSITIONS))

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from ragindex.llm.rules.sentences import MAX_TEXT_LENGTH, split_normalized
-from ragindex.llm.rules.tokens import Token, is_all_capitals, is_capitalized, tokenize
-from ragindex.llm.rules.words import (
+from ragindex.english.sentences import MAX_TEXT_LENGTH, split_normalized
+from ragindex.english.tokens import Token, is_all_capitals, is_capitalized, tokenize
+from ragindex.english.words import (
     ABBREVIATIONS,
     BODIES,
     COMMON_ENDINGS,

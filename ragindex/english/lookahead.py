@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from ragindex.llm.rules.phrases import PHRASES, Chunk
-from ragindex.llm.rules.words import ONLY_PARTICIPLES
+from ragindex.english.phrases import PHRASES, Chunk
+from ragindex.english.words import ONLY_PARTICIPLES
 
 _MAX_CLAUSE, _MAX_LIST, _MAX_SUBJECT = 8, 40, 12
 _SUBJECT_KINDS = PHRASES | {"preposition", "adverb", "open", "close"}

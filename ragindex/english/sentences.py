@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import regex
 
-from ragindex.llm.rules.words import ABBREVIATIONS, ENGLISH_FUNCTION_WORDS
+from ragindex.english.words import ABBREVIATIONS, ENGLISH_FUNCTION_WORDS
 
 MAX_TEXT_LENGTH = 100_000
 """Characters of a text that are read; `extract` says so where there are more."""

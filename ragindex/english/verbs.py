@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from ragindex.llm.rules.mentions import Unit
-from ragindex.llm.rules.words import (
+from ragindex.english.mentions import Unit
+from ragindex.english.words import (
     ADVERBS,
     ARTICLES,
     AUXILIARIES,

@@ -7,9 +7,9 @@ verb in its context.
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from ragindex.llm.rules.mentions import Unit
-from ragindex.llm.rules.verbs import NAME_UNITS, begins_verb, is_adverb, is_noun_like, lower_at, verb_group_end
-from ragindex.llm.rules.words import (
+from ragindex.english.mentions import Unit
+from ragindex.english.verbs import NAME_UNITS, begins_verb, is_adverb, is_noun_like, lower_at, verb_group_end
+from ragindex.english.words import (
     ADVERBS,
     AUXILIARIES,
     CONJUNCTIONS,

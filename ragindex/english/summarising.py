@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ragindex.llm.rules.sentences import MAX_TEXT_LENGTH, split_sentences
+from ragindex.english.sentences import MAX_TEXT_LENGTH, split_sentences
 from ragindex.text_analysis import analyse
 
 _MOST_SENTENCES = 500

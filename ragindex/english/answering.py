@@ -7,12 +7,12 @@ from typing import Literal
 
 import regex
 
-from ragindex.llm.rules.extracting import Extraction, extract
-from ragindex.llm.rules.lexical_overlap import nearest_triples, overlaps
-from ragindex.llm.rules.mentions import MentionSpan, find_mentions
-from ragindex.llm.rules.sentences import MAX_TEXT_LENGTH
-from ragindex.llm.rules.subjects import is_likely_person
-from ragindex.llm.rules.words import AUXILIARIES
+from ragindex.english.extracting import Extraction, extract
+from ragindex.english.lexical_overlap import nearest_triples, overlaps
+from ragindex.english.mentions import MentionSpan, find_mentions
+from ragindex.english.sentences import MAX_TEXT_LENGTH
+from ragindex.english.subjects import is_likely_person
+from ragindex.english.words import AUXILIARIES
 from ragindex.text_analysis import analyse
 from ragindex.types import Triple
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import regex
 
-from ragindex.llm.rules.coreference import find_surnames, resolve_references
-from ragindex.llm.rules.mentions import Unit, split_units
-from ragindex.llm.rules.phrases import find_chunks, is_demonym
-from ragindex.llm.rules.sentences import MAX_TEXT_LENGTH, normalize_text, split_normalized
-from ragindex.llm.rules.subjects import Subject, find_lower_case_words, find_subject
-from ragindex.llm.rules.triples import ASSOCIATED, extract_triples
+from ragindex.english.coreference import find_surnames, resolve_references
+from ragindex.english.mentions import Unit, split_units
+from ragindex.english.phrases import find_chunks, is_demonym
+from ragindex.english.sentences import MAX_TEXT_LENGTH, normalize_text, split_normalized
+from ragindex.english.subjects import Subject, find_lower_case_words, find_subject
+from ragindex.english.triples import ASSOCIATED, extract_triples
 from ragindex.types import Triple
 
 ALSO = "also known as"

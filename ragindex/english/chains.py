@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ragindex.llm.rules.extracting import ALSO, entity_key, extract
-from ragindex.llm.rules.lexical_overlap import overlaps
-from ragindex.llm.rules.mentions import find_mentions
-from ragindex.llm.rules.triples import ASSOCIATED
+from ragindex.english.extracting import ALSO, entity_key, extract
+from ragindex.english.lexical_overlap import overlaps
+from ragindex.english.mentions import find_mentions
+from ragindex.english.triples import ASSOCIATED
 from ragindex.text_analysis import analyse
 from ragindex.types import Triple
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ragindex.llm.rules.phrases import Chunk, is_demonym
-from ragindex.llm.rules.words import ADJECTIVE_ENDINGS, GROUP_NOUNS, PERSON_NOUNS, THING_NOUNS
+from ragindex.english.phrases import Chunk, is_demonym
+from ragindex.english.words import ADJECTIVE_ENDINGS, GROUP_NOUNS, PERSON_NOUNS, THING_NOUNS
 from ragindex.types import Triple
 
 LONGEST_PREDICATE = 9
