@@ -5,23 +5,24 @@ of the text; their output is not meant to be quoted as fact. Tokens of texts, in
 `ragindex.text_analysis`; the word lists are in `ragindex.english.words`.
 """
 
-from ragindex.english.answering import extract_answer
-from ragindex.english.chains import (
+from ragindex.english.answering import (
     ChainFact,
+    extract_answer,
     find_new_name,
     find_next_fact,
     list_facts,
+    nearest_texts,
+    nearest_triples,
+    overlaps,
     unmentioned_names,
     unmentioned_words,
     write_sentence,
 )
+from ragindex.english.coreference import is_likely_person, may_be_person
 from ragindex.english.extracting import ALSO, ExtractedProposition, Extraction, entity_key, extract
-from ragindex.english.lexical_overlap import nearest_texts, nearest_triples, overlaps
 from ragindex.english.mentions import MentionSpan, MentionSpanKind, find_mentions, iterate_mentions
-from ragindex.english.sentences import MAX_TEXT_LENGTH, find_sentences, normalize_text, split_sentences
-from ragindex.english.subjects import is_likely_person, may_be_person
+from ragindex.english.sentences import MAX_TEXT_LENGTH, find_sentences, is_number, normalize_text, split_sentences
 from ragindex.english.summarising import summarise
-from ragindex.english.tokens import is_number
 from ragindex.english.triples import ASSOCIATED
 
 __all__ = [

@@ -5,18 +5,18 @@ from dataclasses import dataclass
 
 import regex
 
-from ragindex.english.coreference import find_surnames, resolve_references
+from ragindex.english.coreference import Subject, find_subject, find_surnames, resolve_references
 from ragindex.english.mentions import Unit, split_units
 from ragindex.english.phrases import find_chunks, is_demonym
 from ragindex.english.sentences import MAX_TEXT_LENGTH, normalize_text, split_normalized
-from ragindex.english.subjects import Subject, find_lower_case_words, find_subject
 from ragindex.english.triples import ASSOCIATED, extract_triples
 from ragindex.types import Triple
 
 ALSO = "also known as"
 _NAME_KINDS = frozenset(("name", "title", "subject"))
-_FEWEST_LETTERS, _FEWEST_UNITS, _SHORT_LINE = 20, 5, 60
 _QUANTITY_KINDS = frozenset(("date", "number"))
+_FEWEST_LETTERS, _FEWEST_UNITS, _SHORT_LINE = 20, 5, 60
+_LOWER_CASE_WORD = regex.compile(r"(?<![\p{L}\p{N}'-])\p{Ll}[\p{Ll}\p{M}]+(?![\p{L}\p{N}])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +46,34 @@ def extract(title: str, text: str, numbers_as_entities: bool = False) -> Extract
 
     The subject or object of each triple is an entity; predicates have the words of the text. Dates and numbers are part
     of the texts of triples and propositions; with `numbers_as_entities` they are entities and objects too.
+
+    >>> extract("Salt", "Salt is a film by Ada Lund.").triples[1]
+    Triple(subject='Salt', predicate='is a film by', object='Ada Lund')
     """
     read = normalize_text(text)
     sentences = split_normalized(read)
     subject = find_subject(title, sentences)
-    known = find_lower_case_words(read)
+    known_words = frozenset(_LOWER_CASE_WORD.findall(read))  # no names even at the start of a sentence
+    units = [split_units(sentence, known_words, subject.forms) for sentence in sentences]
+    people = find_surnames(units, subject)
     entities: dict[str, str] = {entity_key(subject.name): subject.name} if subject.name else {}
     triples: dict[Triple, None] = {}
     propositions: list[ExtractedProposition] = []
     person = ""
-    cut = [split_units(sentence, known, subject.forms) for sentence in sentences]
-    people = find_surnames(cut, subject)
-    for one in cut:
-        parts, person = resolve_references(one, subject, person, people)
-        named = _list_entities(parts, subject, numbers_as_entities)
-        triples.update((Triple(subject.name, ALSO, alias), None) for alias in _list_aliases(parts, subject))
-        for entity in named:
-            entities.setdefault(entity_key(entity), entity)
-        triples.update(dict.fromkeys(_collect_triples(parts, subject, named, numbers_as_entities)))
-        if not _is_heading(parts):
-            propositions.append(_make_proposition(parts, subject, named))
-    kept = (triple for triple in triples if {entity_key(triple.subject), entity_key(triple.object)} & entities.keys())
-    return Extraction(tuple(entities.values()), tuple(kept), tuple(propositions), tuple(_write_notes(text, read)))
+    for sentence in units:
+        resolved, person = resolve_references(sentence, subject, person, people)
+        aliases = _list_aliases(resolved, subject)
+        names = _list_names(resolved, subject, aliases, numbers_as_entities)
+        for name in names:
+            entities.setdefault(entity_key(name), name)
+        triples.update((Triple(subject.name, ALSO, alias), None) for alias in aliases)
+        triples.update(dict.fromkeys(_list_triples(resolved, subject, aliases, names, numbers_as_entities)))
+        length = sum(len(unit.text) for unit in resolved)
+        heading = len(resolved) < _FEWEST_UNITS and length < _SHORT_LINE and resolved[-1].kind != "mark"
+        if not heading:
+            propositions.append(_make_proposition(resolved, subject, names))
+    named = [triple for triple in triples if {entity_key(triple.subject), entity_key(triple.object)} & entities.keys()]
+    return Extraction(tuple(entities.values()), tuple(named), tuple(propositions), tuple(_write_notes(text, read)))
 
 
 _ARTICLE = regex.compile(r"^(?:the|an?)\s+(?=\S)")
@@ -81,47 +87,41 @@ def entity_key(name: str) -> str:
     return _ARTICLE.sub("", words) or name.casefold()
 
 
-def _list_entities(parts: Sequence[Unit], subject: Subject, quantities: bool) -> list[str]:
-    """Return the distinct names in a sentence; forms of the title give the title itself and the aliases used."""
-    found: dict[str, str] = {}
-    for unit in parts:
-        if unit.kind in _NAME_KINDS or (quantities and unit.kind in _QUANTITY_KINDS):
-            name = subject.name if unit.kind == "subject" else unit.text
-            found.setdefault(entity_key(name), name)
-    found.update((entity_key(alias), alias) for alias in _list_aliases(parts, subject))
-    return list(found.values())
-
-
-def _list_aliases(parts: Sequence[Unit], subject: Subject) -> list[str]:
+def _list_aliases(units: Sequence[Unit], subject: Subject) -> list[str]:
     """Return other names of the title in a sentence: its full name, its abbreviation, its part before a comma."""
-    texts = dict.fromkeys(unit.text for unit in parts if unit.kind == "subject")
+    texts = dict.fromkeys(unit.text for unit in units if unit.kind == "subject")
     return [text for text in texts if entity_key(text) != entity_key(subject.name)]
 
 
-def _collect_triples(
-    parts: Sequence[Unit], subject: Subject, named: Sequence[str], quantities: bool
-) -> Iterable[Triple]:
+def _list_names(units: Sequence[Unit], subject: Subject, aliases: Sequence[str], quantities: bool) -> list[str]:
+    """Return the distinct names in a sentence; forms of the title give the title itself and the aliases used."""
+    names: dict[str, str] = {}
+    for unit in units:
+        if unit.kind in _NAME_KINDS or (quantities and unit.kind in _QUANTITY_KINDS):
+            name = subject.name if unit.kind == "subject" else unit.text
+            names.setdefault(entity_key(name), name)
+    names.update((entity_key(alias), alias) for alias in aliases)
+    return list(names.values())
+
+
+def _list_triples(
+    units: Sequence[Unit], subject: Subject, aliases: Sequence[str], names: Sequence[str], quantities: bool
+) -> list[Triple]:
     """Return the triples of a sentence; a name without a triple is associated with the title."""
-    whole = [unit._replace(text=subject.name) if unit.kind == "subject" else unit for unit in parts]
-    found = extract_triples(find_chunks(whole), subject.name, subject.kind == "person", quantities)
-    tied = {entity_key(side) for triple in found for side in (triple.subject, triple.object)}
-    apart = {subject.name, *_list_aliases(parts, subject)}
-    loose = [name for name in named if entity_key(name) not in tied and name not in apart and not is_demonym(name)]
-    return [*found, *(Triple(subject.name, ASSOCIATED, name) for name in loose if subject.name)]
+    units = [unit._replace(text=subject.name) if unit.kind == "subject" else unit for unit in units]
+    triples = extract_triples(find_chunks(units), subject.name, subject.kind == "person", quantities)
+    if not subject.name:
+        return triples
+    tied = {entity_key(side) for triple in triples for side in (triple.subject, triple.object)}
+    loose = [name for name in names if entity_key(name) not in tied and name not in (subject.name, *aliases)]
+    return [*triples, *(Triple(subject.name, ASSOCIATED, name) for name in loose if not is_demonym(name))]
 
 
-def _is_heading(parts: Sequence[Unit]) -> bool:
-    """Return whether a sentence is a heading: a few words without a final mark."""
-    words = sum(len(unit.text) for unit in parts)
-    return len(parts) < _FEWEST_UNITS and words < _SHORT_LINE and parts[-1].kind != "mark"
-
-
-def _make_proposition(parts: Sequence[Unit], subject: Subject, named: Sequence[str]) -> ExtractedProposition:
-    text = "".join(unit.space + unit.text for unit in parts).strip()
-    about = any(unit.kind == "subject" for unit in parts)
-    if about or not subject.name:
-        return ExtractedProposition(text, subject.name, tuple(named))
-    return ExtractedProposition(f"{subject.name}: {text}", subject.name, (subject.name, *named))
+def _make_proposition(units: Sequence[Unit], subject: Subject, names: Sequence[str]) -> ExtractedProposition:
+    text = "".join(unit.space + unit.text for unit in units).strip()
+    if not subject.name or any(unit.kind == "subject" for unit in units):
+        return ExtractedProposition(text, subject.name, tuple(names))
+    return ExtractedProposition(f"{subject.name}: {text}", subject.name, (subject.name, *names))
 
 
 # ---------------------------------------------------------------- what was not read

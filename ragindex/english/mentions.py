@@ -7,8 +7,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from ragindex.english.sentences import MAX_TEXT_LENGTH, split_normalized
-from ragindex.english.tokens import Token, is_all_capitals, is_capitalized, tokenize
+from ragindex.english.sentences import (
+    MAX_TEXT_LENGTH,
+    Token,
+    is_all_capitals,
+    is_capitalized,
+    split_normalized,
+    tokenize,
+)
 from ragindex.english.words import (
     ABBREVIATIONS,
     BODIES,
@@ -27,6 +33,7 @@ from ragindex.english.words import (
 MentionSpanKind = Literal["name", "title", "date", "number"]
 UnitKind = Literal["name", "title", "subject", "date", "number", "word", "mark"]
 
+_OPENING_MARKS = frozenset((":", '"', "(", "-", "--", ".", "...", "!", "?", "'", "*", "•"))
 _CALENDAR = frozenset((*MONTH_NAMES, *WEEKDAYS))
 _LONGEST_NAME = 14
 _LONGEST_QUOTE = 14
@@ -82,140 +89,113 @@ def split_units(
     `subject` has the names of the title, each as its words. A lower-case first word matches in any case, a capitalized
     one only as written or in capitals; the other words match in any case. `known_words` are as in `find_mentions`.
     """
-    held = tokenize(sentence)
-    silent = is_all_capitals(held)
-    spans: list[tuple[int, int, UnitKind]] = []
-    position = 0
-    while position < len(held):
-        end, kind = _find_unit(held, position, known_words, subject, silent)
-        spans.append((position, end, kind))
-        position = end
-    return [_make_unit(sentence, held, span) for span in spans]
-
-
-def _make_unit(sentence: str, held: Sequence[Token], span: tuple[int, int, UnitKind]) -> Unit:
-    first, last = held[span[0]], held[span[1] - 1]
-    before = held[span[0] - 1].end if span[0] else 0
-    text = sentence[first.start : last.end]
-    return Unit(text, text.lower(), span[2], sentence[before : first.start], first.start)
+    tokens = tokenize(sentence)
+    capitals = is_all_capitals(tokens)
+    units: list[Unit] = []
+    start = before = 0
+    while start < len(tokens):
+        end, kind = _find_unit(tokens, start, known_words, subject, capitals)
+        first, last = tokens[start].start, tokens[end - 1].end
+        text = sentence[first:last]
+        units.append(Unit(text, text.lower(), kind, sentence[before:first], first))
+        start, before = end, last
+    return units
 
 
 def _find_unit(
-    held: Sequence[Token],
+    tokens: Sequence[Token],
     position: int,
     known_words: Collection[str],
     subject: Sequence[Sequence[str]],
-    silent: bool,
+    capitals: bool,
 ) -> tuple[int, UnitKind]:
-    """Return the end and the kind of the unit that starts at `position`."""
-    token = held[position]
+    """Return the end and the kind of the unit at `position`, in a sentence that may be in `capitals`."""
+    token = tokens[position]
     for words in subject:
-        if token.lower == words[0].lower() and _match_words(held, position, words):
+        if token.lower == words[0].lower() and _match_words(tokens, position, words):
             return position + len(words), "subject"
-    if token.kind != "word" and not _is_year_of_name(held, position):
+    if token.kind != "word" and not _is_year_of_name(tokens, position):
         return position + 1, token.kind
-    if _is_quoted(held, position):
-        end = _find_closing_quote(held, position)
+    if position and tokens[position - 1].text in _CLOSING:
+        end = _find_closing_quote(tokens, position)
         if end:
             return end, "title"
-    if silent or not (is_capitalized(token.text) or token.kind == "date"):
+    if capitals or not (is_capitalized(token.text) or token.kind == "date"):
         return position + 1, "word"
-    return _find_name(held, position, known_words)
+    return _find_name(tokens, position, known_words)
 
 
-def _match_words(held: Sequence[Token], position: int, words: Sequence[str]) -> bool:
-    there = held[position : position + len(words)]
-    same = len(there) == len(words) and all(
+def _match_words(tokens: Sequence[Token], position: int, words: Sequence[str]) -> bool:
+    end = position + len(words)
+    same = end <= len(tokens) and all(
         token.lower == word.lower() and (place or word in (token.text, token.lower) or token.text.isupper())
-        for place, (token, word) in enumerate(zip(there, words, strict=True))
+        for place, (token, word) in enumerate(zip(tokens[position:end], words, strict=True))
     )
-    longer = position + len(words)
+    # not the beginning of a longer name
     return same and not (
-        longer < len(held)
-        and held[longer - 1].text[:1].isupper()
-        and _is_name_part(held[longer])
-        and held[longer - 1].kind == "word"
+        end < len(tokens)
+        and tokens[end - 1].text[:1].isupper()
+        and _is_name_part(tokens[end])
+        and tokens[end - 1].kind == "word"
     )
 
-
-# ---------------------------------------------------------------- quoted titles
 
 _CLOSING = {'"': '"', "《": "》", "「": "」", "«": "»", "『": "』"}
 
 
-def _is_quoted(held: Sequence[Token], position: int) -> bool:
-    return position > 0 and held[position - 1].text in _CLOSING
-
-
-def _find_closing_quote(held: Sequence[Token], position: int) -> int:
+def _find_closing_quote(tokens: Sequence[Token], position: int) -> int:
     """Return the end of a quoted title, or 0 if the quote begins in lower case or does not close."""
-    mark = _CLOSING[held[position - 1].text]
-    cased = held[position].text[:1].upper() != held[position].text[:1].lower()
-    if cased and not is_capitalized(held[position].text):
+    mark, first = _CLOSING[tokens[position - 1].text], tokens[position].text
+    if first[:1].upper() != first[:1].lower() and not is_capitalized(first):
         return 0
-    for end in range(position + 1, min(position + _LONGEST_QUOTE, len(held))):
-        if held[end].text == mark:
-            return end - 1 if held[end - 1].text in (",", ".") and end - 1 > position else end
+    for end in range(position + 1, min(position + _LONGEST_QUOTE, len(tokens))):
+        if tokens[end].text == mark:
+            return end - 1 if tokens[end - 1].text in (",", ".") and end - 1 > position else end
     return 0
 
 
 # ---------------------------------------------------------------- names
 
 
-def _find_name(held: Sequence[Token], position: int, known_words: Collection[str]) -> tuple[int, UnitKind]:
-    opens = _opens_sentence(held, position)
-    token = held[position]
-    if _is_function_word(token) and not _is_article_of_name(held, position, opens):
-        return position + 1, "word"
+def _find_name(tokens: Sequence[Token], position: int, known_words: Collection[str]) -> tuple[int, UnitKind]:
+    # where a sentence or a quotation begins, a capital does not mark a name
+    opens = position == 0 or tokens[position - 1].text in _OPENING_MARKS
+    following = tokens[position + 1] if position + 1 < len(tokens) else None
+    if _is_function_word(tokens[position]) and (
+        opens or following is None or following.kind != "word" or not is_capitalized(following.text)
+    ):
+        return position + 1, "word"  # but "The Hague" within a sentence is a name
     end = position + 1
-    for step in _yield_name_ends(held, position):
-        end = step
-    end = _strip_tail(held, position, end)
-    if opens and end == position + 1 and _is_common_word(held, position, known_words):
+    while end < min(len(tokens), position + _LONGEST_NAME) and not _ends_name(tokens[end - 1]):
+        longer = _continue_name(tokens, position, end)
+        if not longer:
+            break
+        end = longer
+    while end > position + 1 and _is_function_word(tokens[end - 1]) and tokens[end - 1].text not in NUMERALS:
+        end -= 1
+    if end > position + 1:
+        return end, "name"
+    if opens and _is_common_word(tokens, position, known_words):
         return end, "word"
-    return end, "date" if end == position + 1 and token.text in _CALENDAR else "name"
+    return end, "date" if tokens[position].text in _CALENDAR else "name"
 
 
-def _is_year_of_name(held: Sequence[Token], position: int) -> bool:
+def _is_year_of_name(tokens: Sequence[Token], position: int) -> bool:
     """Return whether a year begins a name: "the 2018 Winter Olympics"."""
-    named = position + 1 < len(held) and _is_name_part(held[position + 1]) and held[position].text.isdigit()
-    return named and position > 0 and held[position - 1].lower in ("the", "a", "an", "'s")
+    named = position + 1 < len(tokens) and _is_name_part(tokens[position + 1]) and tokens[position].text.isdigit()
+    return named and position > 0 and tokens[position - 1].lower in ("the", "a", "an", "'s")
 
 
-def _opens_sentence(held: Sequence[Token], position: int) -> bool:
-    """Return whether a sentence or a quotation begins here, where a capital does not mark a name."""
-    return position == 0 or held[position - 1].text in (":", '"', "(", "-", "--", ".", "...", "!", "?", "'", "*", "•")
-
-
-def _is_article_of_name(held: Sequence[Token], position: int, opens: bool) -> bool:
-    """Return whether a function word inside a sentence begins a name: "The Hague", "New" or "Most" before a capital."""
-    following = held[position + 1] if position + 1 < len(held) else None
-    return not opens and following is not None and following.kind == "word" and is_capitalized(following.text)
-
-
-def _is_common_word(held: Sequence[Token], position: int, known_words: Collection[str]) -> bool:
+def _is_common_word(tokens: Sequence[Token], position: int, known_words: Collection[str]) -> bool:
     """Return whether a single word at the start of a sentence is a common word instead of a name."""
-    word, lower = held[position].text, held[position].lower
-    following = held[position + 1].lower if position + 1 < len(held) else ""
+    word, lower = tokens[position].text, tokens[position].lower
+    following = tokens[position + 1].lower if position + 1 < len(tokens) else ""
     if lower in known_words or lower in NUMBER_WORDS or lower.removeprefix("co-") in PAST_VERBS:
         return True
     if not word.isalpha() or word.isupper():
         return False
     plural = lower.endswith("s") and not lower.endswith("ss") and following in ("are", "were", "have", "can", "of")
     return plural or len(lower) < 3 or (lower.endswith(COMMON_ENDINGS) and following != "'s" and len(lower) > 4)
-
-
-def _yield_name_ends(held: Sequence[Token], start: int) -> Iterator[int]:
-    """Yield the possible ends of a name that starts at `start`, in ascending order."""
-    end = start + 1
-    while end < min(len(held), start + _LONGEST_NAME):
-        if _ends_name(held[end - 1]):
-            return
-        longer = _continue_name(held, start, end)
-        if not longer:
-            return
-        end = longer
-        yield end
 
 
 def _ends_name(token: Token) -> bool:
@@ -228,25 +208,25 @@ def _ends_name(token: Token) -> bool:
     )
 
 
-def _continue_name(held: Sequence[Token], start: int, end: int) -> int:
+def _continue_name(tokens: Sequence[Token], start: int, end: int) -> int:
     """Return the new end of a name that continues at `end` (capital, number, or link and capital), or 0."""
-    token = held[end]
-    if held[end - 1].end == token.start and token.kind != "mark":
+    token = tokens[end]
+    if tokens[end - 1].end == token.start and token.kind != "mark":
         return 0
     if _is_name_part(token):
         return end + 1
     if token.kind == "number" and token.text.isdigit() and len(token.text) <= 3:
         return end + 1
     if token.lower in NAME_LINKS or token.text in ("&", "and", "for", "on", "in", "the"):
-        return _continue_link(held, start, end)
-    if token.text in ("'", "'s") and held[end - 1].end == token.start and end + 1 < len(held):
-        plural = token.text == "'" and held[end - 1].lower.endswith("s")
-        belongs = plural or held[end - 1].text in OWNERS_IN_NAMES or held[start].text == "St."
-        return end + 2 if belongs and held[end + 1].start > token.end and _is_name_part(held[end + 1]) else 0
+        return _continue_link(tokens, start, end)
+    if token.text in ("'", "'s") and tokens[end - 1].end == token.start and end + 1 < len(tokens):
+        plural = token.text == "'" and tokens[end - 1].lower.endswith("s")
+        belongs = plural or tokens[end - 1].text in OWNERS_IN_NAMES or tokens[start].text == "St."
+        return end + 2 if belongs and tokens[end + 1].start > token.end and _is_name_part(tokens[end + 1]) else 0
     if (
         token.text == ","
-        and end + 1 < len(held)
-        and held[end + 1].text in ("Jr.", "Sr.", "Inc.", "Inc", "Ltd.", "Jr", "Sr")
+        and end + 1 < len(tokens)
+        and tokens[end + 1].text in ("Jr.", "Sr.", "Inc.", "Inc", "Ltd.", "Jr", "Sr")
     ):
         return end + 2
     return 0
@@ -263,43 +243,36 @@ def _is_function_word(token: Token) -> bool:
     return token.lower in ENGLISH_FUNCTION_WORDS and (len(token.text) == 1 or not token.text.isupper())
 
 
-def _continue_link(held: Sequence[Token], start: int, end: int) -> int:
+def _continue_link(tokens: Sequence[Token], start: int, end: int) -> int:
     """Return the end of a name that a link continues ("of", "de la", "&"; "and" or "for" only in some), or 0."""
-    link = held[end].lower
+    link = tokens[end].lower
     after = end + 1
-    while after < len(held) and held[after].lower in NAME_ARTICLES and after < end + 3:
+    while after < len(tokens) and tokens[after].lower in NAME_ARTICLES and after < end + 3:
         after += 1
     if (
-        after >= len(held)
-        or not _is_name_part(held[after])
-        or (link == "the" and held[end - 1].lower not in ("of", "&"))
+        after >= len(tokens)
+        or not _is_name_part(tokens[after])
+        or (link == "the" and tokens[end - 1].lower not in ("of", "&"))
     ):
         return 0
     if link in ("and", "for", "on", "in", "et"):
-        return after + 1 if _joins(held, start, end, after) else 0
+        return after + 1 if _joins(tokens, start, end, after) else 0
     return after + 1
 
 
-def _joins(held: Sequence[Token], start: int, end: int, after: int) -> bool:
+def _joins(tokens: Sequence[Token], start: int, end: int, after: int) -> bool:
     """Return whether "and" or "for" is part of a name: Ministry of Health and Welfare, Baltimore and Ohio Railroad."""
-    body = held[start].text in BODIES
-    if held[end].lower in ("for", "on"):
-        return held[end - 1].text in BODIES
-    if held[end].lower in ("in", "et"):
+    body = tokens[start].text in BODIES
+    if tokens[end].lower in ("for", "on"):
+        return tokens[end - 1].text in BODIES
+    if tokens[end].lower in ("in", "et"):
         return False
-    goes_on = after + 1 < len(held) and _is_name_part(held[after + 1])
+    goes_on = after + 1 < len(tokens) and _is_name_part(tokens[after + 1])
     if body and end > start + 1:
-        of = after + 1 < len(held) and held[after + 1].lower == "of"
-        return not goes_on and (of or held[start].text not in ("University", "College", "School", "Treaty"))
+        of = after + 1 < len(tokens) and tokens[after + 1].lower == "of"
+        return not goes_on and (of or tokens[start].text not in ("University", "College", "School", "Treaty"))
     return (
         end == start + 1
         and goes_on
-        and held[after + 1].text in ("Railroad", "Railway", "Act", "League", "Museum", "Union")
+        and tokens[after + 1].text in ("Railroad", "Railway", "Act", "League", "Museum", "Union")
     )
-
-
-def _strip_tail(held: Sequence[Token], start: int, end: int) -> int:
-    """Return the end of a name without the function words and links at its end."""
-    while end > start + 1 and _is_function_word(held[end - 1]) and held[end - 1].text not in NUMERALS:
-        end -= 1
-    return end
