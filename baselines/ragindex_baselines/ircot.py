@@ -9,9 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 import regex
 from pydantic import AfterValidator, BaseModel, Field
 
+from ragindex.english import extract_answer, find_next_fact, list_facts, split_sentences
 from ragindex.interfaces import OpenIndex, Retriever, Scheme
-from ragindex.llm import answer_question, rules
-from ragindex.llm.rules.chains import find_next_fact, list_facts
+from ragindex.llm import answer_question
 from ragindex.llm.tasks import LLM, Task
 from ragindex.parts.text.passages import OVER_PASSAGES, PassagesField
 from ragindex.plugins import registry
@@ -38,7 +38,7 @@ def one_sentence(reply: str) -> str:
     A number, bullet or label before it ("3.", "Thought 3:") is no part of it. Raises ValueError if there is no
     sentence.
     """
-    said = rules.split_sentences(_LABEL.sub("", reply, count=1) if _LABEL.match(reply) else reply)
+    said = split_sentences(_LABEL.sub("", reply, count=1) if _LABEL.match(reply) else reply)
     if not said:
         raise ValueError("a thought must be a sentence")
     last = next((place for place, sentence in enumerate(said) if _answers(sentence)), 0)
@@ -53,7 +53,7 @@ def drop_answer(thought: str) -> str:
     """Return a thought without the sentences that state the answer: a reader is to judge the facts, not to copy it."""
     if not _answers(thought):
         return thought
-    return " ".join(sentence for sentence in rules.split_sentences(thought) if not _answers(sentence))
+    return " ".join(sentence for sentence in split_sentences(thought) if not _answers(sentence))
 
 
 class Thought(BaseModel):
@@ -78,7 +78,7 @@ def think_by_rule(inputs: Mapping[str, Any]) -> RuleThought:
     following = find_next_fact(question, facts, thoughts, language)
     if following is not None:
         return RuleThought(thought=following.text)
-    answer = rules.extract_answer(question, [("", thought) for thought in thoughts], language)
+    answer = extract_answer(question, [("", thought) for thought in thoughts], language)
     return RuleThought(thought=f"So the answer is: {answer}." if answer else [question, *thoughts][-1])
 
 

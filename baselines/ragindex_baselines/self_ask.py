@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from ragindex.english import ChainFact, find_new_name, find_next_fact, list_facts
 from ragindex.interfaces import OpenIndex, Retriever, Scheme
 from ragindex.llm import answer_question
-from ragindex.llm.rules.chains import ChainFact, find_new_name, find_next_fact, list_facts
 from ragindex.llm.tasks import LLM, Task
 from ragindex.parts.text.passages import OVER_PASSAGES, PassagesField
 from ragindex.plugins import registry

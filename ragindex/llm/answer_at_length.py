@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ragindex.english import nearest_texts, split_sentences
 from ragindex.llm.answer_question import AnswerOutput
-from ragindex.llm.rules import nearest_texts, split_sentences
 from ragindex.llm.tasks import Task
 
 _MOST_SENTENCES = 1_000  # sentences that the rule reads

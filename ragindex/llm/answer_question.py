@@ -10,8 +10,8 @@ import regex
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from ragindex.accounting import ledger
+from ragindex.english import extract_answer, find_sentences, nearest_texts
 from ragindex.errors import UsageError
-from ragindex.llm import rules
 from ragindex.llm.tasks import LLM, Task
 from ragindex.llm.tokens import count_text_tokens
 from ragindex.types import Hit, Retrieval
@@ -109,7 +109,7 @@ def _find_word_ends(text: str, characters: int) -> list[int]:
 
 def _find_sentence_ends(text: str, characters: int) -> list[int]:
     """Return the ends of the sentences within the first characters; where those end, no sentence needs to end."""
-    ends = [end for _, end in rules.find_sentences(text[:characters])]
+    ends = [end for _, end in find_sentences(text[:characters])]
     return ends if len(text) <= characters else ends[:-1]
 
 
@@ -139,12 +139,12 @@ def answer_by_rule(inputs: Mapping[str, Any]) -> AnswerOutput:
     """Extract an answer from passages and notes. Cite, of the passages that contain it, the nearest to the question."""
     question, passages, language = inputs["question"], inputs["passages"], inputs.get("language", "english")
     texts = [(passage.title, passage.text) for passage in passages] + [("", note) for note in inputs["notes"]]
-    answer = rules.extract_answer(question, texts, language)
+    answer = extract_answer(question, texts, language)
     if not answer:
         return AnswerOutput(answer="", found=False)
     numbers = {f"{passage.title}\n{passage.text}": passage.number for passage in reversed(passages)}
     candidates = [text for text in reversed(numbers) if answer.casefold() in text.casefold()] or list(reversed(numbers))
-    nearest = rules.nearest_texts(question, candidates, 1, language)
+    nearest = nearest_texts(question, candidates, 1, language)
     return AnswerOutput(answer=answer, passages=[numbers[text] for text in nearest])
 
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import regex
 
+from ragindex.english import nearest_texts, overlaps, split_sentences
 from ragindex.llm.answer_question import AnswerContext, AnswerOutput, answer_inputs
-from ragindex.llm.rules import nearest_texts, split_sentences
-from ragindex.llm.rules.lexical_overlap import overlaps
 from ragindex.llm.tasks import Task
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

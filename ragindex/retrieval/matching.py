@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import regex
 
-from ragindex.llm.rules import MAX_TEXT_LENGTH, find_sentences
+from ragindex.english import MAX_TEXT_LENGTH, find_sentences
 from ragindex.text_analysis import analyse, is_unspaced, listed_stop_words, token_spans
 
 FOUND_TOGETHER, FOUND_IN_ONE = 2 / 3, 2 / 5

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ragindex.english import MAX_TEXT_LENGTH, find_sentences
 from ragindex.errors import UsageError
-from ragindex.llm.rules import MAX_TEXT_LENGTH, find_sentences
 from ragindex.llm.tokens import count_text_tokens
 from ragindex.types import Hit
 

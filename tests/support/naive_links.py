@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from functools import cache
 from typing import TypeAlias
 
-from ragindex.llm.rules.mentions import find_mentions
-from ragindex.llm.rules.words import ENGLISH_FUNCTION_WORDS
+from ragindex.english import find_mentions
+from ragindex.english.words import ENGLISH_FUNCTION_WORDS
 from ragindex.retrieval.fusion import scores_differ
 from ragindex.text_analysis import analyse
 from ragindex.types import Document, Passage

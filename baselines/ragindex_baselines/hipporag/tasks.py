@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ragindex.llm import rules
+from ragindex.english import find_mentions
 from ragindex.llm.tasks import Task
 
 
@@ -18,7 +18,7 @@ class Named(BaseModel):
 
 def name_entities_by_rule(inputs: Mapping[str, Any]) -> Named:
     """Return the names, quoted titles and dates in a question; bare numbers are not entities."""
-    found = rules.find_mentions(inputs["question"])
+    found = find_mentions(inputs["question"])
     return Named(entities=[one.text for one in found if one.kind != "number"])
 
 

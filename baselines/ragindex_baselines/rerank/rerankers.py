@@ -15,9 +15,9 @@ from ragindex.canonical import encodable
 from ragindex.corpus import passage_text
 from ragindex.encoders.local_models import load_local_model, resolve_revision
 from ragindex.encoders.model_hub import hub_contacts, list_model_folders
+from ragindex.english import nearest_texts
 from ragindex.errors import UsageError
 from ragindex.interfaces import OpenIndex
-from ragindex.llm import rules
 from ragindex.llm.answer_question import NumberedPassage
 from ragindex.llm.tasks import LLM, Task
 from ragindex.plugins.base import Contact
@@ -119,7 +119,7 @@ def choose_by_rule(inputs: Mapping[str, Any]) -> Chosen:
     numbers: dict[str, list[int]] = {}
     for passage in inputs["passages"]:
         numbers.setdefault(passage_text(passage.title, passage.text), []).append(passage.number)
-    nearest = rules.nearest_texts(inputs["question"], list(numbers), _CHOSEN_BY_RULE, inputs["language"])
+    nearest = nearest_texts(inputs["question"], list(numbers), _CHOSEN_BY_RULE, inputs["language"])
     return Chosen(passages=[number for text in nearest for number in numbers[text]])
 
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import Stemmer
 
-from ragindex.llm.rules import split_sentences
+from ragindex.english import split_sentences
 from ragindex_eval.metrics.answers import MAX_WORDS, WORDS, normalised, token_f1
 
 SpanReader: TypeAlias = Callable[[Sequence[tuple[str, str]]], Sequence[str]]

@@ -13,9 +13,9 @@ from pydantic import BaseModel
 
 from ragindex.canonical import encodable
 from ragindex.counts import many
+from ragindex.english import split_sentences
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema, Uses
 from ragindex.llm.offline import OfflineRules
-from ragindex.llm.rules.sentences import split_sentences
 from ragindex.llm.tasks import Failure, Task
 from ragindex.parts.text.preceding import Surroundings, SurroundingTexts
 

@@ -11,8 +11,8 @@ import regex
 from pydantic import BaseModel, Field, StringConstraints, WithJsonSchema
 
 from ragindex.canonical import encodable
+from ragindex.english import extract
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema, Uses
-from ragindex.llm import rules
 from ragindex.llm.coerce import reshape
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.tasks import Task
@@ -125,7 +125,7 @@ def _keep_paragraph(inputs: Mapping[str, Any]) -> RewrittenParagraph:
     return RewrittenParagraph(paragraph=inputs["text"])
 
 
-_extract = lru_cache(maxsize=256)(rules.extract)  # two tasks extract from the same batch of passages
+_extract = lru_cache(maxsize=256)(extract)  # two tasks extract from the same batch of passages
 
 
 def _find_entities_by_rule(inputs: Mapping[str, Any]) -> EntityList:

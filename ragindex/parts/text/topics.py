@@ -14,9 +14,9 @@ import regex
 from pydantic import BaseModel, StringConstraints
 
 from ragindex.canonical import encodable
+from ragindex.english.words import ENGLISH_FUNCTION_WORDS, PAST_VERBS, PREPOSITIONS, RELATIVES
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Uses
 from ragindex.llm.offline import OfflineRules
-from ragindex.llm.rules.words import ENGLISH_FUNCTION_WORDS, PAST_VERBS, PREPOSITIONS, RELATIVES
 from ragindex.llm.tasks import Task
 from ragindex.parts.support.ask_llm import ask_for_passages
 from ragindex.parts.support.records import find_record_ids, unit_columns

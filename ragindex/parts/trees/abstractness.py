@@ -9,8 +9,8 @@ from typing import Any, Literal
 import regex
 from pydantic import BaseModel
 
+from ragindex.english.words import ENGLISH_FUNCTION_WORDS
 from ragindex.interfaces import BuildContext
-from ragindex.llm.rules.words import ENGLISH_FUNCTION_WORDS
 from ragindex.llm.tasks import Failure, Task
 from ragindex.parts.trees.tree_nodes import Node
 from ragindex.progress import progress_bar

@@ -10,8 +10,8 @@ import pyarrow as pa
 from pydantic import BaseModel, Field, StringConstraints
 
 from ragindex.canonical import digest, encodable
+from ragindex.english import summarise
 from ragindex.interfaces import BuildContext, Collection, Floats, Part, ReadContext, Schema, Uses
-from ragindex.llm import rules
 from ragindex.llm.answer_question import build_context
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.tasks import Failure, Task
@@ -46,7 +46,7 @@ class Summary(BaseModel):
 def _summarise_by_rule(inputs: Mapping[str, Any]) -> Summary:
     """Return the most informative sentences, or the first words if there are none."""
     words = inputs["words"] or _RULE_WORDS
-    text = rules.summarise(inputs["texts"], words, inputs["language"])
+    text = summarise(inputs["texts"], words, inputs["language"])
     return Summary(summary=text or " ".join(" ".join(inputs["texts"]).split()[:words]))
 
 

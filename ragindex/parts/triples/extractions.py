@@ -9,9 +9,9 @@ import pyarrow as pa
 from pydantic import BaseModel, Field
 
 from ragindex.counts import many
+from ragindex.english import extract
 from ragindex.errors import DataError
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema, Uses
-from ragindex.llm import rules
 from ragindex.llm.coerce import reshape
 from ragindex.llm.tasks import Task
 from ragindex.parts.support.ask_llm import ask_for_passages
@@ -46,7 +46,7 @@ class RuleAnswer(ExtractionAnswer):
 
 
 def _extract_by_rules(inputs: Mapping[str, Any]) -> RuleAnswer:
-    found = rules.extract(inputs["title"], inputs["text"], inputs["numbers_as_entities"])
+    found = extract(inputs["title"], inputs["text"], inputs["numbers_as_entities"])
     triples = [[one.subject, one.predicate, one.object] for one in found.triples]
     return RuleAnswer(entities=list(found.entities), triples=triples, note=" ".join(found.notes))
 

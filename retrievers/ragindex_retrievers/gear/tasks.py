@@ -10,10 +10,9 @@ from typing import Any, TypeVar
 import regex
 from pydantic import BaseModel
 
-from ragindex.llm import rules
+from ragindex.english import entity_key, find_mentions, find_new_name, list_facts, unmentioned_names, write_sentence
 from ragindex.llm.coerce import reshape
 from ragindex.llm.parse_output import UnusableError, read_json
-from ragindex.llm.rules import chains
 from ragindex.llm.tasks import Task
 from ragindex.parts.triples.triple_json import TripleLists, well_formed
 from ragindex.text_analysis import analyse
@@ -87,20 +86,20 @@ def _read_by_rule(inputs: Mapping[str, Any]) -> Read:
     Known names are those in the question and in the memory.
     """
     question, memory, language = inputs["question"], inputs["memory"], inputs["language"]
-    names = {rules.entity_key(name) for name in [*_find_names(question), *_list_entities(memory)]}
+    names = {entity_key(name) for name in [*_find_names(question), *_list_entities(memory)]}
     words = _find_other_words(question)
     asked = _stem_words(
         " ".join([*words, *(_VERBS[word.lower()] for word in words if word.lower() in _VERBS)]), language
     )
     shared: dict[Triple, int] = {}
     for passage in inputs["passages"]:
-        for fact in chains.list_facts([(passage.title, passage.text)]):
+        for fact in list_facts([(passage.title, passage.text)]):
             leads = len(set(fact.names)) == 2 and any(name in names for name in fact.names)  # to another name
             shared[fact.triple] = len(asked & _stem_words(fact.triple.predicate, language)) if leads else 0
     best = sorted((one for one in shared if shared[one] and one not in memory), key=lambda one: -shared[one])
     from_each: dict[frozenset[str], Triple] = {}
     for one in best:  # keep one triple per known name, the best, which comes first
-        from_each.setdefault(frozenset(map(rules.entity_key, (one.subject, one.object))) & names, one)
+        from_each.setdefault(frozenset(map(entity_key, (one.subject, one.object))) & names, one)
     return Read(triples=[[one.subject, one.predicate, one.object] for one in list(from_each.values())[:_MAX_TRIPLES]])
 
 
@@ -108,7 +107,7 @@ def _reason_by_rule(inputs: Mapping[str, Any]) -> Reasoned:
     """Return answerable if the memory covers every content word of the question, or all names that it compares."""
     question, triples, language = inputs["question"], inputs["triples"], inputs["language"]
     missing = _find_missing_words(question, triples, language)
-    waiting = chains.unmentioned_names(question, [chains.write_sentence(triple) for triple in triples])
+    waiting = unmentioned_names(question, [write_sentence(triple) for triple in triples])
     if not missing or (len(_find_names(question)) > 1 and not waiting):
         return Reasoned(answerable=True)
     return Reasoned(answerable=False, why=f"nothing is known about: {' '.join([*waiting, *missing])}")
@@ -119,19 +118,19 @@ def _rewrite_by_rule(inputs: Mapping[str, Any]) -> RewrittenQuestion:
     question, triples, language = inputs["question"], inputs["triples"], inputs["language"]
     if not triples:
         return RewrittenQuestion(question=question)
-    said = [chains.write_sentence(triple) for triple in triples]
-    open_ = [*chains.unmentioned_names(question, said), *_find_missing_words(question, triples, language)]
-    return RewrittenQuestion(question=" ".join([*open_, chains.find_new_name(triples[-1], question, said[:-1])]))
+    said = [write_sentence(triple) for triple in triples]
+    open_ = [*unmentioned_names(question, said), *_find_missing_words(question, triples, language)]
+    return RewrittenQuestion(question=" ".join([*open_, find_new_name(triples[-1], question, said[:-1])]))
 
 
 def _find_names(question: str) -> list[str]:
-    return [one.text for one in rules.find_mentions(question) if one.kind in ("name", "title")]
+    return [one.text for one in find_mentions(question) if one.kind in ("name", "title")]
 
 
 def _find_other_words(question: str) -> list[str]:
     """Return the words of a question outside its mentions, without question words."""
     kept, last = [], 0
-    for mention in rules.find_mentions(question):
+    for mention in find_mentions(question):
         kept.append(question[last : mention.start])
         last = mention.end
     return [word for word in _WORD.findall(" ".join([*kept, question[last:]])) if word.lower() not in _QUESTION_WORDS]
@@ -139,7 +138,7 @@ def _find_other_words(question: str) -> list[str]:
 
 def _find_missing_words(question: str, triples: Sequence[Triple], language: str) -> list[str]:
     """Return the content words of a question, names aside, that no triple contains."""
-    held = _stem_words(" ".join(chains.write_sentence(triple) for triple in triples), language)
+    held = _stem_words(" ".join(write_sentence(triple) for triple in triples), language)
     words = _find_other_words(question)
     telling = _stem_words(" ".join(words), language)
     return [word for word in words if (stems := _stem_words(word, language) & telling) and not stems <= held]

@@ -13,8 +13,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 import regex
 
-from ragindex.llm.rules.mentions import iterate_mentions
-from ragindex.llm.rules.words import ENGLISH_FUNCTION_WORDS
+from ragindex.english import iterate_mentions
+from ragindex.english.words import ENGLISH_FUNCTION_WORDS
 
 MAX_NAME_WORDS = 8
 """The largest number of words of a key."""

@@ -17,7 +17,7 @@ import regex
 AnyPattern: TypeAlias = "re.Pattern[Any] | regex.Pattern[Any]"
 PACKAGES = ("ragindex", "ragindex_baselines", "ragindex_eval", "ragindex_retrievers")
 LIMITED = "ragindex.corpus.readers."  # each file is read in a process with limits of time and memory
-BOUNDED = {"ragindex.llm.rules.sentences._LAST_WORD[0]"}  # searches in 20 characters
+BOUNDED = {"ragindex.english.sentences._LAST_WORD[0]"}  # searches in 20 characters
 REPEATED = (
     *(
         "a",

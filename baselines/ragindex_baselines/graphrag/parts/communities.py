@@ -10,8 +10,8 @@ import pyarrow as pa
 from pydantic import BaseModel, Field, StringConstraints
 
 from ragindex.canonical import digest
+from ragindex.english import summarise
 from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Schema, Uses
-from ragindex.llm import rules
 from ragindex.llm.answer_question import build_context
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.tasks import Failure, Task
@@ -52,7 +52,7 @@ def _write_report_by_rule(inputs: Mapping[str, Any]) -> Report:
     """Make a report of the first members' names, the most informative sentences, and the first statements."""
     sentences = [f"{statement}." for statement in inputs["statements"]]
     title = ", ".join(inputs["members"][:_RULE_NAMES])
-    summary = rules.summarise(sentences, _RULE_WORDS, inputs["language"])
+    summary = summarise(sentences, _RULE_WORDS, inputs["language"])
     return Report(title=title, summary=summary or title, findings=sentences[:_RULE_FINDINGS])
 
 

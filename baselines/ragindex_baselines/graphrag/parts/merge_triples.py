@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ragindex.canonical import digest
+from ragindex.english import is_number
 from ragindex.interfaces import Collection
 from ragindex.llm.answer_question import build_context
-from ragindex.llm.rules import is_number
 from ragindex.parts.support.arrays import Integers
 from ragindex.parts.support.columns import large_text
 from ragindex.parts.support.records import TEXTS

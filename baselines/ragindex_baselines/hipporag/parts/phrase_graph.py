@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from pydantic import Field
 from scipy import sparse
 
+from ragindex.english import is_number
 from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Uses
-from ragindex.llm.rules import is_number
 from ragindex.parts.support.arrays import Doubles
 from ragindex.parts.support.columns import large_text
 from ragindex.parts.text.passages import Passages

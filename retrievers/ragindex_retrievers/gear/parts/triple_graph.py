@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Protocol
 import pyarrow as pa
 from pydantic import Field
 
+from ragindex.english import is_number
 from ragindex.filters import Terms
 from ragindex.interfaces import BuildContext, Collection, FilterQuery, Part, ReadContext
-from ragindex.llm.rules import is_number
 from ragindex.parts.triples import sparse_graph
 from ragindex.parts.triples.triples import Triples
 from ragindex.plugins.registry import PartField

@@ -9,9 +9,8 @@ from functools import cached_property
 
 import regex
 
-from ragindex.llm.rules.subjects import is_likely_person, may_be_person
-from ragindex.llm.rules.tokens import is_number
-from ragindex.llm.rules.words import (
+from ragindex.english import is_likely_person, is_number, may_be_person
+from ragindex.english.words import (
     ARTICLES,
     CONJUNCTIONS,
     ENGLISH_FUNCTION_WORDS,

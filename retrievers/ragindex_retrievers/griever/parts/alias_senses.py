@@ -8,8 +8,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ragindex.english import is_number
 from ragindex.interfaces import Collection, Floats
-from ragindex.llm.rules import is_number
 from ragindex.parts.support.arrays import Flags, Integers
 from ragindex.parts.support.columns import large_text
 from ragindex_retrievers.griever.parts.aliases import EvidenceScope

@@ -11,7 +11,7 @@ from made_gear import BORN, DESIGNED, LIES, SPANS, task_of
 
 from examples import examples
 from ragindex.canonical import encodable
-from ragindex.llm import rules
+from ragindex.english import extract
 from ragindex.llm.answer_question import NumberedPassage
 from ragindex.llm.parse_output import read_json
 from ragindex.llm.schema import is_closed, schema_text
@@ -305,7 +305,7 @@ _TRIPLES = st.lists(st.builds(Triple, _WORDS, _WORDS, _WORDS), max_size=4)
 def test_the_rules_of_anything(question: str, known: list[Triple], texts: list[tuple[str, str]]) -> None:
     passages = tuple(NumberedPassage(number, str(number), *one) for number, one in enumerate(texts, 1))
     found = read(question, *known, passages=passages)
-    stated = {triple for one in passages for triple in rules.extract(one.title, one.text).triples}
+    stated = {triple for one in passages for triple in extract(one.title, one.text).triples}
     assert set(found) <= stated - set(known)
     assert len(found) == len(set(found))
     reason: Reasoned = by_rule(REASON, inputs(question, *known))

@@ -26,10 +26,10 @@ from openai_server import OpenAIServer, Received, chat
 
 from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
+from ragindex.english import summarise
 from ragindex.errors import UsageError
 from ragindex.estimate import estimate
 from ragindex.filters import meta
-from ragindex.llm import rules
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.settings import LLMSettings
 from ragindex.parts.text.passages import Passages
@@ -316,7 +316,7 @@ def test_the_rules_summarise_24_documents(tmp_path: Path) -> None:
     assert len(made) > 1
     for row in made:
         texts = [f"{held[child]['title']}\n{held[child]['text']}" for child in row["children"]]
-        assert row["text"] == rules.summarise(texts, 100, "english")
+        assert row["text"] == summarise(texts, 100, "english")
     assert "Summaries were made by rules, not by a language model." in notes(workspace, "summary_tree")
 
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import examples
-from ragindex.llm.rules import (
+from ragindex.english import (
+    Extraction,
     entity_key,
     extract,
     extract_answer,
@@ -21,8 +22,7 @@ from ragindex.llm.rules import (
     split_sentences,
     summarise,
 )
-from ragindex.llm.rules.extracting import Extraction
-from ragindex.llm.rules.sentences import MAX_SENTENCE_LENGTH
+from ragindex.english.sentences import MAX_SENTENCE_LENGTH
 
 VOCABULARY = """
 The the a of in and , . ; : ( ) " ' 's - who which that whose where when after before to never not no was is made

@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ragindex.llm.rules.sentences import MAX_TEXT_LENGTH, split_sentences
+from ragindex.english.sentences import MAX_TEXT_LENGTH, split_sentences
 from ragindex.text_analysis import analyse
 
 _MOST_SENTENCES = 500
-_MIN_TOKENS = 4
+_MIN_TOKENS = 4  # a shorter sentence counts as so many tokens, as it makes a poor summary
 
 
 def summarise(texts: Sequence[str], max_words: int = 100, language: str = "english") -> str:
@@ -17,16 +17,16 @@ def summarise(texts: Sequence[str], max_words: int = 100, language: str = "engli
     frequencies are then squared (SumBasic; Nenkova and Vanderwende 2005). If no sentence fits, the one with the most
     tokens is truncated. Return "" if the texts are empty. At most 500 sentences are read.
     """
-    held = list(_yield_sentences(texts))
-    tokens = [tuple(dict.fromkeys(analyse(sentence, language))) for sentence in held]
-    chosen = _choose_sentences(held, tokens, max_words)
-    if not chosen and held and max_words > 0:
-        best = max(range(len(held)), key=lambda place: (len(tokens[place]), -place))
-        return " ".join(held[best].split()[:max_words])
-    return " ".join(held[place] for place in sorted(chosen))
+    sentences = list(_list_sentences(texts))
+    tokens = [tuple(dict.fromkeys(analyse(sentence, language))) for sentence in sentences]
+    chosen = _choose_sentences([len(sentence.split()) for sentence in sentences], tokens, max_words)
+    if not chosen and sentences and max_words > 0:
+        longest = max(range(len(sentences)), key=lambda place: (len(tokens[place]), -place))
+        return " ".join(sentences[longest].split()[:max_words])
+    return " ".join(sentences[place] for place in sorted(chosen))
 
 
-def _yield_sentences(texts: Sequence[str]) -> Iterator[str]:
+def _list_sentences(texts: Sequence[str]) -> Iterator[str]:
     """Yield the distinct sentences, within the limits of sentences and characters."""
     seen: set[str] = set()
     characters = 0
@@ -42,23 +42,21 @@ def _yield_sentences(texts: Sequence[str]) -> Iterator[str]:
             return
 
 
-def _choose_sentences(held: Sequence[str], tokens: Sequence[Sequence[str]], room: int) -> list[int]:
-    counts = Counter(token for one in tokens for token in one)
+def _choose_sentences(words: Sequence[int], tokens: Sequence[Sequence[str]], max_words: int) -> list[int]:
+    """Return the places of the sentences of a summary, in the order of choice, given the number of `words` of each."""
+    counts = Counter(token for each in tokens for token in each)
     total = sum(counts.values())
     share = {token: count / total for token, count in counts.items()}
-    left = [place for place, one in enumerate(tokens) if one]
+
+    def score(place: int) -> tuple[float, int]:
+        return sum(share[token] for token in tokens[place]) / max(len(tokens[place]), _MIN_TOKENS), -place
+
+    left = [place for place, each in enumerate(tokens) if each]
     chosen: list[int] = []
-    while True:
-        left = [place for place in left if len(held[place].split()) <= room]
-        if not left:
-            return chosen
-        best = max(left, key=lambda place: (_score_sentence(tokens[place], share), -place))
+    while left := [place for place in left if words[place] <= max_words]:
+        best = max(left, key=score)
         chosen.append(best)
-        room -= len(held[best].split())
+        max_words -= words[best]
         left.remove(best)
         share |= {token: share[token] ** 2 for token in tokens[best]}
-
-
-def _score_sentence(tokens: Sequence[str], share: dict[str, float]) -> float:
-    """Return the mean token frequency; a shorter sentence counts as four tokens, as it makes a poor summary."""
-    return sum(share[token] for token in tokens) / max(len(tokens), _MIN_TOKENS)
+    return chosen

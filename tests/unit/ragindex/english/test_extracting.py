@@ -2,7 +2,7 @@
 
 import pytest
 
-from ragindex.llm.rules import MentionSpan, entity_key, extract, find_mentions, normalize_text, split_sentences
+from ragindex.english import MentionSpan, entity_key, extract, find_mentions, normalize_text, split_sentences
 from ragindex.types import Triple
 
 

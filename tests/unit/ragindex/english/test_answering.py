@@ -2,8 +2,7 @@
 
 import pytest
 
-from ragindex.llm.rules import extract_answer, nearest_texts, nearest_triples, summarise
-from ragindex.llm.rules.lexical_overlap import overlaps
+from ragindex.english import extract_answer, nearest_texts, nearest_triples, overlaps, summarise
 from ragindex.types import Triple
 
 FERRY = (
