@@ -19,22 +19,7 @@ from ragindex.filters import (
     push_negations,
     refuse_strings,
 )
-
-_META_PREFIX = "meta_"
-
-
-def column_name(field: str) -> str:
-    """Return the column of a field. `meta.KEY` is hex-encoded, because a key may contain any character."""
-    return _META_PREFIX + field.removeprefix("meta.").encode().hex() if field.startswith("meta.") else field
-
-
-def field_name(column: str) -> str:
-    """Return the field of a column; the inverse of `column_name`."""
-    return (
-        "meta." + bytes.fromhex(column.removeprefix(_META_PREFIX)).decode()
-        if column.startswith(_META_PREFIX)
-        else column
-    )
+from ragindex.stores.records import column_name
 
 
 def quote(text: str) -> str:

@@ -25,19 +25,24 @@ from filelock import FileLock, Timeout
 from pydantic import Field
 
 from ragindex.cores import search_slot
-from ragindex.errors import EngineError, UsageError, WriterBusyError
+from ragindex.errors import UsageError, WriterBusyError
 from ragindex.filters import MAPPING, Filter, Ids, refuse_mappings
 from ragindex.filters import fields as list_fields
 from ragindex.interfaces import Collection, InMemoryVectors, Schema, SearchRequest, SearchResult, StorePlugin
+from ragindex.stores.arrow import widen
 from ragindex.stores.lancedb import copies, files, sql
-from ragindex.stores.lancedb.copies import Copy
-from ragindex.stores.lancedb.records import arrow_schema, combine_chunks, select_columns, table_rows
-from ragindex.stores.lancedb.rescue import read_around_damage
-from ragindex.stores.lancedb.waiting import fetch_batches, wait
-from ragindex.stores.large_strings import widen
-from ragindex.stores.memory.mapped_vectors import map_array
+from ragindex.stores.lancedb.copies import Copy, map_array
+from ragindex.stores.lancedb.engine import fetch_batches, load_lancedb, read_around_damage, wait, wrap_engine_errors
 from ragindex.stores.memory.search import MemoryImage
-from ragindex.stores.mismatch import require_schema
+from ragindex.stores.records import (
+    arrow_schema,
+    column_name,
+    combine_chunks,
+    field_name,
+    require_schema,
+    select_columns,
+    table_rows,
+)
 
 if TYPE_CHECKING:
     from ragindex.stores.lancedb.index import SearchTable
@@ -84,7 +89,7 @@ class LanceDB(StorePlugin):
 
     def open(self, folder: Path) -> "LanceStore":
         """Open the store in `folder`, creating the folder if needed. Raises StoreError if that fails."""
-        with _wrap_engine_errors(f"open its folder {folder}"):
+        with wrap_engine_errors(f"open its folder {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
         return LanceStore(self, folder)
 
@@ -106,16 +111,15 @@ class LanceStore:
 
     @property
     def connection(self) -> Any:
-        """The asynchronous LanceDB connection: one step into its thread for a whole operation (see `waiting`)."""
+        """The asynchronous LanceDB connection: one step into its thread for a whole operation (see `engine`)."""
         if self._connection is None:
-            import lancedb
-
-            self._connection = wait(lancedb.connect_async(self.folder.absolute()))  # it would expand a relative `~`
+            # absolute, because LanceDB would expand a relative `~`
+            self._connection = wait(load_lancedb().connect_async(self.folder.absolute()))
         return self._connection
 
     def create(self, name: str, schema: Schema) -> "LanceCollection":
         """Open a collection for writing, creating it if needed. Raises StoreError if it has another schema."""
-        with _wrap_engine_errors(f"make the collection {name}"):
+        with wrap_engine_errors(f"make the collection {name}"):
             if self.version(name) is not None:
                 collection = LanceCollection(self, name)
             else:
@@ -127,7 +131,7 @@ class LanceStore:
 
     def open(self, name: str, version: int) -> "LanceCollection":
         """Open a collection at one version. Raises StoreError if it does not exist."""
-        with _wrap_engine_errors(f"open the collection {name} at version {version}"):
+        with wrap_engine_errors(f"open the collection {name} at version {version}"):
             copy = copies.find_copy(self.place(name), version)
             collection = LanceCollection(self, name, version, copy)
             if copy is None:
@@ -136,7 +140,7 @@ class LanceStore:
 
     def names(self) -> list[str]:
         """Return the names of all collections, sorted."""
-        with _wrap_engine_errors("list its collections"):
+        with wrap_engine_errors("list its collections"):
             return files.list_collections(self.folder)
 
     def version(self, name: str) -> int | None:
@@ -145,12 +149,12 @@ class LanceStore:
         A process that dies while creating a collection leaves a folder that LanceDB cannot open. It has no version, so
         it does not exist.
         """
-        with _wrap_engine_errors(f"look for the collection {name}"):
+        with wrap_engine_errors(f"look for the collection {name}"):
             return files.find_newest_version(self.place(name))
 
     def drop(self, name: str) -> None:
         """Remove a collection. Its folder is moved away first, so that a crash cannot leave half of it."""
-        with _wrap_engine_errors(f"remove the collection {name}"):
+        with wrap_engine_errors(f"remove the collection {name}"):
             doomed = self.folder / "dropped"
             if self.place(name).exists():
                 doomed.mkdir(exist_ok=True)
@@ -162,7 +166,7 @@ class LanceStore:
     def set_aside(self, name: str) -> Path | None:
         """Move a collection's files to the folder `damaged` and return their path, or None if there are none."""
         place = self.folder.parent / "damaged" / f"{name}-{time.time_ns()}.lance"
-        with _wrap_engine_errors(f"move the collection {name}"):
+        with wrap_engine_errors(f"move the collection {name}"):
             if not self.place(name).exists():
                 return None
             place.parent.mkdir(exist_ok=True)
@@ -171,21 +175,21 @@ class LanceStore:
 
     def find_changed_file(self, name: str) -> str | None:
         """Describe a file of a collection that has changed since the last `finish`, or return None."""
-        with _wrap_engine_errors(f"check the collection {name}"):
+        with wrap_engine_errors(f"check the collection {name}"):
             return files.find_changed_file(self.place(name))
 
     def rescue(self, name: str, version: int) -> Iterator[pa.Table]:
         """Yield the records of a version that can be read, without vectors: of its copy, else around the damage."""
-        with _wrap_engine_errors(f"open the collection {name} at version {version}"):
+        with wrap_engine_errors(f"open the collection {name} at version {version}"):
             copy = copies.find_copy(self.place(name), version)
             collection = LanceCollection(self, name, version, copy)
             tables = iter([copy.read()] if copy is not None else collection.read_readable())
         while (table := next(tables, None)) is not None:
-            yield table.rename_columns([sql.field_name(name) for name in table.column_names])
+            yield table.rename_columns([field_name(name) for name in table.column_names])
 
     def clean(self, name: str, kept: Set[int]) -> None:
         """Remove all versions except `kept` and the newest, with the files that only they need."""
-        with _wrap_engine_errors(f"clean the collection {name}"):
+        with wrap_engine_errors(f"clean the collection {name}"):
             folder = self.place(name)
             held = files.read_versions(folder)
             wanted = {max(held), *(kept & held.keys())}
@@ -211,13 +215,13 @@ class LanceStore:
         """
         who = {"owner": owner, "host": socket.gethostname(), "pid": os.getpid(), "since": time.strftime("%F %T")}
         lock, holder = FileLock(self.folder / "writer.lock"), self.folder / "writer.json"
-        with _wrap_engine_errors("take the writer's lease"):
+        with wrap_engine_errors("take the writer's lease"):
             try:
                 lock.acquire(timeout=0)
             except Timeout as error:
                 raise WriterBusyError(_format_busy_message(holder)) from error
         try:
-            with _wrap_engine_errors("write down who holds the writer's lease"):
+            with wrap_engine_errors("write down who holds the writer's lease"):
                 holder.write_text(json.dumps(who))
             yield
         finally:
@@ -239,7 +243,7 @@ class LanceStore:
         image = self.images.get(key)
         if image is not None:
             return image
-        with _wrap_engine_errors(f"read the collection {collection.name} into memory"):
+        with wrap_engine_errors(f"read the collection {collection.name} into memory"):
             if not self.fits(collection):
                 return None
             mapped = self.folder if self.settings.mmap else None
@@ -291,7 +295,7 @@ class LanceCollection:
 
     def _read_stored(self) -> dict[str, Any]:
         """Return the schema and the identity. Raises EngineError, also if a byte of them has changed."""
-        with _wrap_engine_errors(f"read the schema of the collection {self.name}"):
+        with wrap_engine_errors(f"read the schema of the collection {self.name}"):
             stored: dict[str, Any] = json.loads((self.columns.metadata or {}).get(b"ragindex", b""))
             missing = {"identity", *Schema.__dataclass_fields__} - stored.keys()
             if missing:
@@ -317,11 +321,11 @@ class LanceCollection:
     def fields(self) -> tuple[str, ...]:
         """Return the names of all fields, including `meta.` fields, without id, vector and tokens."""
         hidden = {"id", "vector", "tokens"}
-        return tuple(sql.field_name(name) for name in self.columns.names if name not in hidden)
+        return tuple(field_name(name) for name in self.columns.names if name not in hidden)
 
     def upsert(self, records: pa.RecordBatch) -> None:
         """Add or replace records. Raises UsageError if fields are missing, StoreError if writing fails."""
-        with _wrap_engine_errors(f"write to the collection {self.name}"):
+        with wrap_engine_errors(f"write to the collection {self.name}"):
             self._add_columns(records)
             rows = table_rows(records, self.schema, self.columns, self.name)
             if len(rows) == 0:
@@ -340,7 +344,7 @@ class LanceCollection:
     def delete(self, ids: Iterable[str]) -> None:
         """Delete records by id, in blocks; each block makes a new version."""
         doomed = list(ids)
-        with _wrap_engine_errors(f"remove records of the collection {self.name}"):
+        with wrap_engine_errors(f"remove records of the collection {self.name}"):
             for start in range(0, len(doomed), _DELETE_BLOCK):
                 wait(self.table.delete(self._condition(Ids(tuple(doomed[start : start + _DELETE_BLOCK])))))
         if self._ids is not None:
@@ -350,7 +354,7 @@ class LanceCollection:
     def get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
         """Return records by id, from the memory image if there is one, or from a copy of the collection, or LanceDB."""
         image = self._image if self.copy is None else self._in_memory()
-        with search_slot(), _wrap_engine_errors(f"read the collection {self.name}"):
+        with search_slot(), wrap_engine_errors(f"read the collection {self.name}"):
             return self._get(ids, fields) if image is None else image.get(ids, fields)
 
     def _get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
@@ -362,10 +366,10 @@ class LanceCollection:
 
     def scan(self, fields: Sequence[str], where: Filter | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the records that pass `where`, in LanceDB's batches."""
-        with _wrap_engine_errors(f"read the collection {self.name}"):
+        with wrap_engine_errors(f"read the collection {self.name}"):
             batches = fetch_batches(self.table, self._query(fields, where), _BATCH)
         while True:
-            with _wrap_engine_errors(f"read the collection {self.name}"):
+            with wrap_engine_errors(f"read the collection {self.name}"):
                 batch = next(batches, None)
             if batch is None:
                 return
@@ -374,7 +378,7 @@ class LanceCollection:
     def search(self, requests: Sequence[SearchRequest]) -> list[SearchResult]:
         """Answer requests exactly from memory within the budget, else through LanceDB's indexes."""
         image = self._in_memory()
-        with search_slot(), _wrap_engine_errors(f"search the collection {self.name}"):
+        with search_slot(), wrap_engine_errors(f"search the collection {self.name}"):
             return _search_tables([(self, requests)])[0] if image is None else image.search(requests)
 
     def search_with(
@@ -386,7 +390,7 @@ class LanceCollection:
             return None
         images = [one._in_memory() for one, _ in ours]
         beyond = [one for one, image in zip(ours, images, strict=True) if image is None]
-        with search_slot(), _wrap_engine_errors(f"search the collection {self.name} and others"):
+        with search_slot(), wrap_engine_errors(f"search the collection {self.name} and others"):
             found = iter(_search_tables(beyond) if beyond else ())
             return [
                 next(found) if image is None else image.search(requests)
@@ -404,7 +408,7 @@ class LanceCollection:
 
     def count(self) -> int:
         """Return the number of records."""
-        with _wrap_engine_errors(f"count the records of the collection {self.name}"):
+        with wrap_engine_errors(f"count the records of the collection {self.name}"):
             return int(wait(self.table.count_rows()))
 
     def finish(self) -> None:
@@ -414,7 +418,7 @@ class LanceCollection:
         """
         from ragindex.stores.lancedb import maintenance
 
-        with _wrap_engine_errors(f"finish the collection {self.name}"):
+        with wrap_engine_errors(f"finish the collection {self.name}"):
             version, count = wait(_read_state(self.table))
             if maintenance.compact_table(self.table, self._folder, version):
                 version, count = wait(_read_state(self.table))
@@ -449,7 +453,7 @@ class LanceCollection:
     def describe(self) -> Mapping[str, str | int | float]:
         """Return how searches are answered (`search`) and the `bytes` on disk of this version, including indexes."""
         settings = self.store.settings
-        with _wrap_engine_errors(f"look at the collection {self.name}"):
+        with wrap_engine_errors(f"look at the collection {self.name}"):
             held = self._image is not None or self.store.fits(self)
             now = files.read_version(self._folder, self.version)
             bases = [files.read_version(self._folder, one.made_from) for one in files.list_text_indexes(now)]
@@ -471,7 +475,7 @@ class LanceCollection:
             self._estimate = int(self.copy.bytes * _TEXT_FACTOR)
         if self._estimate is None:
             rows = taken = 0
-            with _wrap_engine_errors(f"read the collection {self.name}"):
+            with wrap_engine_errors(f"read the collection {self.name}"):
                 texts = self._select(self._text_columns()).limit(_SAMPLE_RECORDS)
                 for batch in fetch_batches(self.table, texts, 100):
                     rows, taken = rows + len(batch), taken + batch.nbytes
@@ -486,7 +490,7 @@ class LanceCollection:
     def load(self, map_folder: Path | None, *, float16: bool) -> MemoryImage:
         """Read the whole collection into memory, with vectors mapped from a file under `map_folder` if it is given."""
         table = self._read_texts() if self.copy is None else self.copy.read()
-        table = widen(table.rename_columns([sql.field_name(name) for name in table.column_names])).combine_chunks()
+        table = widen(table.rename_columns([field_name(name) for name in table.column_names])).combine_chunks()
         return MemoryImage(self.schema, table, self._load_vectors(map_folder, np.float16 if float16 else np.float32))
 
     def read_readable(self) -> Iterator[pa.Table]:
@@ -494,7 +498,7 @@ class LanceCollection:
         columns = self._text_columns()
 
         def read(rows: Sequence[int]) -> pa.Table:
-            with _wrap_engine_errors(f"read the collection {self.name}"):
+            with wrap_engine_errors(f"read the collection {self.name}"):
                 return wait(self.table.take_offsets(list(rows)).select(columns).to_arrow())
 
         return read_around_damage(read, self.count())
@@ -544,7 +548,7 @@ class LanceCollection:
         return not self._ids.isdisjoint(ids)
 
     def _add_columns(self, records: pa.RecordBatch) -> None:
-        columns = (sql.column_name(name) for name in records.schema.names if name.startswith("meta."))
+        columns = (column_name(name) for name in records.schema.names if name.startswith("meta."))
         new = [pa.field(name, pa.list_(pa.string())) for name in columns if name not in self.columns.names]
         if new and len(new) + len(self.columns.names) > _MAX_KEYS:
             self._drop_unused_columns()
@@ -559,7 +563,7 @@ class LanceCollection:
 
     def _drop_unused_columns(self) -> None:
         """Remove the columns of metadata keys that no record has any more."""
-        metadata = [name for name in self.columns.names if sql.field_name(name).startswith("meta.")]
+        metadata = [name for name in self.columns.names if field_name(name).startswith("meta.")]
         unused = [name for name in metadata if not wait(self.table.count_rows(f"{name} IS NOT NULL"))]
         if unused:
             wait(self.table.drop_columns(unused))
@@ -570,7 +574,7 @@ class LanceCollection:
 
     def _query(self, fields: Sequence[str], where: Filter | None) -> Any:
         present = set(self.columns.names)
-        columns = [sql.column_name(name) for name in ("id", *fields)]
+        columns = [column_name(name) for name in ("id", *fields)]
         query = self._select([name for name in columns if name in present])
         return query if where is None else query.where(self._condition(where))
 
@@ -585,7 +589,7 @@ class LanceCollection:
         """Raise UsageError if a value of a field of metadata that `where` uses is a mapping."""
         named = {name for name in list_fields(where) if name.startswith("meta.")} - self._comparable
         for name in named:
-            column, is_mapping = sql.column_name(name), f"array_has({sql.column_name(name)}, {sql.quote(MAPPING)})"
+            column, is_mapping = column_name(name), f"array_has({column_name(name)}, {sql.quote(MAPPING)})"
             if column in self.columns.names and wait(self.table.count_rows(is_mapping)):
                 raise refuse_mappings(name)
         self._comparable |= named
@@ -642,22 +646,3 @@ def _format_busy_message(holder: Path) -> str:
     except (OSError, ValueError, KeyError):
         name = "another process"
     return f"Another process is writing to the index: {name}. Wait for it (commands with --wait SECONDS), or stop it."
-
-
-@contextmanager
-def _wrap_engine_errors(doing: str) -> Iterator[None]:
-    """Raise EngineError for errors of LanceDB and the disk in the body."""
-    try:
-        yield
-    except (OSError, RuntimeError, ValueError, MemoryError, pa.ArrowException) as error:
-        raise _build_engine_error(doing, error) from error
-    except BaseException as error:
-        # LanceDB raises PanicException over damaged files. It is no Exception subclass, and it cannot be imported.
-        if type(error).__name__ != "PanicException":
-            raise
-        raise _build_engine_error(doing, error) from error
-
-
-def _build_engine_error(doing: str, error: BaseException) -> EngineError:
-    reason = " ".join(str(error).split())[:500].rstrip(".") or type(error).__name__
-    return EngineError(f"The store could not {doing}: {reason}.")

@@ -12,8 +12,8 @@ from ragindex.filters import Ids, Not, Terms
 from ragindex.interfaces import Collection, TextQuery, VectorQuery
 from ragindex.stores.lancedb import files, maintenance
 from ragindex.stores.lancedb import store as module
+from ragindex.stores.lancedb.engine import wait
 from ragindex.stores.lancedb.store import LanceDB, LanceStore
-from ragindex.stores.lancedb.waiting import wait
 
 
 def size(store: LanceStore, name: str = "some") -> int:
