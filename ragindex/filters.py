@@ -11,6 +11,7 @@ A record may be made from several documents, as summaries are. It passes a filte
 
 import re
 import sys
+import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -337,7 +338,7 @@ def _passes(where: Filter, record: Mapping[str, object]) -> bool:
             return any(matches) and (enough or all(matches))
 
 
-def _list_values(field: str, record: Mapping[str, object]) -> Sequence[object]:
+def _list_values(field: str, record: Mapping[str, object]) -> Sequence[typing.Any]:
     value = record.get(field)
     values = value if isinstance(value, list) else [] if value is None else [value]
     if field.startswith("meta.") and MAPPING in values:
@@ -352,7 +353,7 @@ def _is_any_enough(field: str, record: Mapping[str, object]) -> bool:
     return not is_of_documents(field) or (field.startswith("meta.") and of_one)
 
 
-def is_inside(value: object, where: Range) -> bool:
+def is_inside(value: typing.Any, where: Range) -> bool:
     """Return whether a value of a record lies in the range. None, NaN, infinity and words are in no numeric range."""
     if value is None:
         return False
