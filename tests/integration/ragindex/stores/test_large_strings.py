@@ -15,7 +15,8 @@ from ragindex.errors import StoreError, UsageError
 from ragindex.filters import Ids, Range, Terms
 from ragindex.interfaces import Collection, FilterQuery, Schema, TextQuery, VectorQuery
 from ragindex.stores.arrow import LARGE_STRING, LARGE_STRING_LIST, widen
-from ragindex.stores.lancedb.store import LanceCollection, LanceDB
+from ragindex.stores.lancedb.collection import LanceCollection
+from ragindex.stores.lancedb.store import LanceDB
 from ragindex.stores.memory.search import MemoryImage
 from ragindex.stores.metered import search_together
 
@@ -80,7 +81,7 @@ def test_every_answer_has_wide_strings(tmp_path: Path, memory: float) -> None:
 
 def test_no_column_of_a_collection_in_memory_is_narrow(tmp_path: Path) -> None:
     collection = filled(tmp_path, 1)
-    image = collection.store.image(collection)
+    image = collection.database.image(collection)
     assert image is not None
     assert narrow(image.table) == []
     assert set(image.columns) == {"id", "text", "tokens", "tags", "size", "meta.year"}

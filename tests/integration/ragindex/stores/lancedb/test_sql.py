@@ -9,7 +9,7 @@ from made_filters import SCHEMA, Row, build_batch, filters, list_passing, record
 
 from examples import examples
 from ragindex.filters import Filter
-from ragindex.stores.lancedb import store
+from ragindex.stores.lancedb import collection
 from ragindex.stores.lancedb.store import LanceDB
 
 
@@ -20,7 +20,7 @@ def test_filters_agree_with_reference(
     lookups_from: int, those: list[Row], asked: list[Filter], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "_LOOKUPS_FROM", lookups_from)
+        patch.setattr(collection, "_LOOKUPS_FROM", lookups_from)
         made = LanceDB(memory_gib=0).open(Path(tmp_path_factory.mktemp("store"))).create("some", SCHEMA)
         made.upsert(build_batch(those))
         made.finish()
