@@ -40,6 +40,13 @@ def repair_hint(workspace: Path | str) -> str:
 # ---------------------------------------------------------------- durable writes
 
 
+def cache_root() -> Path:
+    """Return the folder of what can be made again: RAGINDEX_CACHE, else `ragindex` in XDG_CACHE_HOME or ~/.cache."""
+    given, xdg = os.environ.get("RAGINDEX_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    root = Path(given) if given else (Path(xdg) if xdg else Path.home() / ".cache") / "ragindex"
+    return root.expanduser()
+
+
 def fsync(path: Path) -> None:
     """Flush a file, or the entries of a folder, to the disk. Raises OSError."""
     if path.is_dir() and os.name != "posix":

@@ -5,11 +5,14 @@ A document whose value is a list passes a condition if one of the elements does,
 
 A record may be made from several documents, as summaries are. It passes a filter on the fields of documents
 (`meta.KEY`, `doc_ids`, `passage_ids`) only if all its documents pass, with all their elements: see docs/filters.md.
+
+`passes` is what filters mean. Each engine has a compiler of filters, beside its store, that agrees with it.
 """
 
 import re
 import sys
-from collections.abc import Iterable, Mapping
+import typing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import TypeAlias
@@ -210,17 +213,28 @@ def combine_filters(first: Filter | None, second: Filter | None) -> Filter | Non
     return All(given) if len(given) == 2 else given[0] if given else None
 
 
+def list_conditions(where: Filter | None) -> Iterator[Ids | Terms | Overlaps | Range]:
+    """Yield the single conditions that `where` combines."""
+    match where:
+        case None:
+            return
+        case Not():
+            yield from list_conditions(where.filter)
+        case All() | Any():
+            for part in where.filters:
+                yield from list_conditions(part)
+        case _:
+            yield where
+
+
+def fields(where: Filter | None) -> Iterable[str]:
+    """Yield the names of the fields that `where` uses."""
+    return (one.field for one in list_conditions(where) if not isinstance(one, Ids))
+
+
 def names_passages(where: Filter) -> bool:
     """Return whether some passages of a document may pass `where` and others not."""
-    match where:
-        case Ids():
-            return True
-        case Not():
-            return names_passages(where.filter)
-        case All() | Any():
-            return any(names_passages(part) for part in where.filters)
-        case _:
-            return where.field == "passage_ids"
+    return any(isinstance(one, Ids) or one.field == "passage_ids" for one in list_conditions(where))
 
 
 def is_of_documents(field: str) -> bool:
@@ -252,17 +266,32 @@ def list_terms(value: object) -> list[str]:
     return [term(value)] if isinstance(value, str | int | float | date) else []
 
 
-def negate(where: Filter) -> Filter:
-    """Return the negation of `where` with `Not` only around single conditions: the form that engines evaluate."""
+def document_fields(id: str, metadata: Mapping[str, object]) -> dict[str, object]:
+    """Return the fields of the record of one document that filters compare."""
+    return {"id": id, "doc_ids": [id], **{f"meta.{key}": list_terms(value) for key, value in metadata.items()}}
+
+
+# ---------------------------------------------------------------- what filters mean
+
+
+def push_negations(where: Filter) -> Filter:
+    """Return an equal filter in the form that engines evaluate: `Not` only around Ids, Overlaps and Range.
+
+    No document of a record may have one of the values of negated Terms, which is what negated Overlaps mean.
+    """
     match where:
-        case Not():
-            return where.filter
-        case All():
-            return Any(tuple(negate(part) for part in where.filters))
-        case Any():
-            return All(tuple(negate(part) for part in where.filters))
+        case All() | Any():
+            return type(where)(tuple(push_negations(part) for part in where.filters))
+        case Not(filter=Not(filter=inner)):
+            return push_negations(inner)
+        case Not(filter=All(filters=parts)):
+            return Any(tuple(push_negations(Not(part)) for part in parts))
+        case Not(filter=Any(filters=parts)):
+            return All(tuple(push_negations(Not(part)) for part in parts))
+        case Not(filter=Terms(field=field, values=values)):
+            return Not(Overlaps(field, values))
         case _:
-            return Not(where)
+            return where
 
 
 def list_open_ranges(where: Range) -> list[Range]:
@@ -275,12 +304,83 @@ def list_open_ranges(where: Range) -> list[Range]:
     return open_ or [where]
 
 
-def fields(where: Filter | None) -> Iterable[str]:
-    """Yield the names of the fields that `where` uses."""
-    if isinstance(where, Terms | Overlaps | Range):
-        yield where.field
-    elif isinstance(where, Not):
-        yield from fields(where.filter)
-    elif isinstance(where, All | Any):
-        for part in where.filters:
-            yield from fields(part)
+def passes(where: Filter, record: Mapping[str, object]) -> bool:
+    """Return whether a record passes: the reference that every engine's compiler of filters agrees with.
+
+    `record` has its `id`, and texts, numbers and lists of texts by field, as collections return them. Raises UsageError
+    for a mapping in metadata, and for ends of a Range that are strings where the field is a number.
+
+    >>> passes(meta("year", 1998), {"id": "a", "doc_ids": ["a"], "meta.year": ["1998", "2001"]})
+    True
+    """
+    return _passes(push_negations(where), record)
+
+
+def _passes(where: Filter, record: Mapping[str, object]) -> bool:
+    match where:
+        case All():
+            return all([_passes(part, record) for part in where.filters])
+        case Any():
+            return any([_passes(part, record) for part in where.filters])
+        case Ids():
+            return record["id"] in where.ids
+        case Not(filter=Range() as inner):
+            values = _list_values(inner.field, record)
+            # Of several documents, all values lie on the same side.
+            sides = [inner] if _is_any_enough(inner.field, record) else list_open_ranges(inner)
+            return not all(any(is_inside(value, side) for value in values) for side in sides)
+        case Not():
+            return not _passes(where.filter, record)
+        case _:
+            values = _list_values(where.field, record)
+            matches = [is_inside(one, where) if isinstance(where, Range) else one in where.values for one in values]
+            enough = isinstance(where, Overlaps) or _is_any_enough(where.field, record)
+            return any(matches) and (enough or all(matches))
+
+
+def _list_values(field: str, record: Mapping[str, object]) -> Sequence[typing.Any]:
+    value = record.get(field)
+    values = value if isinstance(value, list) else [] if value is None else [value]
+    if field.startswith("meta.") and MAPPING in values:
+        raise refuse_mappings(field)
+    return values
+
+
+def _is_any_enough(field: str, record: Mapping[str, object]) -> bool:
+    """Return whether one value that matches is enough: of keywords, and of metadata of one document."""
+    documents = record.get("doc_ids")
+    of_one = isinstance(documents, list) and len(documents) == 1
+    return not is_of_documents(field) or (field.startswith("meta.") and of_one)
+
+
+def is_inside(value: typing.Any, where: Range) -> bool:
+    """Return whether a value of a record lies in the range. None, NaN, infinity and words are in no numeric range."""
+    if value is None:
+        return False
+    if where.numeric:
+        number = read_number(value) if isinstance(value, str) else value
+        low, high = list_number_ends(where)
+        return number is not None and low <= number <= high
+    if not isinstance(value, str) and where != Range(where.field):
+        raise refuse_strings(where)
+    return (where.low is None or value >= where.low) and (where.high is None or value <= where.high)
+
+
+def list_number_ends(where: Range) -> tuple[float, float]:
+    """Return both ends of a range of numbers; NaN (which engines sort last) and infinity are in none."""
+    return (
+        -_LARGEST if where.low is None else float(where.low),
+        _LARGEST if where.high is None else float(where.high),
+    )
+
+
+def read_number(text: str | None) -> float | None:
+    """Return the number that a value of metadata is, None if it is none."""
+    return float(text) if text is not None and NUMBER.fullmatch(text) else None
+
+
+def refuse_strings(where: Range) -> UsageError:
+    """Return the error for a range of strings on a field of numbers."""
+    return UsageError(
+        f"The field {where.field!r} contains numbers; the ends of its Range must be numbers. Got {where!r}."
+    )

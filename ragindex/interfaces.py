@@ -575,7 +575,7 @@ class Collection(Protocol):
 
 @runtime_checkable
 class MultiSearchCollection(Protocol):
-    """A collection whose engine can search several collections in one round trip (ragindex.stores.multi_search)."""
+    """A collection whose engine can search several collections in one round trip (ragindex.stores.metered)."""
 
     def search_with(
         self, asked: Sequence[tuple[Collection, Sequence[SearchRequest]]]

@@ -20,7 +20,7 @@ from ragindex.parts.text.passages import Passages
 from ragindex.plugins.registry import PartField, SchemeField, label
 from ragindex.retrieval.fusion import convex_combination, reciprocal_rank_fusion
 from ragindex.retrieval.hits import HIT_FIELDS, check_queries, read_hits
-from ragindex.stores.multi_search import search_together
+from ragindex.stores.metered import search_together
 from ragindex.types import Hit, Query, Retrieval, Step
 from ragindex_baselines.bm25 import BM25
 from ragindex_baselines.dense import Dense

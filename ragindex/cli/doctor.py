@@ -18,6 +18,7 @@ from ragindex.document_ids import list_places
 from ragindex.encoders.sentence_transformer import describe_engine
 from ragindex.errors import MissingExtraError, RagindexError
 from ragindex.plugins import registry
+from ragindex.stores.lancedb.engine import check_processor
 from ragindex.workspace.part_keys import require_working_default
 from ragindex.workspace.workspace import Workspace
 
@@ -135,6 +136,8 @@ def _check_plugin(group: registry.PluginGroup, name: str) -> tuple[str, str, str
         registry.load_plugin(group, name)
         if group == "schemes":
             require_working_default(name)
+        if what == "store lancedb":
+            check_processor()
     except MissingExtraError as error:
         return (what, "missing", str(error))
     except RagindexError as error:

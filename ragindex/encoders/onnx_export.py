@@ -7,7 +7,6 @@ as the model there, it makes the same vectors under the same id.
 import importlib.util
 import json
 import logging
-import os
 import shutil
 import tempfile
 import warnings
@@ -62,10 +61,8 @@ class ExportedModel:
 
 
 def cache_folder() -> Path:
-    """Return the folder of exported models: RAGINDEX_CACHE, else `ragindex` in XDG_CACHE_HOME or ~/.cache."""
-    given, xdg = os.environ.get("RAGINDEX_CACHE"), os.environ.get("XDG_CACHE_HOME")
-    root = Path(given) if given else (Path(xdg) if xdg else Path.home() / ".cache") / "ragindex"
-    return root.expanduser() / "encoders"
+    """Return the folder of exported models, in that of `durable_files.cache_root`."""
+    return durable_files.cache_root() / "encoders"
 
 
 def can_export() -> bool:

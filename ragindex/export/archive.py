@@ -14,7 +14,6 @@ from typing import IO
 from filelock import FileLock
 
 from ragindex import durable_files
-from ragindex.encoders.onnx_export import cache_folder
 from ragindex.errors import DamagedError, DataError, StoreError, UsageError
 from ragindex.export.retriever_file import (
     LARGEST_RETRIEVER_FILE,
@@ -128,7 +127,7 @@ def unpack_archive(path: Path, into: Path | None, limits: RetrieverLimits) -> tu
 
 def retrievers_cache() -> Path:
     """Return the folder of unpacked retrievers: RAGINDEX_CACHE, else `ragindex` in XDG_CACHE_HOME or ~/.cache."""
-    return cache_folder().parent / "retrievers"
+    return durable_files.cache_root() / "retrievers"
 
 
 def _is_unpacked(folder: Path, exported: ExportedRetriever, *, given: bool) -> bool:

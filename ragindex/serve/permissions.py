@@ -1,15 +1,10 @@
 """Which documents a key may see and change: the filter of the key, evaluated as the stores evaluate it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-import pyarrow as pa
-
-from ragindex.filters import Filter
-from ragindex.retrieval.hits import build_filter_fields
+from ragindex.filters import Filter, document_fields, passes
 from ragindex.serve.keys import AccessKey
 from ragindex.serve.refusals import RefusalError
-from ragindex.stores.memory.filters import FilterEvaluator
 from ragindex.types import Document, Hit, Metadata
 
 
@@ -17,11 +12,7 @@ def passing_documents(where: Filter | None, documents: Mapping[str, Metadata]) -
     """Return the ids of the documents, given with their metadata, that pass the filter."""
     if where is None:
         return frozenset(documents)
-    ids = list(documents)
-    columns: dict[str, Any] = {"doc_ids": pa.array([[id] for id in ids], pa.list_(pa.string()))}
-    columns |= build_filter_fields([metadata] for metadata in documents.values())
-    mask = FilterEvaluator(columns, {id: row for row, id in enumerate(ids)}).mask(where)
-    return frozenset(id for id, passes in zip(ids, mask, strict=True) if passes)
+    return frozenset(id for id, metadata in documents.items() if passes(where, document_fields(id, metadata)))
 
 
 def keep_permitted(key: AccessKey, hits: Sequence[Hit]) -> tuple[Hit, ...]:

@@ -1,4 +1,4 @@
-"""A wrapper that measures the time a collection takes for lookups and searches."""
+"""Collections as methods use them: lookups and searches are timed, and several are searched in one round trip."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from ragindex.accounting import timing
 from ragindex.filters import Filter
-from ragindex.interfaces import Collection, InMemoryVectors, Schema, SearchRequest, SearchResult
+from ragindex.interfaces import Collection, InMemoryVectors, MultiSearchCollection, Schema, SearchRequest, SearchResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +78,23 @@ class MeteredCollection:
     def describe(self) -> Mapping[str, str | int | float]:
         """Call the inner collection."""
         return self.inner.describe()
+
+
+def search_together(asked: Sequence[tuple[Collection, Sequence[SearchRequest]]]) -> list[list[SearchResult]]:
+    """Search several collections, each with its own requests, in one round trip if the store supports it.
+
+    Elasticsearch sends all requests as one `_msearch`; other collections are searched one after the other. The time is
+    recorded as store time.
+    """
+    bare = [(_unwrap(collection), requests) for collection, requests in asked]
+    first: object = bare[0][0] if bare else None
+    start = time.perf_counter()
+    found = first.search_with(bare) if isinstance(first, MultiSearchCollection) else None
+    if found is None:
+        return [collection.search(requests) for collection, requests in asked]
+    timing.add_seconds("store", time.perf_counter() - start)
+    return found
+
+
+def _unwrap(collection: Collection) -> Collection:
+    return collection.inner if isinstance(collection, MeteredCollection) else collection

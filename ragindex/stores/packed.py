@@ -29,8 +29,7 @@ from ragindex.interfaces import (
     SearchResult,
     StorePlugin,
 )
-from ragindex.stores.arrow_files import map_arrow_file
-from ragindex.stores.large_strings import narrow
+from ragindex.stores.arrow import map_arrow_file, narrow
 from ragindex.stores.memory.search import MemoryImage
 
 _END = ".arrow"

@@ -21,7 +21,7 @@ import pyarrow as pa
 from ragindex import durable_files
 from ragindex.errors import DamagedError, StoreError
 from ragindex.interfaces import BuildContext, Collection, Floats, Schema
-from ragindex.stores.arrow_files import map_arrow_file
+from ragindex.stores.arrow import map_arrow_file
 
 NumberArray: TypeAlias = npt.NDArray[Any]
 STATES = Schema(numbers=("replaced",))

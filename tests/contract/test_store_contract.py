@@ -12,7 +12,7 @@ from ragindex.errors import UsageError
 from ragindex.filters import Ids
 from ragindex.interfaces import Collection, FilterQuery, Schema, SearchRequest, Store, TextQuery, VectorQuery
 from ragindex.plugins import registry
-from ragindex.stores.multi_search import search_together
+from ragindex.stores.metered import search_together
 
 
 def test_every_registered_store_is_here() -> None:

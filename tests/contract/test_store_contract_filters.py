@@ -30,6 +30,9 @@ FILTERS: list[tuple[Filter, list[str]]] = [
     (Not(All((Not(Ids(("a",))), Not(Ids(("b",)))))), ["a", "b"]),
     (Range("size", 2, 4), ["b", "c", "d"]),
     (Range("size", low=4), ["d", "e"]),
+    (Range("tags", "d", "e"), ["c"]),  # of keywords, one element is enough
+    (Not(Range("tags", "d", "e")), ["a", "b", "d", "e"]),
+    (Range("tags"), ["a", "b", "c", "e"]),
     (meta("page", 12), ["a"]),
     (meta("page", "x", 7.0), ["b", "d"]),
     (Not(meta("page", 12)), ["b", "c", "d", "e"]),

@@ -15,7 +15,7 @@ from ragindex.parts.support.records import encoded_fields, encoded_text
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors import token_counts
 from ragindex.plugins.registry import PartField
-from ragindex.stores.large_strings import LARGE_STRING, widen
+from ragindex.stores.arrow import LARGE_STRING, widen
 
 
 def has_vectors(part: Part[Any]) -> bool:

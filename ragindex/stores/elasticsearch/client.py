@@ -1,4 +1,4 @@
-"""The connection to an Elasticsearch cluster: address, keys, errors and retries.
+"""The connection to an Elasticsearch cluster: address, keys, errors and retries, and the parameters of the store.
 
 Keys come only from the environment. They are in no parameter, and so in no file, label, log or error.
 """
@@ -11,14 +11,26 @@ from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import regex
+from pydantic import Field, field_validator
 
 from ragindex.distribution import install_line, require_module
 from ragindex.errors import StoreError, UsageError
-from ragindex.http import Trouble, TroubleError, read_secret, read_variable, redact, retry, strip_credentials
+from ragindex.http import (
+    Trouble,
+    TroubleError,
+    read_secret,
+    read_variable,
+    redact,
+    require_bare,
+    retry,
+    strip_credentials,
+)
+from ragindex.interfaces import StorePlugin
+from ragindex.plugins.base import Contact
 from ragindex.stores.elasticsearch import responses
 from ragindex.stores.elasticsearch.responses import PARTIAL, ItemsError, parse_error
 
@@ -29,6 +41,7 @@ URL, API_KEY, USER, PASSWORD, CA_FILE = (
 _OLDEST = (8, 18)
 """The oldest supported version, the first whose vector searches have their own k and rescore with full vectors."""
 _MAX_REASON_LENGTH = 400
+_LINES = "compatible-with=9", "compatible-with=8"
 _MEDIA_TYPE_ERROR = "media_type_header_exception"
 _PERMANENT_CODES = frozenset({"tls", "host", "no tls", "other"})
 """The codes of troubles whose status is not from the server; it is set to prevent retries, which cannot succeed."""
@@ -172,10 +185,10 @@ def connect(url: str | None, timeout: float, retries: int) -> Server:
     and StoreError if the cluster cannot be used.
     """
     package = require_module("elasticsearch", "elasticsearch", "The store elasticsearch")
-    if package.__version__[0] != 8:
+    if package.__version__[0] not in (8, 9):
         version = ".".join(map(str, package.__version__))
         raise UsageError(
-            f"The store elasticsearch needs the package elasticsearch 8, which supports servers 8 and 9; "
+            f"The store elasticsearch needs the package elasticsearch 8 or 9, each of which supports servers 8 and 9; "
             f"got {version}. Run: {install_line('elasticsearch')}"
         )
     written = url or read_variable([URL])
@@ -210,10 +223,14 @@ def _build_transport_class() -> type:
     class CheckingTransport(Transport):
         """A transport that sends only requests whose responses it can check."""
 
-        def perform_request(self, method: str, target: str, *, body: Any = None, **how: Any) -> Any:
+        def perform_request(
+            self, method: str, target: str, *, body: Any = None, headers: Mapping[str, str] | None = None, **how: Any
+        ) -> Any:
             """Send a request. Raises TroubleError if the response is incomplete."""
             responses.require_rule(method, target, body)
-            answer = super().perform_request(method, target, body=body, **how)
+            # A client 9 asks for answers of line 9, which servers 8 refuse. Servers 8 and 9 know those of line 8.
+            known = {name: value.replace(*_LINES) for name, value in (headers or {}).items()}
+            answer = super().perform_request(method, target, body=body, headers=known, **how)
             if answer.meta.status < HTTPStatus.MULTIPLE_CHOICES:  # otherwise the client raises or ignores the status
                 responses.check_response(method, target, body, answer.body)
             return answer
@@ -275,3 +292,73 @@ def _check_server(server: Server) -> None:
     if tuple(map(int, number.split(".")[:2])) < _OLDEST:
         oldest = ".".join(map(str, _OLDEST))
         raise StoreError(f"The store at {server.where} is Elasticsearch {number}; {oldest} or later is needed.")
+
+
+# ---------------------------------------------------------------- parameters
+
+
+NAME_PATTERN = r"[a-z0-9][a-z0-9_.]{0,60}"
+
+
+class ElasticsearchParameters(StorePlugin):
+    """The parameters of the class `Elasticsearch`, which documents them."""
+
+    argument: ClassVar[str] = "url"
+    keys_from: ClassVar[str] = f"Set {API_KEY}, or {USER} and {PASSWORD}."
+
+    url: str | None = Field(
+        default=None, description="Address of the cluster, or several separated by commas. Default: ELASTICSEARCH_URL."
+    )
+    prefix: str = Field(
+        default="ragindex", pattern=f"^{NAME_PATTERN}$", description="First part of the names of all indices."
+    )
+    namespace: str | None = Field(
+        default=None,
+        pattern=f"^{NAME_PATTERN}$",
+        description="Second part of the names of the indices. Default: a name stored in the index's folder.",
+    )
+    shards: int = Field(default=1, ge=1, le=1024, description="Shards of an index created from now on.")
+    replicas: int | None = Field(
+        default=None,
+        ge=0,
+        description="Replicas of an index created from now on. Default: one where the cluster has a second node.",
+    )
+    refresh: str = Field(
+        default="-1",
+        pattern=r"^(-1|\d+(ms|s|m))$",
+        description="Refresh interval of an index, as 1s. -1: searches see finished syncs only.",
+    )
+    exact_up_to: int = Field(
+        default=100_000,
+        ge=0,
+        description="Records up to which vectors are compared one by one; larger collections use an HNSW graph.",
+    )
+    candidates: int = Field(
+        default=500, ge=1, le=10_000, description="Candidates per shard of a search through the HNSW graph."
+    )
+    analyser: str | None = Field(
+        default=None, description="Analyser of the server to use in place of ragindex's own text analysis."
+    )
+    writers: int = Field(default=4, ge=1, le=64, description="Bulk requests sent at once.")
+    timeout: float = Field(default=60.0, gt=0, description="Seconds until a request times out.")
+    retries: int = Field(default=5, ge=0, description="Times a request is sent again after a passing failure.")
+    lease_seconds: float = Field(
+        default=60.0, ge=1, description="Seconds after which a writer's lease that is not renewed can be taken over."
+    )
+
+    def contacts(self) -> tuple[Contact, ...]:
+        """Return the nodes of the cluster, by the parameters or ELASTICSEARCH_URL."""
+        hosts = self.url or read_variable([URL]) or ""
+        keys = (API_KEY, USER, PASSWORD)
+        return tuple(Contact.of_address(host.strip(), keys) for host in hosts.split(",") if host.strip())
+
+    @field_validator("url")
+    @classmethod
+    def _without_keys(cls, url: str | None) -> str | None:
+        """Raise UsageError if the address contains keys, because parameters are written into files and reports.
+
+        The error does not repeat the address.
+        """
+        for host in (url or "").split(",") if url else ():
+            require_bare(host.strip(), "the store elasticsearch", cls.keys_from)
+        return url

@@ -11,14 +11,12 @@ import pyarrow as pa
 from ragindex.errors import StoreError
 from ragindex.filters import Filter
 from ragindex.interfaces import Collection, InMemoryVectors, Schema, SearchRequest, SearchResult
-from ragindex.stores.elasticsearch import indices, view
+from ragindex.stores.elasticsearch import indices
 from ragindex.stores.elasticsearch import search as elastic_search
-from ragindex.stores.elasticsearch import totals as elastic_totals
 from ragindex.stores.elasticsearch.bulk import Action, send
-from ragindex.stores.elasticsearch.client import Server
+from ragindex.stores.elasticsearch.client import ElasticsearchParameters, Server
 from ragindex.stores.elasticsearch.indices import Generation
 from ragindex.stores.elasticsearch.lease import WriterLease
-from ragindex.stores.elasticsearch.parameters import ElasticsearchParameters
 from ragindex.stores.elasticsearch.records import (
     build_batch,
     build_documents,
@@ -111,7 +109,7 @@ class ElasticsearchCollection:
         if now.sealed:
             return
         self._may_write()
-        totals: Mapping[str, Any] = elastic_totals.count_totals(self.store.server, now.index, now.shards)
+        totals: Mapping[str, Any] = indices.count_totals(self.store.server, now.index, now.shards)
         if self.schema.text and totals["stale"]:
             now, totals = self._without_stale(now, totals)
         many = totals["records"] > self.store.settings.exact_up_to
@@ -126,12 +124,12 @@ class ElasticsearchCollection:
         """
         server = self.store.server
         few = totals["stale"] <= _MAX_STALE_SHARE * totals["records"]
-        if few and elastic_totals.read_disk_figures(server, now.index, now.shards)["bytes"] > _MAX_REWRITE_BYTES:
+        if few and indices.read_disk_figures(server, now.index, now.shards)["bytes"] > _MAX_REWRITE_BYTES:
             return now, totals
         clean = indices.clone_generation(server, self.name, now)
         indices.merge_segments(server, self.name, clean, only_expunge_deletes=True)
         indices.delete_indices(server, [now])
-        return clean, elastic_totals.count_totals(server, clean.index, clean.shards)
+        return clean, indices.count_totals(server, clean.index, clean.shards)
 
     def _with_graph(self, now: Generation) -> Generation:
         server, dimensions = self.store.server, self.schema.dimensions or 0
@@ -175,7 +173,7 @@ class ElasticsearchCollection:
 
     def scan(self, fields: Sequence[str], where: Filter | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the records that pass `where`, from one point in time."""
-        yield from view.scan_view(self._view(), fields, where)
+        yield from elastic_search.scan_view(self._view(), fields, where)
 
     def search(self, requests: Sequence[SearchRequest]) -> list[SearchResult]:
         """Answer requests in one `_msearch`."""
@@ -207,18 +205,18 @@ class ElasticsearchCollection:
         how = ", ".join(filter(None, (vectors, text, f"Elasticsearch at {self.store.server.where}")))
         return {
             "search": how,
-            "bytes": elastic_totals.read_disk_figures(self.store.server, now.index, now.shards)["bytes"],
+            "bytes": indices.read_disk_figures(self.store.server, now.index, now.shards)["bytes"],
         }
 
     def _now(self) -> Generation:
         """Return the pinned or newest generation. Raises StoreError if the collection no longer exists."""
         return self.pinned or self.store.newest(self.name)
 
-    def _view(self) -> view.IndexView:
+    def _view(self) -> elastic_search.IndexView:
         now = self._now()
-        totals = now.sealed or elastic_totals.count_totals(self.store.server, now.index, now.shards)
+        totals = now.sealed or indices.count_totals(self.store.server, now.index, now.shards)
         settings = self.store.settings
-        return view.IndexView(
+        return elastic_search.IndexView(
             server=self.store.server,
             index=now.index,
             name=self.name,

@@ -28,11 +28,12 @@ from ragindex.filters import (
     Range,
     Terms,
     is_of_documents,
-    negate,
+    push_negations,
+    read_number,
     refuse_mappings,
+    refuse_strings,
 )
 from ragindex.interfaces import Schema
-from ragindex.stores.memory.filters import _number as number_in
 
 QueryClause = dict[str, Any]
 MAX_TERM_LENGTH = 256
@@ -78,7 +79,7 @@ def collect_terms(schema: Schema, record: Mapping[str, Any]) -> dict[str, list[s
     for field, held in record.items():
         values = _list_values(schema, field, held)
         texts = [encode_term(field, value) for value in values if value is not None]
-        found = [encode_number(field, one) for value in values if (one := number_in(value)) is not None]
+        found = [encode_number(field, one) for value in values if (one := read_number(value)) is not None]
         group = is_group(field, values, record.get("doc_ids"))
         if group:
             group_terms += texts if len(texts) == len(values) else [*texts, _lack(field)]
@@ -113,22 +114,26 @@ def translate_filter(where: Filter | None, schema: Schema, groups: Set[str]) -> 
 
     Raises UsageError for a field of metadata that is a mapping in some record (in `groups`, with MAPPING behind it).
     """
+    return EVERYTHING if where is None else _translate(push_negations(where), schema, groups)
+
+
+def _translate(where: Filter, schema: Schema, groups: Set[str]) -> QueryClause:
     match where:
-        case None:
-            return EVERYTHING
         case Ids():
             return _match_values("id", sorted(set(where.ids)))
         case Terms() | Overlaps():
             return _translate_terms(where, groups)
         case Range():
             return _translate_range(where, schema, groups)
+        case Not(filter=Range() as inner) if inner.field in groups:
+            return _translate_outside(inner, groups)
         case Not():
-            return _translate_negation(where.filter, schema, groups)
+            return {"bool": {"must_not": [_translate(where.filter, schema, groups)]}}
         case All():
-            inner = [translate_filter(part, schema, groups) for part in where.filters]
-            return {"bool": {"filter": inner}} if inner else EVERYTHING
+            inner_queries = [_translate(part, schema, groups) for part in where.filters]
+            return {"bool": {"filter": inner_queries}} if inner_queries else EVERYTHING
         case filters.Any():
-            return _match_any(translate_filter(part, schema, groups) for part in where.filters)
+            return _match_any(_translate(part, schema, groups) for part in where.filters)
 
 
 def _match_any(parts: Iterable[QueryClause]) -> QueryClause:
@@ -142,14 +147,8 @@ def _match_values(field: str, values: Sequence[str]) -> QueryClause:
     return queries[0] if len(queries) == 1 else _match_any(queries)
 
 
-def _translate_negation(where: Filter, schema: Schema, groups: Set[str]) -> QueryClause:
-    """Match the records of which no document passes; with a range, all documents lie on the same side of it."""
-    if isinstance(where, Not | All | filters.Any):
-        return translate_filter(negate(where), schema, groups)
-    if isinstance(where, Ids | Overlaps) or where.field not in groups:
-        return {"bool": {"must_not": [translate_filter(where, schema, groups)]}}
-    if isinstance(where, Terms):
-        return {"bool": {"must_not": [translate_filter(Overlaps(where.field, where.values), schema, groups)]}}
+def _translate_outside(where: Range, groups: Set[str]) -> QueryClause:
+    """Match the records of one value outside of the range, and of several that lie on the same side of it."""
     _require_comparable(where.field, groups)
     kind = "numbers" if where.numeric else "terms"
     group = _match_values("groups", [where.field])
@@ -201,9 +200,7 @@ def _translate_range(where: Range, schema: Schema, groups: Set[str]) -> QueryCla
     _require_comparable(where.field, groups)
     number = where.field in schema.numbers
     if number and not where.numeric and where != Range(where.field):
-        raise UsageError(
-            f"The field {where.field!r} contains numbers; the ends of its Range must be numbers. Got {where!r}."
-        )
+        raise refuse_strings(where)
     kind = "numbers" if number or where.numeric else "terms"
     low, high = _encode_ends(where)
     single: QueryClause = {"range": {kind: {"gte": low, "lte": high}}}

@@ -1,8 +1,9 @@
-"""The writer's lease: a document that can be changed only by a process that has seen its latest state (`if_seq_no`).
+"""Small documents of the store itself, in one index on the server: the writer's lease and the list of collections.
 
-The holder renews the lease; another process can take over an expired one. Clocks of machines differ, so a lease that
-looks expired is watched for a while first, and is not taken over if it is renewed meanwhile. A holder that has lost the
-lease (on a machine that was asleep, say) notices this before its next write.
+A document can be changed only by a process that has seen its latest state (`if_seq_no`). The holder of the lease
+renews it; another process can take over an expired one. Clocks of machines differ, so a lease that looks expired is
+watched for a while first, and is not taken over if it is renewed meanwhile. A holder that has lost the lease (on a
+machine that was asleep, say) notices this before its next write.
 """
 
 import os
@@ -10,14 +11,70 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ragindex.errors import StoreError, WriterBusyError
-from ragindex.stores.elasticsearch import state
+from ragindex.http import TroubleError
 from ragindex.stores.elasticsearch.client import Server
+from ragindex.stores.elasticsearch.records import server_id
+
+# ---------------------------------------------------------------- state documents
+
+
+_CONFLICT, _NOT_FOUND = 409, 404
+StateTokens = dict[str, int]
+
+
+def create_state_index(server: Server, index: str, doing: str) -> None:
+    """Create the index if it does not exist."""
+    settings = {"number_of_shards": 1, "auto_expand_replicas": "0-1"}
+    try:
+        server.try_to(lambda client: client.indices.create(index=index, settings=settings, mappings={"enabled": False}))
+    except TroubleError as error:
+        if error.trouble.code != "resource_already_exists_exception":
+            raise server.failure(doing, error.trouble) from None
+
+
+def read_state(server: Server, index: str, name: str, doing: str) -> tuple[Mapping[str, Any], StateTokens] | None:
+    """Read a document and its state tokens. Return None if it does not exist."""
+    found = _ask(server, doing, lambda client: client.get(index=index, id=server_id(name)))
+    if found is None:
+        return None
+    return found["_source"], {"if_seq_no": found["_seq_no"], "if_primary_term": found["_primary_term"]}
+
+
+def write_state(
+    server: Server, index: str, name: str, document: Mapping[str, Any], seen: StateTokens | None, doing: str
+) -> StateTokens | None:
+    """Write a document if it is still in the state `seen` (None: does not exist), and return its new state tokens.
+
+    Return None, without writing, if it is in another state.
+    """
+    how: dict[str, Any] = {"op_type": "create"} if seen is None else dict(seen)
+    written = _ask(
+        server, doing, lambda client: client.index(index=index, id=server_id(name), document=document, **how)
+    )
+    if written is None:
+        return None
+    return {"if_seq_no": written["_seq_no"], "if_primary_term": written["_primary_term"]}
+
+
+def delete_state(server: Server, index: str, name: str, seen: StateTokens | None, doing: str) -> None:
+    """Delete a document if it is still in the state `seen` (None: any state)."""
+    _ask(server, doing, lambda client: client.delete(index=index, id=server_id(name), **(seen or {})))
+
+
+def _ask(server: Server, doing: str, call: Callable[[Any], Any]) -> Any:
+    """Return the response, or None for a conflict or a missing document, which are not errors and not retried."""
+    answer = server.ask(doing, lambda client: call(client.options(ignore_status=(_CONFLICT, _NOT_FOUND))))
+    return None if answer.meta.status in (_CONFLICT, _NOT_FOUND) else answer
+
+
+# ---------------------------------------------------------------- the lease
+
 
 _DOCUMENT = "writer"
 _DOING = "take the writer's lease"
@@ -36,7 +93,7 @@ class WriterLease:
     index: str
     seconds: float
     document: Mapping[str, Any]
-    seen: state.StateTokens
+    seen: StateTokens
     lost: str = ""
     _renewed: float = field(default_factory=time.monotonic)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -64,7 +121,7 @@ class WriterLease:
         if self._thread is not None:
             self._thread.join()
         if not self.lost:
-            state.delete_state(self.server, self.index, _DOCUMENT, self.seen, _DOING)
+            delete_state(self.server, self.index, _DOCUMENT, self.seen, _DOING)
 
     def _renewing(self) -> None:
         while not self._stop.wait(self.seconds / 4):
@@ -91,7 +148,7 @@ class WriterLease:
 
 def acquire_lease(server: Server, index: str, owner: str, seconds: float) -> WriterLease:
     """Acquire the lease and renew it until it is released. Raises WriterBusyError, naming the holder."""
-    state.create_state_index(server, index, _DOING)
+    create_state_index(server, index, _DOING)
     held = _read(server, index)
     if held is not None and not _is_abandoned(server, index, *held):
         raise WriterBusyError(_format_busy_message(held[0]))
@@ -108,7 +165,7 @@ def acquire_lease(server: Server, index: str, owner: str, seconds: float) -> Wri
     return lease
 
 
-def _is_abandoned(server: Server, index: str, document: Mapping[str, Any], seen: state.StateTokens) -> bool:
+def _is_abandoned(server: Server, index: str, document: Mapping[str, Any], seen: StateTokens) -> bool:
     """Return whether the holder is dead: its process on this machine has ended, or the lease is not renewed."""
     if document["machine"] == _machine() and not _is_alive(int(document["pid"])):
         return True
@@ -149,15 +206,13 @@ def _format_busy_message(document: Mapping[str, Any]) -> str:
     return f"Another process is writing to the index: {holder}. Wait for it (commands with --wait SECONDS), or stop it."
 
 
-def _read(server: Server, index: str) -> tuple[Mapping[str, Any], state.StateTokens] | None:
-    return state.read_state(server, index, _DOCUMENT, _DOING)
+def _read(server: Server, index: str) -> tuple[Mapping[str, Any], StateTokens] | None:
+    return read_state(server, index, _DOCUMENT, _DOING)
 
 
-def _put(
-    server: Server, index: str, document: Mapping[str, Any], seen: state.StateTokens | None
-) -> state.StateTokens | None:
+def _put(server: Server, index: str, document: Mapping[str, Any], seen: StateTokens | None) -> StateTokens | None:
     """Write the lease document. Return None if another process has changed it in the meantime."""
-    written = state.write_state(server, index, _DOCUMENT, document, seen, _DOING)
+    written = write_state(server, index, _DOCUMENT, document, seen, _DOING)
     if written is None:
         held = _read(server, index)  # an earlier try whose response was lost may have written it
         return held[1] if held is not None and held[0]["token"] == document["token"] else None

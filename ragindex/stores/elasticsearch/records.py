@@ -13,9 +13,8 @@ from ragindex.errors import UsageError
 from ragindex.filters import MAPPING
 from ragindex.interfaces import Floats, Schema
 from ragindex.stores.elasticsearch import filters
-from ragindex.stores.lancedb.records import arrow_schema, table_rows
-from ragindex.stores.lancedb.sql import column_name, field_name
 from ragindex.stores.memory.bm25 import K1, B
+from ragindex.stores.records import arrow_schema, column_name, field_name, table_rows
 
 _MAX_ID_BYTES = 512
 """The most bytes that the server accepts as a document id."""

@@ -21,14 +21,13 @@ from filelock import FileLock
 from ragindex import durable_files
 from ragindex.errors import DamagedError, StoreError
 from ragindex.interfaces import Schema
-from ragindex.stores.elasticsearch import client, indices, state
+from ragindex.stores.elasticsearch import client, indices
 from ragindex.stores.elasticsearch import lease as elastic_lease
-from ragindex.stores.elasticsearch.client import Server
+from ragindex.stores.elasticsearch.client import NAME_PATTERN, ElasticsearchParameters, Server
 from ragindex.stores.elasticsearch.collection import ElasticsearchCollection
 from ragindex.stores.elasticsearch.indices import Generation, IndexLayout
 from ragindex.stores.elasticsearch.lease import WriterLease
-from ragindex.stores.elasticsearch.parameters import NAME_PATTERN, ElasticsearchParameters
-from ragindex.stores.mismatch import require_schema
+from ragindex.stores.records import require_schema
 
 _KEEP = 86_400.0
 """Seconds for which a replaced state is kept, because a copy of the index folder on another machine may name it."""
@@ -116,7 +115,7 @@ class ElasticsearchStore:
 
     def drop(self, name: str) -> None:
         """Delete a collection with all its indices."""
-        state.delete_state(self.server, self._state, _name_document(name), None, f"drop the collection {name}")
+        elastic_lease.delete_state(self.server, self._state, _name_document(name), None, f"drop the collection {name}")
         indices.delete_indices(self.server, self._generations(name))
 
     @contextmanager
@@ -154,13 +153,13 @@ class ElasticsearchStore:
         if self.held is not None:
             self.held.check()
         doing, known = f"make the collection {name}", _name_document(name)
-        state.create_state_index(self.server, self._state, doing)
+        elastic_lease.create_state_index(self.server, self._state, doing)
         part = name.rpartition(".")[0]
         left = not part or any(other.rpartition(".")[0] == part for other in self.names())
-        if left and state.read_state(self.server, self._state, known, doing) is not None:
+        if left and elastic_lease.read_state(self.server, self._state, known, doing) is not None:
             raise self._missing(name)
         made = indices.create_generation(self.server, self.layout, name, schema)
-        state.write_state(self.server, self._state, known, {"name": name}, None, doing)
+        elastic_lease.write_state(self.server, self._state, known, {"name": name}, None, doing)
         return made
 
     def _generations(self, name: str) -> list[Generation]:

@@ -19,13 +19,14 @@ import numpy as np
 import pyarrow as pa
 
 from ragindex.interfaces import Schema
-from ragindex.stores.lancedb import files, sql
+from ragindex.stores.arrow import LARGE_STRING, widen
+from ragindex.stores.lancedb import files
+from ragindex.stores.lancedb.engine import wait
 from ragindex.stores.lancedb.files import TEXT_INDEX, Version
-from ragindex.stores.lancedb.waiting import wait
-from ragindex.stores.large_strings import LARGE_STRING, widen
 from ragindex.stores.memory import bm25
 from ragindex.stores.memory.bm25 import Statistics, TextCounts
 from ragindex.stores.memory.search import MemoryImage
+from ragindex.stores.records import field_name
 
 _FILE = "terms.arrow"
 _TAKE_BLOCK = 8192
@@ -128,7 +129,7 @@ def open_statistics(
     indexed = _read_statistics(folder / "_indices" / index.uuid / _FILE)
     first = first_new_row(made_from)
     found = wait(table.query().where(f"_rowid >= {first}").select(list(columns)).to_arrow())
-    lacking = widen(found.rename_columns([sql.field_name(name) for name in columns]))
+    lacking = widen(found.rename_columns([field_name(name) for name in columns]))
     new = bm25.count_tokens(lacking.column("tokens").chunks)
     gone = _count_deleted(table, earlier, now, made_from)
     statistics = _update_statistics(indexed.statistics, new, gone)

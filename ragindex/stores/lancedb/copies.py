@@ -1,21 +1,28 @@
-"""Copies of small collections, which are read without LanceDB: importing LanceDB takes a second.
+"""Files beside a table that are made from it, with hashes: copies of small collections, and mapped vectors.
 
-`finish` writes one Arrow file per finished version into the table's folder, named by the version and its own hash. A
-reader of that version loads it. Writers, scans, checks, and readers of any other version use LanceDB. A copy is removed
-with its version. A collection beyond MAX_BYTES has no copy, because each sync writes the copy anew.
+Copies are read without LanceDB: importing LanceDB takes a second. `finish` writes one Arrow file per finished version
+into the table's folder, named by the version and its own hash. A reader of that version loads it. Writers, scans,
+checks, and readers of any other version use LanceDB. A copy is removed with its version. A collection beyond MAX_BYTES
+has no copy, because each sync writes the copy anew.
 """
 
 import json
 import os
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from ragindex import durable_files
 from ragindex.interfaces import Schema
+
+# ---------------------------------------------------------------- copies of collections
+
 
 MAX_BYTES = 32 << 20
 """The most bytes of the table in memory. Loading a larger one takes about as long as importing LanceDB."""
@@ -74,3 +81,29 @@ def write_copy(table: Path, version: int, records: pa.Table, metadata: dict[byte
     with partial.open("wb") as sink, pa.ipc.new_file(sink, records.schema.with_metadata(held), options=options) as file:
         file.write_table(records.replace_schema_metadata(held))
     durable_files.move_durably(partial, folder / f"{version}.{durable_files.hash_file(partial)}{_END}")
+
+
+# ---------------------------------------------------------------- mapped vectors
+
+
+def map_array(folder: Path, collection: str, state: str, write: Callable[[Path], None]) -> Any:
+    """Return the memory-mapped array for one `state` of a collection, calling `write` if there is no intact file.
+
+    The file's name ends in its hash. Files of other states are removed; a process that has one open can still read it.
+    Raises OSError.
+    """
+    folder.mkdir(exist_ok=True)
+    for path in folder.glob(f"{collection}-{state}.*.npy"):
+        wrong = durable_files.find_file_damage(path, path.stem.rpartition(".")[2])
+        if wrong is None:
+            return np.load(path, mmap_mode="r")
+        warnings.warn(f"{wrong}: rebuilt.", durable_files.RepairWarning, stacklevel=2)
+        path.unlink(missing_ok=True)
+    partial = folder / f"{collection}-{state}.{os.getpid()}.partial"
+    write(partial)
+    path = folder / f"{collection}-{state}.{durable_files.hash_file(partial)}.npy"
+    durable_files.move_durably(partial, path)
+    for other in folder.glob(f"{collection}-*.npy"):
+        if other != path:
+            other.unlink(missing_ok=True)
+    return np.load(path, mmap_mode="r")

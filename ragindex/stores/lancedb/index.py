@@ -17,14 +17,14 @@ from lancedb.query import MatchQuery
 
 from ragindex.filters import Ids
 from ragindex.interfaces import FilterQuery, Schema, SearchRequest, SearchResult, TextQuery, VectorQuery
+from ragindex.stores.arrow import widen
 from ragindex.stores.lancedb import bm25_statistics, sql
 from ragindex.stores.lancedb.bm25_statistics import CollectionStatistics
-from ragindex.stores.lancedb.records import combine_chunks, select_columns
-from ragindex.stores.lancedb.waiting import wait
-from ragindex.stores.large_strings import widen
+from ragindex.stores.lancedb.engine import wait
 from ragindex.stores.memory import bm25
 from ragindex.stores.memory.bm25 import K1
 from ragindex.stores.memory.search import MemoryImage, ScoreArray, check_query_vector
+from ragindex.stores.records import column_name, combine_chunks, field_name, select_columns
 from ragindex.text_analysis import analyse
 
 _PROBE_SHARE = 0.2
@@ -141,7 +141,7 @@ def _find_unindexed(table: SearchTable, requests: Sequence[SearchRequest]) -> li
 def _search_all_texts(table: SearchTable, requests: Sequence[SearchRequest]) -> Searching:
     """Read all texts into memory and search them, which is exact and slow. The memory is released afterwards."""
     rows = yield table.table.query().select(table.texts)
-    named = rows.rename_columns([sql.field_name(name) for name in rows.column_names])
+    named = rows.rename_columns([field_name(name) for name in rows.column_names])
     found = MemoryImage(table.schema, named, None).search([_drop_vector(one) for one in requests])
     whole = list[SearchResult]()
     for one, request in zip(found, requests, strict=True):
@@ -268,7 +268,7 @@ def _search_nothing(table: SearchTable, request: SearchRequest) -> Generator[Any
 def _build_query(table: SearchTable, query: Any, request: SearchRequest, *score: str) -> Any:
     if request.where is not None:
         query = query.where(sql.translate_to_sql(request.where, table.columns))
-    columns = dict.fromkeys(map(sql.column_name, ("id", *request.fields)))
+    columns = dict.fromkeys(map(column_name, ("id", *request.fields)))
     return query.select([*(name for name in columns if name in table.columns.names), *score])
 
 

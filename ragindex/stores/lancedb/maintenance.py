@@ -12,9 +12,9 @@ from lancedb.index import FTS, BTree, IvfFlat, LabelList
 
 from ragindex.interfaces import Schema
 from ragindex.stores.lancedb import bm25_statistics, files
+from ragindex.stores.lancedb.engine import fetch_batches, wait
 from ragindex.stores.lancedb.files import Fragment
 from ragindex.stores.lancedb.index import choose_partitions
-from ragindex.stores.lancedb.waiting import fetch_batches, wait
 from ragindex.stores.memory import bm25
 
 _FRAGMENTS = 64

@@ -1,28 +1,25 @@
 """Translation of filters to LanceDB's SQL conditions, and of field names to column names."""
 
-import sys
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ragindex.errors import UsageError
-from ragindex.filters import All, Any, Filter, Ids, Not, Overlaps, Range, Terms, is_of_documents, negate
-
-_META_PREFIX = "meta_"
-
-
-def column_name(field: str) -> str:
-    """Return the column of a field. `meta.KEY` is hex-encoded, because a key may contain any character."""
-    return _META_PREFIX + field.removeprefix("meta.").encode().hex() if field.startswith("meta.") else field
-
-
-def field_name(column: str) -> str:
-    """Return the field of a column; the inverse of `column_name`."""
-    return (
-        "meta." + bytes.fromhex(column.removeprefix(_META_PREFIX)).decode()
-        if column.startswith(_META_PREFIX)
-        else column
-    )
+from ragindex.filters import (
+    All,
+    Any,
+    Filter,
+    Ids,
+    Not,
+    Overlaps,
+    Range,
+    Terms,
+    is_of_documents,
+    list_number_ends,
+    list_open_ranges,
+    push_negations,
+    refuse_strings,
+)
+from ragindex.stores.records import column_name
 
 
 def quote(text: str) -> str:
@@ -56,6 +53,10 @@ def translate_to_sql(where: Filter, columns: TableColumns) -> str:
     A null counts as false. LanceDB uses no index for an expression that replaces nulls, so nulls are replaced only in
     negations, which are pushed down to single conditions.
     """
+    return _translate(push_negations(where), columns)
+
+
+def _translate(where: Filter, columns: TableColumns) -> str:
     match where:
         case Ids():
             return f"id IN ({_quote_all(where.ids)})" if where.ids else "false"
@@ -64,26 +65,22 @@ def translate_to_sql(where: Filter, columns: TableColumns) -> str:
         case Range():
             return _translate_range(where, columns)
         case Not():
-            return _translate_negation(where.filter, columns)
+            return _translate_not(where.filter, columns)
         case All():
-            return " AND ".join(f"({translate_to_sql(part, columns)})" for part in where.filters) or "true"
+            return " AND ".join(f"({_translate(part, columns)})" for part in where.filters) or "true"
         case Any():
-            return " OR ".join(f"({translate_to_sql(part, columns)})" for part in where.filters) or "false"
+            return " OR ".join(f"({_translate(part, columns)})" for part in where.filters) or "false"
 
 
-def _translate_negation(where: Filter, columns: TableColumns) -> str:
-    if isinstance(where, Not | All | Any):
-        return translate_to_sql(negate(where), columns)
+def _translate_not(where: Filter, columns: TableColumns) -> str:
     if isinstance(where, Ids):
         return f"id NOT IN ({_quote_all(where.ids)})" if where.ids else "true"
-    if isinstance(where, Terms):  # no document of the record may have one of the values
-        where = Overlaps(where.field, where.values)
-    elif isinstance(where, Range) and column_name(where.field) in columns.lists and is_of_documents(where.field):
-        outside = _translate_outside(where, columns)
+    if isinstance(where, Range) and column_name(where.field) in columns.lists and is_of_documents(where.field):
+        outside = f"({_translate_outside(where, columns)})"
         if not columns.have_metadata(where.field):
             return outside
         return _by_documents(f"NOT {_translate_any_inside(where, columns)}", outside)
-    return f"NOT coalesce({translate_to_sql(where, columns)}, false)"
+    return f"NOT coalesce({_translate(where, columns)}, false)"
 
 
 def _by_documents(one: str, several: str) -> str:
@@ -107,13 +104,7 @@ def _translate_any_inside(where: Range, columns: TableColumns) -> str:
 
 def _translate_outside(where: Range, columns: TableColumns) -> str:
     """Return the condition that there are no values, or that all lie on the same side of the range."""
-    least, most = _find_extremes(where, columns)
-    sides = [f"{least} IS NULL"]
-    if where.low is not None:
-        sides.append(f"{most} < {_quote_value(where.low)}")
-    if where.high is not None:
-        sides.append(f"{least} > {_quote_value(where.high)}")
-    return f"coalesce({' OR '.join(sides)}, true)"
+    return " OR ".join(f"NOT {_translate_any_inside(side, columns)}" for side in list_open_ranges(where))
 
 
 def _quote_all(values: tuple[str, ...]) -> str:
@@ -139,13 +130,13 @@ def _translate_range(where: Range, columns: TableColumns) -> str:
     if name not in columns.names:
         return "false"
     if name in columns.numbers and not where.numeric and where != Range(where.field):
-        raise UsageError(
-            f"The field {where.field!r} contains numbers; the ends of its Range must be numbers. Got {where!r}."
-        )
+        raise refuse_strings(where)
+    if name in columns.lists and not is_of_documents(where.field):
+        return _translate_any_inside(where, columns)
     least, most = _find_extremes(where, columns)
     low, high = _list_ends(where)
     ends = [f"{name} IS NOT NULL"]
-    if name in columns.lists and is_of_documents(where.field):  # no document may lack the value
+    if name in columns.lists:  # no document may lack the value
         ends.append(f"array_sort({_read_values(where, columns)}, 'ASC', 'NULLS FIRST')[1] IS NOT NULL")
     if low is not None:
         ends.append(f"{least} >= {_quote_value(low)}")
@@ -172,13 +163,7 @@ def _read_values(where: Range, columns: TableColumns) -> str:
 
 
 def _list_ends(where: Range) -> tuple[float | str | None, float | str | None]:
-    """Return the ends; a range of numbers always has both, because NaN (which sorts last) and infinity are in none."""
-    if not where.numeric:
-        return where.low, where.high
-    return (
-        float(-sys.float_info.max if where.low is None else where.low),
-        float(sys.float_info.max if where.high is None else where.high),
-    )
+    return list_number_ends(where) if where.numeric else (where.low, where.high)
 
 
 def _quote_value(value: float | str) -> str:

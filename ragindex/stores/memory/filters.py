@@ -1,7 +1,6 @@
 """Evaluation of filters in memory, over the rows of an Arrow table."""
 
-import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -10,10 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ragindex.errors import UsageError
 from ragindex.filters import (
     MAPPING,
-    NUMBER,
     All,
     Any,
     Filter,
@@ -23,16 +20,66 @@ from ragindex.filters import (
     Range,
     Terms,
     is_of_documents,
+    list_number_ends,
     list_open_ranges,
-    negate,
+    push_negations,
+    read_number,
     refuse_mappings,
+    refuse_strings,
 )
 from ragindex.filters import fields as list_fields
 from ragindex.kept_results import KeptResults
-from ragindex.stores.memory.string_lookup import StringLookup, build_string_lookup
 
 Mask = npt.NDArray[np.bool_]
 MatchingRows = npt.NDArray[np.int64]
+
+# ---------------------------------------------------------------- indexes
+
+
+@dataclass(frozen=True, slots=True)
+class StringLookup:
+    """Distinct strings, and their hashes in ascending order; `places[i]` is the place of the string of `hashes[i]`.
+
+    A dict of three million names takes half a gigabyte; this takes 16 bytes each beside the strings. Hashes are
+    those of this process.
+    """
+
+    strings: pa.Array
+    hashes: npt.NDArray[np.int64]
+    places: npt.NDArray[np.int64]
+
+    def find(self, wanted: Sequence[str]) -> list[int]:
+        """Return the places of those of `wanted` that exist, ascending."""
+        if not len(self.hashes):
+            return []
+        asked = np.fromiter(map(hash, wanted), np.int64, len(wanted))
+        first = np.searchsorted(self.hashes, asked)
+        known = np.flatnonzero(self.hashes[np.minimum(first, len(self.hashes) - 1)] == asked)
+        found = (self._find_one(wanted[number], int(first[number])) for number in known.tolist())
+        return sorted({place for place in found if place is not None})
+
+    def _find_one(self, wanted: str, first: int) -> int | None:
+        """Return the place of a string whose hash is at `first`; other strings may have the same hash."""
+        for at in range(first, len(self.hashes)):
+            if self.hashes[at] != self.hashes[first]:
+                return None
+            place = int(self.places[at])
+            if self.strings[place].as_py() == wanted:
+                return place
+        return None
+
+
+_BLOCK = 100_000
+
+
+def build_string_lookup(strings: pa.Array) -> StringLookup:
+    """Build the look-up of an array of distinct strings, without a Python object for each of them."""
+    hashes = np.empty(len(strings), np.int64)
+    for start in range(0, len(strings), _BLOCK):
+        block = strings.slice(start, _BLOCK).to_pylist()
+        hashes[start : start + len(block)] = np.fromiter(map(hash, block), np.int64, len(block))
+    places = np.argsort(hashes, kind="stable")
+    return StringLookup(strings, hashes[places], places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +111,9 @@ def build_keyword_index(column: pa.Array) -> KeywordIndex:
     return KeywordIndex(values, starts, parents[order].astype(np.int64), np.bincount(parents, minlength=len(column)))
 
 
+# ---------------------------------------------------------------- evaluation
+
+
 _KEPT_MASKS = 8
 """The number of filters whose rows are remembered: methods ask many times with the filter of one question or user."""
 
@@ -80,14 +130,9 @@ class FilterEvaluator:
 
     def passing(self, where: Filter) -> MatchingRows:
         """Return the rows that pass, sorted. Filters by id and by keyword visit only the rows that they name."""
+        where = push_negations(where)
         few = self._find_few(where)
         return np.flatnonzero(self._find_mask(where)) if few is None else few
-
-    def _find_mask(self, where: Filter) -> Mask:
-        """Return the mask of a filter; those of filters on the fields of documents are kept."""
-        named = list(list_fields(where))
-        kept = named and all(map(is_of_documents, named))
-        return self._masks.find(where, lambda: self.mask(where)) if kept else self.mask(where)
 
     def _find_few(self, where: Filter) -> MatchingRows | None:
         """Return the rows that pass, sorted, if they can be found by their ids or keywords; else None."""
@@ -108,6 +153,16 @@ class FilterEvaluator:
             case _:
                 return None
 
+    def _find_ids(self, where: Ids) -> MatchingRows:
+        """Return the sorted rows of ids; those of the last filter are kept, for requests that share it."""
+        last = self._last_ids
+        if last is not None and last[0] is where:
+            return last[1]
+        found = {row for row in map(self.rows.get, where.ids) if row is not None}
+        rows = np.array(sorted(found), dtype=np.int64)
+        self._last_ids = where, rows
+        return rows
+
     def _find_holders(self, where: Terms | Overlaps) -> MatchingRows | None:
         index = None if where.field.startswith("meta.") else self._keyword_index(where.field)
         if index is None:
@@ -123,15 +178,86 @@ class FilterEvaluator:
         np.not_equal(holders[1:], holders[:-1], out=new[1:])
         return holders[new]
 
-    def _find_ids(self, where: Ids) -> MatchingRows:
-        """Return the sorted rows of ids; those of the last filter are kept, for requests that share it."""
-        last = self._last_ids
-        if last is not None and last[0] is where:
-            return last[1]
-        found = {row for row in map(self.rows.get, where.ids) if row is not None}
-        rows = np.array(sorted(found), dtype=np.int64)
-        self._last_ids = where, rows
-        return rows
+    # ------------------------------------------------------------ masks of all rows
+
+    def _find_mask(self, where: Filter) -> Mask:
+        """Return the mask of a filter; those of filters on the fields of documents are kept."""
+        named = list(list_fields(where))
+        kept = named and all(map(is_of_documents, named))
+        return self._masks.find(where, lambda: self._mask(where)) if kept else self._mask(where)
+
+    def _mask(self, where: Filter) -> Mask:
+        """Return a boolean mask of the rows that pass, of shape (rows,)."""
+        match where:
+            case All() | Any():
+                combine = np.logical_and if isinstance(where, All) else np.logical_or
+                mask = np.full(len(self.rows), isinstance(where, All))
+                for part in where.filters:
+                    combine(mask, self._find_mask(part), out=mask)
+                return mask
+            case Ids():
+                mask = self._nothing()
+                mask[self._find_ids(where)] = True
+                return mask
+            case Not(filter=Range() as inner):
+                return self._mask_outside(inner)
+            case Not():
+                return ~self._mask(where.filter)
+            case Terms() | Overlaps():
+                return self._mask_holders(where)
+            case Range():
+                return self._mask_inside(where)
+
+    def _mask_holders(self, where: Terms | Overlaps) -> Mask:
+        column, index = self.columns.get(where.field), self._keyword_index(where.field)
+        if column is None:
+            return self._nothing()
+        if index is None:
+            among = pc.is_in(column, pa.array(where.values, column.type))
+            return among.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+        self._require_comparable(where.field)
+        holders = index.holders(where.values)
+        if isinstance(where, Overlaps):
+            mask = self._nothing()
+            mask[holders] = True
+            return mask
+        return self._mask_passing(where.field, np.bincount(holders, minlength=len(self.rows)), index.lengths)
+
+    def _mask_inside(self, where: Range) -> Mask:
+        column = self.columns.get(where.field)
+        if column is None:
+            return self._nothing()
+        if not pa.types.is_list(column.type):
+            return _is_inside(column, where)
+        self._require_comparable(where.field)
+        parents = pc.list_parent_indices(column).to_numpy()
+        passing = np.bincount(parents[_is_inside(column.flatten(), where)], minlength=len(column))
+        return self._mask_passing(where.field, passing, np.bincount(parents, minlength=len(column)))
+
+    def _mask_outside(self, where: Range) -> Mask:
+        column = self.columns.get(where.field)
+        if column is None or not is_of_documents(where.field):
+            return ~self._mask_inside(where)
+        self._require_comparable(where.field)
+        values, parents = column.flatten(), pc.list_parent_indices(column).to_numpy()
+        inside = [_is_inside(values, one) for one in (where, *list_open_ranges(where))]
+        some, *open_ended = (np.bincount(parents[mask], minlength=len(column)) > 0 for mask in inside)
+        return np.where(self._is_any_enough(where.field), ~some, ~reduce(np.logical_and, open_ended))
+
+    def _mask_passing(self, field: str, passing: MatchingRows, lengths: MatchingRows) -> Mask:
+        """Return the mask of the rows that pass, by the numbers of their elements that pass, and of all of them."""
+        mask: Mask = (passing > 0) & (self._is_any_enough(field) | (passing == lengths))
+        return mask
+
+    def _is_any_enough(self, field: str) -> Mask:
+        """Return a mask of the rows that pass by any element: keywords, and metadata of rows of one document."""
+        if not is_of_documents(field):
+            return ~self._nothing()
+        documents = self._keyword_index("doc_ids") if field.startswith("meta.") else None
+        return self._nothing() if documents is None else documents.lengths == 1
+
+    def _nothing(self) -> Mask:
+        return np.zeros(len(self.rows), dtype=np.bool_)
 
     def _keyword_index(self, field: str) -> KeywordIndex | None:
         """Return the index of a list-of-strings column, None for another column or none."""
@@ -147,112 +273,19 @@ class FilterEvaluator:
         if index is not None and len(index.holders((MAPPING,))):
             raise refuse_mappings(field)
 
-    def _is_any_enough(self, field: str) -> Mask:
-        """Return a mask of the rows that pass by any element: keywords, and metadata of rows of one document."""
-        if not is_of_documents(field):
-            return np.ones(len(self.rows), dtype=np.bool_)
-        documents = self._keyword_index("doc_ids") if field.startswith("meta.") else None
-        return np.zeros(len(self.rows), dtype=np.bool_) if documents is None else documents.lengths == 1
-
-    def mask(self, where: Filter) -> Mask:
-        """Return a boolean mask of the rows that pass, of shape (rows,)."""
-        match where:
-            case Ids():
-                mask = np.zeros(len(self.rows), dtype=np.bool_)
-                mask[[self.rows[id] for id in where.ids if id in self.rows]] = True
-                return mask
-            case Terms() | Overlaps():
-                return self._terms(where)
-            case Range():
-                return self._range(where)
-            case Not():
-                inner = where.filter
-                return self.mask(negate(inner)) if isinstance(inner, Not | All | Any) else self._fails(inner)
-            case All():
-                return self._combine(where.filters, np.logical_and, start=True)
-            case Any():
-                return self._combine(where.filters, np.logical_or, start=False)
-
-    def _combine(self, filters: tuple[Filter, ...], combine: "np.ufunc", *, start: bool) -> Mask:
-        mask = np.full(len(self.rows), start)
-        for part in filters:
-            combine(mask, self._find_mask(part), out=mask)
-        return mask
-
-    def _fails(self, where: Ids | Terms | Overlaps | Range) -> Mask:
-        """Return a mask of the rows that fail, of those of several documents the rows of which all documents fail."""
-        if isinstance(where, Ids | Overlaps) or not is_of_documents(where.field):
-            return ~self.mask(where)
-        return self._fails_range(where) if isinstance(where, Range) else ~self.mask(Overlaps(where.field, where.values))
-
-    def _fails_range(self, where: Range) -> Mask:
-        column = self.columns.get(where.field)
-        if column is None:
-            return np.ones(len(self.rows), dtype=np.bool_)
-        self._require_comparable(where.field)
-        values, parents = column.flatten(), pc.list_parent_indices(column).to_numpy()
-        inside = [_is_inside(values, one) for one in (where, *list_open_ranges(where))]
-        some, *open_ended = (np.bincount(parents[mask], minlength=len(column)) > 0 for mask in inside)
-        return np.where(self._is_any_enough(where.field), ~some, ~reduce(np.logical_and, open_ended))
-
-    def _terms(self, where: Terms | Overlaps) -> Mask:
-        nothing = np.zeros(len(self.rows), dtype=np.bool_)
-        column = self.columns.get(where.field)
-        if column is None:
-            return nothing
-        index = self._keyword_index(where.field)
-        if index is None:
-            among = pc.is_in(column, pa.array(where.values, column.type))
-            return among.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
-        self._require_comparable(where.field)
-        holders = index.holders(where.values)
-        if isinstance(where, Overlaps):
-            nothing[holders] = True
-            return nothing
-        return self._find_passing(where.field, np.bincount(holders, minlength=len(self.rows)), index.lengths)
-
-    def _find_passing(self, field: str, passing: MatchingRows, lengths: MatchingRows) -> Mask:
-        """Return the mask of the rows that pass, by the numbers of their elements that pass, and of all of them."""
-        mask: Mask = (passing > 0) & (self._is_any_enough(field) | (passing == lengths))
-        return mask
-
-    def _range(self, where: Range) -> Mask:
-        column = self.columns.get(where.field)
-        if column is None:
-            return np.zeros(len(self.rows), dtype=np.bool_)
-        is_list = pa.types.is_list(column.type)
-        inside = _is_inside(column.flatten() if is_list else column, where)
-        if not is_list:
-            return inside
-        self._require_comparable(where.field)
-        parents = pc.list_parent_indices(column).to_numpy()
-        passing = np.bincount(parents[inside], minlength=len(column))
-        return self._find_passing(where.field, passing, np.bincount(parents, minlength=len(column)))
-
 
 def _is_inside(values: pa.Array, where: Range) -> Mask:
-    """Return a mask of the values in the range. Non-numeric text, NaN and infinity are in no numeric range."""
+    """Return a mask of the values in the range, as `filters.is_inside` for each."""
     if pa.types.is_floating(values.type) and not where.numeric and where != Range(where.field):
-        raise UsageError(
-            f"The field {where.field!r} contains numbers; the ends of its Range must be numbers. Got {where!r}."
-        )
+        raise refuse_strings(where)
+    low, high = list_number_ends(where) if where.numeric else (where.low, where.high)
     if where.numeric and (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
         encoded = values.dictionary_encode()
-        values = pa.array([_number(value) for value in encoded.dictionary.to_pylist()], pa.float64())
+        values = pa.array([read_number(value) for value in encoded.dictionary.to_pylist()], pa.float64())
         values = values.take(encoded.indices)
     inside = pc.is_valid(values)
-    low, high = where.low, where.high
-    if where.numeric:
-        low, high = (
-            float(-sys.float_info.max if low is None else low),
-            float(sys.float_info.max if high is None else high),
-        )
     if low is not None:
         inside = pc.and_(inside, pc.fill_null(pc.greater_equal(values, low), False))
     if high is not None:
         inside = pc.and_(inside, pc.fill_null(pc.less_equal(values, high), False))
     return inside.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
-
-
-def _number(text: str | None) -> float | None:
-    return float(text) if text is not None and NUMBER.fullmatch(text) else None

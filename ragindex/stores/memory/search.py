@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 
 from ragindex.errors import UsageError
 from ragindex.interfaces import FilterQuery, Floats, Schema, SearchRequest, SearchResult, TextQuery, VectorQuery
-from ragindex.stores.large_strings import LARGE_STRING_LIST, widen
+from ragindex.stores.arrow import LARGE_STRING_LIST, widen
 from ragindex.stores.memory import bm25
 from ragindex.stores.memory.filters import FilterEvaluator
-from ragindex.stores.mismatch import describe_dimensions
+from ragindex.stores.records import describe_dimensions
 from ragindex.text_analysis import analyse
 
 _MARGIN = 1e-4
@@ -36,7 +36,7 @@ class MemoryImage:
 
     `table` contains the id, the fields, and the column `tokens` if there is searchable text. Row i of `vectors` belongs
     to record i. `statistics` are those of the larger collection that the records belong to; default: those of the
-    records. Strings have 64-bit offsets (`ragindex.stores.large_strings`), because one column may exceed the 2 GiB of
+    records. Strings have 64-bit offsets (`ragindex.stores.arrow`), because one column may exceed the 2 GiB of
     Arrow's default strings.
     """
 

@@ -11,7 +11,7 @@ from ragindex.filters import All, Any, Filter, Ids, Not, Overlaps, Terms, combin
 from ragindex.interfaces import Collection, FilterQuery, Floats, SearchResult, VectorQuery
 from ragindex.parts.triples.triple_json import from_json
 from ragindex.parts.triples.triples import Triples
-from ragindex.stores.multi_search import search_together
+from ragindex.stores.metered import search_together
 from ragindex.types import Triple
 from ragindex_retrievers.griever.lookup_cache import RecentValues
 from ragindex_retrievers.griever.parts.name_vectors import NameCollections

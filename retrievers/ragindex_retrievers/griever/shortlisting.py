@@ -8,7 +8,7 @@ from ragindex.filters import Filter, Ids
 from ragindex.interfaces import Collection, TextQuery, VectorQuery
 from ragindex.parts.triples.triples import triple_id
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
-from ragindex.stores.multi_search import search_together
+from ragindex.stores.metered import search_together
 from ragindex_retrievers.griever.lookups import Aliases, Lookups, Stated, aliases_in
 from ragindex_retrievers.griever.search_state import Shortlist, SubquerySearch
 

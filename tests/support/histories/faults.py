@@ -21,6 +21,7 @@ import regex
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.llm.cache import SQLiteCache
 from ragindex.stores.elasticsearch import bulk, indices, store
+from ragindex.stores.lancedb import collection as lance_collection
 from ragindex.stores.lancedb import maintenance
 from ragindex.stores.lancedb import store as lance
 from ragindex.workspace.journal import Journal
@@ -122,8 +123,8 @@ _INDEX_WRITES = (
     *("write_note", "merge_segments", "delete_indices"),
 )
 _WRITES: tuple[tuple[Any, str, Any], ...] = (
-    (lance.LanceCollection, "upsert", _half_upsert),
-    (lance.LanceCollection, "delete", _half_delete),
+    (lance_collection.LanceCollection, "upsert", _half_upsert),
+    (lance_collection.LanceCollection, "delete", _half_delete),
     (lance.LanceStore, "clean", None),
     (lancedb.db.LanceDBConnection, "create_table", _half_made),
     (lancedb.db.LanceDBConnection, "drop_table", _half_dropped),

@@ -34,7 +34,7 @@ def test_the_extras_are_those_of_the_project() -> None:
 
 def test_an_install_line_names_packages_and_the_versions_that_work() -> None:
     assert distribution.install_line("dspy", "umap-learn") == "pip install 'dspy>=3.0' 'umap-learn>=0.5.7'"
-    assert distribution.install_line("elasticsearch") == "pip install 'elasticsearch<9,>=8.15'"
+    assert distribution.install_line("elasticsearch") == "pip install 'elasticsearch<10,>=8.15'"
     assert distribution.install_line("unheard-of") == "pip install 'unheard-of'"
 
 

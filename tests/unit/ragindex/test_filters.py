@@ -3,22 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from ragindex.comparisons import ComparisonOperator, build_comparison
-from ragindex.filters import MAPPING, Filter, Not, list_terms, list_typed_terms, meta
-from ragindex.retrieval.hits import build_filter_fields
+from ragindex.filters import MAPPING, Filter, Not, document_fields, list_terms, list_typed_terms, meta, passes
 from ragindex.serve.vector_store import AttributeComparison, translate_attributes
-from ragindex.stores.memory.filters import FilterEvaluator
 
 
 def select(where: Filter, values: Sequence[Any]) -> list[bool]:
-    """Say which documents pass, by the store in memory; `values` are those of the key `k`."""
-    fields = build_filter_fields([[{"k": value}] for value in values])
-    documents = pa.array([[f"d{row}"] for row in range(len(values))], pa.list_(pa.string()))
-    rows = {str(row): row for row in range(len(values))}
-    return FilterEvaluator({**fields, "doc_ids": documents}, rows).mask(where).tolist()
+    """Say which documents pass; `values` are those of the key `k`."""
+    return [passes(where, document_fields(f"d{row}", {"k": value})) for row, value in enumerate(values)]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from ragindex.parts.text import passages
 from ragindex.retrieval.hits import build_filter_fields
 from ragindex.serve.spool import Spool, open_spool
 from ragindex.serve.sync_process import sync_accepted
-from ragindex.stores.lancedb import store
+from ragindex.stores.lancedb import collection
 
 POISON = "poison"
 
@@ -39,7 +39,7 @@ def test_keys_beyond_the_limit_fail_their_documents_and_are_free_again_without_t
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = build_index(tmp_path / "desk")
-    monkeypatch.setattr(store, "_MAX_KEYS", 25)
+    monkeypatch.setattr(collection, "_MAX_KEYS", 25)
     spool = open_spool(folder)
     names = [f"d{number}" for number in range(3)]
     with ragindex.open(folder) as index:

@@ -14,10 +14,11 @@ import pytest
 from ragindex.errors import StoreError, UsageError
 from ragindex.filters import Ids, Range, Terms
 from ragindex.interfaces import Collection, FilterQuery, Schema, TextQuery, VectorQuery
-from ragindex.stores.lancedb.store import LanceCollection, LanceDB
-from ragindex.stores.large_strings import LARGE_STRING, LARGE_STRING_LIST, widen
+from ragindex.stores.arrow import LARGE_STRING, LARGE_STRING_LIST, widen
+from ragindex.stores.lancedb.collection import LanceCollection
+from ragindex.stores.lancedb.store import LanceDB
 from ragindex.stores.memory.search import MemoryImage
-from ragindex.stores.multi_search import search_together
+from ragindex.stores.metered import search_together
 
 SCHEMA = Schema(stored=("text",), keywords=("tags",), numbers=("size",), text=("text",), dimensions=2, language="none")
 FIELDS = ("text", "tags", "size", "meta.year", "meta.none")
@@ -80,7 +81,7 @@ def test_every_answer_has_wide_strings(tmp_path: Path, memory: float) -> None:
 
 def test_no_column_of_a_collection_in_memory_is_narrow(tmp_path: Path) -> None:
     collection = filled(tmp_path, 1)
-    image = collection.store.image(collection)
+    image = collection.database.image(collection)
     assert image is not None
     assert narrow(image.table) == []
     assert set(image.columns) == {"id", "text", "tokens", "tags", "size", "meta.year"}

@@ -15,7 +15,8 @@ from ragindex import durable_files
 from ragindex.corpus import Chunking
 from ragindex.errors import StoreError
 from ragindex.plugins import registry
-from ragindex.stores.lancedb.store import LanceCollection, LanceDB
+from ragindex.stores.lancedb.collection import LanceCollection
+from ragindex.stores.lancedb.store import LanceDB
 from ragindex.testing import assert_same
 from ragindex.types import Document, Query, Usage
 from ragindex.workspace import journal

@@ -15,7 +15,7 @@ from made_extractions import imported, openie, rows, spelt
 from examples import examples
 from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.vectors import Vectors
-from ragindex.stores.lancedb.store import LanceCollection
+from ragindex.stores.lancedb.collection import LanceCollection
 from ragindex.types import Document
 from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.griever.parts.partial_triples import PartialTriples, partial_id

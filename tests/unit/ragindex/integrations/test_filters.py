@@ -16,12 +16,10 @@ from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 
 from examples import examples
 from ragindex.errors import UsageError
-from ragindex.filters import Filter, Terms
+from ragindex.filters import Filter, Terms, document_fields, passes
 from ragindex.integrations.haystack import translate_haystack_filters
 from ragindex.integrations.langchain import translate_langchain_filter
 from ragindex.integrations.llama_index import translate_llama_index_filters
-from ragindex.retrieval.hits import build_filter_fields
-from ragindex.stores.memory.filters import FilterEvaluator
 
 Metadata = dict[str, Any]
 
@@ -39,10 +37,9 @@ COMPARED = ("==", "!=", ">", ">=", "<", "<=")
 
 
 def select(where: Filter | None, corpus: Sequence[Metadata]) -> list[bool]:
-    """The documents that pass, by the store in memory."""
+    """The documents that pass."""
     assert where is not None
-    columns = build_filter_fields([[one] for one in corpus])
-    return FilterEvaluator(columns, {str(row): row for row in range(len(corpus))}).mask(where).tolist()
+    return [passes(where, document_fields(str(row), one)) for row, one in enumerate(corpus)]
 
 
 def comparisons(ordered: Sequence[str]) -> st.SearchStrategy[tuple[str, str, Any]]:

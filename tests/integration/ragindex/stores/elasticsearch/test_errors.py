@@ -130,20 +130,31 @@ def test_a_server_too_old_and_something_else(standing: Standing, tmp_path: Path)
         opened(other.url, tmp_path)
 
 
-def test_a_client_too_new(standing: Standing, tmp_path: Path, monkeypatch: Any) -> None:
-    """A client 9 asks in a way that a server 8 refuses."""
+def test_unknown_client(standing: Standing, tmp_path: Path, monkeypatch: Any) -> None:
+    """A client asks in a way that the server refuses, or is of a line that nothing is known of."""
     import elasticsearch
 
     refusing = standing(lambda *_: failed("media_type_header_exception", "Accept version must be 8 or 7", 400))
-    with pytest.raises(
-        StoreError, match=r"must be 8 or 7\. The server must be 8 .* Run: pip install 'elasticsearch<9,>=8\.15'"
-    ):
+    with pytest.raises(StoreError, match=r"must be 8 or 7\. The server must be 8 .* Run: pip install 'elasticsearch<"):
         opened(refusing.url, tmp_path)
-    monkeypatch.setattr(elasticsearch, "__version__", (9, 5, 1))
-    with pytest.raises(
-        UsageError, match=r"needs the package elasticsearch 8, .*got 9\.5\.1\. Run: pip install 'elastic"
-    ):
+    monkeypatch.setattr(elasticsearch, "__version__", (10, 0, 1))
+    with pytest.raises(UsageError, match=r"elasticsearch 8 or 9, .*got 10\.0\.1\. Run: pip install 'elastic"):
         opened(refusing.url, tmp_path)
+
+
+def test_requests_are_of_line_8(monkeypatch: Any) -> None:
+    """A client 9 asks for answers of line 9, which a server 8 refuses."""
+    sent = []
+
+    def send(_: Any, method: str, target: str, *, headers: Any, **__: Any) -> Any:
+        sent.append({name.lower(): value for name, value in headers.items()}["accept"])
+        raise TroubleError(Trouble("enough"))
+
+    monkeypatch.setattr("elastic_transport.Transport.perform_request", send)
+    client = elastic_client.create_client(["http://127.0.0.1:9"])
+    with pytest.raises(TroubleError):
+        client.options(headers={"accept": "application/vnd.elasticsearch+json; compatible-with=9"}).info()
+    assert sent == ["application/vnd.elasticsearch+json; compatible-with=8"]
 
 
 # ---------------------------------------------------------------- TLS

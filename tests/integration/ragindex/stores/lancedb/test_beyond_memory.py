@@ -11,12 +11,12 @@ from built_retriever import built_retriever
 from ragindex.filters import All, Ids, Not, Terms
 from ragindex.interfaces import Collection, FilterQuery, Schema, SearchRequest, SearchResult, TextQuery, VectorQuery
 from ragindex.parts.text.passages import Passages
+from ragindex.stores.lancedb import collection as lancedb
 from ragindex.stores.lancedb import index as lance_index
 from ragindex.stores.lancedb import maintenance
-from ragindex.stores.lancedb import store as lancedb
+from ragindex.stores.lancedb.engine import wait
 from ragindex.stores.lancedb.store import LanceDB
-from ragindex.stores.lancedb.waiting import wait
-from ragindex.stores.multi_search import search_together
+from ragindex.stores.metered import search_together
 from ragindex.types import Query
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import worlds

@@ -12,7 +12,8 @@ from ragindex.durable_files import RepairWarning, hash_file
 from ragindex.filters import Ids, Terms
 from ragindex.interfaces import FilterQuery, Schema, TextQuery
 from ragindex.stores.lancedb import copies
-from ragindex.stores.lancedb.store import LanceCollection, LanceDB, LanceStore
+from ragindex.stores.lancedb.collection import LanceCollection
+from ragindex.stores.lancedb.store import LanceDB, LanceStore
 
 SCHEMA = Schema(stored=("text",), keywords=("tags",), text=("text",), language="none")
 TEXTS = {"a": "rye oak", "b": "oak fen fen", "c": "tor"}
@@ -33,7 +34,7 @@ def write(store: LanceStore, texts: dict[str, str], name: str = "some") -> Lance
 
 
 def list_copies(store: LanceStore, name: str = "some") -> list[str]:
-    return sorted(path.name for path in (store.place(name) / copies.FOLDER).glob("*"))
+    return sorted(path.name for path in (store.database.place(name) / copies.FOLDER).glob("*"))
 
 
 def open_both(folder: Path, version: int) -> tuple[LanceCollection, LanceCollection]:
@@ -78,7 +79,7 @@ def test_copies_of_earlier_versions(tmp_path: Path) -> None:
     assert [name.split(".")[0] for name in list_copies(store)] == [str(first), str(second)]
     copied, bare = open_both(tmp_path, first)
     assert answers(copied) == answers(bare)
-    (store.place("some") / copies.FOLDER / f"{second}.99.partial").write_bytes(b"of a process that was killed")
+    (store.database.place("some") / copies.FOLDER / f"{second}.99.partial").write_bytes(b"of a process that was killed")
     store.clean("some", {first})
     assert [name.split(".")[0] for name in list_copies(store)] == [str(first), str(second)]
     store.clean("some", set())
@@ -89,13 +90,13 @@ def test_copy_counts_and_is_dropped(tmp_path: Path) -> None:
     store = LanceDB().open(tmp_path)
     collection = write(store, TEXTS)
     (name,) = list_copies(store)
-    path = store.place("some") / copies.FOLDER / name
+    path = store.database.place("some") / copies.FOLDER / name
     whole, copied = int(collection.describe()["bytes"]), path.stat().st_size
     assert name == f"{collection.version}.{hash_file(path)}.arrow"
     path.unlink()
     assert int(collection.describe()["bytes"]) == whole - copied
     store.drop("some")
-    assert not store.place("some").exists()
+    assert not store.database.place("some").exists()
 
 
 def test_a_damaged_copy_is_renamed_and_lancedb_is_read(tmp_path: Path) -> None:
@@ -103,7 +104,7 @@ def test_a_damaged_copy_is_renamed_and_lancedb_is_read(tmp_path: Path) -> None:
     collection = write(store, TEXTS)
     expected = answers(store.open("some", collection.version))
     (name,) = list_copies(store)
-    (store.place("some") / copies.FOLDER / name).write_bytes(b"damaged")
+    (store.database.place("some") / copies.FOLDER / name).write_bytes(b"damaged")
     with pytest.warns(RepairWarning, match="LanceDB is read instead"):
         opened = LanceDB().open(tmp_path).open("some", collection.version)
     assert opened.copy is None

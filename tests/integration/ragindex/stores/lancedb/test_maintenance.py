@@ -10,18 +10,18 @@ from made_lance import SCHEMA, records
 from ragindex.errors import StoreError
 from ragindex.filters import Ids, Not, Terms
 from ragindex.interfaces import Collection, TextQuery, VectorQuery
+from ragindex.stores.lancedb import collection as module
 from ragindex.stores.lancedb import files, maintenance
-from ragindex.stores.lancedb import store as module
+from ragindex.stores.lancedb.engine import wait
 from ragindex.stores.lancedb.store import LanceDB, LanceStore
-from ragindex.stores.lancedb.waiting import wait
 
 
 def size(store: LanceStore, name: str = "some") -> int:
-    return sum(path.stat().st_size for path in store.place(name).rglob("*") if path.is_file())
+    return sum(path.stat().st_size for path in store.database.place(name).rglob("*") if path.is_file())
 
 
 def versions(store: LanceStore, name: str = "some") -> set[int]:
-    return set(files.read_versions(store.place(name)))
+    return set(files.read_versions(store.database.place(name)))
 
 
 # ---------------------------------------------------------------- exact, whatever was written
@@ -86,10 +86,10 @@ def test_size_after_twelve_syncs(
     first, index = size(store), wait(collection.table.list_indices())[0].index_uuid  # type: ignore[attr-defined]
     assert collection.describe()["bytes"] == pytest.approx(first, rel=0.01)
     for number in range(12):
-        before = {path for path in store.place("some").rglob("*") if path.is_file()}
+        before = {path for path in store.database.place("some").rglob("*") if path.is_file()}
         collection.upsert(records({f"d{number:04d}": f"w{number} changed"}))
         collection.finish()
-        new = {path for path in store.place("some").rglob("*") if path.is_file()} - before
+        new = {path for path in store.database.place("some").rglob("*") if path.is_file()} - before
         assert sum(path.stat().st_size for path in new) < 20_000  # of 1.2 MB
         store.clean("some", set())
     assert wait(collection.table.list_indices())[0].index_uuid == index  # type: ignore[attr-defined]
@@ -119,11 +119,11 @@ def test_small_fragments_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     collection = store.create("some", SCHEMA)
     collection.upsert(records({f"r{n:03d}": f"oak w{n}" for n in range(100)}))
     collection.finish()
-    (large,) = files.read_version(store.place("some"), collection.version).fragments
+    (large,) = files.read_version(store.database.place("some"), collection.version).fragments
     for number in range(40):
         collection.upsert(records({f"s{number:03d}": f"fen w{number}"}))
         collection.finish()
-        now = files.read_version(store.place("some"), collection.version)
+        now = files.read_version(store.database.place("some"), collection.version)
         assert len(now.fragments) <= 7
         assert large in now.fragments
     assert collection.count() == 140
@@ -179,7 +179,7 @@ def test_what_a_killed_writer_left_goes(tmp_path: Path) -> None:
     store = LanceDB(memory_gib=0).open(tmp_path)
     collection = store.create("some", SCHEMA)
     collection.upsert(records({"a": "oak"}))
-    left = store.place("some") / "data" / "00010110000001011101010098cf6843ce803c9107f4a4847f.lance"
+    left = store.database.place("some") / "data" / "00010110000001011101010098cf6843ce803c9107f4a4847f.lance"
     left.write_bytes(b"of a write that was never committed")
     collection.upsert(records({"b": "fen"}))
     collection.finish()
@@ -194,7 +194,7 @@ def test_unknown_files_are_not_cleaned(tmp_path: Path, how: str) -> None:
     collection = store.create("some", SCHEMA)
     for id in ("a", "b"):
         collection.upsert(records({id: "oak"}))
-    folder, newest = store.place("some"), collection.version
+    folder, newest = store.database.place("some"), collection.version
     if how == "file":
         next((folder / "data").glob("*.lance")).unlink()
     if how == "manifest":
@@ -226,13 +226,13 @@ def test_manifests_are_read_as_lancedb_writes_them(tmp_path: Path) -> None:
     made_from = collection.version
     collection.finish()
     collection.delete(["a"])
-    now = files.read_version(store.place("some"), collection.version)
+    now = files.read_version(store.database.place("some"), collection.version)
     table = lancedb.connect(tmp_path).open_table("some")
-    assert set(files.read_versions(store.place("some"))) == {one["version"] for one in table.list_versions()}
+    assert set(files.read_versions(store.database.place("some"))) == {one["version"] for one in table.list_versions()}
     assert (now.number, now.rows, now.written) == (table.version, table.count_rows(), 2)
     assert {(one.name, one.index_uuid) for one in table.list_indices()} == {
         (one.name, one.uuid) for one in now.indexes.values()
     }
     assert now.indexes["tokens_idx"].made_from == made_from
     with pytest.raises(ValueError, match="some no longer has version 99"):
-        files.read_version(store.place("some"), 99)
+        files.read_version(store.database.place("some"), 99)

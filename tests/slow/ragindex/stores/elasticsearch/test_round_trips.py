@@ -11,7 +11,7 @@ from ragindex.interfaces import FilterQuery, TextQuery
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
-from ragindex.stores.multi_search import search_together
+from ragindex.stores.metered import search_together
 from ragindex.testing import DOCUMENTS
 from ragindex.types import Query
 from ragindex.workspace.workspace import Workspace

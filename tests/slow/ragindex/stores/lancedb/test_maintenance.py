@@ -9,8 +9,8 @@ from made_lance import SCHEMA, WORDS, records
 from examples import examples
 from ragindex.filters import Ids, Not, Terms
 from ragindex.interfaces import FilterQuery, SearchRequest, SearchResult, TextQuery
+from ragindex.stores.lancedb import collection as module
 from ragindex.stores.lancedb import maintenance
-from ragindex.stores.lancedb import store as module
 from ragindex.stores.lancedb.store import LanceDB
 
 

@@ -1,4 +1,4 @@
-"""Conversion of records to and from the rows of LanceDB tables: Arrow columns with the tables' column names."""
+"""Records of collections, as LanceDB and Elasticsearch store them: schemas, columns, tokens and unit vectors."""
 
 import json
 from collections.abc import Sequence
@@ -9,10 +9,25 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 
-from ragindex.errors import UsageError
+from ragindex.errors import StoreError, UsageError
 from ragindex.interfaces import Schema
-from ragindex.stores.lancedb import sql
 from ragindex.text_analysis import analyse_many
+
+_META_PREFIX = "meta_"
+
+
+def column_name(field: str) -> str:
+    """Return the column of a field. `meta.KEY` is hex-encoded, because a key may contain any character."""
+    return _META_PREFIX + field.removeprefix("meta.").encode().hex() if field.startswith("meta.") else field
+
+
+def field_name(column: str) -> str:
+    """Return the field of a column; the inverse of `column_name`."""
+    return (
+        "meta." + bytes.fromhex(column.removeprefix(_META_PREFIX)).decode()
+        if column.startswith(_META_PREFIX)
+        else column
+    )
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
@@ -49,7 +64,7 @@ def table_rows(records: pa.RecordBatch, schema: Schema, target: pa.Schema, name:
         )
     if len(records.column("id").unique()) < len(records):
         raise UsageError(f"Records written to {name} in one call must have different ids; some ids occur twice.")
-    columns = {sql.column_name(field): records.column(field) for field in given}
+    columns = {column_name(field): records.column(field) for field in given}
     if schema.text:
         columns["tokens"] = pa.array(analyse_many(_join_texts(records, schema.text), schema.language), pa.string())
     if schema.dimensions:
@@ -81,7 +96,7 @@ def select_columns(found: Any, fields: Sequence[str]) -> Any:
 
     Raises UsageError if a field is unknown.
     """
-    columns = {sql.field_name(name): found.column(name) for name in found.schema.names}
+    columns = {field_name(name): found.column(name) for name in found.schema.names}
     absent = pa.nulls(found.num_rows, pa.list_(pa.string()))
     unknown = [name for name in fields if name not in columns and not name.startswith("meta.")]
     if unknown:
@@ -94,3 +109,24 @@ def combine_chunks(table: pa.Table) -> pa.RecordBatch:
     """Combine a table into one record batch."""
     batches = table.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+# ---------------------------------------------------------------- other encoders and schemas
+
+
+def describe_dimensions(given: int, held: int) -> str:
+    """Return what to do where the encoder of an index gives vectors of another length than those in it."""
+    return (
+        f"The encoder gave vectors of {given} dimensions, and the index has {held}, so another model answers under the "
+        "name of the one that the index was built with. Use that one again (its server, address or files), or build "
+        "the index with this one in another folder: ragindex index DOCUMENTS --index NEW_FOLDER --encoder ENCODER"
+    )
+
+
+def require_schema(name: str, held: Schema, schema: Schema) -> None:
+    """Raise StoreError unless a collection was created with this schema."""
+    if held == schema:
+        return
+    if held.dimensions and schema.dimensions and held.dimensions != schema.dimensions:
+        raise StoreError(describe_dimensions(schema.dimensions, held.dimensions))
+    raise StoreError(f"The collection {name} was created with {held}, not with {schema}.")
