@@ -10,7 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, meta
 
-from ragindex.llm.schema import schema_text
+from ragindex.llm.output import schema_text
 from ragindex.llm.tasks import Task, render_messages
 from ragindex.llm.tokens import count_message_tokens, count_text_tokens
 

@@ -17,8 +17,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
-from filelock import FileLock
-
 HASHES_FILE = "hashes.json"
 HASH_DIGITS = 16
 """Number of hexadecimal digits kept of a SHA-256: enough to detect damage and to tell contents apart."""
@@ -166,13 +164,6 @@ def use_sqlite_log(connection: sqlite3.Connection, patience: float) -> None:
         else:
             return
         time.sleep(0.01)
-
-
-@contextmanager
-def lock_sqlite_file(database: Path, patience: float) -> Iterator[None]:
-    """Exclude other threads and processes, under any path of the file, while its tables are made. Raises OSError."""
-    with FileLock(f"{database.resolve()}.lock", timeout=patience):
-        yield
 
 
 # ---------------------------------------------------------------- JSON

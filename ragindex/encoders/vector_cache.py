@@ -353,24 +353,17 @@ def _open_file(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         durable_files.require_sqlite_log(path)
         with closing(sqlite3.connect(path, timeout=_PATIENCE)) as connection:
-            _prepare(connection, path)
+            with key_locks.hold_key(path, "tables"):
+                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+                durable_files.use_sqlite_log(connection, _PATIENCE)
+                for statement in (_SCHEMA, *cache_pruning.PRUNING_SCHEMA):
+                    connection.execute(statement)
             yield connection
     except sqlite3.OperationalError as error:
         raise _make_file_error(path, error) from error
     except sqlite3.DatabaseError as error:
         hint = f"Its texts are then encoded again. {durable_files.repair_hint(path.parent.parent)}"
         raise StoreError(f"The vector cache {path} is damaged: {error}. {hint}") from error
-
-
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    try:
-        with durable_files.lock_sqlite_file(path, _PATIENCE):
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-            durable_files.use_sqlite_log(connection, _PATIENCE)
-            for statement in (_SCHEMA, *cache_pruning.PRUNING_SCHEMA):
-                connection.execute(statement)
-    except OSError as error:  # or a timeout of the lock
-        raise _make_file_error(path, error) from error
 
 
 def _make_file_error(path: Path, error: Exception) -> StoreError:

@@ -205,7 +205,7 @@ def _open(path: Path) -> sqlite3.Connection:
     durable_files.require_sqlite_log(path)
     connection = sqlite3.connect(path, timeout=_LOCK_TIMEOUT, check_same_thread=False)
     try:
-        with durable_files.lock_sqlite_file(path, _LOCK_TIMEOUT):
+        with key_locks.hold_key(path, "tables"):
             durable_files.use_sqlite_log(connection, _LOCK_TIMEOUT)
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version not in (0, _VERSION):
@@ -226,7 +226,7 @@ def _open(path: Path) -> sqlite3.Connection:
 def _convert_errors(path: Path) -> Iterator[None]:
     try:
         yield
-    except (sqlite3.OperationalError, OSError) as error:  # a lock timeout is an OSError too
+    except (sqlite3.OperationalError, OSError) as error:
         hint = "Check free space and write permission."
         raise StoreError(f"Cannot use the LLM cache {path}: {error}. {hint}") from error
     except sqlite3.DatabaseError as error:

@@ -13,12 +13,11 @@ from ragindex.llm.batches.send import MOST_REQUESTS
 from ragindex.llm.cache import CachedResponse
 from ragindex.llm.cached_calls import CachedCalls
 from ragindex.llm.chat_parameters import ChatParameters
+from ragindex.llm.json_text import drop_thoughts
 from ragindex.llm.openai_chat import SCHEMA_HINT, ChatClient, ChatRequest
+from ragindex.llm.output import Reading, UnusableError, read_json, schema_text
 from ragindex.llm.parallel import map_in_threads
-from ragindex.llm.parse_output import Reading, UnusableError, read_json
-from ragindex.llm.schema import schema_text
 from ragindex.llm.tasks import Failure, Message, Output, Task, render_messages
-from ragindex.llm.thoughts import drop_thoughts
 
 _CUT = frozenset({"length", "max_tokens", "model_length", "max_output_tokens"})  # finish reasons, of different servers
 _THINKING_ROOM = 4096  # more tokens for an answer whose room was spent on thoughts

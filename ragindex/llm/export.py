@@ -48,7 +48,7 @@ def export_calls(cache: SQLiteCache, path: Path) -> int:
     """
     query = f"SELECT {', '.join((*CACHE_COLUMNS, 'checksum'))} FROM calls WHERE key > ? ORDER BY key LIMIT {_BATCH}"  # noqa: S608
     written, last = 0, ""
-    own = [Path(f"{os.path.realpath(cache.path)}{end}") for end in ("", "-wal", "-shm", ".claims", ".lock")]
+    own = [Path(f"{os.path.realpath(cache.path)}{end}") for end in ("", "-wal", "-shm")]
     if path.exists() and any(file.exists() and file.samefile(path) for file in own):
         raise DataError("a file beside the call cache", "a file of the call cache itself", path=path)
     try:

@@ -26,7 +26,7 @@ from ragindex.http import (
 )
 from ragindex.llm.chat_parameters import ChatParameters
 from ragindex.llm.endpoint_features import EndpointFeatures, Structure, endpoint_memory, step_down
-from ragindex.llm.schema import drop_lengths, is_closed
+from ragindex.llm.output import drop_lengths, is_closed
 from ragindex.llm.tasks import Message
 from ragindex.redaction import find_secrets
 

@@ -13,13 +13,12 @@ from pydantic import BaseModel, Field, StringConstraints, WithJsonSchema
 from ragindex.canonical import encodable
 from ragindex.english import extract
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema, Uses
-from ragindex.llm.coerce import reshape
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.tasks import Task
 from ragindex.parts.support.ask_llm import ask_for_passages
 from ragindex.parts.support.records import TEXTS, find_record_ids, unit_columns
 from ragindex.parts.text.preceding import Preceding, PrecedingTexts
-from ragindex.parts.triples.triple_json import clean_names, well_formed
+from ragindex.parts.triples.triple_json import clean_names, read_triples
 from ragindex.retrieval.hits import KEYWORD_FIELDS, text_search_schema
 
 _PROMPTS = Path(__file__).parent / "prompts"
@@ -93,7 +92,7 @@ class Fact(BaseModel):
 
         With `which="listed"`, only entities that match a name in `listed` or an alias of it are returned, by that name.
         """
-        triplets, dropped = well_formed(reshape(self.triplets, list[tuple[str, str, str]]))
+        triplets, dropped = read_triples(self.triplets)
         sides = [side for one in triplets for side in (one.subject, one.object)]
         if which == "all":
             return clean_names(sides), dropped

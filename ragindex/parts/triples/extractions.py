@@ -12,12 +12,11 @@ from ragindex.counts import many
 from ragindex.english import extract
 from ragindex.errors import DataError
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema, Uses
-from ragindex.llm.coerce import reshape
 from ragindex.llm.tasks import Task
 from ragindex.parts.support.ask_llm import ask_for_passages
 from ragindex.parts.support.records import TEXTS
 from ragindex.parts.triples.openie import OpenIE, passage_key, read_openie
-from ragindex.parts.triples.triple_json import Extracted, TripleLists, clean_names, to_json, well_formed
+from ragindex.parts.triples.triple_json import Extracted, TripleLists, clean_names, read_triples, to_json, well_formed
 
 _SHOWN_NOTES = 3
 
@@ -30,7 +29,7 @@ class ExtractionAnswer(BaseModel):
 
     def extracted(self) -> Extracted:
         """Return the names, the triples, and the number of triples that have no known form."""
-        triples, dropped = well_formed(reshape(self.triples, list[tuple[str, str, str]]))
+        triples, dropped = read_triples(self.triples)
         return Extracted(clean_names(self.entities), triples, dropped)
 
 

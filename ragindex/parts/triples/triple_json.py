@@ -1,7 +1,7 @@
 """Extracted entities and triples of a passage: validation, and triples as JSON."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
@@ -41,6 +41,20 @@ def well_formed(written: Sequence[Any]) -> tuple[tuple[Triple, ...], int]:
     """
     triples = tuple(Triple(*(encodable(text.strip()) for text in one)) for one in written if _is_triple(one))
     return triples, len(written) - len(triples)
+
+
+def read_triples(written: Sequence[Any]) -> tuple[tuple[Triple, ...], int]:
+    """Like `well_formed`, for an answer of an LLM: a triple may be an object, and a number one of its texts.
+
+    Three texts alone are one triple whose brackets are missing.
+    """
+    rows = [written] if len(written) == 3 and all(isinstance(one, str) for one in written) else written
+    rows = [list(one.values()) if isinstance(one, Mapping) else one for one in rows]
+    return well_formed([[_number_as_text(part) for part in one] if isinstance(one, list) else one for one in rows])
+
+
+def _number_as_text(part: Any) -> Any:
+    return str(part) if isinstance(part, int | float) and not isinstance(part, bool) else part
 
 
 def _is_triple(one: Any) -> bool:

@@ -11,10 +11,9 @@ import regex
 from pydantic import BaseModel
 
 from ragindex.english import entity_key, find_mentions, find_new_name, list_facts, unmentioned_names, write_sentence
-from ragindex.llm.coerce import reshape
-from ragindex.llm.parse_output import UnusableError, read_json
+from ragindex.llm.output import UnusableError, read_json
 from ragindex.llm.tasks import Task
-from ragindex.parts.triples.triple_json import TripleLists, well_formed
+from ragindex.parts.triples.triple_json import TripleLists, read_triples
 from ragindex.text_analysis import analyse
 from ragindex.types import Triple
 
@@ -56,7 +55,7 @@ class Read(BaseModel):
 
     def kept(self) -> tuple[Triple, ...]:
         """Return the well-formed triples without duplicates."""
-        found, _ = well_formed(reshape(self.triples, list[tuple[str, str, str]]))
+        found, _ = read_triples(self.triples)
         return tuple(dict.fromkeys(found))
 
 

@@ -15,7 +15,7 @@ from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, LLMError, UsageError
 from ragindex.filters import meta
 from ragindex.llm.answer_question import ANSWER, NumberedPassage
-from ragindex.llm.parse_output import read_json
+from ragindex.llm.output import read_json
 from ragindex.llm.tasks import render_messages
 from ragindex.plugins import registry
 from ragindex.types import Document, Hit, Query

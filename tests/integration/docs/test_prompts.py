@@ -13,7 +13,7 @@ from made_language import answering, opened
 from project import ROOT
 
 from ragindex.accounting import ledger
-from ragindex.llm.schema import schema_text
+from ragindex.llm.output import schema_text
 from ragindex.llm.tasks import Task
 from ragindex.plugins import registry
 from ragindex.workspace.part_keys import tasks_of, topological_order

@@ -161,6 +161,26 @@ def test_rows_come_back_as_they_went_in(tmp_path: Path) -> None:
     connection.close()
 
 
+FORMAT_2 = """
+CREATE TABLE calls (key TEXT PRIMARY KEY, task TEXT NOT NULL, version INTEGER NOT NULL, provider TEXT NOT NULL,
+    model TEXT NOT NULL, base_url TEXT NOT NULL, text TEXT NOT NULL, finish TEXT NOT NULL, refusal TEXT NOT NULL,
+    structure TEXT NOT NULL, input_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL, estimated INTEGER NOT NULL, money REAL, seconds REAL NOT NULL, at REAL NOT NULL,
+    checksum INTEGER NOT NULL);
+INSERT INTO calls VALUES ('0000000000000001000000000000000100000000000000010000000000000001', 'echo', 1, 'openai',
+    'small', 'http://127.0.0.1/v1', '{}', 'stop', '', 'schema', 10, 4, 5, 0, 0.25, 1.5, 1000.0, 2338786883);
+PRAGMA user_version = 2;
+"""
+
+
+def test_paid_answers_of_format_2_stay_readable(tmp_path: Path) -> None:
+    """Nobody pays again for the answers in a file of an earlier version."""
+    connection = sqlite3.connect(tmp_path / "calls.sqlite")
+    connection.executescript(FORMAT_2)
+    connection.close()
+    assert SQLiteCache(tmp_path / "calls.sqlite").get(key(1)) == ANSWER
+
+
 def test_many_threads(tmp_path: Path) -> None:
     cache = SQLiteCache(tmp_path / "calls.sqlite")
 
@@ -258,12 +278,11 @@ def test_handing_on(tmp_path: Path) -> None:
     assert {k: other.get(k) for k in answers if k != key(7)} == {k: a for k, a in answers.items() if k != key(7)}
 
 
-@pytest.mark.parametrize("end", ["", "-wal", ".claims"])
+@pytest.mark.parametrize("end", ["", "-wal"])
 def test_an_export_over_the_cache_itself_is_refused(end: str, tmp_path: Path) -> None:
     """It would empty the file that it reads, and drop the locks that SQLite holds on it."""
     cache, link = SQLiteCache(tmp_path / "calls.sqlite"), tmp_path / "link"
     cache.put(key(1), ORIGIN, ANSWER)
-    Path(f"{cache.path}.claims").touch()
     link.symlink_to(f"{cache.path}{end}")
     for path in (link, Path(f"{cache.path}{end}")):
         with pytest.raises(DataError, match="expected a file beside the call cache; found a file of the call cache"):

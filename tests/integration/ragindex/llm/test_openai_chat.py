@@ -17,7 +17,7 @@ from ragindex.accounting.ledger import Tally
 from ragindex.errors import LLMError, ServiceError, UsageError
 from ragindex.llm.offline import Offline
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
-from ragindex.llm.schema import schema_text
+from ragindex.llm.output import schema_text
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Failure, Task
 from ragindex.parts.triples.extractions import EXTRACT
@@ -429,7 +429,7 @@ def test_the_model_is_shown_its_error_once(
 def test_tolerant_reading_needs_no_second_question(server: OpenAIServer) -> None:
     parts = chat(content=[{"type": "text", "text": '{"text":'}, {"type": "text", "text": ' "x"}'}])
     server.faults.extend(
-        [chat(content='Sure! {"text": "x"}'), chat(content='{"text": "x",}'), chat(content='{"Text": 3}'), parts]
+        [chat(content='Sure! {"text": "x"}'), chat(content='{"text": "x",}'), chat(content='{"text": 3}'), parts]
     )
     stages = [run(server)[1].stages["echo"] for _ in range(4)]
     assert stages == [Counter(found=1), Counter(repaired=1), Counter(reshaped=1), Counter(strict=1)]

@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from filelock import Timeout
 from made_language import ECHO, Echo, key, opened
 from openai_server import KEY, Answer, Fault, OpenAIServer, Received, chat
 from paying import KINDS, PATHS, paid, seen_as
 from rerank_server import reranking
 
-from ragindex import durable_files
 from ragindex.errors import StoreError
 from ragindex.llm import endpoint_features, key_locks
 from ragindex.llm.cache import SQLiteCache
@@ -82,14 +80,6 @@ def test_a_file_in_which_another_writes_is_waited_for(kind: str, server: OpenAIS
     writer.close()
 
 
-@pytest.mark.parametrize("how", PATHS)
-def test_who_makes_the_tables_excludes_others_under_any_path(how: str, tmp_path: Path) -> None:
-    path = tmp_path / "w" / "kept.sqlite"
-    path.parent.mkdir()
-    with durable_files.lock_sqlite_file(path, 0), pytest.raises(Timeout), ThreadPoolExecutor(1) as pool:
-        pool.submit(durable_files.lock_sqlite_file(seen_as(how, path), 0).__enter__).result()
-
-
 def test_failures_that_are_asked_again_are_paid_once_more_by_all(server: OpenAIServer, tmp_path: Path) -> None:
     first, second = (opened(server, tmp_path / "calls.sqlite") for _ in range(2))
     server.faults.extend([chat(content="nothing")] * 2)
@@ -105,21 +95,16 @@ def test_failures_that_are_asked_again_are_paid_once_more_by_all(server: OpenAIS
 
 
 def kept_out(path: Path, number: int) -> bool:
-    """Whether another process cannot take the claim on `key(number)` of the file."""
-    child = os.fork()
-    if child == 0:
-        code = 1
+    """Whether nobody else can take the claim on `key(number)` of the file."""
+    claim = Path(f"{os.path.realpath(path)}.keys", key(number))
+    if not claim.exists():
+        return False
+    with claim.open() as file:
         try:
-            file = os.open(f"{os.path.realpath(path)}.claims", os.O_RDWR)
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, int(key(number)[:16], 16))
-            code = 0
-        except (BlockingIOError, PermissionError):
-            code = 7
-        finally:
-            os._exit(code)
-    code = ended(child)
-    assert code in (0, 7)
-    return code == 7
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def ended(child: int) -> int:
@@ -152,7 +137,8 @@ def test_nothing_stays_open_when_no_claim_is_held(tmp_path: Path) -> None:
             key_locks.hold_key(tmp_path / f"{number}", key(number)),
         ):
             pass
-    assert (len(os.listdir("/proc/self/fd")), key_locks._files) == (before, {})
+    assert (len(os.listdir("/proc/self/fd")), key_locks._held) == (before, set())
+    assert list(tmp_path.glob("*.keys/*")) == []
 
 
 def test_a_claim_is_given_back_where_the_work_fails(tmp_path: Path) -> None:
@@ -161,9 +147,9 @@ def test_a_claim_is_given_back_where_the_work_fails(tmp_path: Path) -> None:
     assert not kept_out(tmp_path / "calls.sqlite", 1)
 
 
-def test_a_file_of_claims_that_is_deleted_while_somebody_waits(tmp_path: Path) -> None:
-    """Who waited for the deleted file claims the new one, as everybody does who comes now."""
-    path, inside, order = tmp_path / "calls.sqlite", threading.Event(), []
+def test_claim_file_deleted_while_another_waits(tmp_path: Path) -> None:
+    """Who waited for the deleted file claims the new one, as everybody does who comes now; its holder leaves that."""
+    path, inside, order = tmp_path / "calls.sqlite", threading.Event(), list[bool]()
 
     def wait() -> None:
         with key_locks.hold_key(path, key(1)):
@@ -173,14 +159,37 @@ def test_a_file_of_claims_that_is_deleted_while_somebody_waits(tmp_path: Path) -
     with key_locks.hold_key(path, key(1)):
         thread = threading.Thread(target=wait)
         thread.start()
-        while next(iter(key_locks._files.values())).users < 2:
+        while len(key_locks._held) < 2:
             pass
-        Path(f"{path}.claims").unlink()
-        Path(f"{path}.claims").touch()
+        claim = Path(f"{path}.keys", key(1))
+        claim.unlink()
+        claim.touch()
         assert not inside.is_set()
     thread.join()
-    assert order == [True]
-    assert key_locks._files == {}
+    assert (order, claim.exists(), key_locks._held) == ([True], False, set())
+
+
+def test_killed_process_frees_its_claim(tmp_path: Path) -> None:
+    """Its forked child, which lives on, does not keep it."""
+    path = tmp_path / "calls.sqlite"
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with key_locks.hold_key(path, key(1)):
+            grandchild = os.fork()
+            if grandchild == 0:
+                signal.alarm(20)
+                os.write(writing, str(os.getpid()).encode())
+            signal.pause()
+    grandchild = int(os.read(reading, 20))
+    assert kept_out(path, 1)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    with key_locks.hold_key(path, key(1)):
+        assert kept_out(path, 1)
+    os.kill(grandchild, signal.SIGKILL)
+    os.close(reading)
+    os.close(writing)
 
 
 # ---------------------------------------------------------------- forks
@@ -209,7 +218,7 @@ def test_a_child_that_leaves_the_work_of_its_parent_gives_nothing_back(tmp_path:
         with key_locks.hold_key(path, key(1)):
             os._exit(0)
     assert ended(child) == 0
-    assert key_locks._files == {}
+    assert key_locks._held == set()
 
 
 # ---------------------------------------------------------------- a database has one name

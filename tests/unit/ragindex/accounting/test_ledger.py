@@ -22,8 +22,8 @@ from ragindex.accounting.ledger import CallRecord, Lanes
 from ragindex.accounting.spending import format_spending, spending_to_json
 from ragindex.errors import DataError, UsageError
 from ragindex.llm import prices, tokens
+from ragindex.llm.output import is_closed, schema_text
 from ragindex.llm.prices import Price, Prices
-from ragindex.llm.schema import is_closed, schema_text
 from ragindex.llm.tasks import Message, Task, render_messages
 from ragindex.types import Usage
 

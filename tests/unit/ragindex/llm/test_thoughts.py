@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from ragindex.llm.parse_output import read_json
-from ragindex.llm.thoughts import drop_thoughts
+from ragindex.llm.json_text import drop_thoughts
+from ragindex.llm.output import read_json
 
 MARKS = [
     ("<think>", "</think>"),

@@ -13,8 +13,7 @@ from examples import examples
 from ragindex.canonical import encodable
 from ragindex.english import extract
 from ragindex.llm.answer_question import NumberedPassage
-from ragindex.llm.parse_output import read_json
-from ragindex.llm.schema import is_closed, schema_text
+from ragindex.llm.output import is_closed, read_json, schema_text
 from ragindex.llm.tasks import Message, Task, render_messages
 from ragindex.types import Triple
 from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE_QUESTION, Read, Reasoned, RewrittenQuestion
@@ -147,7 +146,7 @@ ONE, TWO = Triple("a", "b", "c"), Triple("d", "e", "f")
         ([[" a ", "b", "c\n"]], (ONE,)),
         (["a", "b", "c"], (ONE,)),
         ([{"subject": "a", "predicate": "b", "object": "c"}, ["d", "e", "f"]], (ONE, TWO)),
-        (["a | b | c", "(d, e, f)"], (ONE, TWO)),
+        (["a | b | c", ["d", "e", "f"]], (TWO,)),
         ([["a", "b"], ["a", "b", "c", "d"], ["a", " ", "c"], None, 7, ["d", "e", "f"]], (TWO,)),
         ([[1, 2, 3]], (Triple("1", "2", "3"),)),
         ([], ()),
@@ -160,8 +159,6 @@ def test_triples_in_many_forms(listed: list[Any], expected: tuple[Triple, ...]) 
 @pytest.mark.parametrize(
     "text",
     [
-        '("a", "b", "c"),\n("d", "e", "f")',
-        '("a", "b", "c"), ("d", "e", "f")',
         '{"triples": [["a", "b", "c"], ["d", "e", "f"]]}',
         '```json\n{"facts": [["a", "b", "c"], ["d", "e", "f"]]}\n```',
         '<think>Which? [1]</think>\n[["a", "b", "c"], ["d", "e", "f"]]',

@@ -11,7 +11,7 @@ from openai_server import KEY, OpenAIServer, chat
 
 from ragindex.corpus import Chunking
 from ragindex.llm import endpoint_features
-from ragindex.llm.parse_output import read_json
+from ragindex.llm.output import read_json
 from ragindex.llm.tasks import render_messages
 from ragindex.parts.text.preceding import Preceding
 from ragindex.parts.text.propositions import (

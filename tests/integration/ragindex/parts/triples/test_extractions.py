@@ -11,7 +11,7 @@ from made_extractions import asking, imported, notes, openie, rows, spells_out, 
 from openai_server import KEY, OpenAIServer, chat
 
 from ragindex.llm import endpoint_features
-from ragindex.llm.parse_output import read_json
+from ragindex.llm.output import read_json
 from ragindex.llm.tasks import Task, render_messages
 from ragindex.parts.triples import extractions
 from ragindex.parts.triples.extractions import EXTRACT, NAMES, RELATE, Extractions
