@@ -6,10 +6,9 @@ from typing import Any
 
 from ragindex.accounting import ledger
 from ragindex.canonical import digest
-from ragindex.errors import LLMError
-from ragindex.llm.batches.batch_calls import BatchCalls, WantedCall
-from ragindex.llm.batches.deferral import may_wait
-from ragindex.llm.batches.send import MOST_REQUESTS
+from ragindex.errors import LLMError, UsageError
+from ragindex.llm.batches.calls import BatchCalls, WantedCall
+from ragindex.llm.batches.sent import MOST_REQUESTS
 from ragindex.llm.cache import CachedResponse
 from ragindex.llm.cached_calls import CachedCalls
 from ragindex.llm.chat_parameters import ChatParameters
@@ -17,7 +16,7 @@ from ragindex.llm.openai_chat import SCHEMA_HINT, ChatClient, ChatRequest
 from ragindex.llm.parallel import map_in_threads
 from ragindex.llm.parse_output import Reading, UnusableError, read_json
 from ragindex.llm.schema import schema_text
-from ragindex.llm.tasks import Failure, Message, Output, Task, render_messages
+from ragindex.llm.tasks import Failure, Message, Output, Task, may_wait, render_messages
 from ragindex.llm.thoughts import drop_thoughts
 
 _CUT = frozenset({"length", "max_tokens", "model_length", "max_output_tokens"})  # finish reasons, of different servers
@@ -26,9 +25,9 @@ _MAX_SHOWN = 4000  # characters of an unusable answer that the model is shown ag
 
 
 class LLMClient:
-    """LLM that sends requests to a model. Thread-safe."""
+    """LLM that sends requests to a model. Thread-safe. Without a cache in a file, there are no `batches`."""
 
-    def __init__(self, chat: ChatClient, calls: CachedCalls, batches: BatchCalls, given: ChatParameters) -> None:
+    def __init__(self, chat: ChatClient, calls: CachedCalls, batches: BatchCalls | None, given: ChatParameters) -> None:
         self._chat, self._calls, self._given, self._batches = chat, calls, given, batches
 
     @property
@@ -65,10 +64,12 @@ class LLMClient:
         """Run the task on each input, with up to `concurrency` requests in flight. See `LLM.map`.
 
         Inside `answers_can_wait`, batches fetch the answers first, if the parameters say so. Otherwise only those of
-        batches that an earlier run has sent.
+        batches that an earlier run has sent. Raises UsageError for batches without a cache.
         """
         inputs = list(many)
-        if may_wait():
+        if may_wait() and self._batches is None and self._given.batch:
+            raise UsageError("Batches need the cache, so that nothing is paid twice. Leave out --no-cache.")
+        if may_wait() and self._batches is not None:
             fetch = self._batches.fetch if self._given.batch else self._batches.fetch_sent
             fetch(task, lambda: self._find_wanted(task, inputs, repeat, again))
 

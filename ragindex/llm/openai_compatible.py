@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from ragindex.http import read_address
-from ragindex.llm.batches.batch_calls import BatchCalls
+from ragindex.llm.batches.calls import BatchCalls
+from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.cached_calls import CachedCalls
 from ragindex.llm.chat_parameters import ChatParameters
 from ragindex.llm.client import LLMClient
@@ -56,4 +57,7 @@ class OpenAICompatibleChat(ChatParameters):
         chat = OpenAIChat(self, read_address(_URL_VARIABLES, self.base_url), setting.workspace)
         limits = Limits(self.concurrency, self.requests_per_minute, self.tokens_per_minute, setting.clock)
         calls = CachedCalls(chat, limits, self, setting)
-        return LLMClient(chat, calls, BatchCalls(chat, calls, limits, self, setting), self)
+        batches = None
+        if isinstance(setting.cache, SQLiteCache):
+            batches = BatchCalls(setting.cache, chat, calls, limits, self, setting.budget, setting.seed)
+        return LLMClient(chat, calls, batches, self)
