@@ -22,7 +22,7 @@ from ragindex.errors import ServiceError, UsageError
 from ragindex.interfaces import Part, Scheme
 from ragindex.llm import answer_question, tokens
 from ragindex.llm.offline import OfflineRules
-from ragindex.llm.plugins import LLMPlugin
+from ragindex.llm.plugins import LLMPlugin, PaidPlugin
 from ragindex.llm.prices import Prices
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import LLM, Output, Task, render_messages
@@ -37,7 +37,8 @@ class Estimate:
     """The estimated calls, tokens and cost (in dollars) of one task.
 
     Unless `sampled`, `output_tokens` counts the answers of the offline rules. `counted` says whether the model's own
-    tokenizer was used; otherwise token counts are approximate. `money` is None if the model has no known price.
+    tokenizer was used; otherwise token counts are approximate. `money` is None if the model has no known price;
+    `price_source` says where the price is from, "" if a price file does not say.
     """
 
     task: str
@@ -47,6 +48,7 @@ class Estimate:
     money: float | None
     sampled: bool
     counted: bool
+    price_source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ def estimate(
     names no model (`offline`) or a task has no rule, and ServiceError if every request for the sample failed.
     """
     name, parts = _get_model_name(llm), _find_llm_parts(schemes)
+    prices = llm.price_list(setting.prices) if isinstance(llm, PaidPlugin) else setting.prices
     counting = Counting(model=name)
     whole = _count_indexing(corpus.documents, corpus, parts, counting, LLMSettings(), language)
     chosen = Random(seed).sample(corpus.documents, min(sample, len(corpus.documents)))  # noqa: S311  # no secret
@@ -83,7 +86,7 @@ def estimate(
             f"Every request for the {len(chosen)} sampled documents failed. Check --llm and OPENAI_BASE_URL."
         )
     return [
-        _scale_counts(task, counts, by_rules.get(task), in_earnest.get(task), setting.prices, name, llm.batches())
+        _scale_counts(task, counts, by_rules.get(task), in_earnest.get(task), prices, name, llm.batches())
         for task, counts in whole.items()
     ]
 
@@ -111,6 +114,7 @@ def estimate_questions(
     Raises UsageError if `llm` names no model (`offline`), a task has no rule, or a method asks a service.
     """
     name = _get_model_name(llm)
+    prices = llm.price_list(setting.prices) if isinstance(llm, PaidPlugin) else setting.prices
     asking = {label: scheme for label, scheme in schemes.items() if reads or tasks_of(scheme)}
     for label, scheme in asking.items():
         if asks_service(scheme):
@@ -130,7 +134,7 @@ def estimate_questions(
             with ledger.record_calls() as tally:
                 retrievals = scheme.open(workspace).retrieve(queries, k)
             found += [
-                _scale_counts(f"{task}, {label}", counts, None, None, setting.prices, name)
+                _scale_counts(f"{task}, {label}", counts, None, None, prices, name)
                 for task, counts in _count_by_task(tally)
             ]
             if reads:
@@ -141,7 +145,7 @@ def estimate_questions(
                     answer_question.answer_inputs(query.text, one, workspace.language)
                     for query, one in zip(queries, contexts, strict=True)
                 ]
-                found += _estimate_reading(asked, chosen, workspace.llm, llm.open(setting), label, setting.prices, name)
+                found += _estimate_reading(asked, chosen, workspace.llm, llm.open(setting), label, prices, name)
     return found
 
 
@@ -233,8 +237,9 @@ def _scale_counts(
     if sampled and rules is not None and real is not None:
         calls = round(calls * real.calls / rules.calls)
         read, written = round(read * real.read / rules.read), round(written * real.written / rules.written)
-    money = prices.money(name, read, 0, written, batched=batched)
-    return Estimate(task, calls, read, written, money, sampled, has_tokenizer(name))
+    money = prices.money(name, read, 0, written, batched=batched, requests=calls)
+    source = getattr(prices.find(name), "source", "")
+    return Estimate(task, calls, read, written, money, sampled, has_tokenizer(name), source)
 
 
 # ---------------------------------------------------------------- an LLM that only counts

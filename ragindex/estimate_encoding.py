@@ -52,13 +52,14 @@ def estimate_encoding(
     counting = CountingEncoder(model=name, prefix=before_document)
     counts = [("encoding, index", *_count_indexing(corpus, encoding, counting, language))]
     counts += [(f"encoding, {label}", len(queries), asked) for label in encoding if queries]
-    price = getattr(encoder, "price", None)
+    price, listed = getattr(encoder, "price", None), encoder.price_list(prices)
     return [
         Estimate(
             *(task, calls, read, 0),
-            money=prices.money(name, read, 0, 0) if price is None else read * price / 1e6,
+            money=listed.money(name, read, 0, 0, requests=calls) if price is None else read * price / 1e6,
             sampled=False,
             counted=has_tokenizer(name),
+            price_source=getattr(listed.find(name), "source", "") if price is None else "",
         )
         for task, calls, read in counts
     ]

@@ -13,7 +13,7 @@ from ragindex.cli.console import escape_markup, format_dollars, stdout, text_tab
 from ragindex.cli.options import IndexOption, JsonOption
 from ragindex.counts import many
 from ragindex.errors import UsageError
-from ragindex.llm.batches.records import BatchRecord, drop_batches, read_batches
+from ragindex.llm.batches.sent import BatchRecord, drop_batches, read_batches
 from ragindex.llm.cache import SQLiteCache, TaskSummary, disk_size, prune_responses, summarize
 from ragindex.llm.export import export_calls, import_calls
 from ragindex.workspace import manifest

@@ -101,9 +101,13 @@ class OpenAICompatible(EncoderPlugin, PaidPlugin):
         default=None, ge=0, description="Dollars per million tokens. null: the price in the price list."
     )
 
+    def price_list(self, prices: Prices) -> Prices:
+        """Return the prices of the server at the address of the environment, or OpenAI's."""
+        return prices.at(read_address(_URL_VARIABLES))
+
     def price_missing(self, prices: Prices) -> str | None:
         """Return a message if neither `price` nor the price list has a price for the model, else None."""
-        missing = None if self.price is not None else prices.missing(self.model)
+        missing = None if self.price is not None else self.price_list(prices).missing(self.model)
         return missing and f"{missing} Or give it here: openai(model={json.dumps(self.model)}, price=0.00)"
 
     def contacts(self) -> tuple[Contact, ...]:
@@ -372,7 +376,7 @@ class OpenAIEncoder:
         """Return the dollars for `read` input tokens; None if the price is unknown."""
         if self._plugin.price is not None:
             return read * self._plugin.price / 1e6
-        return self._setting.prices.money(self._plugin.model, read, 0, 0)
+        return self._plugin.price_list(self._setting.prices).money(self._plugin.model, read, 0, 0)
 
     def _record(self, answered: _Answer, texts: Sequence[str], seconds: float) -> float:
         """Record an answered request in the ledger and return its dollars.

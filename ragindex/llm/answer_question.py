@@ -1,4 +1,4 @@
-"""Question answering from retrieved passages: a context within a token budget, the LLM task, and citations."""
+"""Answers from retrieved passages: a context within a token budget, the LLM tasks (short, long, choice), citations."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,16 +10,26 @@ import regex
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from ragindex.accounting import ledger
-from ragindex.english import extract_answer, find_sentences, nearest_texts
+from ragindex.english import extract_answer, find_sentences, nearest_texts, overlaps, split_sentences
 from ragindex.errors import UsageError
 from ragindex.llm.tasks import LLM, Task
 from ragindex.llm.tokens import count_text_tokens
 from ragindex.types import Hit, Retrieval
 
 DEFAULT_TOKENS = 2_000
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_MOST_SENTENCES = 1_000  # sentences that the rules of long answers and of choices read
+_LONG_ANSWER = 3  # sentences of a long answer by rule
 _LONGEST_TITLE = 200  # characters
 _LONGEST_TOKEN = 20  # characters; bounds how much of a text that does not fit is tokenized
 _DENSE = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}"
+_LABEL = regex.compile(
+    r"(?:(?:the )?(?:correct |right )?(?:answer|option|choice)(?: is)?[: ]*)?"
+    r"[(\[]?(?P<label>[a-z]|[0-9]{1,2})(?:[.:)\]]+|$|(?=\s))\s*(?P<text>.*)",
+    regex.IGNORECASE | regex.DOTALL,
+)
+_SPACE = regex.compile(r"\s+")
+_LONGEST_ANSWER = 10_000  # characters of an answer that are read
 _WORD = regex.compile(rf"[{_DENSE}]|[^\s{_DENSE}]{{1,{_LONGEST_TOKEN}}}")
 
 
@@ -166,6 +176,91 @@ K.3); both give one demonstration. `fewest-words` asks for as few words as possi
 def answer_inputs(question: str, context: AnswerContext, language: str = "english") -> dict[str, Any]:
     """Return the inputs of ANSWER. Without passages and notes, the question is closed-book."""
     return {"question": question, "passages": context.passages, "notes": context.notes, "language": language}
+
+
+# ---------------------------------------------------------------- long answers, as those to ASQA's ambiguous questions
+
+
+def answer_at_length_by_rule(inputs: Mapping[str, Any]) -> AnswerOutput:
+    """Join the three sentences of the passages and notes that overlap most with the question, the nearest first."""
+    sentences = [(passage.number, one) for passage in inputs["passages"] for one in split_sentences(passage.text)]
+    sentences += [(0, one) for note in inputs["notes"] for one in split_sentences(note)]
+    sentences = sentences[:_MOST_SENTENCES]
+    texts = [text for _, text in sentences]
+    chosen = nearest_texts(inputs["question"], texts, _LONG_ANSWER, inputs.get("language", "english"))
+    numbers = sorted({number for number, text in sentences if number and text in chosen})
+    return AnswerOutput(answer=" ".join(chosen), passages=numbers, found=bool(chosen))
+
+
+LONG_ANSWER = Task(
+    "long_answer", 1, _PROMPTS / "long_answer.jinja", AnswerOutput, rule=answer_at_length_by_rule, max_tokens=600
+)
+
+
+# ---------------------------------------------------------------- multiple choice
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option as the reader is shown it."""
+
+    letter: str
+    text: str
+
+
+def choice_inputs(
+    question: str, options: Sequence[str], context: AnswerContext, language: str = "english"
+) -> dict[str, Any]:
+    """Return the inputs of CHOICE: those of ANSWER, and the options, which are named A to Z in the given order."""
+    lettered = [Option(letter, text) for letter, text in zip(LETTERS, options, strict=False)]
+    return {**answer_inputs(question, context, language), "options": lettered}
+
+
+def choose_option_by_rule(inputs: Mapping[str, Any]) -> AnswerOutput:
+    """Choose the option that overlaps most with one sentence of the passages, more so if the question does too.
+
+    An option scores max((1 + overlap of question and sentence) * overlap of option and sentence) over the sentences
+    (see `overlaps`). The first of equals is chosen; none if no sentence has a word of an option.
+    """
+    question, language, options = inputs["question"], inputs.get("language", "english"), inputs["options"]
+    texts = {passage.number: passage.text for passage in inputs["passages"]}
+    read = [*texts.values(), *inputs["notes"]]
+    sentences = [sentence for text in read for sentence in split_sentences(text)][:_MOST_SENTENCES]
+    near = [1 + score for score in overlaps(question, sentences, language)]
+    each = [overlaps(option.text, sentences, language) for option in options]
+    scores = [max((a * b for a, b in zip(near, one, strict=True)), default=0.0) for one in each]
+    if not any(scores):
+        return AnswerOutput(answer="", found=False)
+    best = options[scores.index(max(scores))]
+    nearest = nearest_texts(f"{question} {best.text}", list(texts.values()), 1, language)
+    return AnswerOutput(answer=best.letter, passages=[number for number, text in texts.items() if text in nearest])
+
+
+CHOICE = Task("choose", 1, _PROMPTS / "choose.jinja", AnswerOutput, rule=choose_option_by_rule, max_tokens=200)
+
+
+def parse_choice(answer: str, options: Sequence[str]) -> int | None:
+    """Return the place of the one option that an answer names, from 0; None if it names none, or several.
+
+    In this order, an answer names an option by its letter, its text, its number from 1, or a letter or number followed
+    by its text; `answer: B`, `(b)` and `B.` are the letter B. Case, white space and a full stop at the end do not
+    matter. A letter followed by anything but the option's own text names none.
+    """
+    said = answer[:_LONGEST_ANSWER].strip().strip("\"'*`").strip()
+    found = _LABEL.fullmatch(said)
+    label, text = (found["label"].upper(), found["text"]) if found else ("", "")
+    labelled = LETTERS.find(label) if label.isalpha() else int(label or 0) - 1
+    known = 0 <= labelled < len(options)
+    same = [place for place, option in enumerate(options) if _fold(option) == _fold(said)]
+    if known and label.isalpha() and not text:
+        return labelled
+    if same:
+        return same[0] if len(same) == 1 else None
+    return labelled if known and (not text or _fold(text) == _fold(options[labelled])) else None
+
+
+def _fold(text: str) -> str:
+    return _SPACE.sub(" ", text).strip().removesuffix(".").rstrip().casefold()
 
 
 # ---------------------------------------------------------------- citations

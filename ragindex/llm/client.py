@@ -1,33 +1,36 @@
 """LLM client that runs tasks: one conversation per input, many inputs concurrently."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextvars import copy_context
 from dataclasses import replace
 from typing import Any
 
 from ragindex.accounting import ledger
 from ragindex.canonical import digest
-from ragindex.errors import LLMError
-from ragindex.llm.batches.batch_calls import BatchCalls, WantedCall
-from ragindex.llm.batches.deferral import may_wait
-from ragindex.llm.batches.send import MOST_REQUESTS
+from ragindex.errors import LLMError, ServiceError, UsageError
+from ragindex.llm.batches.calls import BatchCalls, WantedCall
+from ragindex.llm.batches.sent import MOST_REQUESTS
 from ragindex.llm.cache import CachedResponse
 from ragindex.llm.cached_calls import CachedCalls
 from ragindex.llm.chat_parameters import ChatParameters
 from ragindex.llm.json_text import drop_thoughts
 from ragindex.llm.openai_chat import SCHEMA_HINT, ChatClient, ChatRequest
 from ragindex.llm.output import Reading, UnusableError, read_json, schema_text
-from ragindex.llm.parallel import map_in_threads
-from ragindex.llm.tasks import Failure, Message, Output, Task, render_messages
+from ragindex.llm.rate_limits import StoppedError, StopSignal, stopping
+from ragindex.llm.tasks import Failure, Message, Output, Task, may_wait, render_messages
 
 _CUT = frozenset({"length", "max_tokens", "model_length", "max_output_tokens"})  # finish reasons, of different servers
 _THINKING_ROOM = 4096  # more tokens for an answer whose room was spent on thoughts
+_MAX_FAILURES_IN_A_ROW = 20
+_ENDPOINT_FAILURES = ("unreachable", "rejected")  # kinds of failure that may be caused by the endpoint
 _MAX_SHOWN = 4000  # characters of an unusable answer that the model is shown again
 
 
 class LLMClient:
-    """LLM that sends requests to a model. Thread-safe."""
+    """LLM that sends requests to a model. Thread-safe. Without a cache in a file, there are no `batches`."""
 
-    def __init__(self, chat: ChatClient, calls: CachedCalls, batches: BatchCalls, given: ChatParameters) -> None:
+    def __init__(self, chat: ChatClient, calls: CachedCalls, batches: BatchCalls | None, given: ChatParameters) -> None:
         self._chat, self._calls, self._given, self._batches = chat, calls, given, batches
 
     @property
@@ -64,10 +67,12 @@ class LLMClient:
         """Run the task on each input, with up to `concurrency` requests in flight. See `LLM.map`.
 
         Inside `answers_can_wait`, batches fetch the answers first, if the parameters say so. Otherwise only those of
-        batches that an earlier run has sent.
+        batches that an earlier run has sent. Raises UsageError for batches without a cache.
         """
         inputs = list(many)
-        if may_wait():
+        if may_wait() and self._batches is None and self._given.batch:
+            raise UsageError("Batches need the cache, so that nothing is paid twice. Leave out --no-cache.")
+        if may_wait() and self._batches is not None:
             fetch = self._batches.fetch if self._given.batch else self._batches.fetch_sent
             fetch(task, lambda: self._find_wanted(task, inputs, repeat, again))
 
@@ -179,3 +184,69 @@ def _build_retry(request: ChatRequest, answer: CachedResponse, error: UnusableEr
         return replace(hinted, messages=(*others, Message("user", f"{last.content}\n\n{note}")))
     shown = Message("assistant", answer.text[:_MAX_SHOWN])
     return replace(hinted, messages=(*request.messages, shown, Message("user", note)))
+
+
+# ---------------------------------------------------------------- many inputs
+
+
+def map_in_threads(
+    one: Callable[[Mapping[str, Any]], Output],
+    name: str,
+    many: Iterable[Mapping[str, Any]],
+    workers: int,
+    progress: Callable[[int], None],
+) -> list[Output | Failure]:
+    """Call `one` for each input with `workers` workers; return the results in input order.
+
+    An LLMError becomes a Failure of the task `name`. Any other error ends the map after the requests in flight. So do
+    20 consecutive inputs that fail because of the endpoint (ServiceError). Each thread runs in a copy of this context.
+    """
+    inputs = list(many)
+    stop, lanes = StopSignal(), ledger.Lanes(workers)
+    token = stopping.set(stop)
+    pool = ThreadPoolExecutor(min(threads_for(workers), len(inputs)) or 1, thread_name_prefix=name)
+
+    def work(number: int) -> Output | Failure:
+        if stop.is_set():
+            raise StoppedError
+        try:
+            with lanes.item(number):
+                try:
+                    return one(inputs[number])
+                except LLMError as error:
+                    return Failure(name, str(error), error.kind)
+        except BaseException:
+            stop.set()  # at once, as the watching thread may notice the error late
+            raise
+
+    try:
+        futures = [pool.submit(copy_context().run, work, number) for number in range(len(inputs))]
+        _watch_futures(futures, progress)
+        return [future.result() for future in futures]
+    except BaseException:
+        stop.set()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+        stopping.reset(token)
+        lanes.close()
+
+
+def threads_for(requests: int) -> int:
+    """Return how many threads keep `requests` requests in flight: a few more, for what is done between two requests."""
+    return requests + requests // 4 + 1
+
+
+def _watch_futures(futures: "list[Future[Output | Failure]]", progress: Callable[[int], None]) -> None:
+    in_a_row = 0
+    for future in as_completed(futures):
+        if isinstance(future.exception(), StoppedError):
+            continue  # another future has the reason
+        result = future.result()
+        progress(1)
+        failed = isinstance(result, Failure) and result.kind in _ENDPOINT_FAILURES
+        in_a_row = in_a_row + 1 if failed else 0
+        if isinstance(result, Failure) and in_a_row == _MAX_FAILURES_IN_A_ROW:
+            raise ServiceError(
+                f"{_MAX_FAILURES_IN_A_ROW} inputs in a row failed; the last: {result.reason} Progress saved."
+            )

@@ -1,7 +1,10 @@
 """Plugin for LLMs at any endpoint with OpenAI's chat protocol."""
 
+from dataclasses import replace
+
 from ragindex.http import read_address
-from ragindex.llm.batches.batch_calls import BatchCalls
+from ragindex.llm.batches.calls import BatchCalls
+from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.cached_calls import CachedCalls
 from ragindex.llm.chat_parameters import ChatParameters
 from ragindex.llm.client import LLMClient
@@ -24,9 +27,13 @@ class OpenAICompatibleChat(ChatParameters):
     every request unchanged.
     """
 
+    def price_list(self, prices: Prices) -> Prices:
+        """Return the prices of the endpoint."""
+        return prices.at(read_address(_URL_VARIABLES, self.base_url))
+
     def price_missing(self, prices: Prices) -> str | None:
         """Return the error message if the model has no price, else None."""
-        return prices.missing(self.model)
+        return self.price_list(prices).missing(self.model)
 
     def requests_at_once(self) -> int:
         """Return `concurrency`."""
@@ -46,7 +53,11 @@ class OpenAICompatibleChat(ChatParameters):
         Raises UsageError if the address is invalid, or if there is a budget and the model has no price.
         """
         setting = setting or LLMSettings()
+        setting = replace(setting, prices=self.price_list(setting.prices))
         chat = OpenAIChat(self, read_address(_URL_VARIABLES, self.base_url), setting.workspace)
         limits = Limits(self.concurrency, self.requests_per_minute, self.tokens_per_minute, setting.clock)
         calls = CachedCalls(chat, limits, self, setting)
-        return LLMClient(chat, calls, BatchCalls(chat, calls, limits, self, setting), self)
+        batches = None
+        if isinstance(setting.cache, SQLiteCache):
+            batches = BatchCalls(setting.cache, chat, calls, limits, self, setting.budget, setting.seed)
+        return LLMClient(chat, calls, batches, self)

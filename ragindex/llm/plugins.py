@@ -11,6 +11,10 @@ from ragindex.plugins.base import Plugin
 class PaidPlugin(Plugin):
     """Base class of plugins whose requests cost money: LLMs, encoders and rerankers behind a remote service."""
 
+    def price_list(self, prices: Prices) -> Prices:
+        """Return `prices` as they are at the address that the plugin asks. Default: at OpenAI's."""
+        return prices
+
     @abstractmethod
     def price_missing(self, prices: Prices) -> str | None:
         """Return the error message for a missing price, or None if it is known. A budget requires every price."""

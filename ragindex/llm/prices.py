@@ -1,21 +1,32 @@
-"""Token prices of models, read from editable data files; never guessed."""
+"""Token prices of models: of your own file, else of the snapshot that the package genai-prices has; never guessed."""
 
+import ipaddress
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import date
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from functools import cache
 from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from ragindex.accounting import ledger
 from ragindex.errors import DataError, UsageError
+from ragindex.http import DEFAULT_URL
 from ragindex.plugins.strict_models import Strict
 
+if TYPE_CHECKING:
+    from genai_prices.data_snapshot import DataSnapshot
+    from genai_prices.types import ModelInfo, Provider
+
 PRICES_VARIABLE = "RAGINDEX_PRICES"
-_BUILT_IN = Path(__file__).with_name("prices.yaml")
+_BATCHED = {"processing": "batch"}  # genai-prices' words for the price of a request in a batch
+_OPEN_WEIGHTS = "gpt-oss"  # models in OpenAI's list that anyone may serve
 
 
 class Price(Strict):
@@ -33,30 +44,90 @@ class Price(Strict):
     as_of: date | None = None
     source: str = ""
 
+    def money(self, input_tokens: int, cached_tokens: int, output_tokens: int, *, batched: bool = False) -> float:
+        """Return the cost of a request in US dollars. `input_tokens` include `cached_tokens`."""
+        cached = self.input if self.cached is None else self.cached
+        fresh = input_tokens - cached_tokens
+        dollars = (fresh * self.input + cached_tokens * cached + output_tokens * self.output) / 1e6
+        return dollars * self.batch if batched else dollars
 
-class _PriceFile(BaseModel):
-    model_config = ConfigDict(extra="forbid")
 
-    models: dict[str, Price]
+@dataclass(frozen=True)
+class ListedPrice:
+    """The price of a model at a provider in genai-prices, with its tiers of long inputs and its dates."""
+
+    provider: "Provider"
+    model: "ModelInfo"
+
+    @property
+    def as_of(self) -> date | None:
+        """The day from which the price of today holds; None if the list has only one."""
+        now, prices = datetime.now(UTC), self.model.prices
+        conditions = [one.constraint for one in reversed(prices)] if isinstance(prices, list) else []
+        active = next((one for one in conditions if one is None or one.active(now)), None)
+        return getattr(active, "start_date", None)
+
+    @property
+    def source(self) -> str:
+        """The version of genai-prices, the provider and the model that were matched, and the provider's page."""
+        from genai_prices import __version__
+
+        pages = self.provider.pricing_urls or [""]
+        return f"genai-prices {__version__}, {self.provider.id}: {self.model.id} {pages[0]}".rstrip()
+
+    def money(self, input_tokens: float, cached_tokens: float, output_tokens: float, *, batched: bool = False) -> float:
+        """Return the cost of a request at this moment in US dollars. `input_tokens` include `cached_tokens`.
+
+        A request in a batch costs what the provider's list says of batches, or the full price if it says nothing.
+        """
+        from genai_prices import Usage
+
+        usage = Usage(input_tokens=input_tokens, cache_read_tokens=cached_tokens, output_tokens=output_tokens)
+        context = _BATCHED if batched else None
+        return float(self.model.calc_price(usage, self.provider, price_context=context).total_price)
 
 
 @dataclass(frozen=True)
 class Prices:
-    """Prices by model name, as used in requests."""
+    """Prices by model name, as used in requests to `address`.
+
+    If `listed`, a model that is not in `models` is looked up in genai-prices.
+    """
 
     models: Mapping[str, Price]
+    listed: bool = False
+    address: str = DEFAULT_URL
+
+    def at(self, address: str) -> "Prices":
+        """Return the prices of the service at an address."""
+        return replace(self, address=address)
+
+    def find(self, model: str) -> Price | ListedPrice | None:
+        """Return the price of a model, with its `source` and `as_of`; None if it is not known."""
+        own = self.models.get(model)
+        return find_listed_price(model, self.address) if own is None and self.listed else own
 
     def money(
-        self, model: str, input_tokens: int, cached_tokens: int, output_tokens: int, *, batched: bool = False
+        self,
+        model: str,
+        input_tokens: int,
+        cached_tokens: int,
+        output_tokens: int,
+        *,
+        batched: bool = False,
+        requests: int = 1,
     ) -> float | None:
-        """Return the cost in US dollars, or None if the model has no price. `input_tokens` include `cached_tokens`."""
-        price = self.models.get(model)
+        """Return the cost in US dollars, or None if the model has no price. `input_tokens` include `cached_tokens`.
+
+        The tokens are those of so many `requests` of one length: prices may depend on the length of each.
+        """
+        price = self.find(model)
         if price is None:
             return None
-        cached = price.input if price.cached is None else price.cached
-        fresh = input_tokens - cached_tokens
-        whole = (fresh * price.input + cached_tokens * cached + output_tokens * price.output) / 1e6
-        return whole * price.batch if batched else whole
+        if requests <= 1 or isinstance(price, Price):
+            return price.money(input_tokens, cached_tokens, output_tokens, batched=batched)
+        mean = (count / requests for count in (input_tokens, cached_tokens, output_tokens))
+        return requests * price.money(*mean, batched=batched)
 
     def require(self, model: str) -> None:
         """Raise UsageError, with the line to add to the price file, if the model has no price."""
@@ -66,7 +137,7 @@ class Prices:
 
     def missing(self, model: str) -> str | None:
         """Return an error message, with the line to add to the price file, if the model has no price; else None."""
-        if model in self.models:
+        if self.find(model) is not None:
             return None
         own = os.environ.get(PRICES_VARIABLE)
         where = own or f"a file named in {PRICES_VARIABLE}"
@@ -78,18 +149,19 @@ class Prices:
 
 
 def load_prices(path: Path | None = None) -> Prices:
-    """Load the built-in prices, overridden by those of `path` or of the file named by RAGINDEX_PRICES.
+    """Load the prices of `path` or of the file named by RAGINDEX_PRICES, which come before those of genai-prices.
 
     Raises DataError if that file cannot be read or has another format.
     """
     named = os.environ.get(PRICES_VARIABLE, "").strip()
     own = path or (Path(named).expanduser() if named else None)
-    return Prices({**_built_in_prices(), **(_read_prices(own) if own else {})})
+    return Prices(_read_prices(own) if own else {}, listed=True)
 
 
-@cache
-def _built_in_prices() -> dict[str, Price]:
-    return _read_prices(_BUILT_IN)
+class _PriceFile(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    models: dict[str, Price]
 
 
 def _read_prices(path: Path) -> dict[str, Price]:
@@ -102,3 +174,49 @@ def _read_prices(path: Path) -> dict[str, Price]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         found = " ".join(str(error).split())
     raise DataError(expected, found, path=path)
+
+
+# ---------------------------------------------------------------- genai-prices
+
+
+@cache
+def find_listed_price(model: str, address: str) -> ListedPrice | None:
+    """Return the price in genai-prices of a model that is asked for at an address; None if it has none for tokens.
+
+    The provider is the one whose address it is. At another address, as of a proxy, it is the one that begins the name
+    (`anthropic/claude-sonnet-4-5`), else OpenAI; at a local or private one only OpenAI, as other names there are those
+    of weights that cost nothing. Loading the list counts in no measured time.
+    """
+    start = perf_counter()
+    snapshot = _load_snapshot()
+    ledger.add_time(0.0, perf_counter() - start)
+    try:
+        provider, name = snapshot.find_provider(None, None, address), model
+    except LookupError:
+        first, slash, rest = model.partition("/")
+        named = [one for one in snapshot.providers if slash and one.id == first.lower() and not is_local(address)]
+        provider, name = (named[0], rest) if named else (snapshot.find_provider(None, "openai", None), model)
+        if name.lower().startswith(_OPEN_WEIGHTS):
+            return None
+    match = provider.find_model(name, all_providers=snapshot.providers)
+    if match is None or match.get_prices(datetime.now(UTC)).input_mtok is None:
+        return None
+    return ListedPrice(provider, match)
+
+
+def is_local(address: str) -> bool:
+    """Return whether an address is this machine, or is reached only in its own network."""
+    host = urlsplit(address).hostname or ""
+    try:
+        return not ipaddress.ip_address(host).is_global
+    except ValueError:
+        return "." not in host or host.endswith((".local", ".internal", ".lan", ".localhost"))
+
+
+@cache
+def _load_snapshot() -> "DataSnapshot":
+    """Return the prices that the installed package contains, whatever another library has downloaded."""
+    from genai_prices.data import providers
+    from genai_prices.data_snapshot import DataSnapshot
+
+    return DataSnapshot(providers=providers, from_auto_update=False)

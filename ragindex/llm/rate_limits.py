@@ -5,8 +5,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from threading import BoundedSemaphore, Event, Lock
+from threading import Condition, Event, Lock
 from weakref import WeakSet
+
+from ragindex.http import TroubleError
+
+_TOO_MANY = 429
 
 
 class StopSignal:
@@ -98,7 +102,11 @@ class Bucket:
 
 
 class Limits:
-    """Limits of one endpoint: requests in flight, requests per minute, and tokens per minute. Thread-safe."""
+    """Limits of one model at an endpoint: requests in flight, requests per minute, and tokens per minute. Thread-safe.
+
+    At most `concurrency` requests are in flight. A response of status 429 halves this limit, once for the requests that
+    were in flight together; it grows by one after as many answers as it allows requests.
+    """
 
     def __init__(
         self,
@@ -108,19 +116,53 @@ class Limits:
         clock: Clock | None = None,
     ) -> None:
         self._clock = clock or Clock()
-        self._slots = BoundedSemaphore(concurrency)
+        self._concurrency = self._limit = concurrency
+        self._in_flight = self._answered = self._round = 0  # a round ends with each 429 that halves the limit
+        self._changed = Condition()
         self._requests = None if requests_per_minute is None else Bucket(requests_per_minute, self._clock)
         self._tokens = None if tokens_per_minute is None else Bucket(tokens_per_minute, self._clock)
         self._closed_until, self._lock = float("-inf"), Lock()
 
+    @property
+    def requests_at_once(self) -> int:
+        """Requests that may be in flight now."""
+        return self._limit
+
     @contextmanager
     def slot(self, tokens: int) -> Iterator[Callable[[int], None]]:
-        """Wait for a slot for one request of at most `tokens` tokens; yield a function to report the actual number."""
-        with self._slots:
+        """Wait for a slot for one request of at most `tokens` tokens; yield a function to report the actual number.
+
+        The block sends the request. Its TroubleError with status 429 lowers the limit of requests in flight.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._in_flight < self._limit)
+            self._in_flight += 1
+        try:
             self._clock.sleep(max(self._requests.take(1) if self._requests else 0.0, self._wait_for(tokens)))
             while (wait := self._closed_until - self._clock.now()) > 0:
                 self._clock.sleep(wait)
+            sent_in = self._round
             yield lambda used: self._give_back(tokens - used)
+            self._grow()
+        except TroubleError as error:
+            if error.trouble.status == _TOO_MANY and not error.trouble.out_of_quota:
+                self._shrink(sent_in)
+            raise
+        finally:
+            with self._changed:
+                self._in_flight -= 1
+                self._changed.notify_all()
+
+    def _grow(self) -> None:
+        with self._changed:
+            self._answered += 1
+            if self._answered >= self._limit:
+                self._limit, self._answered = min(self._limit + 1, self._concurrency), 0
+
+    def _shrink(self, sent_in: int) -> None:
+        with self._changed:
+            if sent_in == self._round:  # the endpoint has refused it for what was in flight since the last 429
+                self._limit, self._answered, self._round = max(self._limit // 2, 1), 0, self._round + 1
 
     def close(self, seconds: float) -> None:
         """Start no request for `seconds`, because the endpoint asked for a pause."""

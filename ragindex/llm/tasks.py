@@ -1,10 +1,12 @@
 """LLM tasks: a name, a prompt, an output type and, optionally, a rule that does the task without an LLM."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 import regex
 from jinja2 import Environment, StrictUndefined, Template, TemplateSyntaxError, UndefinedError
@@ -111,6 +113,50 @@ class LLM(Protocol):
         with the number of newly completed inputs.
         """
         ...
+
+
+# ---------------------------------------------------------------- answers that can wait
+
+_can_wait: ContextVar[bool] = ContextVar("ragindex_can_wait", default=False)
+
+
+@contextmanager
+def answers_can_wait() -> Iterator[None]:
+    """Let an LLM answer the inputs of `map` inside the block later, in batches, if its parameters say so.
+
+    Building an index and judging wait. Calls for a question that someone waits for do not, nor does `LLM.run`.
+    """
+    token = _can_wait.set(True)
+    try:
+        yield
+    finally:
+        _can_wait.reset(token)
+
+
+def may_wait() -> bool:
+    """Return whether this code runs inside `answers_can_wait`."""
+    return _can_wait.get()
+
+
+@runtime_checkable
+class BatchingLLM(Protocol):
+    """An LLM that answers up to `batch_size` inputs of one `map` in one batch; 1 without batches."""
+
+    @property
+    def batch_size(self) -> int:
+        """Inputs in a batch."""
+        ...
+
+
+def inputs_at_once(llm: LLM, usual: int) -> int:
+    """Return how many inputs to give to one `map`: at least `usual`, and more for an LLM that sends batches.
+
+    Each `map` waits for its own batches, so an LLM with batches gets as many inputs as there are.
+    """
+    return max(usual, llm.batch_size) if isinstance(llm, BatchingLLM) else usual
+
+
+# ---------------------------------------------------------------- prompts
 
 
 def render_messages(task: Task[Any], inputs: Mapping[str, Any]) -> list[Message]:

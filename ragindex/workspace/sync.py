@@ -35,8 +35,7 @@ from ragindex.errors import (
     WriterBusyError,
 )
 from ragindex.interfaces import Change, Collection, Encoder, Part, Scheme, Store
-from ragindex.llm.batches.deferral import answers_can_wait, inputs_at_once
-from ragindex.llm.tasks import LLM
+from ragindex.llm.tasks import LLM, answers_can_wait, inputs_at_once
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.plugin_errors import is_of_plugin
 from ragindex.plugins.registry import describe, name_of

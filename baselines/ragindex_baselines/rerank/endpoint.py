@@ -103,9 +103,13 @@ class Endpoint(Reranker, PaidPlugin):
         """Return the endpoint, if it has an address."""
         return (Contact.of_address(self.base_url, (_KEY, _SHARED_KEY)),) if self.base_url else ()
 
+    def price_list(self, prices: Prices) -> Prices:
+        """Return the prices of the endpoint."""
+        return prices.at(self.base_url)
+
     def price_missing(self, prices: Prices) -> str | None:
         """Return a message if neither `search_price` nor the price list has a price, else None."""
-        return None if self.search_price is not None else prices.missing(self.model)
+        return None if self.search_price is not None else self.price_list(prices).missing(self.model)
 
     def open(self, index: OpenIndex) -> "EndpointScoring":
         """Return a client. It sends nothing yet, and needs no key before the first request.
@@ -198,7 +202,7 @@ class EndpointScoring:
     def _money(self, read_tokens: int, searches: float) -> float | None:
         if self.plugin.search_price is not None:
             return searches * self.plugin.search_price / 1e3
-        return self.setting.prices.money(self.plugin.model, read_tokens, 0, 0)
+        return self.plugin.price_list(self.setting.prices).money(self.plugin.model, read_tokens, 0, 0)
 
     # ------------------------------------------------------------ the request
 

@@ -132,7 +132,7 @@ def _choose_schemes(methods: str) -> dict[str, Scheme]:
 
 
 def _as_json(one: Estimate) -> dict[str, object]:
-    names = ("task", "calls", "input_tokens", "output_tokens", "money", "sampled", "counted")
+    names = ("task", "calls", "input_tokens", "output_tokens", "money", "sampled", "counted", "price_source")
     return {name: getattr(one, name) for name in names}
 
 
@@ -152,6 +152,8 @@ def _show(found: list[Estimate], money: float | None, sample: int, llm: str, *, 
             else "without discounts of the service for batches or cached tokens"
         )
         stdout().print(f"Total: ${money:.4f}, {priced}.")
+        for source in dict.fromkeys(one.price_source for one in found if one.price_source):
+            stdout().print(escape_markup(f"Price: {source}"), soft_wrap=True)
     else:
         stdout().print(f"No price of {llm} is known. Set it in a price file named by RAGINDEX_PRICES.")
     if not all(one.counted for one in found):

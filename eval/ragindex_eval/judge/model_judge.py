@@ -8,8 +8,7 @@ import regex
 from pydantic import BaseModel
 
 from ragindex.judgements import GRADES, add_judgement
-from ragindex.llm.batches.deferral import answers_can_wait, inputs_at_once
-from ragindex.llm.tasks import LLM, Failure, Task
+from ragindex.llm.tasks import LLM, Failure, Task, answers_can_wait, inputs_at_once
 from ragindex.progress import progress_bar
 from ragindex.text_analysis import analyse
 from ragindex_eval.judge.pool import Pool, PooledDocument, PooledQuestion

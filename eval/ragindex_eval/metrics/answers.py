@@ -12,7 +12,7 @@ import string
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from ragindex.llm.choose_option import parse_choice
+from ragindex.llm.answer_question import parse_choice
 
 ANSWER_METRICS = ("EM", "F1", "accuracy", "STR-EM", "ROUGE-L", "ROUGE-Lsum", "Disambig-F1", "DR")
 _FIRST = ("EM", "F1", "accuracy")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ragindex.cores import available_cores
 from ragindex.interfaces import Scheme
-from ragindex.llm.parallel import threads_for
+from ragindex.llm.client import threads_for
 from ragindex.plugins.base import asks_service
 from ragindex.workspace.part_keys import tasks_of
 from ragindex.workspace.workspace import Workspace

@@ -9,7 +9,7 @@ from ragindex.corpus.local_files import READ_SHARE
 from ragindex.counts import first_names
 from ragindex.errors import UsageError
 from ragindex.judgements import question_id
-from ragindex.llm.choose_option import parse_choice
+from ragindex.llm.answer_question import parse_choice
 from ragindex.plugins import registry
 from ragindex.plugins.base import walk_plugins
 from ragindex.retrieval.trace import UNKNOWN_DOCUMENTS

@@ -17,9 +17,16 @@ from ragindex.corpus import Chunking, chunk
 from ragindex.english import overlaps
 from ragindex.interfaces import Retriever
 from ragindex.llm import answer_question
-from ragindex.llm.answer_at_length import LONG_ANSWER
-from ragindex.llm.answer_question import READER_TASKS, AnswerContext, AnswerOutput
-from ragindex.llm.choose_option import CHOICE, LETTERS, choice_inputs, parse_choice
+from ragindex.llm.answer_question import (
+    CHOICE,
+    LETTERS,
+    LONG_ANSWER,
+    READER_TASKS,
+    AnswerContext,
+    AnswerOutput,
+    choice_inputs,
+    parse_choice,
+)
 from ragindex.llm.tasks import LLM, Failure, Task
 from ragindex.types import Document, Hit, Passage, Query, Retrieval, Usage
 from ragindex.workspace.workspace import Workspace

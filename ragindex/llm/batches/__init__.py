@@ -1,6 +1,6 @@
-"""Requests that can wait, sent through OpenAI's Batch API at half the price.
+"""Requests that can wait, sent through OpenAI's Batch API at the price of batches.
 
-`deferral` says which calls can wait. `batch_calls` fills the cache of answers: it sends what is missing (`send`), waits
-(`wait`) and collects answers (`collect`, `results`). `endpoint` speaks the protocol, and `records` keeps what is on its
-way.
+`ragindex.llm.tasks.answers_can_wait` says which calls can wait. `calls` fills the cache of answers: it chooses what is
+sent, waits and collects answers. `sent` sends batches and records those that are on their way, and `endpoint` speaks
+the protocol.
 """

@@ -2,42 +2,43 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from random import Random
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from ragindex.error_bodies import ErrorDetails, read_error
 from ragindex.errors import ServiceError
-from ragindex.http import Trouble, TroubleError
-from ragindex.llm.openai_chat import OpenAIChat
+from ragindex.http import Trouble, TroubleError, retry
+from ragindex.llm.openai_chat import OpenAIChat, Reply
+from ragindex.llm.rate_limits import Limits
 
 if TYPE_CHECKING:
     from openai import OpenAI
 
 CHAT_PATH: Literal["/v1/chat/completions"] = "/v1/chat/completions"
 """The address that requests of a batch name, whatever the endpoint's own."""
-NAME_KEY = "ragindex"
-"""The key of our name of a batch in its metadata."""
-_WINDOW: Literal["24h"] = "24h"
+_NAME_KEY = "ragindex"  # of our name of a batch in its metadata
 _ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
 _PAGE = 100
 _MOST_PAGES = 50
 _SLACK = 3600.0  # seconds by which the endpoint's clock may differ from ours
+_OK = 200
 _MISSING_STATUSES = frozenset({404, 405, 501})
 _LONGEST_SHOWN = 120
+_LONGEST_MESSAGE = 500
 _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
 class BatchState:
-    """What the endpoint says of a batch. `total`, `completed` and `failed` count requests; -1 if it counts none.
+    """What the endpoint reports of a batch. `completed` and `failed` count requests; -1 if it counts none.
 
     `files` are the ids of its result files. `seconds` is how long it took, 0 while it runs. `problems` are its errors
     as a whole, as (code, message).
     """
 
-    id: str
     status: str
-    total: int
     completed: int
     failed: int
     files: tuple[str, ...]
@@ -51,10 +52,18 @@ class BatchState:
 
 
 class BatchEndpoint:
-    """The Batch API at the address of `chat`. Each method sends its requests once, and raises TroubleError."""
+    """The Batch API at the address of `chat`.
 
-    def __init__(self, chat: OpenAIChat) -> None:
-        self._chat = chat
+    Each method sends its requests once, and raises TroubleError; `retry` repeats them.
+    """
+
+    def __init__(self, chat: OpenAIChat, limits: Limits, retries: int, seed: int) -> None:
+        self._chat, self._limits, self._retries = chat, limits, retries
+        self._rng = Random(seed)  # noqa: S311  # jitter of waits
+
+    def retry(self, ask: Callable[[], _Result]) -> _Result:
+        """Call `ask`, again while its failure may pass. Raises the last TroubleError."""
+        return retry(ask, self._retries, self._rng, lambda _, seconds: self._limits.wait(seconds))
 
     def require(self) -> None:
         """Raise ServiceError if the endpoint has no Batch API. Costs nothing."""
@@ -62,7 +71,7 @@ class BatchEndpoint:
 
     def upload(self, name: str, lines: bytes) -> str:
         """Upload the requests of a batch, one JSON a line; return the id of the file."""
-        file = (f"{NAME_KEY}-{name}.jsonl", lines, "application/jsonl")
+        file = (f"{_NAME_KEY}-{name}.jsonl", lines, "application/jsonl")
         body = self._ask("/files", lambda client: client.files.with_raw_response.create(file=file, purpose="batch"))
         return _require_id(body)
 
@@ -71,7 +80,7 @@ class BatchEndpoint:
         body = self._ask(
             "/batches",
             lambda client: client.batches.with_raw_response.create(
-                input_file_id=file, endpoint=CHAT_PATH, completion_window=_WINDOW, metadata={NAME_KEY: name}
+                input_file_id=file, endpoint=CHAT_PATH, completion_window="24h", metadata={_NAME_KEY: name}
             ),
         )
         return _require_id(body)
@@ -79,7 +88,7 @@ class BatchEndpoint:
     def look(self, id: str) -> BatchState:
         """Return the state of a batch."""
         body = self._chat.call(lambda client: client.batches.with_raw_response.retrieve(id).http_response.text)
-        return parse_batch(_parse(body))
+        return _parse_state(_parse(body))
 
     def find(self, name: str, since: float) -> str | None:
         """Return the id of the batch of this name among those created since a Unix time; None if there is none."""
@@ -97,15 +106,13 @@ class BatchEndpoint:
                 "/batches",
                 lambda client: client.batches.with_raw_response.list(limit=_PAGE, **after),  # type: ignore[arg-type]  # noqa: B023
             )
-            found = [one for one in body.get("data") or [] if isinstance(one, Mapping)]
-            for one in found:
-                metadata = one.get("metadata")
-                named = metadata.get(NAME_KEY) if isinstance(metadata, Mapping) else None
-                yield str(one.get("id")), str(named or "")
-            oldest = _number(found[-1].get("created_at"), 0.0) if found else 0.0
+            page = [batch for batch in body.get("data") or [] if isinstance(batch, Mapping)]
+            for batch in page:
+                yield str(batch.get("id")), str(_mapping(batch.get("metadata")).get(_NAME_KEY) or "")
+            oldest = _number(page[-1].get("created_at"), 0.0) if page else 0.0
             if not body.get("has_more") or oldest < since:
                 return
-            after = {"after": str(found[-1].get("id"))}
+            after = {"after": str(page[-1].get("id"))}
 
     def _ask(self, path: str, ask: "Callable[[OpenAI], Any]") -> Mapping[str, Any]:
         return _parse(self._call(path, ask).http_response.text)
@@ -123,44 +130,38 @@ class BatchEndpoint:
         )
 
 
-def parse_batch(said: Mapping[str, Any]) -> BatchState:
-    """Return what the endpoint's JSON says of a batch. Raises TroubleError if it is none."""
-    if not isinstance(said.get("status"), str):
-        raise TroubleError(Trouble(f"expected a batch, got {json.dumps(said)[:_LONGEST_SHOWN]}"))
-    counts = said.get("request_counts")
-    counted = counts if isinstance(counts, Mapping) else {}
-    total, completed, failed = (int(_number(counted.get(name), -1)) for name in ("total", "completed", "failed"))
-    files = (said.get("output_file_id"), said.get("error_file_id"))
-    ends = (said.get(f"{name}_at") for name in ("completed", "expired", "cancelled"))
-    began = _number(said.get("created_at"), 0.0)
-    end = next((_number(one, began) for one in ends if one is not None), began)
+def _parse_state(body: Mapping[str, Any]) -> BatchState:
+    if not isinstance(body.get("status"), str):
+        raise TroubleError(Trouble(f"expected a batch, got {json.dumps(body)[:_LONGEST_SHOWN]}"))
+    counts, errors = _mapping(body.get("request_counts")), _mapping(body.get("errors")).get("data")
+    began = _number(body.get("created_at"), 0.0)
+    ends = (body.get(f"{name}_at") for name in ("completed", "expired", "cancelled"))
+    end = next((_number(end, began) for end in ends if end is not None), began)
+    problems = [problem for problem in errors if isinstance(problem, Mapping)] if isinstance(errors, list) else []
     return BatchState(
-        str(said.get("id") or ""),
-        said["status"],
-        total,
-        completed,
-        failed,
-        tuple(str(one) for one in files if one),
-        max(0.0, end - began),
-        tuple(_list_problems(said.get("errors"))),
+        status=body["status"],
+        completed=int(_number(counts.get("completed"), -1)),
+        failed=int(_number(counts.get("failed"), -1)),
+        files=tuple(str(id) for id in (body.get("output_file_id"), body.get("error_file_id")) if id),
+        seconds=max(0.0, end - began),
+        problems=tuple((str(one.get("code") or ""), str(one.get("message") or "")) for one in problems),
     )
 
 
-def _list_problems(errors: Any) -> Iterator[tuple[str, str]]:
-    found = errors.get("data") if isinstance(errors, Mapping) else None
-    for one in found if isinstance(found, list) else ():
-        if isinstance(one, Mapping):
-            yield str(one.get("code") or ""), str(one.get("message") or "")
-
-
 def _parse(body: str) -> Mapping[str, Any]:
-    try:
-        parsed = json.loads(body)
-    except (ValueError, RecursionError):
-        parsed = None
-    if not isinstance(parsed, Mapping):
+    parsed = _load(body)
+    if parsed is None:
         raise TroubleError(Trouble(f"expected a JSON object, got {body[:_LONGEST_SHOWN]!r}"))
     return parsed
+
+
+def _load(text: str | bytes) -> Mapping[str, Any] | None:
+    """Return a JSON object; None if the text is anything else."""
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError):  # UnicodeDecodeError is a ValueError
+        return None
+    return parsed if isinstance(parsed, Mapping) else None
 
 
 def _require_id(body: Mapping[str, Any]) -> str:
@@ -173,3 +174,53 @@ def _require_id(body: Mapping[str, Any]) -> str:
 def _number(value: Any, default: float) -> float:
     good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return value if good else default
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+# ---------------------------------------------------------------- results
+
+
+@dataclass(slots=True)
+class BatchResults:
+    """The results of a batch by key: `replies`, and `troubles` of requests that got none.
+
+    `answered` counts lines with an answer of the model, usable or not.
+    """
+
+    replies: dict[str, Reply] = field(default_factory=dict)
+    troubles: dict[str, Trouble] = field(default_factory=dict)
+    answered: int = 0
+
+
+def read_results(files: Iterable[bytes], keys: Collection[str], read: Callable[[str], Reply]) -> BatchResults:
+    """Read result files: one JSON a line, in any order, perhaps damaged, repeated or of a request not in `keys`.
+
+    `read` parses a chat completion and raises TroubleError. The first reply to a request is kept; a reply takes the
+    place of a trouble.
+    """
+    results = BatchResults()
+    for line in (line for content in files for line in content.splitlines()):
+        result = _load(line) or {}
+        response, key = _mapping(result.get("response")), result.get("custom_id")
+        results.answered += response.get("status_code") == _OK
+        if not isinstance(key, str) or key not in keys or key in results.replies:
+            continue
+        try:
+            results.replies[key] = _read_reply(response, result.get("error"), read)
+            results.troubles.pop(key, None)
+        except TroubleError as error:
+            results.troubles[key] = error.trouble
+    return results
+
+
+def _read_reply(response: Mapping[str, Any], error: Any, read: Callable[[str], Reply]) -> Reply:
+    """Return the reply in a line. Raises TroubleError with the status and error of a request that got none."""
+    status, body = response.get("status_code"), response.get("body")
+    if status == _OK and isinstance(body, Mapping):
+        return read(json.dumps(body))
+    details = next((one for one in map(read_error, (body, error)) if one.message), ErrorDetails("no answer"))
+    code = status if isinstance(status, int) else None
+    raise TroubleError(Trouble(details.message[:_LONGEST_MESSAGE], code, details.code, details.param))

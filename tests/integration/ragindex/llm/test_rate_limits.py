@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_language import ECHO, PRICES, QUICK, Echo, opened, texts
-from openai_server import Answer, OpenAIServer, status
+from openai_server import Answer, Fault, OpenAIServer, Received, status
 
 from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, UsageError
@@ -117,6 +117,73 @@ def test_one_told_to_wait_is_all_told_to_wait(server: OpenAIServer) -> None:
     start = time.monotonic()
     language.map(ECHO, [{"text": "first"}, {"text": "second"}])
     assert [request.at - start >= 0.3 for request in server.requests] == [False, True, True]
+
+
+# ---------------------------------------------------------------- requests in flight, by 429
+
+
+def finish(limits: Limits, outcomes: list[Trouble | None]) -> int:
+    """Send requests together, which end with these outcomes, in order; return how many may be in flight then."""
+    slots = [limits.slot(1) for _ in outcomes]
+    for slot in slots:
+        slot.__enter__()
+    for slot, trouble in zip(slots, outcomes, strict=True):
+        error = None if trouble is None else TroubleError(trouble)
+        slot.__exit__(type(error) if error else None, error, None)
+    return limits.requests_at_once
+
+
+def test_limit_halves_once_a_round_and_grows_by_one() -> None:
+    limits, refused = Limits(8, clock=Time().clock), Trouble("slow down", 429)
+    assert finish(limits, [refused] * 8) == 4  # one reason refused them all
+    assert finish(limits, [None, None, refused, refused]) == 2
+    assert finish(limits, [Trouble("busy", 503), Trouble("no credit", 429, "insufficient_quota")]) == 2
+    assert finish(limits, [None]) == 2
+    assert finish(limits, [None]) == 3
+    assert finish(limits, [refused]) == 1
+    assert finish(limits, [refused]) == 1
+    assert [finish(limits, [None] * count) for count in range(1, 9)] == [2, 3, 4, 5, 6, 7, 8, 8]
+
+
+def test_request_sent_before_limit_halved_does_not_halve_it_again() -> None:
+    limits, refused = Limits(8, clock=Time().clock), TroubleError(Trouble("slow down", 429))
+    early, late = limits.slot(1), limits.slot(1)
+    early.__enter__()
+    assert finish(limits, [refused.trouble]) == 4
+    late.__enter__()
+    early.__exit__(TroubleError, refused, None)
+    assert limits.requests_at_once == 4
+    late.__exit__(TroubleError, refused, None)
+    assert limits.requests_at_once == 2
+
+
+def test_endpoint_that_takes_few_at_once(server: OpenAIServer) -> None:
+    """It takes 4 at once and is sent 16; it first answers when it has refused one."""
+    lock, full, busy, refused = threading.Lock(), Event(), 0, 0
+
+    def answer(right: Answer) -> Answer:
+        nonlocal busy
+        assert full.wait(60)
+        time.sleep(0.05)
+        with lock:
+            busy -= 1
+        return right
+
+    def choose(received: Received, earlier: int) -> Fault:
+        nonlocal busy, refused
+        with lock:
+            if busy < 4:
+                busy += 1
+                return answer
+            refused += 1
+            full.set()
+            return status(429)
+
+    server.choose = choose
+    language = opened(server, concurrency=16, retries=20)
+    assert language.map(ECHO, texts(200)) == [Echo(**inputs) for inputs in texts(200)]
+    assert len(server.requests) == 200 + refused
+    assert 0 < refused < 100  # a fixed limit of 16 has more refusals than answers
 
 
 # ---------------------------------------------------------------- retry rules

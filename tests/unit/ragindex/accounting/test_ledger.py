@@ -1,4 +1,4 @@
-"""Whose calls, how many, how long, how much; tokens and prices."""
+"""Whose calls, how many, how long, how much; tokens."""
 
 import json
 import threading
@@ -21,9 +21,8 @@ from ragindex.accounting import ledger
 from ragindex.accounting.ledger import CallRecord, Lanes
 from ragindex.accounting.spending import format_spending, spending_to_json
 from ragindex.errors import DataError, UsageError
-from ragindex.llm import prices, tokens
+from ragindex.llm import tokens
 from ragindex.llm.output import is_closed, schema_text
-from ragindex.llm.prices import Price, Prices
 from ragindex.llm.tasks import Message, Task, render_messages
 from ragindex.types import Usage
 
@@ -181,50 +180,6 @@ def test_an_estimate_where_there_is_no_vocabulary(monkeypatch: pytest.MonkeyPatc
     tokens._loaded.cache_clear()
     assert tokens.count_text_tokens("twelve chars", "gpt-4o") == tokens.TokenCount(3, True)
     tokens._loaded.cache_clear()
-
-
-# ---------------------------------------------------------------- prices
-
-
-def test_money() -> None:
-    held = Prices({"a": Price(input=1.0, cached=0.5, output=4.0), "b": Price(input=1.0, output=0)})
-    assert held.money("a", 1_000_000, 400_000, 10_000) == pytest.approx(0.6 + 0.2 + 0.04)
-    assert held.money("b", 1_000_000, 400_000, 10_000) == pytest.approx(1.0)
-    assert held.money("c", 1, 0, 1) is None
-    held.require("a")
-
-
-def test_our_prices_and_those_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("RAGINDEX_PRICES", raising=False)
-    ours = prices.load_prices().models
-    assert (ours["gpt-4o-mini"].input, ours["gpt-4o-mini"].cached, ours["gpt-4o-mini"].output) == (0.15, 0.075, 0.6)
-    assert all(price.source and price.as_of for price in ours.values())
-    with pytest.raises(UsageError, match='Add to a file named in RAGINDEX_PRICES, .*\'  "x:y": {input') as caught:
-        prices.load_prices().require("x:y")
-    line = str(caught.value).rpartition("this one: '")[2].rstrip("'")
-    own = tmp_path / "prices.yaml"
-    own.write_text(f"models:\n{line}\n  gpt-4o-mini: {{input: 7, output: 8}}\n")
-    monkeypatch.setenv("RAGINDEX_PRICES", str(own))
-    loaded = prices.load_prices()
-    assert loaded.models == {**ours, "x:y": Price(input=0, cached=0, output=0), "gpt-4o-mini": Price(input=7, output=8)}
-    assert prices.load_prices(own) == loaded
-    loaded.require("x:y")
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("models:\n  a: {input: -1, output: 0}", "models.a.input"),
-        ("a: 1", "models"),
-        ("[", "while parsing"),
-        ("", "the top"),
-    ],
-)
-def test_files_that_hold_no_prices(tmp_path: Path, text: str, found: str) -> None:
-    path = tmp_path / "prices.yaml"
-    path.write_text(text)
-    with pytest.raises(DataError, match=f"prices.yaml: expected 'models:' .*; found .*{found}"):
-        prices.load_prices(path)
 
 
 # ---------------------------------------------------------------- tasks

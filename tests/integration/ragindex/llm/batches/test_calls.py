@@ -15,12 +15,11 @@ from openai_server import KEY, Fault, Received, drop, says, slow, status
 from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, ServiceError, UsageError
 from ragindex.llm import endpoint_features
-from ragindex.llm.batches import batch_calls, collect, records, send
-from ragindex.llm.batches.deferral import answers_can_wait, inputs_at_once
+from ragindex.llm.batches import calls, sent
 from ragindex.llm.budget import Budget
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.settings import LLMSettings
-from ragindex.llm.tasks import Failure
+from ragindex.llm.tasks import Failure, answers_can_wait, inputs_at_once
 
 BATCHED = {"batch": True, "batch_poll_seconds": 0.5}
 
@@ -125,8 +124,8 @@ def test_time_of_a_batch_is_that_of_the_endpoint_whoever_waited(server: BatchSer
 def test_more_inputs_than_fit_are_several_batches(
     server: BatchServer, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_calls, "MOST_REQUESTS", 4)
-    monkeypatch.setattr(send, "MOST_REQUESTS", 4)
+    monkeypatch.setattr(calls, "MOST_REQUESTS", 4)
+    monkeypatch.setattr(sent, "MOST_REQUESTS", 4)
     server.plans = [BatchPlan(looks=5), BatchPlan(looks=1), BatchPlan(looks=3)]
     answers, tally = ask(server, path, 12)
     assert answers == echoed(12)
@@ -135,13 +134,13 @@ def test_more_inputs_than_fit_are_several_batches(
 
 
 def test_a_file_is_at_most_so_many_bytes(server: BatchServer, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(send, "_MOST_BYTES", 2_000)
+    monkeypatch.setattr(sent, "_MOST_BYTES", 2_000)
     answers, _ = ask(server, path, 12)
     assert answers == echoed(12)
     assert len(server.batches) > 1
-    sent = [server.files[one["input_file_id"]] for one in server.batches.values()]
-    assert all(len(text.encode()) <= 2_000 for text in sent)
-    assert sum(len(text.splitlines()) for text in sent) == 11
+    texts_sent = [server.files[one["input_file_id"]] for one in server.batches.values()]
+    assert all(len(text.encode()) <= 2_000 for text in texts_sent)
+    assert sum(len(text.splitlines()) for text in texts_sent) == 11
 
 
 def test_who_batches_gets_all_inputs_at_once(server: BatchServer) -> None:
@@ -282,7 +281,7 @@ def test_endpoints_that_refuse(
     server.choose = on_path(refusing, *[fault] * 5)
     with pytest.raises(ServiceError, match=said):
         ask(server, path, 10)
-    assert [one.id for one in records.read_batches(SQLiteCache(path))] == batches
+    assert [one.id for one in sent.read_batches(SQLiteCache(path))] == batches
     assert server.batched.requests == 0
 
 
@@ -300,7 +299,7 @@ def test_a_form_that_is_refused_costs_one_request_and_no_batch(server: BatchServ
 def test_a_crash_between_the_answers_of_a_batch(
     server: BatchServer, path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
-    monkeypatch.setattr(collect, "_ROWS", 2)
+    monkeypatch.setattr(calls, "_ROWS", 2)
     whole, written = SQLiteCache.put_many, 0
 
     def crash(self: SQLiteCache, answers: Any) -> None:

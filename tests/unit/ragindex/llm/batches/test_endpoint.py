@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ragindex.http import Trouble
-from ragindex.llm.batches.results import BatchResults, read_results
+from ragindex.llm.batches.endpoint import read_results
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,6 @@ from ragindex.llm.batches.results import BatchResults, read_results
     ],
 )
 def test_errors(result: dict[str, Any], trouble: Trouble) -> None:
-    results = BatchResults()
-    read_results(json.dumps({"custom_id": "a", **result}).encode(), ["a"], lambda body: pytest.fail(body), results)
+    line = json.dumps({"custom_id": "a", **result}).encode()
+    results = read_results([line], ["a"], lambda body: pytest.fail(body))
     assert results.troubles == {"a": trouble}

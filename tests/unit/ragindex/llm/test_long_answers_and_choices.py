@@ -1,11 +1,22 @@
-"""Multiple choice: what an answer names, the rule, and what a model is shown."""
+"""Multiple choice and long answers: what an answer names, the rules, and what a model is shown."""
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ragindex.llm.answer_question import AnswerContext, AnswerOutput, NumberedPassage
-from ragindex.llm.choose_option import CHOICE, LETTERS, choice_inputs, choose_option_by_rule, parse_choice
+from ragindex.llm.answer_question import (
+    CHOICE,
+    LETTERS,
+    LONG_ANSWER,
+    AnswerContext,
+    AnswerOutput,
+    NumberedPassage,
+    answer_at_length_by_rule,
+    answer_inputs,
+    choice_inputs,
+    choose_option_by_rule,
+    parse_choice,
+)
 from ragindex.llm.tasks import render_messages
 
 OPTIONS = ("The dog", "A cat", "2", "Both.")
@@ -100,4 +111,30 @@ def test_a_model_is_shown_the_options_with_letters() -> None:
     assert user.content.rstrip().endswith(asked)
     closed = render_messages(CHOICE, inputs())
     assert closed[1].content.strip() == asked
+    assert "passages: an empty list" in closed[0].content
+
+
+# ---------------------------------------------------------------- long answers
+
+PIERS = (
+    NumberedPassage(1, "a", "Pier", "The first pier opened in 1871. It was of wood."),
+    NumberedPassage(2, "b", "Mill", "The mill stood still."),
+    NumberedPassage(3, "c", "New pier", "The new pier opened in May 1990."),
+)
+
+
+def test_long_answer_joins_nearest_sentences() -> None:
+    """The overlaps are 0.83, 0.40 (`pier` and `opened` of five words) and 0.29 (`pier` of two)."""
+    inputs = answer_inputs("When was the first pier opened?", AnswerContext(PIERS, ("A pier burned.",)))
+    answer = "The first pier opened in 1871. The new pier opened in May 1990. A pier burned."
+    assert answer_at_length_by_rule(inputs) == AnswerOutput(answer=answer, passages=[1, 3], found=True)
+    nothing = AnswerOutput(answer="", passages=[], found=False)
+    assert answer_at_length_by_rule(answer_inputs("When?", AnswerContext())) == nothing
+
+
+def test_prompt_of_long_answer() -> None:
+    system, user = render_messages(LONG_ANSWER, answer_inputs("When did it open?", AnswerContext(PIERS[:1])))
+    assert "Velka Bridge" in system.content
+    assert user.content.strip() == f"[1] Pier\n{PIERS[0].text}\n\nQuestion: When did it open?"
+    closed = render_messages(LONG_ANSWER, answer_inputs("When did it open?", AnswerContext()))
     assert "passages: an empty list" in closed[0].content

@@ -1,0 +1,371 @@
+"""Calls that are answered in batches: what is missing in the cache is sent, waited for, and put into the cache.
+
+The caller then finds the answers there, as if they had been asked for one by one. Three kinds of requests do not go
+into a batch. The first request of each task is sent by itself, so that an endpoint that refuses its form refuses one
+request and not thousands. Requests that the batch could not answer, and those that ask again (a corrected or longer
+answer), follow in another batch if they are many; fewer than 100 are left to the caller, who asks one by one: another
+batch may take another day, and they cost little.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from ragindex.accounting import ledger
+from ragindex.counts import many
+from ragindex.errors import LLMError, ServiceError, UsageError
+from ragindex.http import Trouble, TroubleError
+from ragindex.llm.batches.endpoint import BatchEndpoint, BatchResults, BatchState, read_results
+from ragindex.llm.batches.sent import MOST_REQUESTS, BatchRecord, BatchSender, drop_batches, read_batches
+from ragindex.llm.budget import Booking, Budget
+from ragindex.llm.cache import CallSource, SQLiteCache
+from ragindex.llm.cached_calls import CachedCalls
+from ragindex.llm.chat_parameters import ChatParameters
+from ragindex.llm.openai_chat import ChatRequest, OpenAIChat
+from ragindex.llm.rate_limits import Limits
+from ragindex.llm.tasks import Task
+
+_FEW = 100  # fewer requests that follow a batch are asked one by one
+_PROBES = 3  # requests that may fail before the form of a task's requests is given up
+_PLANNING = "0" * 16  # the lock of whoever decides what is sent
+_TOO_MANY_TOKENS = "token_limit_exceeded"  # the account has too many tokens in batches
+_ROWS = 1_000  # answers committed at once
+_SILENCE = 600.0  # seconds without news, after which the same line is shown again
+_LONGEST_PAUSE = 3600.0  # seconds; a longer Retry-After is not waited for at once
+_TOO_MANY, _UNKNOWN = 429, 404
+_SHORT = Trouble("the result file is short")
+
+
+@dataclass(frozen=True, slots=True)
+class WantedCall:
+    """A request without an answer; `first` unless it asks again because an answer was unusable."""
+
+    request: ChatRequest
+    first: bool
+
+
+FindWanted: TypeAlias = Callable[[], Mapping[str, WantedCall]]
+"""Finds the calls, by key, that have to be answered next."""
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What the batches of one `map` have brought: keys that were in a batch, and keys that no batch can answer."""
+
+    tried: set[str] = field(default_factory=set)
+    left: set[str] = field(default_factory=set)
+
+
+class BatchCalls:
+    """Calls of one model that are answered in batches. Thread-safe."""
+
+    def __init__(
+        self,
+        cache: SQLiteCache,
+        chat: OpenAIChat,
+        calls: CachedCalls,
+        limits: Limits,
+        given: ChatParameters,
+        budget: Budget | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._cache, self._chat, self._calls, self._limits = cache, chat, calls, limits
+        self._given, self._budget = given, budget
+        self._endpoint = BatchEndpoint(chat, limits, given.retries, seed)
+        self._sender = BatchSender(cache, chat, self._endpoint, limits)
+        self._shown: dict[str, tuple[tuple[object, ...], float]] = {}  # the last news of each batch, and when
+        self._proven: set[str] = set()  # schemas of which the endpoint has answered a request
+        self._most = MOST_REQUESTS
+
+    def fetch(self, task: Task[Any], find_wanted: FindWanted) -> None:
+        """Put answers into the cache until none is wanted, or only those that are better asked for one by one.
+
+        Time spent here is replaced by that of the answers when they are asked for. Raises BudgetError, ServiceError,
+        StoreError.
+        """
+        start, progress = time.perf_counter(), _Progress()
+        try:
+            with self._explained(task):
+                while self._fetch_some(task, find_wanted, progress):
+                    pass
+        finally:
+            ledger.add_time(0.0, time.perf_counter() - start)
+
+    def fetch_sent(self, task: Task[Any], find_wanted: FindWanted) -> None:
+        """Put answers into the cache that batches of earlier runs have brought; send nothing and wait for nothing.
+
+        Raises UsageError if such a batch has not ended: its requests would be paid for twice.
+        """
+        if not read_batches(self._cache):
+            return
+        with self._explained(task), self._cache.claimed(_PLANNING):
+            requests = {key: call.request for key, call in find_wanted().items()}
+            for batch in self._sender.find_sent(requests.keys()):
+                state = self._endpoint.look(batch.id)
+                if not state.ended:
+                    raise UsageError(
+                        f"Some of these requests are paid for in another way: {_describe(batch, state)}. "
+                        "Set batch=true to wait for it. To pay for them twice, run first: "
+                        "ragindex cache --index DIR --forget-batches"
+                    )
+                self._collect(batch, state, requests, Booking())
+
+    def _fetch_some(self, task: Task[Any], find_wanted: FindWanted, progress: _Progress) -> bool:
+        """Send what is wanted, wait for it and for what was sent before; return whether there was anything."""
+        with ExitStack() as reserving:
+            with self._cache.claimed(_PLANNING):
+                wanted = {key: call for key, call in find_wanted().items() if key not in progress.left}
+                sent = self._sender.find_sent(wanted.keys())
+                free = {key: call for key, call in wanted.items() if not any(key in batch.keys for batch in sent)}
+                chosen = self._choose(task, free, progress, waits=bool(sent))
+                booking = reserving.enter_context(self._reserve(chosen))
+                sent += self._sender.send(task, chosen, self._most)
+            requests = {key: call.request for key, call in wanted.items()}
+
+            def finish(batch: BatchRecord, state: BatchState) -> None:
+                results = self._collect(batch, state, requests, booking)
+                if results is not None:
+                    self._react(task, batch, state, results, progress)
+
+            self._wait(sent, finish)
+        if not sent and (one_by_one := len(free) + len(progress.left)):
+            _print(f"{task.name}: {many(one_by_one, 'request')} in no batch, asked one by one at the full price.")
+        return bool(sent)
+
+    # ---------------------------------------------------------------- what is sent
+
+    def _choose(
+        self, task: Task[Any], free: Mapping[str, WantedCall], progress: _Progress, *, waits: bool
+    ) -> dict[str, ChatRequest]:
+        """Return the requests to send now: all, as many as the budget allows, or none if they are not worth a batch."""
+        new = [key for key, call in free.items() if call.first and key not in progress.tried]
+        if not new and len(free) < _FEW:
+            return {}
+        requests = {key: call.request for key, call in free.items()}
+        progress.left |= self._prove_form(task, requests, new)
+        if self._most < MOST_REQUESTS:  # the account takes no more tokens at once: one batch after the other
+            requests = dict(list(requests.items())[: 0 if waits else self._most])
+        return self._afford(requests, waits=waits)
+
+    def _prove_form(self, task: Task[Any], requests: dict[str, ChatRequest], new: Iterable[str]) -> set[str]:
+        """Answer one of the requests, and take it from them; also take those that failed, and return their keys.
+
+        Raises ServiceError if the endpoint has no Batch API, or answers none of the first three.
+        """
+        schema = next(iter(requests.values())).schema
+        if schema in self._proven:
+            return set()
+        self._endpoint.retry(self._endpoint.require)
+        failures: dict[str, LLMError] = {}
+        for key in list(new)[:_PROBES]:
+            try:
+                self._calls.ask_unrecorded(task, requests.pop(key))
+            except LLMError as error:
+                failures[key] = error
+            else:
+                break
+        if len(failures) == _PROBES:
+            last = list(failures.values())[-1]
+            raise ServiceError(f"No batch is sent: {_PROBES} requests by themselves failed. {last}")
+        self._proven.add(schema)
+        return set(failures)
+
+    def _afford(self, requests: dict[str, ChatRequest], *, waits: bool) -> dict[str, ChatRequest]:
+        """Return the first requests that the budget is enough for, whatever they cost.
+
+        Raises BudgetError if it is not enough for one, unless the run waits for other batches.
+        """
+        if self._budget is None:
+            return requests
+        left, chosen = self._budget.left, dict[str, ChatRequest]()
+        for key, request in requests.items():
+            cost = self._calls.bound_cost(request) or 0.0
+            if cost > left:
+                if not chosen and not waits:
+                    with self._budget.reserved(cost):
+                        pass
+                break
+            chosen[key], left = request, left - cost
+        return chosen
+
+    def _reserve(self, chosen: Mapping[str, ChatRequest]) -> AbstractContextManager[Booking]:
+        """Reserve what the requests can cost. What was sent before is paid whatever the budget, and counts in it."""
+        if self._budget is None:
+            return nullcontext(Booking())
+        if not chosen:
+            return self._budget.recorded()
+        return self._budget.reserved(sum(self._calls.bound_cost(request) or 0.0 for request in chosen.values()))
+
+    # ---------------------------------------------------------------- waiting
+
+    def _wait(self, batches: Sequence[BatchRecord], finish: Callable[[BatchRecord, BatchState], None]) -> None:
+        """Call `finish` with each batch that has ended. Whatever ends the wait, the batches go on.
+
+        Raises TroubleError if the endpoint cannot be asked, ServiceError if it does not know a batch.
+        """
+        waiting = list(batches)
+        try:
+            while waiting:
+                for batch in list(waiting):
+                    state = self._look(batch)
+                    self._show(batch, state)
+                    if state.ended:
+                        waiting.remove(batch)
+                        finish(batch, state)
+                if waiting:
+                    self._limits.wait(self._given.batch_poll_seconds)
+        except BaseException as error:
+            if waiting and not isinstance(error, Exception):  # Ctrl-C
+                names = ", ".join(batch.id for batch in waiting)
+                _print(f"Not ended: {names}. The endpoint goes on, and so does the same command, with no new request.")
+            raise
+
+    def _look(self, batch: BatchRecord) -> BatchState:
+        """Return the state of a batch, asking again after failures that pass, and after any Retry-After."""
+        failures = 0
+        while True:
+            try:
+                return self._endpoint.look(batch.id)
+            except TroubleError as error:
+                trouble = error.trouble
+            if trouble.status == _TOO_MANY and trouble.retry_after is not None:
+                self._limits.wait(min(trouble.retry_after, _LONGEST_PAUSE))
+                continue
+            failures += 1
+            if trouble.status == _UNKNOWN:
+                raise ServiceError(
+                    f"The endpoint {batch.base_url} knows no batch {batch.id} ({trouble}), which holds "
+                    f"{len(batch.keys):,} requests that are paid for. Set the key of the account that sent it. "
+                    "To give its answers up, run: ragindex cache --index DIR --forget-batches"
+                )
+            if not trouble.passes or failures > self._given.retries:
+                raise TroubleError(trouble)
+            self._limits.wait(self._given.batch_poll_seconds)
+
+    def _show(self, batch: BatchRecord, state: BatchState) -> None:
+        """Print a line whenever there is news of a batch; while a progress bar is shown, it appears above the bar."""
+        news, now = (state.status, state.completed, state.failed), time.monotonic()
+        before, at = self._shown.get(batch.name, ((), 0.0))
+        if news == before and now < at + _SILENCE:
+            return
+        self._shown[batch.name] = news, now
+        _print(f"{batch.task}: {_describe(batch, state)}")
+        if not before and not state.ended:
+            _print("A batch may take a day. Ctrl-C leaves it running, and the same command goes on with it.")
+
+    # ---------------------------------------------------------------- what comes back
+
+    def _collect(
+        self, batch: BatchRecord, state: BatchState, requests: Mapping[str, ChatRequest], booking: Booking
+    ) -> BatchResults | None:
+        """Put the answers of a batch into the cache and forget it; None if another process has.
+
+        Raises ServiceError if the result file lacks answers that the endpoint says it has; those that came are kept.
+        """
+        source = CallSource(batch.task, batch.version, self._chat.provider, batch.model, batch.base_url)
+        with self._cache.claimed(batch.name):
+            if all(other.name != batch.name for other in read_batches(self._cache)):
+                return None
+            results, answers = self._download(batch, state), []
+            for key, reply in results.replies.items():
+                cached = self._cache.get(key)
+                if cached is None or cached.at < batch.at:  # otherwise a run that crashed has put it there
+                    answers.append((key, source, self._calls.count_batched(reply, requests.get(key))))
+            for at in range(0, len(answers), _ROWS):
+                rows = answers[at : at + _ROWS]
+                self._cache.put_many(rows)
+                self._calls.add_arrived(key for key, _, _ in rows)
+                booking.pay(sum(answer.money or 0.0 for _, _, answer in rows))
+            if results.answered < state.completed:
+                raise ServiceError(
+                    f"{state.completed - results.answered:,} answers are missing in the result file of batch "
+                    f"{batch.id}, and are paid for. The others are kept. Run the same command to read it again."
+                )
+            drop_batches(self._cache, [batch.name])
+        return results
+
+    def _download(self, batch: BatchRecord, state: BatchState) -> BatchResults:
+        """Read the result files, again if they are shorter than the endpoint says."""
+        count = max(len(batch.keys), 1)
+        seconds = state.seconds * min(self._given.concurrency, count) / count  # so that all took `state.seconds`
+        results = BatchResults()
+
+        def read() -> BatchResults:
+            nonlocal results
+            files = map(self._endpoint.download, state.files)
+            results = read_results(files, batch.keys, lambda body: self._chat.read(body, batch.structure, seconds))
+            if results.answered < state.completed:
+                raise TroubleError(_SHORT)
+            return results
+
+        try:
+            return self._endpoint.retry(read)
+        except TroubleError as error:
+            if error.trouble is not _SHORT:
+                raise
+            return results
+
+    def _react(
+        self, task: Task[Any], batch: BatchRecord, state: BatchState, results: BatchResults, progress: _Progress
+    ) -> None:
+        """Decide on what the batch did not answer. Raises ServiceError if going on would only fail again."""
+        if any(code == _TOO_MANY_TOKENS for code, _ in state.problems) and len(batch.keys) > 1:
+            self._most = min(self._most, len(batch.keys) // 2)
+            return
+        troubles = results.troubles.values()
+        progress.tried |= batch.keys
+        progress.left |= {key for key, trouble in results.troubles.items() if not trouble.passes}
+        for trouble in troubles:
+            if trouble.stops:
+                raise self._explain(task, trouble)
+        outcome = _describe(batch, state)
+        reasons = [*(message for _, message in state.problems), *map(str, troubles)]
+        reason = f" The first error: {self._chat.hide(reasons[0])}" if reasons else ""
+        if state.status == "failed":
+            raise ServiceError(f"The {outcome}; nothing was paid.{reason}")
+        if state.status == "cancelled":
+            hint = "The answers are kept. Run the same command to send the rest again."
+            raise ServiceError(f"The {outcome}. {hint}{reason}")
+        if not results.replies and len(batch.keys) >= _FEW:
+            passes = not troubles or any(trouble.passes for trouble in troubles)
+            hint = " Run the same command to send them again, or set batch=false." if passes else ""
+            raise ServiceError(f"The {outcome}.{hint}{reason}")
+        ledger.count_outcome(task.name, "unanswered in a batch", len(batch.keys) - len(results.replies))
+
+    @contextmanager
+    def _explained(self, task: Task[Any]) -> Iterator[None]:
+        """Turn the TroubleError of a request inside into a ServiceError; what is on its way stays known."""
+        try:
+            yield
+        except TroubleError as error:
+            trouble = error.trouble
+        else:
+            return
+        raise self._explain(task, trouble)
+
+    def _explain(self, task: Task[Any], trouble: Trouble) -> ServiceError:
+        if trouble.passes or trouble.away:
+            return ServiceError(
+                f"The Batch API at {self._chat.base_url} did not answer; {trouble}. What was sent goes on there. "
+                "Run the same command to go on."
+            )
+        return ServiceError(f"{self._calls.explain(task, trouble)}")
+
+
+def _describe(batch: BatchRecord, state: BatchState) -> str:
+    """Return a batch's id, status, counts, and how long ago it was sent."""
+    failed = f", {state.failed:,} failed" if state.failed > 0 else ""
+    seconds = time.time() - batch.at
+    minutes = round(seconds / 60)
+    since = f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+    since = f"{seconds:.0f} s" if seconds < 120 else since
+    count = f"{max(state.completed, 0):,} of {len(batch.keys):,} answered{failed}"
+    return f"batch {batch.id} {state.status}, {count}, sent {since} ago"
+
+
+def _print(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
