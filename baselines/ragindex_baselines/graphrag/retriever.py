@@ -10,8 +10,7 @@ import pyarrow.compute as pc
 
 from ragindex.filters import Overlaps
 from ragindex.interfaces import Collection, Encoder, Floats, SearchResult, VectorQuery
-from ragindex.retrieval.hits import HIT_FIELDS, check_queries, fetch_records, read_hits
-from ragindex.retrieval.passing import PassingRecords
+from ragindex.retrieval.hits import HIT_FIELDS, PassingRecords, check_queries, fetch_records, read_hits
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
 from ragindex_baselines.graphrag import steps
 from ragindex_baselines.graphrag.parameters import GraphRAGParameters

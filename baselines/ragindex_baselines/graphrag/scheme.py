@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 from ragindex.interfaces import OpenIndex, Part, Retriever
 from ragindex.parts.text.passages import Passages
 from ragindex.plugins.registry import label
-from ragindex.retrieval.passing import PassingRecords
+from ragindex.retrieval.hits import PassingRecords
 from ragindex_baselines.graphrag.parameters import GraphRAGParameters
 from ragindex_baselines.graphrag.parts.entity_graph import EntityVectors
 from ragindex_baselines.graphrag.retriever import GraphRAGRetriever

@@ -14,11 +14,10 @@ from ragindex.filters import Filter
 from ragindex.interfaces import Collection, Encoder, Floats, QueryEncoder, SearchResult, VectorQuery
 from ragindex.kept_results import KeptResults
 from ragindex.llm.tasks import LLM
-from ragindex.parts.support.arrays import Doubles
+from ragindex.parts.records import Doubles
 from ragindex.parts.triples.sparse_graph import AnyIntegers
 from ragindex.retrieval.fusion import normalize_scores, scores_differ
-from ragindex.retrieval.hits import HIT_FIELDS, check_queries, fetch_records, read_hits
-from ragindex.retrieval.passing import PassingRecords
+from ragindex.retrieval.hits import HIT_FIELDS, PassingRecords, check_queries, fetch_records, read_hits
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
 from ragindex_baselines.hipporag import steps

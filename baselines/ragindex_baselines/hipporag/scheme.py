@@ -8,7 +8,7 @@ from ragindex.llm.tasks import Task
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
-from ragindex.retrieval.passing import PassingRecords
+from ragindex.retrieval.hits import PassingRecords
 from ragindex_baselines.hipporag.parameters import HippoRAGParameters
 from ragindex_baselines.hipporag.parts.spread_vectors import SpreadVectors
 from ragindex_baselines.hipporag.retriever import EntityRetriever, FactRetriever, FilteredWalks, Walked

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ragindex.parts.support.arrays import Doubles
+from ragindex.parts.records import Doubles
 from ragindex.parts.triples.sparse_graph import AnyIntegers
 from ragindex_baselines.hipporag.weighted_graph import EdgeRows, WeightedGraph
 

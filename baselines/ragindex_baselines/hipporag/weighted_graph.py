@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from scipy import sparse
 
-from ragindex.parts.support.arrays import Doubles
+from ragindex.parts.records import Doubles
 from ragindex.parts.triples.sparse_graph import AnyIntegers, places
 
 Weights: TypeAlias = npt.NDArray[np.float32]

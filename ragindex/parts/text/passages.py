@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from ragindex.errors import UsageError
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext
-from ragindex.parts.support.records import CONTEXT
+from ragindex.parts.records import CONTEXT
 from ragindex.parts.text.contexts import PassageContexts, below_title
 from ragindex.plugins.registry import PartField, of_class
 from ragindex.retrieval.hits import build_filter_fields, text_search_schema

@@ -9,7 +9,7 @@ import regex
 from pydantic import Field, field_validator
 
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema
-from ragindex.parts.support.records import TEXTS, find_record_ids, unit_columns
+from ragindex.parts.records import TEXTS, find_record_ids, unit_columns
 from ragindex.parts.triples.extractions import Extractions
 from ragindex.parts.triples.triple_json import from_json
 from ragindex.plugins.registry import PartField

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ragindex.interfaces import Floats
-from ragindex.parts.support.arrays import Doubles, Integers
+from ragindex.parts.records import Doubles, Integers
 from ragindex_retrievers.gear.space import DIGITS, Space, cosines
 
 Scoring = Literal["exact", "composed", "refined"]

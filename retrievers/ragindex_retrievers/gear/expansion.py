@@ -9,7 +9,7 @@ import numpy as np
 
 from ragindex.encoders.vector_cache import share_question_vectors
 from ragindex.interfaces import Collection, Floats, QueryEncoder, Retriever, SearchResult
-from ragindex.parts.support.arrays import Integers
+from ragindex.parts.records import Integers
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
 from ragindex.retrieval.hits import HIT_FIELDS, check_queries, fetch_records, read_hits
 from ragindex.retrieval.trace import Trace

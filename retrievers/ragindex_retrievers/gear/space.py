@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from ragindex.filters import All, Filter, Terms
 from ragindex.interfaces import Collection, FilterQuery, Floats, VectorQuery
-from ragindex.parts.support.arrays import Doubles, Integers
+from ragindex.parts.records import Doubles, Integers
 from ragindex.parts.triples.sparse_graph import NONE, AnyIntegers, SparseGraph, places
 from ragindex.types import Triple
 from ragindex_retrievers.gear.parts.triple_graph import NeighbourGraph, StoreGraph

@@ -13,7 +13,7 @@ import regex
 
 from ragindex.encoders.common import normalize_rows
 from ragindex.interfaces import Floats, TokenEmbeddings
-from ragindex.parts.support.arrays import Integers
+from ragindex.parts.records import Integers
 from ragindex.types import Span
 
 Pooling = Literal["mean", "max"]

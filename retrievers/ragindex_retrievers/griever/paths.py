@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ragindex.interfaces import Floats
-from ragindex.parts.support.arrays import Doubles
+from ragindex.parts.records import Doubles
 from ragindex.types import Triple
 from ragindex_retrievers.griever.lookups import Aliases
 from ragindex_retrievers.griever.scoring import ScoredTriple

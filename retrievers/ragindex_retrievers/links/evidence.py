@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from ragindex.interfaces import CandidateFeatures, Encoder, Floats, OpenIndex, Part, Retriever, Scheme
-from ragindex.parts.support.arrays import Doubles
+from ragindex.parts.records import Doubles
 from ragindex.plugins import registry
 from ragindex.plugins.registry import SchemeField, label
 from ragindex.retrieval.hits import check_queries, fetch_records

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ragindex.parts.support.arrays import Doubles, Integers
+from ragindex.parts.records import Doubles, Integers
 from ragindex_retrievers.links.walk import Hop, LinkWalk
 
 FEATURES = (

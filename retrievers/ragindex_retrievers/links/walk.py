@@ -8,7 +8,7 @@ import numpy as np
 
 from ragindex.filters import Ids, combine_filters
 from ragindex.interfaces import Collection, FilterQuery, Floats, SearchRequest, TextQuery, VectorQuery
-from ragindex.parts.support.arrays import Doubles, Integers
+from ragindex.parts.records import Doubles, Integers
 from ragindex.stores.multi_search import search_together
 from ragindex.text_analysis import analyse, token_spans
 from ragindex.types import Query, Step, Triple

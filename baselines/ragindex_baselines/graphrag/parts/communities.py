@@ -13,14 +13,12 @@ from ragindex.canonical import digest
 from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Schema, Uses
 from ragindex.llm import rules
 from ragindex.llm.answer_question import build_context
-from ragindex.llm.offline import OfflineRules
-from ragindex.llm.tasks import Failure, Task
-from ragindex.parts.support import replace_all
-from ragindex.parts.support.records import TEXTS
+from ragindex.llm.tasks import Task
+from ragindex.parts.asking import AskingPart
+from ragindex.parts.records import DIGEST, TEXTS, replace_records
 from ragindex.parts.triples.triple_json import from_json
 from ragindex.parts.triples.triples import triple_text
 from ragindex.plugins.registry import PartField, of_class
-from ragindex.progress import progress_bar
 from ragindex_baselines.graphrag.parts import leiden
 from ragindex_baselines.graphrag.parts.entity_graph import EntityGraph, OpenEntityGraph
 
@@ -69,8 +67,8 @@ REPORT: Task[Report] = Task(
 # ---------------------------------------------------------------- the part
 
 
-_REPORT_SCHEMA = Schema(stored=("title", "text", replace_all.DIGEST), keywords=("entities", "passage_ids"))
-_MEMBERSHIP_SCHEMA = Schema(stored=("community", replace_all.DIGEST))
+_REPORT_SCHEMA = Schema(stored=("title", "text", DIGEST), keywords=("entities", "passage_ids"))
+_MEMBERSHIP_SCHEMA = Schema(stored=("community", DIGEST))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,7 @@ class Reports:
     memberships: Collection
 
 
-class Communities(Part[Reports]):
+class Communities(AskingPart[Reports]):
     """Communities of entities by the Leiden algorithm, and an LLM's report on each of them (GraphRAG).
 
     Communities of more than `max_size` entities are split again, down to `level`. An entity belongs to the
@@ -98,6 +96,7 @@ class Communities(Part[Reports]):
 
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset({"model", "prompts", "seed"})
+    made_by_rules: ClassVar[str] = "Reports were made"
     of: Annotated[PartField, of_class(EntityGraph)] = Field(default=EntityGraph(), description="Graph of entities.")
     max_size: int = Field(default=10, ge=2, description="Entities of a community; larger ones are split.")
     level: int = Field(default=2, ge=0, description="Times a community is split at most.")
@@ -125,30 +124,16 @@ class Communities(Part[Reports]):
         A report that fails is reported to the context, and the next sync asks for it again.
         """
         entities, found = self._found(context.inputs[0], context.seed)
-        inputs = [{**one.inputs(self.input_tokens), "language": context.language} for one in found]
-        answers = self._report(inputs, context)
-        for one, answer in zip(found, answers, strict=True):
-            if isinstance(answer, Failure):
-                context.failed(one.id, answer.reason)
-        made = [(one, answer) for one, answer in zip(found, answers, strict=True) if isinstance(answer, Report)]
-        replace_all.replace_records(context.collection("reports", _REPORT_SCHEMA), _build_report_records(made))
-        replace_all.replace_records(
-            context.collection("memberships", _MEMBERSHIP_SCHEMA), _build_membership_records(found)
-        )
+        inputs = {one.id: {**one.inputs(self.input_tokens), "language": context.language} for one in found}
+        asked = {id: each for id, each in inputs.items() if len(each["statements"]) >= self.least_statements}
+        reports = {id: _write_report_by_rule(each) for id, each in inputs.items() if id not in asked}
+        reports |= self.ask(context, REPORT, asked, "communities: reports")
+        made = [(one, reports[one.id]) for one in found if one.id in reports]
+        replace_records(context.collection("reports", _REPORT_SCHEMA), _build_report_records(made))
+        replace_records(context.collection("memberships", _MEMBERSHIP_SCHEMA), _build_membership_records(found))
         context.note(_describe_sizes(entities, found, len(made)), detail=True)
-        if made and context.llm.id == OfflineRules.id:
-            context.note("Reports were made by rules, not by a language model.")
-
-    def _report(self, inputs: Sequence[Mapping[str, Any]], context: BuildContext) -> list[Report | Failure]:
-        """Return the report or failure for each input; the LLM is asked where there are statements enough."""
-        large = [len(one["statements"]) >= self.least_statements for one in inputs]
-        asked = [one for one, is_large in zip(inputs, large, strict=True) if is_large]
-        with progress_bar("communities: reports", len(asked)) as advance:
-            answers = iter(context.llm.map(REPORT, asked, again=True, progress=advance))
-        return [
-            next(answers) if is_large else _write_report_by_rule(one)
-            for one, is_large in zip(inputs, large, strict=True)
-        ]
+        if made:
+            self.note_rules(context)
 
     def open(self, context: ReadContext) -> Reports:
         """Return the two collections."""

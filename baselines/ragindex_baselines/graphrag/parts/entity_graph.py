@@ -9,17 +9,15 @@ from pydantic import Field
 
 from ragindex.corpus import passage_text
 from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Schema, Uses
-from ragindex.parts.support import replace_all
-from ragindex.parts.support.encode_records import encode_records
+from ragindex.parts.encoding import encode_records
+from ragindex.parts.records import DIGEST, replace_records
 from ragindex.parts.triples.triples import Triples
 from ragindex.plugins.registry import PartField, of_class
 from ragindex_baselines.graphrag.parts import merge_triples
 
-_ENTITY_SCHEMA = Schema(
-    stored=("name", "text", replace_all.DIGEST), keywords=("passage_ids", "neighbours"), numbers=("degree",)
-)
+_ENTITY_SCHEMA = Schema(stored=("name", "text", DIGEST), keywords=("passage_ids", "neighbours"), numbers=("degree",))
 _RELATION_SCHEMA = Schema(
-    stored=("source", "target", "triples", replace_all.DIGEST), keywords=("passage_ids",), numbers=("weight",)
+    stored=("source", "target", "triples", DIGEST), keywords=("passage_ids",), numbers=("weight",)
 )
 
 
@@ -62,8 +60,8 @@ class EntityGraph(Part[OpenEntityGraph]):
         found = merge_triples.merge_triples(triples, extractions, self.of.key, self.numbers)
         relations = merge_triples.find_relations(found)
         entities = merge_triples.entity_records(found, relations, self.description_tokens)
-        replace_all.replace_records(context.collection("entities", _ENTITY_SCHEMA), entities)
-        replace_all.replace_records(
+        replace_records(context.collection("entities", _ENTITY_SCHEMA), entities)
+        replace_records(
             context.collection("relations", _RELATION_SCHEMA), merge_triples.relation_records(found, relations)
         )
         silent = extractions.count() - len(np.unique(found.mentions[1]))
@@ -97,7 +95,7 @@ class EntityVectors(Part[Collection]):
         )
         fields = ("name", "text", "passage_ids", "neighbours", "degree")
         batches = (_encode(batch, context) for batch in graph.entities.scan(fields))
-        replace_all.replace_records(context.collection("records", schema), batches)
+        replace_records(context.collection("records", schema), batches)
 
     def open(self, context: ReadContext) -> Collection:
         """Return the collection of entities with vectors."""

@@ -6,7 +6,7 @@ import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from ragindex.parts.support.arrays import Integers
+from ragindex.parts.records import Integers
 
 _SEED_LIMIT = 1 << 63
 

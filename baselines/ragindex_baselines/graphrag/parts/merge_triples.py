@@ -16,9 +16,7 @@ from ragindex.canonical import digest
 from ragindex.interfaces import Collection
 from ragindex.llm.answer_question import build_context
 from ragindex.llm.rules import is_number
-from ragindex.parts.support.arrays import Integers
-from ragindex.parts.support.columns import large_text
-from ragindex.parts.support.records import TEXTS
+from ragindex.parts.records import TEXTS, Integers, large_text
 from ragindex.parts.triples.triple_json import to_json
 from ragindex.parts.triples.triples import triple_text
 from ragindex.types import Triple

@@ -15,8 +15,7 @@ from scipy import sparse
 
 from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Uses
 from ragindex.llm.rules import is_number
-from ragindex.parts.support.arrays import Doubles
-from ragindex.parts.support.columns import large_text
+from ragindex.parts.records import Doubles, large_text
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.triples.sparse_graph import AnyIntegers
 from ragindex.parts.triples.triples import Triples

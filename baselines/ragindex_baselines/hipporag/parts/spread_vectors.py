@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from ragindex.interfaces import BuildContext, Collection, Floats, Part, ReadContext
-from ragindex.parts.support.arrays import Doubles
+from ragindex.parts.records import Doubles
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.triples.sparse_graph import AnyIntegers
 from ragindex.parts.vectors.encoded_names import Coder

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ragindex.interfaces import Floats
-from ragindex.parts.support.arrays import Flags
+from ragindex.parts.records import Flags
 from ragindex.parts.vectors.similar_pairs import near_pairs
 from ragindex_retrievers.griever.parts.alias_names import WITHIN, Name, keys, may_be_a_name, taken_apart
 from ragindex_retrievers.griever.parts.alias_predicates import alias_predicate

@@ -16,8 +16,7 @@ from pydantic import Field
 from ragindex.canonical import digest
 from ragindex.filters import Filter, Ids, Overlaps, Terms
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema
-from ragindex.parts.support.columns import large_text
-from ragindex.parts.support.records import TEXTS
+from ragindex.parts.records import TEXTS, large_text
 from ragindex.parts.triples.triple_json import from_json
 from ragindex.parts.triples.triples import Triples
 from ragindex.plugins.registry import PartField, of_class

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from ragindex.corpus.chunking import split_passage_id
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema
-from ragindex.parts.support.records import TEXTS
+from ragindex.parts.records import TEXTS
 from ragindex.text_analysis import analyse
 from ragindex.types import HYPERLINKS
 from ragindex_retrievers.links import names

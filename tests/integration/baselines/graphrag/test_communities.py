@@ -23,7 +23,7 @@ from ragindex.errors import UsageError
 from ragindex.estimate import estimate
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.settings import LLMSettings
-from ragindex.parts.support import replace_all
+from ragindex.parts.records import DIGEST
 from ragindex.parts.triples.extractions import Extractions
 from ragindex.parts.triples.triples import Triples
 from ragindex.plugins.registry import part
@@ -52,7 +52,7 @@ def built(folder: Path, documents: Sequence[Document], of: Any = None) -> Worksp
 
 def table(collection: Any) -> dict[str, dict[str, Any]]:
     """Rows by id, without what only says whether they changed."""
-    fields = [name for name in collection.fields() if name != replace_all.DIGEST]
+    fields = [name for name in collection.fields() if name != DIGEST]
     rows = [row for batch in collection.scan(fields) for row in batch.to_pylist()]
     return {row.pop("id"): row for row in rows}
 
@@ -167,7 +167,7 @@ def test_only_what_changed_is_written(tmp_path: Path) -> None:
         return collection
 
     def note(collection: Any, records: Any, upsert: Any) -> None:
-        if replace_all.DIGEST in records.schema.names:
+        if DIGEST in records.schema.names:
             written.append(sorted(records.column("id").to_pylist()))
         upsert(collection, records)
 

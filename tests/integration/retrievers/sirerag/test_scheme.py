@@ -19,10 +19,9 @@ from ragindex.llm import answer_question
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.settings import LLMSettings
 from ragindex.parts.text.propositions import Propositions
-from ragindex.parts.trees.abstractness import ABSTRACTNESS
 from ragindex.parts.trees.aggregates import Aggregates
-from ragindex.parts.trees.entity_sentences import write_sentences
-from ragindex.parts.trees.summary_tree import SummaryTree
+from ragindex.parts.trees.summary_tree import SummaryTree, write_sentences
+from ragindex.parts.trees.tasks import ABSTRACTNESS
 from ragindex.parts.trees.tree_pool import TreePool
 from ragindex.parts.trees.tree_search import WAYS
 from ragindex.plugins import registry

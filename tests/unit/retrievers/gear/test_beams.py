@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import examples
-from ragindex.parts.support.arrays import Integers
+from ragindex.parts.records import Integers
 from ragindex.types import Triple
 from ragindex_retrievers.gear.beams import NOTHING, Beams, Search, flatten, search_beams
 from ragindex_retrievers.gear.space import DIGITS, Record

@@ -1,6 +1,6 @@
 """What a model is shown of a cluster."""
 
-from ragindex.parts.trees.cluster_texts import drop_repeated_lines
+from ragindex.parts.trees.tasks import drop_repeated_lines
 
 
 def test_lines_are_shown_once() -> None:

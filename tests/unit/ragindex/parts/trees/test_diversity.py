@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import examples
-from ragindex.parts.trees.diversity import diversify_hits
+from ragindex.parts.trees.tree_search import diversify_hits
 from ragindex.types import Hit
 
 

@@ -1,15 +1,23 @@
-"""Records that belong to one passage each (triples, propositions) and are searched like passages."""
+"""Records of parts: their columns, those that belong to one passage each, and replacement of whole collections."""
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from ragindex.canonical import digest
 from ragindex.corpus import passage_text
 from ragindex.filters import Overlaps
 from ragindex.interfaces import Collection
 from ragindex.retrieval.hits import build_filter_fields
+
+Integers: TypeAlias = npt.NDArray[np.int64]
+Doubles: TypeAlias = npt.NDArray[np.float64]
+Flags: TypeAlias = npt.NDArray[np.bool_]
+
 
 TEXTS = pa.list_(pa.string())
 CONTEXT = "context"
@@ -57,3 +65,33 @@ def unit_columns(
         "doc_ids": pa.array([[passage["doc_id"]] for passage in passages], TEXTS),
         **build_filter_fields([one] for one in metadata),
     }
+
+
+def large_text(pieces: Iterable[pa.Array]) -> pa.Array:
+    """Concatenate arrays of text into one array of large strings, which has no size limit."""
+    return pa.concat_arrays([pa.array([], pa.large_string()), *(one.cast(pa.large_string()) for one in pieces)])
+
+
+DIGEST = "digest"
+"""The stored field with a hash of the record, to detect changes; the schema of the collection must contain it."""
+
+
+def replace_records(records: Collection, batches: Iterable[pa.RecordBatch]) -> None:
+    """Update a collection to hold exactly the records of `batches`, which lack the field DIGEST. Idempotent.
+
+    Vectors are not compared, so a vector must be determined by the other fields.
+    """
+    held = {row["id"]: row[DIGEST] for batch in records.scan((DIGEST,)) for row in batch.to_pylist()}
+    for batch in batches:
+        digests = _hash_records(batch)
+        ids = batch.column("id").to_pylist()
+        changed = [held.pop(id, None) != found for id, found in zip(ids, digests, strict=True)]
+        if any(changed):
+            marked = batch.append_column(DIGEST, pa.array(digests, pa.string()))
+            records.upsert(marked.filter(pa.array(changed)))
+    records.delete(sorted(held))
+
+
+def _hash_records(batch: pa.RecordBatch) -> list[str]:
+    plain = batch.select([name for name in batch.schema.names if name != "vector"])
+    return [digest(json.dumps(row, ensure_ascii=False)) for row in plain.to_pylist()]

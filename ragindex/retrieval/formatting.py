@@ -1,13 +1,13 @@
-"""Formatting of positions, as JSON and as text."""
+"""Hits, positions, steps and paths as JSON and as text."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from ragindex.document_ids import is_row
-from ragindex.types import Hit, Position
+from ragindex.types import HYPERLINKS, Hit, Position, Retrieval, Step, Triple
 
 _ADAPTER = TypeAdapter(Position)
 
@@ -51,3 +51,48 @@ def _format_position(position: Position, title: str) -> str:
     headings = [" › ".join(below)] if below else []
     offsets = [f"characters {position.start}-{position.end}"]
     return ", ".join([position.doc_id, *(page + headings or offsets)])
+
+
+_STEP_ADAPTER = TypeAdapter(Step)
+
+
+def step_to_json(step: Step) -> dict[str, Any]:
+    """Return the step's fields as JSON values; a triple is an object."""
+    value: dict[str, Any] = _STEP_ADAPTER.dump_python(step, mode="json")
+    return value
+
+
+def format_path(path: Sequence[Triple]) -> str:
+    """Write a path of triples as text; a subject that equals the object before it is not repeated."""
+    text, end = "", None
+    for triple in path:
+        subject = f"; {triple.subject}" if end is not None else triple.subject
+        text += f"{'' if triple.subject == end else subject} –{triple.predicate}→ {triple.object}"
+        end = triple.object
+    return text
+
+
+def hit_to_json(hit: Hit) -> dict[str, Any]:
+    """Return the fields of a hit as JSON values, without the hyperlinks of its documents, which may be many."""
+    metadata: Mapping[str, Mapping[str, Any]] = hit.metadata
+    return {
+        "id": hit.id,
+        "kind": hit.kind,
+        "score": hit.score,
+        "title": hit.title,
+        "text": hit.text,
+        "doc_ids": list(hit.doc_ids),
+        "passage_ids": list(hit.passage_ids),
+        "positions": [position_to_json(position) for position in hit.positions],
+        "metadata": {
+            id: {key: one for key, one in value.items() if key != HYPERLINKS} for id, value in metadata.items()
+        },
+        "source": hit.source,
+    }
+
+
+def retrieval_to_json(question: str, retrieval: Retrieval) -> dict[str, Any]:
+    """Return a retrieval as JSON: `{"question", "hits", "trace", "notes"}`."""
+    trace = [step_to_json(step) for step in retrieval.trace]
+    hits = [hit_to_json(hit) for hit in retrieval.hits]
+    return {"question": question, "hits": hits, "trace": trace, "notes": list(retrieval.notes)}
