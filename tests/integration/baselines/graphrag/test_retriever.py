@@ -16,8 +16,8 @@ from ragindex.plugins import registry
 from ragindex.types import Query, Retrieval, Triple
 from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.graphrag import steps
-from ragindex_baselines.graphrag.parts.communities import Communities
-from ragindex_baselines.graphrag.scheme import GraphRAG
+from ragindex_baselines.graphrag.communities import Communities
+from ragindex_baselines.graphrag.method import GraphRAG
 from ragindex_baselines.graphrag.steps import Nearby
 
 DOCUMENTS = (

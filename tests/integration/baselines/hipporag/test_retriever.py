@@ -26,13 +26,10 @@ from ragindex.retrieval.fusion import normalize_scores
 from ragindex.testing import DOCUMENTS, build, check_batches, check_filter, check_hits
 from ragindex.types import Document, Query, Triple
 from ragindex.workspace.workspace import Workspace
-from ragindex_baselines.hipporag import steps
-from ragindex_baselines.hipporag.parts import spread_vectors
-from ragindex_baselines.hipporag.parts.phrase_graph import PhraseGraph, PhraseMentions, connected
-from ragindex_baselines.hipporag.parts.spread_vectors import PassageSpread, SpreadVectors, spread
-from ragindex_baselines.hipporag.retriever import FactRetriever
-from ragindex_baselines.hipporag.scheme import HippoRAG
-from ragindex_baselines.hipporag.tasks import QUESTION_ENTITIES, name_entities_by_rule
+from ragindex_baselines.hipporag import spread_vectors, steps
+from ragindex_baselines.hipporag.method import QUESTION_ENTITIES, FactRetriever, HippoRAG, name_entities_by_rule
+from ragindex_baselines.hipporag.phrase_graph import PhraseGraph, PhraseMentions, connected
+from ragindex_baselines.hipporag.spread_vectors import PassageSpread, SpreadVectors, spread
 from ragindex_baselines.hipporag.weighted_graph import WeightedGraph, run_power_iteration
 from ragindex_eval.data import worlds
 

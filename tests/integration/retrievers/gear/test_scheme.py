@@ -18,9 +18,9 @@ from ragindex.plugins import registry
 from ragindex.testing import assert_same
 from ragindex.types import Document, Query, Retrieval, Triple
 from ragindex.workspace.workspace import Workspace
-from ragindex_retrievers.gear.parts.triple_graph import TripleGraph
-from ragindex_retrievers.gear.scheme import ExpandingScheme, Gear, Naive, Sync
+from ragindex_retrievers.gear.method import ExpandingScheme, Gear, Naive, Sync
 from ragindex_retrievers.gear.space import MemorySpace, StoreSpace, TriplesInMemory, triples_in_memory, unit
+from ragindex_retrievers.gear.triple_graph import TripleGraph
 
 NAMES = ["Rhine", "Alps", "Rotterdam", "Oslo", "1871", "glass", "Ada Miller", "Lindau", "harbour"]
 PREDICATES = ["rises in", "reaches", "was born in", "has", "made"]
@@ -65,15 +65,14 @@ def asked(workspace: Workspace, written: str | ExpandingScheme, k: int = 10, whe
 # ---------------------------------------------------------------- spaces
 
 
-@pytest.mark.parametrize("order", ["nearest", "index"])
-def test_memory_and_store_show_the_same(workspace: Workspace, order: str) -> None:
+def test_memory_and_store_show_the_same(workspace: Workspace) -> None:
     graph, collection = workspace.open_part(TripleGraph()), workspace.open_part(Vectors(of=Triples()))
     vector = workspace.encoder.encode_queries(["Where does the Rhine reach Rotterdam?"])[0]
-    found = triples_in_memory(graph, collection, order)  # type: ignore[arg-type]
+    found = triples_in_memory(graph, collection)
     assert found is not None
     memory = found.space(vector)
     for other in (graph, workspace.open_part(TripleGraph(memory_gib=0))):
-        store = StoreSpace(other, collection, unit(vector), order)  # type: ignore[arg-type]
+        store = StoreSpace(other, collection, unit(vector))
         passages = ["d03", "no such", "d00"]
         start, twin = memory.of_passages(passages), store.of_passages(passages)
         ids = [one.id for one in memory.records(start.tolist())]
@@ -94,7 +93,7 @@ def test_neighbours_are_the_nearest_of_a_plain_count(workspace: Workspace) -> No
     fields = ("subject", "predicate", "object", "vector")
     rows = sorted((row for batch in collection.scan(fields) for row in batch.to_pylist()), key=lambda row: row["id"])
     vector = unit(workspace.encoder.encode_queries(["Where does the Rhine reach Rotterdam?"])[0])
-    found = triples_in_memory(workspace.open_part(TripleGraph()), collection, "nearest")
+    found = triples_in_memory(workspace.open_part(TripleGraph()), collection)
     assert found is not None
     space = MemorySpace(found, vector)
     for row in rows[::7]:
@@ -204,6 +203,7 @@ def test_links_search_the_triples_whatever_they_were_over() -> None:
         ("gear.naive(graph=triple_graph(over=propositions))", "a triple_graph over triples"),
         ("gear.naive(beam_width=0)", "greater than or equal to 1. Got 0 instead"),
         ("gear.naive(gamma=0)", "greater than 0"),
+        ("gear.naive(visited=all)", "gear.naive has no parameter 'visited'"),
         ("gear(iterations=0)", "greater than or equal to 1"),
         ("gear.naive(scoring=fast)", "'exact', 'composed' or 'refined'"),
         ('gear.naive(graph=triple_graph(over=triples(template="{subject}")))', "a text with {subject}"),
@@ -261,13 +261,12 @@ def test_names_of_one_character_and_of_a_thousand(tmp_path: Path) -> None:
 def test_rings_and_repeats_end(tmp_path: Path) -> None:
     documents = [spelt(f"r{n}", f"e{n}|to|e{(n + 1) % 6}", f"e{n}|to|e{n}") for n in range(6)]
     workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", documents), documents)
-    written = "gear.naive(base=bm25, base_k=1, scoring=composed, beam_length=12, visited={})"
-    for visited in ("last", "all"):
-        found = built_retriever(workspace, written.format(visited)).retrieve([Query("q", "e0 to e1")], 6)[0]
-        chains = [[triple.subject for triple in path] for path in found.trace[-1].paths]
-        assert chains
-        assert max(map(len, chains)) <= 12
-        assert len({hit.id for hit in found.hits}) == len(found.hits)
+    written = "gear.naive(base=bm25, base_k=1, scoring=composed, beam_length=12)"
+    found = built_retriever(workspace, written).retrieve([Query("q", "e0 to e1")], 6)[0]
+    chains = [[triple.subject for triple in path] for path in found.trace[-1].paths]
+    assert chains
+    assert max(map(len, chains)) <= 12
+    assert len({hit.id for hit in found.hits}) == len(found.hits)
 
 
 def test_a_hub_of_a_hundred_thousand_triples() -> None:
@@ -281,7 +280,7 @@ def test_a_hub_of_a_hundred_thousand_triples() -> None:
     vectors[77] = 0
     question = unit(vectors[1000])
     rows = np.arange(count)[::-1]  # a triple's vector stands in another row than its place
-    space = TriplesInMemory(graph, vectors[::-1], rows, None, "nearest").space(question.astype(np.float32))  # type: ignore[arg-type]
+    space = TriplesInMemory(graph, vectors[::-1], rows, None).space(question.astype(np.float32))  # type: ignore[arg-type]
     near = space.around(np.array([1000, 5]), 100)
     assert near[0].tolist() == [*range(1001, 1101)]
     assert near[1].tolist() == [*range(1000, 1100)]

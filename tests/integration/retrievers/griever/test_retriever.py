@@ -17,7 +17,7 @@ from ragindex.retrieval.trace import IF_STOPPED
 from ragindex.types import Document, Query, Retrieval, Step
 from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.griever.lookups import aliases_in
-from ragindex_retrievers.griever.retriever import GrieverRetriever
+from ragindex_retrievers.griever.method import GrieverRetriever
 
 NORTH_STAR = "Who married the publisher of abolitionist newspaper The North Star?"
 DOCUMENTS = (
@@ -202,6 +202,7 @@ def test_every_row_of_the_papers_ablation(workspace: Workspace) -> None:
         ("griever(triples=passages)", "triples"),
         ("griever(iterations=0)", "greater than or equal to 1"),
         ("griever(triple_score=question, fire_full=false)", "it needs fire_full=true"),
+        ("griever(exclude=last)", "griever has no parameter 'exclude'"),
         ("griever(shortlist=some)", "'partial', 'full' or 'none'"),
     ],
 )

@@ -14,8 +14,8 @@ from ragindex.interfaces import OpenIndex
 from ragindex.types import Chunking, Document, MetadataValue, Query, Retrieval, Section, Triple
 from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.links.lookups import Link, LinkLookups
-from ragindex_retrievers.links.parts.passage_links import PassageLinks
-from ragindex_retrievers.links.scheme import Links
+from ragindex_retrievers.links.method import Links
+from ragindex_retrievers.links.passage_links import PassageLinks
 
 FILM = Document("film", "Red Harbour (film)", "A film by Ada Lund, shot in New York City.", {"year": 1990})
 DIRECTOR = Document("ada", "Ada Lund", "She was born in Tellin and lived in New York.", {"year": 1990})

@@ -29,8 +29,7 @@ from ragindex.testing import DOCUMENTS, QUESTIONS
 from ragindex.types import Document, Hit, Query, Retrieval, Triple
 from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.dense import Dense
-from ragindex_retrievers.sirerag.entity_boost import Raised, lifted
-from ragindex_retrievers.sirerag.scheme import SiReRAG
+from ragindex_retrievers.sirerag.method import Raised, SiReRAG, lifted
 
 TOWNS = [
     Document("1", "", "ANN met BOB @1,0,0", {"year": 1}),

@@ -1,6 +1,6 @@
 """What GRIEVER keeps of what it looked up."""
 
-from ragindex_retrievers.griever.lookup_cache import RecentValues
+from ragindex_retrievers.griever.lookups import RecentValues
 
 
 def test_what_was_added_last_is_held() -> None:

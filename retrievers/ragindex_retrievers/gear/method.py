@@ -14,10 +14,9 @@ from ragindex.plugins import registry
 from ragindex.plugins.registry import PartField, SchemeField, label
 from ragindex_retrievers.gear.agent import Agent, Loop
 from ragindex_retrievers.gear.beams import Scoring, Search
-from ragindex_retrievers.gear.expansion import Expansion, NaiveRetriever
-from ragindex_retrievers.gear.parts.triple_graph import TripleGraph
-from ragindex_retrievers.gear.sync_ge import Linker, SyncRetriever, SyncRound, TripleReader
+from ragindex_retrievers.gear.expansion import Expansion, Linker, NaiveRetriever, SyncRetriever, SyncRound, TripleReader
 from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE_QUESTION
+from ragindex_retrievers.gear.triple_graph import TripleGraph
 
 
 class ExpandingScheme(Scheme):
@@ -45,25 +44,16 @@ class ExpandingScheme(Scheme):
     survivors: int | None = Field(
         default=None, ge=1, description="With scoring=refined: chains that are encoded. null: 2b."
     )
-    neighbour_order: Literal["nearest", "index"] = Field(
-        default="nearest",
-        description="Which neighbours are considered where there are more: the nearest, or the first of the "
-        "index (G3).",
-    )
     flatten: Literal["level", "beam"] = Field(
         default="level", description="Order in which chains become one ranking: level by level, or beam by beam (G2)."
     )
     dead_end: Literal["drop", "keep"] = Field(
         default="drop", description="Chains that nothing extends are dropped, or kept as they are (G8)."
     )
-    visited: Literal["last", "all"] = Field(
-        default="last", description="Triples that may not come again: those of the current beams, or all seen (G8)."
-    )
     triple_identity: Literal["record", "spo"] = Field(
         default="record",
         description="When two triples are the same: the same record, or the same subject, predicate and object (G1).",
     )
-    rrf_k: float = Field(default=60, ge=0, description="Constant of reciprocal rank fusion.")
     over: PassagesField = OVER_PASSAGES
 
     @field_validator("graph")
@@ -93,13 +83,11 @@ class ExpandingScheme(Scheme):
             self.scoring,
             2 * width if self.survivors is None else self.survivors,
             self.dead_end,
-            self.visited,
             self.triple_identity,
         )
         triples, passages = index.open_part(Vectors(of=self.graph.over)), index.open_part(Passages())
         graph, source = index.open_part(self.graph), label(self)
-        order, flat = self.neighbour_order, self.flatten
-        return Expansion(graph, triples, passages, index.encoder, search, order, flat, self.rrf_k, source)
+        return Expansion(graph, triples, passages, index.encoder, search, self.flatten, source)
 
 
 class Naive(ExpandingScheme):
@@ -160,16 +148,13 @@ class Sync(LinkingScheme):
 class Gear(LinkingScheme):
     """An LLM agent: rounds of `gear.sync` add triples to a memory until it answers the question (section 5).
 
-    The paper runs at most 4 rounds on MuSiQue, and 2 on 2Wiki and HotpotQA. It states neither `passage_link_k`
-    nor `gist_read_k`.
+    The paper runs at most 4 rounds on MuSiQue, and 2 on 2Wiki and HotpotQA. It does not state
+    `passage_link_k`.
     """
 
     base_k: int = Field(default=10, ge=1, description="Passages asked of the base in each round.")
     iterations: int = Field(default=4, ge=1, description="Rounds at most (n in section 5).")
     passage_link_k: int = Field(default=10, ge=1, description="Passages linked to each triple of the memory (G6).")
-    gist_read_k: int | None = Field(
-        default=None, ge=1, description="Passages that are read for triples. null: all (G7)."
-    )
     sync_query: Literal["current", "original"] = Field(
         default="current",
         description="Question that read and beams of later rounds take; the base searches with the current one (G5).",

@@ -5,9 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+import graspologic_native
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pydantic import BaseModel, Field, StringConstraints
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from ragindex.canonical import digest
 from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Schema, Uses
@@ -15,12 +19,11 @@ from ragindex.llm import rules
 from ragindex.llm.answer_question import build_context
 from ragindex.llm.tasks import Task
 from ragindex.parts.asking import AskingPart
-from ragindex.parts.records import DIGEST, TEXTS, replace_records
+from ragindex.parts.records import DIGEST, TEXTS, Integers, replace_records
 from ragindex.parts.triples.triple_json import from_json
 from ragindex.parts.triples.triples import triple_text
 from ragindex.plugins.registry import PartField, of_class
-from ragindex_baselines.graphrag.parts import leiden
-from ragindex_baselines.graphrag.parts.entity_graph import EntityGraph, OpenEntityGraph
+from ragindex_baselines.graphrag.entity_graph import EntityGraph, OpenEntityGraph
 
 _BATCH = 2_000  # communities written per batch
 _MEMBER_TOKENS = 500  # for the members' names in a report's prompt
@@ -146,7 +149,7 @@ class Communities(AskingPart[Reports]):
         relations.sort(key=lambda row: (row["source"], row["target"]))
         places = {row["id"]: place for place, row in enumerate(entities)}
         ends = [(places[row["source"]], places[row["target"]]) for row in relations]
-        found = leiden.communities(
+        found = find_communities(
             np.array(ends, np.int64).reshape(-1, 2),
             np.array([row["weight"] for row in relations], np.float64),
             max_size=self.max_size,
@@ -236,3 +239,49 @@ def _describe_sizes(entities: int, found: Sequence[Community], made: int) -> str
         f"{len(found):,} communities of {members:,} of {entities:,} entities; the largest has {largest:,}. "
         f"{made:,} have a report."
     )
+
+
+# ---------------------------------------------------------------- the Leiden algorithm
+
+
+_SEED_LIMIT = 1 << 63
+
+
+def find_communities(
+    pairs: Integers, weights: npt.NDArray[np.float64], *, max_size: int, level: int, largest_component: bool, seed: int
+) -> list[tuple[int, ...]]:
+    """Return disjoint sets of nodes, each sorted, in order of their first nodes.
+
+    `pairs` (n, 2) are the edges: sorted, without duplicates and self-loops. Communities of more than
+    `max_size` nodes are split again, at most `level` times; one that the algorithm cannot split (a clique, a
+    star) stays as it is. With `largest_component`, only nodes of the largest connected component are in a
+    community (of equally large components, the one with the least node). Source: Traag, Waltman and van Eck
+    2019, in graspologic's hierarchical form. The work of each split is linear in the edges; the same input
+    and seed give the same result.
+    """
+    if largest_component and len(pairs):
+        kept = _find_largest_component(pairs)
+        pairs, weights = pairs[kept], weights[kept]
+    if not len(pairs):
+        return []
+    edges = [(str(low), str(high), each) for (low, high), each in zip(pairs.tolist(), weights.tolist(), strict=True)]
+    found = graspologic_native.hierarchical_leiden(edges, max_cluster_size=max_size, seed=seed % _SEED_LIMIT)
+    deepest: dict[int, tuple[int, int]] = {}
+    for one in found:
+        if one.level <= level:
+            node = int(one.node)
+            deepest[node] = max(deepest.get(node, (-1, -1)), (one.level, one.cluster))
+    members: dict[tuple[int, int], list[int]] = {}
+    for node in sorted(deepest):
+        members.setdefault(deepest[node], []).append(node)
+    return [tuple(nodes) for nodes in members.values()]
+
+
+def _find_largest_component(pairs: Integers) -> npt.NDArray[np.bool_]:
+    nodes, places = np.unique(pairs, return_inverse=True)
+    low, high = places.reshape(pairs.shape).T
+    joined = coo_array((np.ones(len(pairs), np.int8), (low, high)), shape=(len(nodes), len(nodes)))
+    _, component = connected_components(joined, directed=False)
+    largest = np.bincount(component).argmax()  # components are numbered by their least node
+    in_it: npt.NDArray[np.bool_] = component[low] == largest
+    return in_it

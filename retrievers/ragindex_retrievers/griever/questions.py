@@ -1,11 +1,42 @@
-"""Heuristic rewriting (GRIEVER, section 4.5): entities that were found replace their mentions in the question."""
+"""What is done to the text of a question: it is split into sub-queries (section 4.2.1), and rewritten (section 4.5)."""
 
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from ragindex.types import Span
-from ragindex_retrievers.griever.scoring import ScoredTriple
+import regex
 
+from ragindex.types import Span
+from ragindex_retrievers.griever.matching import ScoredTriple
+
+CONNECTORS = ("who", "whom", "whose", "which", "that", "where", "when")
+"""English connectors. The paper shows `where` and `who`, and gives no list (reading V3)."""
+
+_FEWEST_WORDS = 2
+_WORD = regex.compile(r"\w+")
+
+
+def split_question(question: str, connectors: Sequence[str], *, whole: bool, most: int) -> list[str]:
+    """Return at most `most` sub-queries: the question if `whole`, and the text from each connector to the end.
+
+    A connector stays in its clause and matches in any case. The first word never splits, and a rest of one word
+    is no clause. A question without clauses is its own sub-query.
+    """
+    wanted = {connector.casefold() for connector in connectors}
+    words = list(_WORD.finditer(question))
+    starts = [
+        word.start()
+        for place, word in enumerate(words)
+        if 0 < place <= len(words) - _FEWEST_WORDS and word[0].casefold() in wanted
+    ]
+    clauses = [question[start:].strip() for start in starts]
+    return ([question, *clauses] if whole or not clauses else clauses)[:most]
+
+
+# ---------------------------------------------------------------- rewriting
+
+
+_LEAST_PREDICATE = 0.5
+"""Score from which a predicate counts as matched in rewriting."""
 RewriteOrder: TypeAlias = Literal["triple", "entity"]
 
 
@@ -13,7 +44,6 @@ def rewrite(
     question: str,
     scored: Sequence[ScoredTriple],
     least_entity: float,
-    least_predicate: float,
     most: int,
     order: RewriteOrder = "triple",
 ) -> str:
@@ -22,7 +52,7 @@ def rewrite(
 
     Triples are used best first (`order=triple`), or those with the best matched entity first (`order=entity`), at
     most `most` of them, if they match with a score of at least `least_entity` and their mentions do not overlap. The
-    words that match the predicate with at least `least_predicate` are removed. A triple whose other entity is the
+    words that match the predicate with at least 0.5 are removed. A triple whose other entity is the
     mention itself (it states an alias) is skipped. Returns the question unchanged if there is no such triple, or if
     nothing would be left to ask.
     """
@@ -37,7 +67,7 @@ def rewrite(
         if one.other_name.casefold() == question[slice(*mention)].casefold():
             continue
         mentions[mention] = one.other_name
-        if one.predicate.span is not None and one.predicate.score >= least_predicate:
+        if one.predicate.span is not None and one.predicate.score >= _LEAST_PREDICATE:
             gone.append(one.predicate.span)
     left = [piece for span in gone for piece in _subtract_spans(span, list(mentions))]
     return _apply_edits(question, [*mentions.items(), *((span, "") for span in _remove_overlaps(left))]) or question

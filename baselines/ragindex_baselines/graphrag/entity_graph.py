@@ -13,7 +13,7 @@ from ragindex.parts.encoding import encode_records
 from ragindex.parts.records import DIGEST, replace_records
 from ragindex.parts.triples.triples import Triples
 from ragindex.plugins.registry import PartField, of_class
-from ragindex_baselines.graphrag.parts import merge_triples
+from ragindex_baselines.graphrag import merge_triples
 
 _ENTITY_SCHEMA = Schema(stored=("name", "text", DIGEST), keywords=("passage_ids", "neighbours"), numbers=("degree",))
 _RELATION_SCHEMA = Schema(

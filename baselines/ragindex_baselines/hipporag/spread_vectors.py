@@ -17,7 +17,7 @@ from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins.registry import PartField
 from ragindex.retrieval.fusion import ROUNDING, scores_differ
 from ragindex.workspace import versioned_files
-from ragindex_baselines.hipporag.parts.phrase_graph import PhraseGraph
+from ragindex_baselines.hipporag.phrase_graph import PhraseGraph
 from ragindex_baselines.hipporag.weighted_graph import WeightedGraph, run_power_iteration
 
 _DATA_NAME = "spread vectors"

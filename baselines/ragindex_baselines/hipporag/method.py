@@ -1,31 +1,122 @@
-"""The two retrievers of HippoRAG: from the entities that a question names, and from the facts nearest to it."""
+"""HippoRAG: personalised PageRank over a graph of phrases, from the question's entities or from facts near it."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer
 
+from ragindex.errors import MissingPartError
 from ragindex.filters import Filter
-from ragindex.interfaces import Collection, Encoder, Floats, QueryEncoder, SearchResult, VectorQuery
+from ragindex.interfaces import (
+    Collection,
+    Encoder,
+    Floats,
+    OpenIndex,
+    Part,
+    QueryEncoder,
+    Retriever,
+    Scheme,
+    SearchResult,
+    VectorQuery,
+)
 from ragindex.kept_results import KeptResults
-from ragindex.llm.tasks import LLM
+from ragindex.llm import rules
+from ragindex.llm.tasks import LLM, Task
 from ragindex.parts.records import Doubles
+from ragindex.parts.text.passages import OVER_PASSAGES, Passages, PassagesField
 from ragindex.parts.triples.sparse_graph import AnyIntegers
+from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins import registry
 from ragindex.retrieval.fusion import normalize_scores, scores_differ
 from ragindex.retrieval.hits import HIT_FIELDS, PassingRecords, check_queries, fetch_records, read_hits
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
 from ragindex_baselines.hipporag import steps
-from ragindex_baselines.hipporag.parameters import HippoRAGParameters
-from ragindex_baselines.hipporag.parts.phrase_graph import Phrases
-from ragindex_baselines.hipporag.parts.spread_vectors import PassageSpread
-from ragindex_baselines.hipporag.tasks import QUESTION_ENTITIES
+from ragindex_baselines.hipporag.phrase_graph import PhraseGraph, Phrases
+from ragindex_baselines.hipporag.spread_vectors import PassageSpread, SpreadVectors
 from ragindex_baselines.hipporag.weighted_graph import WeightedGraph, run_power_iteration
+
+GraphField = Annotated[
+    PhraseGraph, BeforeValidator(registry.part), PlainSerializer(registry.describe, return_type=dict[str, Any])
+]
+
+
+class HippoRAG(Scheme):
+    """Passages ranked by personalised PageRank over a graph of phrases.
+
+    `mode=entities` is HippoRAG (Gutiérrez et al., NeurIPS 2024). It starts at the phrase nearest to each
+    entity that an LLM or the rules find in the question, walks among phrases only, and scores a passage by
+    the sum over its phrases. `mode=facts` is HippoRAG 2 (Gutiérrez et al., ICML 2025) without its LLM filter.
+    Passages are nodes of its graph. It starts at the phrases of the `facts` triples nearest to the question,
+    and at all passages, weighted by `passage_weight` times their similarity to the question. `walk` computes
+    PageRank by `push`, which visits only what the walk reaches, to `tolerance`, or by `power` iteration over
+    the whole graph.
+    """
+
+    version: ClassVar[int] = 2
+    mode: Literal["entities", "facts"] = Field(
+        default="entities",
+        description="Start at entities of the question (HippoRAG), or at triples near it (HippoRAG 2).",
+    )
+    graph: GraphField = Field(default=PhraseGraph(), description="Graph of phrases and passages.")
+    over: PassagesField = OVER_PASSAGES
+    facts: int = Field(default=5, ge=1, description="With mode=facts: triples nearest the question.")
+    passage_weight: float = Field(
+        default=0.05, ge=0, description="With mode=facts: weight of passages in the reset distribution."
+    )
+    damping: float = Field(
+        default=0.5, ge=0, lt=1, description="Probability of following an edge instead of resetting."
+    )
+    walk: Literal["push", "power"] = Field(
+        default="push",
+        description="How PageRank is computed: by local push, or by power iteration over the whole graph.",
+    )
+    tolerance: float = Field(default=3e-7, gt=0, lt=1, description="Residual at which the walk stops.")
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        """Return the graph and the passages' vectors.
+
+        `mode=facts` adds the vectors of the triples, and with `walk=push` the spread vectors.
+        """
+        common: tuple[Part[Any], ...] = (self.graph, Vectors(of=Passages()))
+        if self.mode == "entities":
+            return common
+        facts = (*common, Vectors(of=self.graph.over))
+        return (*facts, self._spread()) if self.walk == "push" else facts
+
+    def tasks(self) -> tuple[Task[Any], ...]:
+        """Return the task of the question's entities; `mode=facts` asks nothing."""
+        return (QUESTION_ENTITIES,) if self.mode == "entities" else ()
+
+    def open(self, index: OpenIndex) -> Retriever:
+        """Open the retriever of the mode. Raises MissingPartError if a part is missing or of another corpus."""
+        phrases, passages = index.open_part(self.graph), index.open_part(Vectors(of=Passages()))
+        whole = Walked(phrases.graph, passages, self, registry.label(self))
+        walks = FilteredWalks(whole, phrases, PassingRecords(passages))
+        if self.mode == "entities":
+            return EntityRetriever(walks, index.encoder, index.llm)
+        triples = index.open_part(Vectors(of=self.graph.over))
+        spread = index.open_part(self._spread()) if self.walk == "push" else None
+        if spread is not None and not spread.passages.equals(phrases.graph.passages):
+            raise MissingPartError(
+                f"The parts of {registry.label(self)} are of different corpora. "
+                f"Run: ragindex index --index {index.folder} --methods '{registry.label(self)}'"
+            )
+        return FactRetriever(walks, triples, index.encoder, self.graph.key, spread)
+
+    def _spread(self) -> SpreadVectors:
+        return SpreadVectors(graph=self.graph, damping=self.damping)
+
+
+# ---------------------------------------------------------------- the open retrievers
+
 
 _NEAREST_PASSAGES, _REACHED_PASSAGES = 100, 1000
 """Minimum number of passages that are scored: those nearest to the question, and those the walk reaches most."""
@@ -44,7 +135,7 @@ class Walked:
 
     graph: WeightedGraph
     passages: Collection
-    settings: HippoRAGParameters
+    settings: HippoRAG
     source: str
 
     @cached_property
@@ -273,3 +364,28 @@ def _trace_seeds(query: Query, graph: WeightedGraph, nodes: AnyIntegers, mass: D
 
 def _ms(start: float) -> float:
     return (time.perf_counter() - start) * 1e3
+
+
+# ---------------------------------------------------------------- the LLM task
+
+
+class Named(BaseModel):
+    """The entities that a question names, in its own words."""
+
+    entities: list[str]
+
+
+def name_entities_by_rule(inputs: Mapping[str, Any]) -> Named:
+    """Return the names, quoted titles and dates in a question; bare numbers are not entities."""
+    found = rules.find_mentions(inputs["question"])
+    return Named(entities=[one.text for one in found if one.kind != "number"])
+
+
+QUESTION_ENTITIES: Task[Named] = Task(
+    name="question-entities",
+    version=1,
+    prompt=Path(__file__).with_name("prompts") / "question_entities.jinja",
+    output=Named,
+    rule=name_entities_by_rule,
+    max_tokens=300,
+)

@@ -1,25 +1,226 @@
-"""The iterations of GRIEVER (Algorithms 1 and 2), with one line of search per sub-query of a question."""
+"""GRIEVER (Melo et al.; readings V1 to V11 in docs/methods/griever.md)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
+
+from pydantic import Field, model_validator
 
 from ragindex.encoders.vector_cache import share_question_vectors
-from ragindex.interfaces import Floats, QueryEncoder, Retriever, TokenEncoder
+from ragindex.errors import UsageError
+from ragindex.interfaces import Collection, Floats, OpenIndex, Part, QueryEncoder, Retriever, Scheme, TokenEncoder
+from ragindex.parts.text.passages import OVER_PASSAGES, Passages, PassagesField
+from ragindex.parts.triples.triples import Triples
+from ragindex.parts.vectors.base_field import FlatField, over
+from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins import registry
+from ragindex.plugins.registry import PartField, label, of_class
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
 from ragindex.retrieval.hits import check_queries
 from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS, Trace
 from ragindex.types import Query, Retrieval, Step, Triple
 from ragindex_retrievers.griever.lookups import Lookups, join_filter
-from ragindex_retrievers.griever.matching import Ngrams, ngrams, ngrams_as_texts
-from ragindex_retrievers.griever.parameters import GrieverParameters
+from ragindex_retrievers.griever.matching import (
+    Ngrams,
+    Pooling,
+    ScoredTriple,
+    ScoringInput,
+    describe_matches,
+    ngrams,
+    ngrams_as_texts,
+    score_all,
+)
+from ragindex_retrievers.griever.parts.judged_same_as import JudgedSameAs
+from ragindex_retrievers.griever.parts.name_vectors import NameVectors
+from ragindex_retrievers.griever.parts.partial_triples import PartialTriples
+from ragindex_retrievers.griever.parts.same_as import SameAs
+from ragindex_retrievers.griever.parts.triple_passages import TriplePassages
 from ragindex_retrievers.griever.paths import Subgraph
-from ragindex_retrievers.griever.rewriting import rewrite
-from ragindex_retrievers.griever.scoring import ScoredTriple, ScoringInput, describe_matches, score_all
-from ragindex_retrievers.griever.search_state import Shortlist, SubquerySearch, extend_subgraphs, rank
-from ragindex_retrievers.griever.shortlisting import Shortlister, entities_of, shortlist
-from ragindex_retrievers.griever.splitting import split_question
+from ragindex_retrievers.griever.questions import CONNECTORS, RewriteOrder, rewrite, split_question
+from ragindex_retrievers.griever.search import (
+    Shortlist,
+    Shortlister,
+    SubquerySearch,
+    entities_of,
+    extend_subgraphs,
+    rank,
+    shortlist,
+)
 
+TriplesField: TypeAlias = Annotated[PartField, of_class(Triples)]
+
+
+class Griever(Scheme):
+    """Passages ranked by paths of triples that match the question, in a few searches and without an LLM.
+
+    `base` finds the first passages, `follow` those of later `iterations`: unseen passages that share an entity with
+    the triples found. Both are flat schemes; they search passages whatever their `over` is. Each sub-query of a
+    question (`split` at `connectors`, plus the whole question with `fire_full`; at most 8) is searched on its
+    own and asks for k passages per iteration; `combine` merges their results (V3). With `combine=subgraph` they share
+    one sub-graph, the passages found and the join entities. `join` and `join_best` set the filter of later
+    iterations (V4). `shortlist`, `t_max` and `partial_scope` choose triples (V1, V6). `ngrams` (from the question's
+    token vectors, or encoded as texts), `pool`, `max_ngram`, `triple_score` and `predicate_score` match names;
+    `frequency` discounts common partial triples (V7, V8). `keep_prefixes` builds paths (V9).
+    `retrieval_weight` adds `retrieval_score`, the score of the passage itself (V10). `rewrite` with its threshold
+    puts the entities found into the question (V11). `same_as` sets how aliases are found: `llm` has an LLM judge
+    those of `evidence` and `embedding` while the index is built, `none` uses no aliases (V2).
+    """
+
+    version: ClassVar[int] = 3
+    triples: TriplesField = Field(default=Triples(), description="Triples that paths are made of.")
+    base: FlatField = Field(
+        default_factory=lambda: registry.scheme("composed"), description="Flat scheme that finds the first passages."
+    )
+    over: PassagesField = OVER_PASSAGES
+    base_k: int | None = Field(default=None, ge=1, description="Passages asked for in each iteration. null: k.")
+    follow: FlatField = Field(
+        default_factory=lambda: registry.scheme("hybrid"),
+        description="Flat scheme that finds the passages of later iterations.",
+    )
+    same_as: Literal["evidence", "embedding", "llm", "none"] = Field(
+        default="evidence",
+        description="How aliases were found: by evidence, by embedding, by an LLM that judges both, or not at "
+        "all (V2).",
+    )
+    split: bool = Field(default=True, description="Split a question into sub-queries (V3).")
+    connectors: tuple[str, ...] | None = Field(
+        default=None, description="Words that a question is split at. null: those of the corpus's language."
+    )
+    fire_full: bool = Field(default=True, description="Search with the whole question besides its sub-queries (V3).")
+    combine: Literal["union", "rrf", "subgraph"] = Field(
+        default="union",
+        description="How the results of sub-queries are combined: each passage with its best score, reciprocal rank "
+        "fusion, or one sub-graph that all extend (V3).",
+    )
+    iterations: int = Field(default=2, ge=1, description="Iterations of search (Algorithm 1).")
+    join: Literal["shortlist", "all"] = Field(
+        default="shortlist",
+        description="Entities that a later iteration must share: those of the shortlist, or of all its triples (V4).",
+    )
+    join_best: int | None = Field(
+        default=None, ge=1, description="Join on entities of this many best triples only. null: of all (V4)."
+    )
+    shortlist: Literal["partial", "full", "none"] = Field(
+        default="partial", description="Search triples by partial triples, by full triples, or not at all (V6)."
+    )
+    partial_scope: Literal["corpus", "passage"] = Field(
+        default="corpus", description="Partial triples over the corpus, or per passage (V1)."
+    )
+    t_max: int = Field(
+        default=30,
+        ge=1,
+        description="Partial triples (with shortlist=full: triples) that choose a shortlist, at most (t_max, V6).",
+    )
+    ngrams: Literal["tokens", "texts"] = Field(
+        default="tokens", description="N-grams of a question: pooled token vectors, or encoded texts."
+    )
+    pool: Pooling = Field(default="mean", description="How token vectors of an n-gram are pooled.")
+    max_ngram: int = Field(default=6, ge=1, description="Longest n-gram, in tokens or words.")
+    triple_score: Literal["subquery", "question"] = Field(
+        default="subquery",
+        description="What triples are scored against: the sub-query that found them, or the question (V3).",
+    )
+    predicate_score: Literal["matcher", "query"] = Field(
+        default="matcher", description="Predicates are scored by the matcher, or by the whole query (V8)."
+    )
+    frequency: Literal["passages", "triples", "objects"] = Field(
+        default="passages", description="What discounts common partial triples: passages, triples or objects (V8)."
+    )
+    keep_prefixes: bool = Field(default=True, description="Keep a path beside its extensions (V9).")
+    retrieval_weight: float = Field(
+        default=1.0, ge=0, description="Weight of the retrieval score in a passage's score. 0: paths alone (V10)."
+    )
+    retrieval_score: Literal["question", "query"] = Field(
+        default="question",
+        description="Retrieval score of a passage: its cosine with the question, or with the query that found it where "
+        "that is greater (V10).",
+    )
+    rewrite: bool = Field(
+        default=True, description="Replace parts of the question by the entities that were found (V11)."
+    )
+    rewrite_order: RewriteOrder = Field(
+        default="triple",
+        description="What is replaced first: the mention of the best triple, or the best matched entity (V11).",
+    )
+    rewrites: int = Field(default=1, ge=1, description="Mentions replaced in a question per iteration at most (V11).")
+    entity_threshold: float = Field(default=0.7, description="Score from which an entity is put into the question.")
+
+    @model_validator(mode="after")
+    def _check_question(self) -> Self:
+        if self.triple_score == "question" and not self.fire_full:
+            raise ValueError("triple_score=question scores against the whole question, so it needs fire_full=true")
+        return self
+
+    def depends_on_k(self, k: int) -> bool:
+        """Return True if each iteration asks for k passages."""
+        return self.base_k is None
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        """Return passages with triples, partial triples, name vectors and aliases, and the parts that are searched."""
+        aliases = () if self.same_as == "none" else (self._aliases(),)
+        searched = [*over(self.base, Passages()).parts(), *over(self.follow, self._passages()).parts()]
+        if self.shortlist != "none":
+            searched += [self._shortlisted(), Vectors(of=self._shortlisted())]
+        names, vectors = NameVectors(over=self.triples), Vectors(of=Passages())
+        return (self._passages(), self._partials(), names, *aliases, *searched, vectors)
+
+    def open(self, index: OpenIndex) -> Retriever:
+        """Open the retriever. Raises UsageError if `ngrams=tokens` and the encoder gives no token vectors."""
+        if self.ngrams == "tokens" and not isinstance(index.encoder, TokenEncoder):
+            raise UsageError(
+                f"{label(self)} matches names by vectors of tokens, as lsa and sentence-transformers:NAME give them; "
+                f"{index.encoder.id} gives none. Use: griever(ngrams=texts)"
+            )
+        lookups = Lookups(
+            index.open_part(self._passages()),
+            index.open_part(self._partials()),
+            index.open_part(NameVectors(over=self.triples)),
+            None if self.same_as == "none" else index.open_part(self._aliases()),
+            index.open_part(Vectors(of=Passages())),
+            self.triples,
+            self.partial_scope == "passage",
+        )
+        connectors = self.connectors if self.connectors is not None else _get_connectors(index.language)
+        return GrieverRetriever(
+            over(self.base, Passages()).open(index),
+            over(self.follow, self._passages()).open(index),
+            self._shortlister(index),
+            lookups,
+            index.encoder,
+            connectors if self.split else (),
+            self,
+            label(self),
+        )
+
+    def _passages(self) -> TriplePassages:
+        return TriplePassages(over=self.triples)
+
+    def _partials(self) -> PartialTriples:
+        return PartialTriples(over=self.triples, scope=self.partial_scope)
+
+    def _aliases(self) -> Part[Collection]:
+        by: Literal["evidence", "embedding"] = "embedding" if self.same_as == "embedding" else "evidence"
+        found = SameAs(of=NameVectors(over=self.triples), by=by)
+        return JudgedSameAs(of=found) if self.same_as == "llm" else found
+
+    def _shortlisted(self) -> Part[Any]:
+        return self._partials() if self.shortlist == "partial" else self.triples
+
+    def _shortlister(self, index: OpenIndex) -> Shortlister | None:
+        if self.shortlist == "none":
+            return None
+        text, vectors = index.open_part(self._shortlisted()), index.open_part(Vectors(of=self._shortlisted()))
+        return Shortlister(self.shortlist, text, vectors, self.t_max)
+
+
+def _get_connectors(language: str) -> tuple[str, ...]:
+    return CONNECTORS if language == "english" else ()
+
+
+# ---------------------------------------------------------------- the open retriever
+
+
+_MOST_SUBQUERIES = 8
 SHOWN_PASSAGES = 20
 """Maximum number of paths and triples in a trace."""
 Encoded: TypeAlias = tuple[Floats, Ngrams]
@@ -29,7 +230,7 @@ RankedIds: TypeAlias = list[tuple[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class GrieverRetriever:
-    """Retriever of `ragindex_retrievers.griever.scheme.Griever`."""
+    """Retriever of `ragindex_retrievers.griever.method.Griever`."""
 
     base: Retriever
     follow: Retriever
@@ -37,7 +238,7 @@ class GrieverRetriever:
     index: Lookups
     encoder: QueryEncoder
     connectors: Sequence[str]
-    settings: GrieverParameters
+    settings: Griever
     source: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
@@ -73,7 +274,7 @@ class GrieverRetriever:
         return lines
 
     def _texts(self, query: Query) -> list[str]:
-        return split_question(query.text, self.connectors, whole=self.settings.fire_full, most=self.settings.clauses)
+        return split_question(query.text, self.connectors, whole=self.settings.fire_full, most=_MOST_SUBQUERIES)
 
     def _asked(self, query: Query, texts: Sequence[str]) -> Sequence[str]:
         """Return the texts to encode first: the sub-queries, and the question if passages are compared with it."""
@@ -107,7 +308,7 @@ class GrieverRetriever:
 
     def _lines(self, texts: Sequence[str], encoded: Mapping[str, Encoded], query: Query) -> list[SubquerySearch]:
         how = self.settings
-        graphs = [Subgraph(how.iterations, how.extend_any, how.keep_prefixes) for _ in texts]
+        graphs = [Subgraph(how.iterations, how.keep_prefixes) for _ in texts]
         lines = [
             SubquerySearch(text, *encoded[text], query.filter, graph) for text, graph in zip(texts, graphs, strict=True)
         ]
@@ -172,9 +373,8 @@ class GrieverRetriever:
         if settings.combine == "subgraph":
             named = [tuple(dict.fromkeys(name for each in named for name in each))] * len(named)
         for line, joins in zip(lines, named, strict=True):
-            seen = list(line.found) if settings.exclude == "all" else [hit.id for hit in line.latest]
             line.joins, line.over = joins, not joins
-            line.wanted = join_filter(joins, seen, query.filter)
+            line.wanted = join_filter(joins, list(line.found), query.filter)
         if settings.rewrite:
             with trace.step(iteration, "rewrite", query.text) as step:
                 self._rewrite(lines, scored)
@@ -191,9 +391,8 @@ class GrieverRetriever:
 
     def _rewrite(self, lines: Sequence[SubquerySearch], scored: Sequence[Sequence[ScoredTriple]]) -> None:
         settings = self.settings
-        least = (settings.entity_threshold, settings.predicate_threshold)
-        most, order = settings.rewrites, settings.rewrite_order
-        texts = [rewrite(line.text, each, *least, most, order) for line, each in zip(lines, scored, strict=True)]
+        how = settings.entity_threshold, settings.rewrites, settings.rewrite_order
+        texts = [rewrite(line.text, each, *how) for line, each in zip(lines, scored, strict=True)]
         changed = [(line, text) for line, text in zip(lines, texts, strict=True) if text != line.text and not line.over]
         encoded = self._encoded([text for _, text in changed])
         for line, text in changed:
@@ -224,7 +423,7 @@ class GrieverRetriever:
         added = {id: self.settings.retrieval_weight * cosine for id, cosine in cosines.items()}
         if self.settings.combine != "rrf":
             return rank(lines, added)
-        return reciprocal_rank_fusion([[id for id, _ in rank([line], added)] for line in lines], self.settings.rrf_k)
+        return reciprocal_rank_fusion([[id for id, _ in rank([line], added)] for line in lines])
 
     def _explain(self, lines: Sequence[SubquerySearch], query: Query, iteration: int, trace: Trace) -> None:
         with trace.step(iteration, "paths", query.text) as step:

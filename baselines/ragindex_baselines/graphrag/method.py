@@ -1,22 +1,71 @@
-"""Local search: from the entities nearest to the question to passages, relations and reports."""
+"""GraphRAG: a graph of entities, reports on its communities, and local search: from the entities near the question."""
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import Field
 
 from ragindex.filters import Overlaps
-from ragindex.interfaces import Collection, Encoder, Floats, SearchResult, VectorQuery
+from ragindex.interfaces import (
+    Collection,
+    Encoder,
+    Floats,
+    OpenIndex,
+    Part,
+    Retriever,
+    Scheme,
+    SearchResult,
+    VectorQuery,
+)
+from ragindex.parts.text.passages import OVER_PASSAGES, Passages, PassagesField
+from ragindex.plugins.registry import PartField, label, of_class
 from ragindex.retrieval.hits import HIT_FIELDS, PassingRecords, check_queries, fetch_records, read_hits
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
 from ragindex_baselines.graphrag import steps
-from ragindex_baselines.graphrag.parameters import GraphRAGParameters
-from ragindex_baselines.graphrag.parts.communities import Reports
-from ragindex_baselines.graphrag.parts.entity_graph import OpenEntityGraph
+from ragindex_baselines.graphrag.communities import Communities, Reports
+from ragindex_baselines.graphrag.entity_graph import EntityVectors, OpenEntityGraph
 from ragindex_baselines.graphrag.steps import Nearby
+
+
+class GraphRAG(Scheme):
+    """Passages of the entities nearest to the question, with notes on these entities' communities and relations.
+
+    The nearest `entities` are taken. Passages are ranked entity by entity, nearest first, and for each entity by the
+    number of its triples that they state. Notes are the reports on the entities' communities, up to `note_tokens`
+    tokens, and the entities' relations, `relations` per entity, up to `relation_tokens` tokens (estimated; 0: none).
+    """
+
+    version: ClassVar[int] = 1
+    communities: Annotated[PartField, of_class(Communities)] = Field(
+        default=Communities(), description="Communities of entities, with reports."
+    )
+    over: PassagesField = OVER_PASSAGES
+    entities: int = Field(default=10, ge=1, description="Entities nearest the question.")
+    relations: int = Field(default=10, ge=0, le=50, description="Relations per entity.")
+    note_tokens: int = Field(default=300, ge=0, description="Tokens of reports in the notes (estimated).")
+    relation_tokens: int = Field(
+        default=700, ge=0, description="Tokens of relations in the notes (estimated). 0: none."
+    )
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        """Return the passages, the entities with vectors, and the communities with reports."""
+        return (Passages(), EntityVectors(of=self.communities.of), self.communities)
+
+    def open(self, index: OpenIndex) -> Retriever:
+        """Open a retriever: one encoding, one search and four look-ups per question, and no LLM."""
+        passages, vectors, communities = (index.open_part(part) for part in self.parts())
+        graph = index.open_part(self.communities.of)
+        passing = PassingRecords(passages)
+        return GraphRAGRetriever(passages, passing, vectors, graph, communities, index.encoder, self, label(self))
+
+
+# ---------------------------------------------------------------- the open retriever
+
 
 _FEW_PASSAGES = 1_000
 """The most passages by which entities are searched, which is faster if a filter passes few."""
@@ -37,7 +86,7 @@ class GraphRAGRetriever:
     graph: OpenEntityGraph
     communities: Reports
     encoder: Encoder
-    settings: GraphRAGParameters
+    settings: GraphRAG
     source: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
