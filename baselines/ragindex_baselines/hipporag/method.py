@@ -38,7 +38,7 @@ from ragindex.retrieval.fusion import normalize_scores, scores_differ
 from ragindex.retrieval.hits import HIT_FIELDS, PassingRecords, check_queries, fetch_records, read_hits
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
-from ragindex_baselines.hipporag import steps
+from ragindex_baselines.hipporag import weighted_graph
 from ragindex_baselines.hipporag.phrase_graph import PhraseGraph, Phrases
 from ragindex_baselines.hipporag.spread_vectors import PassageSpread, SpreadVectors
 from ragindex_baselines.hipporag.weighted_graph import WeightedGraph, run_power_iteration
@@ -152,7 +152,7 @@ class Walked:
         """Return the values (phrases,) of a walk that never leaves the phrases."""
         settings, links, count = self.settings, self.graph.among_phrases, len(self.graph.phrases)
         if settings.walk == "push":
-            return steps.push(links, nodes, mass, settings.damping, settings.tolerance)
+            return weighted_graph.push(links, nodes, mass, settings.damping, settings.tolerance)
         reset = np.zeros(count)
         reset[nodes] = mass
         matrix = self.matrix[:count, :count]
@@ -160,7 +160,7 @@ class Walked:
 
     def found(self, places: AnyIntegers, values: Doubles, k: int) -> tuple[Hit, ...]:
         """Return the `k` best passages as hits."""
-        places, values = steps.sort_best_first(places, values, k)
+        places, values = weighted_graph.sort_best_first(places, values, k)
         ids = self.graph.passages.take(pa.array(places[:k])).to_pylist()
         scores = dict(zip(ids, values[:k].tolist(), strict=True))
         records = fetch_records(self.passages, ids, HIT_FIELDS)
@@ -205,10 +205,10 @@ class EntityRetriever:
         named, walked = self._named(query, trace), self.walks.within(query.filter)
         start = time.perf_counter()
         found = self._linked(named, walked.graph)
-        nodes, mass = steps.entity_seeds(walked.graph.places(found), walked.graph.held)
+        nodes, mass = weighted_graph.entity_seeds(walked.graph.places(found), walked.graph.held)
         linked = _trace_seeds(query, walked.graph, nodes, mass, _ms(start))
         start = time.perf_counter()
-        sums = steps.phrase_sums(walked.graph, walked.among_phrases(nodes, mass))
+        sums = weighted_graph.phrase_sums(walked.graph, walked.among_phrases(nodes, mass))
         best = walked.found(np.arange(len(sums)), sums, k)
         reached = Step(1, "passages", query.text, tuple(hit.id for hit in best), ms=_ms(start))
         trace.steps.extend((linked, reached))
@@ -296,7 +296,7 @@ class FactRetriever:
         """Return the phrases where the walk from these triples starts, as places, and their reset weights."""
         spelt = [row[side] for row in facts.records.to_pylist() for side in ("subject", "object")]
         sides = graph.places([self.key(phrase) for phrase in spelt]).reshape(-1, 2)
-        return steps.fact_seeds(sides, facts.scores, graph.held)
+        return weighted_graph.fact_seeds(sides, facts.scores, graph.held)
 
     def _one(self, query: Query, vector: Floats, found: SearchResult, k: int, searching: float) -> Retrieval:
         triples = tuple(Triple(*(row[side] for side in _TRIPLE_FIELDS)) for row in found.records.to_pylist())
@@ -322,11 +322,11 @@ def _walk_around(
 ) -> tuple[AnyIntegers, Doubles]:
     """Score the passages that a walk from the seeds reaches, and those nearest to the question."""
     graph, settings = walked.graph, walked.settings
-    values = steps.push(graph.whole, nodes, mass, settings.damping, settings.tolerance)[len(graph.phrases) :]
+    values = weighted_graph.push(graph.whole, nodes, mass, settings.damping, settings.tolerance)[len(graph.phrases) :]
     wanted = [VectorQuery(vector, max(k, _NEAREST_PASSAGES)), VectorQuery(vector, 1), VectorQuery(-vector, 1)]
     near, nearest, farthest = walked.passages.search(wanted)
     around = np.array([walked.places[id] for id in near.ids if id in walked.places], np.int64)
-    places = np.union1d(steps.most(values, max(k, _REACHED_PASSAGES)), around)
+    places = np.union1d(weighted_graph.most(values, max(k, _REACHED_PASSAGES)), around)
     if not len(nearest.ids):
         return places, values[places]
     low, high = -float(farthest.scores[0]), float(nearest.scores[0])

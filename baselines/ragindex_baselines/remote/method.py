@@ -24,9 +24,8 @@ from ragindex.redaction import names_secret
 from ragindex.retrieval.hits import check_queries
 from ragindex.retrieval.trace import UNKNOWN_DOCUMENTS
 from ragindex.types import Query, Retrieval, Step
-from ragindex_baselines.remote.client import JsonAddress
+from ragindex_baselines.remote.client import PROTOCOLS, JsonAddress, Protocol, ServiceHit
 from ragindex_baselines.remote.documents import CorpusDocuments
-from ragindex_baselines.remote.protocols import PROTOCOLS, Protocol, ServiceHit
 
 _HEADER = regex.compile(r"[A-Za-z0-9-]{1,64}")
 

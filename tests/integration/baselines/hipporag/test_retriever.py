@@ -26,7 +26,7 @@ from ragindex.retrieval.fusion import normalize_scores
 from ragindex.testing import DOCUMENTS, build, check_batches, check_filter, check_hits
 from ragindex.types import Document, Query, Triple
 from ragindex.workspace.workspace import Workspace
-from ragindex_baselines.hipporag import spread_vectors, steps
+from ragindex_baselines.hipporag import spread_vectors, weighted_graph
 from ragindex_baselines.hipporag.method import QUESTION_ENTITIES, FactRetriever, HippoRAG, name_entities_by_rule
 from ragindex_baselines.hipporag.phrase_graph import PhraseGraph, PhraseMentions, connected
 from ragindex_baselines.hipporag.spread_vectors import PassageSpread, SpreadVectors, spread
@@ -79,31 +79,31 @@ def test_of_equally_near_phrases_the_name_itself_is_taken(tmp_path: Path) -> Non
 def test_seeds_of_facts() -> None:
     sides = np.array([[0, 1], [1, 2], [3, 3], [-1, 4], [0, 4]])
     cosines = np.array([0.8, 0.6, 0.5, 0.4, -0.1])
-    nodes, mass = steps.fact_seeds(sides, cosines, np.array([2, 1, 4, 1, 10]))
+    nodes, mass = weighted_graph.fact_seeds(sides, cosines, np.array([2, 1, 4, 1, 10]))
     assert nodes.tolist() == [0, 1, 2, 3, 4]
     assert mass.tolist() == pytest.approx([0.8 / 2, 0.7, 0.6 / 4, 0.5, 0.04])
-    nothing, none = steps.fact_seeds(np.empty((0, 2), np.int64), np.empty(0), np.array([], np.int64))
+    nothing, none = weighted_graph.fact_seeds(np.empty((0, 2), np.int64), np.empty(0), np.array([], np.int64))
     assert (nothing.tolist(), none.tolist()) == ([], [])
 
 
 def test_seeds_of_entities() -> None:
-    nodes, mass = steps.entity_seeds(np.array([3, 1, 3, -1]), np.array([5, 2, 5, 4]))
+    nodes, mass = weighted_graph.entity_seeds(np.array([3, 1, 3, -1]), np.array([5, 2, 5, 4]))
     assert (nodes.tolist(), mass.tolist()) == ([1, 3], [0.5, 0.25])
 
 
 def test_sums_of_phrases() -> None:
     graph = graph_of(3, 4, [(0, 1, 0), (0, 2, 1), (0, 1, 0), (2, 2, 2)], pairs())
-    assert steps.phrase_sums(graph, np.array([0.5, 0.25, 0.125])).tolist() == [0.75, 0.625, 0.125, 0]
-    assert steps.phrase_sums(graph, np.array([0, 0.25, 0])).tolist() == [0.25, 0, 0, 0]
+    assert weighted_graph.phrase_sums(graph, np.array([0.5, 0.25, 0.125])).tolist() == [0.75, 0.625, 0.125, 0]
+    assert weighted_graph.phrase_sums(graph, np.array([0, 0.25, 0])).tolist() == [0.25, 0, 0, 0]
 
 
 def test_the_best_first() -> None:
-    places, values = steps.sort_best_first(np.array([4, 7, 2, 9]), np.array([0.5, 0.0, 0.5, 0.75]))
+    places, values = weighted_graph.sort_best_first(np.array([4, 7, 2, 9]), np.array([0.5, 0.0, 0.5, 0.75]))
     assert (places.tolist(), values.tolist()) == ([9, 2, 4], [0.75, 0.5, 0.5])
-    places, values = steps.sort_best_first(np.array([4, 7, 2, 9]), np.array([0.5, 0.25, 0.5, 0.75]), 2)
+    places, values = weighted_graph.sort_best_first(np.array([4, 7, 2, 9]), np.array([0.5, 0.25, 0.5, 0.75]), 2)
     assert (places.tolist(), values.tolist()) == ([9, 2, 4], [0.75, 0.5, 0.5])  # equal to the second
-    assert sorted(steps.most(np.array([0, 0.3, 0.1, 0.2]), 2).tolist()) == [1, 3]
-    assert steps.most(np.array([0, 0.3, 0.1, 0.2]), 9).tolist() == [1, 2, 3]
+    assert sorted(weighted_graph.most(np.array([0, 0.3, 0.1, 0.2]), 2).tolist()) == [1, 3]
+    assert weighted_graph.most(np.array([0, 0.3, 0.1, 0.2]), 9).tolist() == [1, 2, 3]
 
 
 # ---------------------------------------------------------------- the walk, against igraph
@@ -142,7 +142,7 @@ def test_both_walks_are_igraphs(graph: WeightedGraph, seed: int, damping: float)
     powered = run_power_iteration(graph.matrix(), graph.degrees, reset, damping, 1e-12)
     assert powered / powered.sum() == pytest.approx(by_igraph(graph, reset, damping), abs=1e-6)
     for tolerance in (1e-2, 1e-4, 1e-8):
-        short = powered - steps.push(graph.whole, nodes, mass, damping, tolerance)
+        short = powered - weighted_graph.push(graph.whole, nodes, mass, damping, tolerance)
         assert (short >= -1e-9).all()
         assert (short <= tolerance * mass.sum() * graph.degrees + 1e-9).all()
 
@@ -156,14 +156,14 @@ def test_the_walk_among_phrases(graph: WeightedGraph, seed: int) -> None:
     reset[nodes] = mass
     matrix = graph.matrix()[:count, :count]
     powered = run_power_iteration(matrix, graph.phrase_degrees, reset, 0.5, 1e-12)
-    assert steps.push(graph.among_phrases, nodes, mass, 0.5, 1e-10) == pytest.approx(powered, abs=1e-7)
+    assert weighted_graph.push(graph.among_phrases, nodes, mass, 0.5, 1e-10) == pytest.approx(powered, abs=1e-7)
 
 
 def test_a_walk_stays_near_its_seeds() -> None:
     """A chain of 20,000 phrases: what is far away is never looked at."""
     n = 20_000
     graph = graph_of(n, 1, [(a, a + 1, 0) for a in range(n - 1)], pairs())
-    values = steps.push(graph.among_phrases, np.array([7]), np.array([1.0]), 0.5, 1e-6)
+    values = weighted_graph.push(graph.among_phrases, np.array([7]), np.array([1.0]), 0.5, 1e-6)
     assert np.flatnonzero(values).tolist() == list(range(np.flatnonzero(values)[-1] + 1))
     assert 10 < np.flatnonzero(values)[-1] < 40
     assert values.sum() == pytest.approx(1, abs=1e-4)
