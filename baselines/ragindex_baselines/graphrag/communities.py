@@ -222,7 +222,7 @@ def _build_report_records(made: Sequence[tuple[Community, Report]]) -> Iterator[
             "entities": pa.array([[row["id"] for row in one.members] for one, _ in some], TEXTS),
             "passage_ids": pa.array([one.passage_ids for one, _ in some], TEXTS),
         }
-        yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        yield pa.record_batch(columns)
 
 
 def _build_membership_records(found: Sequence[Community]) -> Iterator[pa.RecordBatch]:

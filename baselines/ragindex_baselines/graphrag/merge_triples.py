@@ -200,7 +200,7 @@ def _build_relation_batch(found: MergedTriples, relations: Relations, places: ra
         "passage_ids": pa.array([sorted(set(each)) for each in owners], TEXTS),
         "weight": pa.array(sizes, pa.float64()),
     }
-    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    return pa.record_batch(columns)
 
 
 def _read_statements(found: MergedTriples, places: Integers) -> list[Triple]:
@@ -235,7 +235,7 @@ def entity_records(found: MergedTriples, relations: Relations, tokens: int) -> I
             "neighbours": _build_lists(found.keys, neighbours, range(first, last), _NEIGHBOURS),
             "degree": pa.array(relations.degrees[first:last], pa.float64()),
         }
-        yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        yield pa.record_batch(columns)
 
 
 def _write_descriptions(found: MergedTriples, stated: Integers, entities: range, tokens: int) -> list[str]:

@@ -2,8 +2,8 @@
 
 A walk is personalised PageRank (Page et al. 1999; Haveliwala 2002), by local push or by power iteration. From a node it
 follows, with probability `damping`, an edge drawn by weight; otherwise it returns to a seed. At a node without edges,
-the share that would follow an edge is lost. In igraph it returns to the seeds instead, which multiplies all values by the
-same number and changes no ranking. Reset weights are used as given, not normalised to a sum of one.
+the share that would follow an edge is lost. In igraph it returns to the seeds instead, which multiplies all values by
+the same number and changes no ranking. Reset weights are used as given, not normalised to a sum of one.
 """
 
 from collections.abc import Sequence

@@ -54,7 +54,7 @@ def _build_records(passages: list[Mapping[str, Any]], language: str) -> pa.Recor
         "mentions": pa.array([names.list_prefixes(one) for one in windows], TEXTS),
         "windows": pa.array([names.write_windows(one) for one in windows], pa.string()),
     }
-    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    return pa.record_batch(columns)
 
 
 def _find_keys(passage: Mapping[str, Any], title: str) -> list[str]:
