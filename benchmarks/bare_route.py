@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 import ragindex
-from ragindex.retrieval.hit_json import hit_to_json
+from ragindex.retrieval.formatting import hit_to_json
 from ragindex.serve.server import bind_address
 
 

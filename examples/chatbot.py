@@ -8,8 +8,8 @@ import sys
 from openai import OpenAI
 
 import ragindex
+from ragindex.retrieval.formatting import format_positions
 from ragindex.retrieval.matching import find_matching_sentences, find_question_words
-from ragindex.retrieval.positions import format_positions
 
 RULES = "Answer from the passages only, and cite their numbers, as [1]. Say so if they do not hold the answer."
 REWRITE = "Write the last question so that it can be understood without the conversation. Return the question only."

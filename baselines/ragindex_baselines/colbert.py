@@ -25,12 +25,11 @@ from ragindex.interfaces import (
     Scheme,
     SearchResult,
 )
-from ragindex.parts.support.arrays import Doubles
+from ragindex.parts.records import Doubles
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.token_vectors import TokenIndex, TokenVectors
 from ragindex.plugins.registry import PartField, SchemeField, label
-from ragindex.retrieval.hits import HIT_FIELDS, check_queries, read_hits
-from ragindex.retrieval.passing import PassingRecords
+from ragindex.retrieval.hits import HIT_FIELDS, PassingRecords, check_queries, read_hits
 from ragindex.types import Query, Retrieval, Step
 
 Ranking: TypeAlias = tuple[list[str], Doubles]

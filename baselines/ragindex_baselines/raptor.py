@@ -16,8 +16,7 @@ from ragindex.parts.trees.tree_search import Nodes, above
 from ragindex.parts.vectors.base_field import FlatField, over
 from ragindex.plugins import registry
 from ragindex.plugins.registry import PartField, label, of_class
-from ragindex.retrieval.hits import check_queries
-from ragindex.retrieval.passing import PassingRecords
+from ragindex.retrieval.hits import PassingRecords, check_queries
 from ragindex.types import Hit, Query, Retrieval, Step
 
 _EVERYTHING = All(())

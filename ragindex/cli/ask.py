@@ -43,8 +43,8 @@ from ragindex.llm.budget import parse_budget
 from ragindex.llm.offline import is_offline
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
-from ragindex.retrieval.evidence import MatchedWords, cite_evidence, find_matching_evidence
-from ragindex.retrieval.positions import format_positions, position_to_json
+from ragindex.retrieval.formatting import format_positions, position_to_json
+from ragindex.retrieval.matching import MatchedWords, cite_evidence, find_matching_evidence
 from ragindex.types import Query, Retrieval
 from ragindex.workspace.workspace import Workspace
 

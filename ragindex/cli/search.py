@@ -33,7 +33,7 @@ from ragindex.llm.budget import parse_budget
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.plugins.registry import label
-from ragindex.retrieval.hit_json import retrieval_to_json
+from ragindex.retrieval.formatting import retrieval_to_json
 from ragindex.retrieval.token_budget import fit_hits
 from ragindex.types import Query, Retrieval
 from ragindex.workspace.workspace import Workspace

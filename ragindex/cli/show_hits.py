@@ -7,9 +7,8 @@ from rich.text import Text
 
 from ragindex.cli.console import stdout, strip_controls
 from ragindex.counts import many
+from ragindex.retrieval.formatting import format_path, format_positions, place_snippet
 from ragindex.retrieval.matching import QuestionWord, find_matches, find_question_words, find_window
-from ragindex.retrieval.positions import format_positions, place_snippet
-from ragindex.retrieval.steps import format_path
 from ragindex.types import Retrieval, Step
 
 _SHOWN_TRIPLES = 10

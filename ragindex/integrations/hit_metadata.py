@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ragindex.retrieval.positions import position_to_json
+from ragindex.retrieval.formatting import position_to_json
 from ragindex.types import Hit
 
 CITATION_KEY = "ragindex"

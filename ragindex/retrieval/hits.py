@@ -3,14 +3,16 @@
 import math
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
 
 from ragindex.canonical import load_stored_json
 from ragindex.errors import UsageError
-from ragindex.filters import Ids, list_terms
+from ragindex.filters import Filter, Ids, list_terms
 from ragindex.interfaces import Collection, FilterQuery, Schema, SearchingRetriever, SearchResult
+from ragindex.kept_results import KeptResults
 from ragindex.types import Hit, Metadata, Query, Retrieval, Step
 
 STORED_FIELDS = ("kind", "title", "text", "metadata")
@@ -145,3 +147,22 @@ def build_filter_fields(metadata: Iterable[Sequence[Metadata]]) -> Mapping[str, 
 def _build_terms(documents: Sequence[Metadata], key: str) -> list[str | None] | None:
     terms = [list_terms(one.get(key)) for one in documents]
     return [term for those in terms for term in those or (None,)] if any(terms) else None
+
+
+_KEPT_FILTERS = 4
+"""The number of filters whose results are kept: applications ask many questions with the filter of one user."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassingRecords:
+    """The records of `collection` that pass a filter, kept for the filters that were used last. Thread-safe."""
+
+    collection: Collection
+    kept: KeptResults[Filter, frozenset[str]] = field(default_factory=lambda: KeptResults(_KEPT_FILTERS))
+
+    def find(self, where: Filter) -> frozenset[str]:
+        """Return the ids of the records that pass."""
+        return self.kept.find(where, lambda: self._scan(where))
+
+    def _scan(self, where: Filter) -> frozenset[str]:
+        return frozenset(id for batch in self.collection.scan((), where) for id in batch.column("id").to_pylist())

@@ -10,6 +10,7 @@ from itertools import pairwise
 import regex
 
 from ragindex.english import MAX_TEXT_LENGTH, find_sentences
+from ragindex.llm.answer_question import AnswerContext, CitedAnswer
 from ragindex.text_analysis import analyse, is_unspaced, listed_stop_words, token_spans
 
 FOUND_TOGETHER, FOUND_IN_ONE = 2 / 3, 2 / 5
@@ -180,3 +181,37 @@ def _cut_at_spaces(text: str, start: int, end: int, longest: int) -> Iterator[tu
         yield start, cut
         start = cut
     yield start, end
+
+
+_SHOWN_SENTENCES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedWords:
+    """What is shown where no model composes an answer: the question's words, and those that no passage contains.
+
+    `sentences` are those that match best, with the numbers of their passages (None for a method's note).
+    """
+
+    words: list[QuestionWord]
+    missing: list[str]
+    sentences: list[tuple[int | None, str]]
+
+
+def find_matching_evidence(question: str, context: AnswerContext, language: str) -> MatchedWords:
+    """Match the question's words with the context. There are no sentences if it has too few of the words."""
+    words = find_question_words(question, language)
+    numbers = [*(passage.number for passage in context.passages), *(None for _ in context.notes)]
+    texts = [*(passage.text for passage in context.passages), *context.notes]
+    titled = [*(f"{passage.title}\n{passage.text}" for passage in context.passages), *context.notes]
+    enough = holds_question(words, titled, language)
+    matching = find_matching_sentences(texts, words, language, _SHOWN_SENTENCES) if enough else []
+    sentences = [(numbers[place], sentence) for place, sentence in matching]
+    return MatchedWords(words, find_missing(question, words, titled, language), sentences)
+
+
+def cite_evidence(evidence: MatchedWords, context: AnswerContext) -> CitedAnswer:
+    """Return an empty answer that cites the passages with matching sentences."""
+    ids = {passage.number: passage.hit_id for passage in context.passages}
+    cited = {number: ids[number] for number, _ in evidence.sentences if number is not None}
+    return CitedAnswer("", bool(evidence.sentences), cited, context.tokens)

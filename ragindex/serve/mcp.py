@@ -20,8 +20,8 @@ from starlette.types import Message, Receive, Scope, Send
 from ragindex import distribution
 from ragindex.filters import from_mapping
 from ragindex.llm.tokens import count_text_tokens
+from ragindex.retrieval.formatting import place_snippet, position_to_json
 from ragindex.retrieval.matching import find_question_words, find_window
-from ragindex.retrieval.positions import place_snippet, position_to_json
 from ragindex.retrieval.token_budget import fit_text
 from ragindex.serve.access import KeyNeeded
 from ragindex.serve.bodies import receive_body

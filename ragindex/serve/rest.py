@@ -11,9 +11,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 
 from ragindex.filters import from_mapping
-from ragindex.retrieval.hit_json import hit_to_json
-from ragindex.retrieval.positions import position_to_json
-from ragindex.retrieval.steps import step_to_json
+from ragindex.retrieval.formatting import hit_to_json, position_to_json, step_to_json
 from ragindex.serve.access import GuardedRoute, ReadKey, ServiceNeeded
 from ragindex.serve.keys import AccessKey
 from ragindex.serve.models import AskAnswer, AskBody, SearchAnswer, SearchBody, error_responses

@@ -16,7 +16,7 @@ from ragindex.llm.answer_question import (
     resolve_citations,
 )
 from ragindex.llm.offline import is_offline
-from ragindex.retrieval.evidence import MatchedWords, cite_evidence, find_matching_evidence
+from ragindex.retrieval.matching import MatchedWords, cite_evidence, find_matching_evidence
 from ragindex.retrieval.token_budget import fit_hits
 from ragindex.serve.collections import ServedCollection, ServedState
 from ragindex.serve.keys import AccessKey

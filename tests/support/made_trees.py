@@ -14,7 +14,7 @@ from openai_server import OpenAIServer
 from ragindex.interfaces import EncoderPlugin, Floats
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.settings import LLMSettings
-from ragindex.parts.support import replace_all
+from ragindex.parts.records import DIGEST
 from ragindex.types import Document
 from ragindex.workspace.workspace import Workspace
 
@@ -132,7 +132,7 @@ def opened(folder: Path, server: OpenAIServer, documents: Sequence[Document] = (
 def nodes(workspace: Workspace, part: Any) -> dict[str, dict[str, Any]]:
     """Rows of a collection by id, without what only says whether they changed."""
     collection = workspace.open_part(part)
-    fields = [name for name in collection.fields() if name != replace_all.DIGEST]
+    fields = [name for name in collection.fields() if name != DIGEST]
     rows = [row for batch in collection.scan(fields) for row in batch.to_pylist()]
     return {row.pop("id"): row for row in rows}
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ragindex.errors import UsageError
 from ragindex.interfaces import FeatureRetriever
-from ragindex.parts.support.arrays import Doubles
+from ragindex.parts.records import Doubles
 from ragindex.plugins import registry
 from ragindex.plugins.registry import Written
 from ragindex.progress import progress_bar

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ragindex.parts.support.arrays import Doubles
+from ragindex.parts.records import Doubles
 
 L2 = 1e-3
 """The strength of the penalty on squared weights of standardized features, relative to the mean loss of a candidate."""

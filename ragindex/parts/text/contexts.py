@@ -4,7 +4,7 @@ The idea is Anthropic's "contextual retrieval" (2024): what a model says about a
 the chunk. There the model reads the whole document with every chunk; here it reads a bounded extract.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,13 +14,11 @@ from pydantic import BaseModel
 from ragindex.canonical import encodable
 from ragindex.counts import many
 from ragindex.english import split_sentences
-from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema, Uses
-from ragindex.llm.offline import OfflineRules
+from ragindex.interfaces import BuildContext, Part, Schema
 from ragindex.llm.tasks import Failure, Task
+from ragindex.parts.asking import PassageAnswers, PassageRow
 from ragindex.parts.text.preceding import Surroundings, SurroundingTexts
 
-SCHEMA = Schema(stored=("text",), numbers=("failed",))
-"""Per passage: its sentence, "" where there is none, and 1 if the rule made it because the model failed."""
 _BEGINNING = 1_500
 _PREVIOUS = 1_000
 _LONGEST = 300
@@ -67,7 +65,7 @@ PLACING_SENTENCE: Task[PlacingSentence] = Task(
 )
 
 
-class PassageContexts(Part[Collection]):
+class PassageContexts(PassageAnswers):
     """One record per passage: a sentence that places it in its document, from one LLM call.
 
     The model reads the title, the headings, the beginning of the document's first passage and the end of the passage
@@ -76,7 +74,8 @@ class PassageContexts(Part[Collection]):
     """
 
     version: ClassVar[int] = 1
-    uses: ClassVar[Uses] = frozenset({"model", "prompts"})
+    made_by_rules: ClassVar[str] = "Contexts of passages were made"
+    one_record_each: ClassVar[bool] = True
 
     def inputs(self) -> tuple[Part[Any], ...]:
         """Return the part that says which passages a passage depends on."""
@@ -86,46 +85,44 @@ class PassageContexts(Part[Collection]):
         """Return the one task."""
         return (PLACING_SENTENCE,)
 
-    def apply(self, change: Change, context: BuildContext) -> None:
-        """Replace the sentences of the batch's passages."""
-        records = context.collection("records", SCHEMA)
-        records.delete(change.remove)
-        passages = context.passages(list(change.upsert)).to_pylist()
-        if not passages:
-            return
+    def record_schema(self, context: BuildContext) -> Schema:
+        """Return the schema: the sentence, "" where there is none; 1 if the rule made it because the model failed."""
+        return Schema(stored=("text",), numbers=("failed",))
+
+    def make_records(self, passages: Sequence[PassageRow], context: BuildContext) -> pa.RecordBatch:
+        """Ask for the sentences of the passages with text."""
         surroundings: SurroundingTexts = context.inputs[0]
         inputs = [
             {
-                **{name: one[name] for name in ("title", "headings", "text")},
+                **{name: row[name] for name in ("title", "headings", "text")},
                 "beginning": beginning[:_BEGINNING],
                 "previous": previous[-_PREVIOUS:],
             }
-            for one, (beginning, previous) in zip(passages, surroundings.of(passages), strict=True)
+            for row, (beginning, previous) in zip(passages, surroundings.of(passages), strict=True)
         ]
-        filled = [one for one in inputs if one["text"].strip()]
+        filled = [each for each in inputs if each["text"].strip()]
         answers = iter(context.llm.map(PLACING_SENTENCE, filled, again=True))
         sentences, failed = list[str](), list[float]()
-        for one in inputs:
-            answer = next(answers) if one["text"].strip() else None
+        for each in inputs:
+            answer = next(answers) if each["text"].strip() else PlacingSentence(sentence="")
             failed.append(float(isinstance(answer, Failure)))
             if isinstance(answer, Failure):
-                answer = _place_by_rule(one)
-            rule = isinstance(answer, RulePlacing)
-            sentences.append("" if answer is None else answer.sentence if rule else bound_sentence(answer.sentence))
-        ids, texts = [one["id"] for one in passages], [encodable(one) for one in sentences]
-        columns = [pa.array(ids, pa.string()), pa.array(texts, pa.string()), pa.array(failed, pa.float64())]
-        records.upsert(pa.RecordBatch.from_arrays(columns, names=["id", "text", "failed"]))
+                answer = _place_by_rule(each)
+            text = answer.sentence if isinstance(answer, RulePlacing) else bound_sentence(answer.sentence)
+            sentences.append(encodable(text))
+        return pa.record_batch(
+            {
+                "id": pa.array([row["id"] for row in passages], pa.string()),
+                "text": pa.array(sentences, pa.string()),
+                "failed": pa.array(failed, pa.float64()),
+            }
+        )
 
     def finish(self, context: BuildContext) -> None:
-        """Note whether rules were used."""
-        if context.llm.id == OfflineRules.id:
-            context.note("Contexts of passages were made by rules, not by a language model.")
-        batches = context.collection("records", SCHEMA).scan(("failed",))
+        """Note whether rules were used, for all passages or for those that the model failed on."""
+        super().finish(context)
+        batches = context.collection("records", self.record_schema(context)).scan(("failed",))
         failed = int(sum(sum(batch.column("failed").to_pylist()) for batch in batches))
         if failed:
             by = "was made by a rule, because the model gave none"
             context.note(f"The context of {many(failed, 'passage')} {by}. Ask again with: ragindex index --rebuild")
-
-    def open(self, context: ReadContext) -> Collection:
-        """Return the collection of sentences."""
-        return context.collection("records")

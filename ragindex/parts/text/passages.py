@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from ragindex.errors import UsageError
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext
-from ragindex.parts.support.records import CONTEXT
+from ragindex.parts.records import CONTEXT
 from ragindex.parts.text.contexts import PassageContexts, below_title
 from ragindex.plugins.registry import PartField, of_class
 from ragindex.retrieval.hits import build_filter_fields, text_search_schema
@@ -127,4 +127,4 @@ def _build_records(passages: pa.RecordBatch) -> pa.RecordBatch:
         "doc_ids": pa.array([[id] for id in doc_ids], pa.list_(pa.string())),
         **build_filter_fields([one] for one in metadata),
     }
-    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    return pa.record_batch(columns)

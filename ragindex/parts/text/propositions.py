@@ -1,6 +1,6 @@
 """Propositions: sentences that each state one fact and stand alone, with the entities they are about."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -12,11 +12,10 @@ from pydantic import BaseModel, Field, StringConstraints, WithJsonSchema
 
 from ragindex.canonical import encodable
 from ragindex.english import extract
-from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema, Uses
-from ragindex.llm.offline import OfflineRules
+from ragindex.interfaces import BuildContext, Part, Schema
 from ragindex.llm.tasks import Task
-from ragindex.parts.support.ask_llm import ask_for_passages
-from ragindex.parts.support.records import TEXTS, find_record_ids, unit_columns
+from ragindex.parts.asking import PassageAnswers, PassageRow
+from ragindex.parts.records import TEXTS, unit_columns
 from ragindex.parts.text.preceding import Preceding, PrecedingTexts
 from ragindex.parts.triples.triple_json import clean_names, read_triples
 from ragindex.retrieval.hits import KEYWORD_FIELDS, text_search_schema
@@ -167,7 +166,7 @@ PROPOSITIONS: Task[Facts] = Task(
 # ---------------------------------------------------------------- the part
 
 
-class Propositions(Part[Collection]):
+class Propositions(PassageAnswers):
     """One record per proposition, made in three LLM calls per passage: rewrite, entities, propositions (SiReRAG).
 
     The paragraph is rewritten with the preceding passage as context. A passage's own revision does not show
@@ -178,7 +177,7 @@ class Propositions(Part[Collection]):
     """
 
     version: ClassVar[int] = 1
-    uses: ClassVar[Uses] = frozenset({"model", "prompts"})
+    made_by_rules: ClassVar[str] = "Propositions were made"
     entities: Literal["listed", "all"] = Field(
         default="listed",
         description="Entities of a proposition: those of the passage's list that its triplets name, or all "
@@ -193,77 +192,50 @@ class Propositions(Part[Collection]):
         """Return the tasks in the order of the calls."""
         return (REWRITE_PARAGRAPH, ENTITIES, PROPOSITIONS)
 
-    def apply(self, change: Change, context: BuildContext) -> None:
-        """Replace the propositions of the batch's passages; passages that fail lose the ones they had."""
-        records = context.collection("records", _build_schema(context.language))
-        passages = {one["id"]: one for one in context.passages(list(change.upsert)).to_pylist()}
-        rows = self._asked(passages, context)
-        records.delete(find_record_ids(records, [*change.remove, *change.upsert]))
-        if rows:
-            records.upsert(_build_records(rows, passages))
+    def record_schema(self, context: BuildContext) -> Schema:
+        """Return the schema of records that are searched by text, with `entities`, `position` and `dropped`."""
+        schema = text_search_schema(context.language)
+        return replace(schema, keywords=(*KEYWORD_FIELDS, "entities"), numbers=("position", "dropped"))
+
+    def make_records(self, passages: Sequence[PassageRow], context: BuildContext) -> pa.RecordBatch | None:
+        """Ask for the propositions of the passages with text; all three calls must succeed."""
+        preceding: PrecedingTexts = context.inputs[0]
+        rows = {row["id"]: row for row in passages if row["text"].strip()}
+        rewritten = self.ask(
+            context,
+            REWRITE_PARAGRAPH,
+            {
+                id: {"title": row["title"], "text": row["text"], "previous": previous}
+                for (id, row), previous in zip(rows.items(), preceding.of(list(rows.values())), strict=True)
+            },
+        )
+        texts = {id: {"title": rows[id]["title"], "text": one.of(rows[id]["text"])} for id, one in rewritten.items()}
+        listed = {id: answer.named() for id, answer in self.ask(context, ENTITIES, texts).items()}
+        answers = self.ask(
+            context, PROPOSITIONS, {id: {**texts[id], "entities": names.names} for id, names in listed.items()}
+        )
+        facts = [
+            (id, position, encodable(fact.text.strip()), *fact.named(listed[id], self.entities))
+            for id, answer in answers.items()
+            for position, fact in enumerate(fact for fact in answer.propositions if encodable(fact.text.strip()))
+        ]
+        if not facts:
+            return None
+        ids, positions, statements, entities, dropped = zip(*facts, strict=True)
+        record_ids = [f"{id}#p{position:04d}" for id, position in zip(ids, positions, strict=True)]
+        return pa.record_batch(
+            {
+                **unit_columns("proposition", record_ids, statements, [rows[id] for id in ids]),
+                "entities": pa.array(entities, TEXTS),
+                "position": pa.array(map(float, positions), pa.float64()),
+                "dropped": pa.array(map(float, dropped), pa.float64()),
+            }
+        )
 
     def finish(self, context: BuildContext) -> None:
         """Note how many triplets were dropped, and whether rules were used."""
-        if context.llm.id == OfflineRules.id:
-            context.note("Propositions were made by rules, not by a language model.")
-        records = context.collection("records", _build_schema(context.language))
+        super().finish(context)
+        records = context.collection("records", self.record_schema(context))
         dropped = sum(sum(batch.column("dropped").to_pylist()) for batch in records.scan(("dropped",)))
         if dropped:
             context.note(f"{int(dropped):,} malformed triplets were dropped.")
-
-    def open(self, context: ReadContext) -> Collection:
-        """Return the collection of propositions."""
-        return context.collection("records")
-
-    def _asked(self, passages: Mapping[str, Mapping[str, Any]], context: BuildContext) -> list["Proposition"]:
-        """Return the propositions of the passages for which all three calls succeeded."""
-        preceding: PrecedingTexts = context.inputs[0]
-        rows = [one for one in passages.values() if one["text"].strip()]
-        before = preceding.of(rows)
-        inputs = {
-            one["id"]: {"title": one["title"], "text": one["text"], "previous": previous}
-            for one, previous in zip(rows, before, strict=True)
-        }
-        rewritten = ask_for_passages(context, REWRITE_PARAGRAPH, inputs)
-        texts = {
-            id: {"title": passages[id]["title"], "text": one.of(passages[id]["text"])} for id, one in rewritten.items()
-        }
-        listed = {id: one.named() for id, one in ask_for_passages(context, ENTITIES, texts).items()}
-        found = ask_for_passages(
-            context, PROPOSITIONS, {id: {**texts[id], "entities": one.names} for id, one in listed.items()}
-        )
-        return [row for id, facts in found.items() for row in self._propositions(id, facts, listed[id])]
-
-    def _propositions(self, id: str, facts: Facts, listed: ListedNames) -> Iterable["Proposition"]:
-        texts = [(encodable(fact.text.strip()), fact) for fact in facts.propositions]
-        for position, (text, fact) in enumerate(pair for pair in texts if pair[0]):
-            yield Proposition(id, position, text, *fact.named(listed, self.entities))
-
-
-@dataclass(frozen=True, slots=True)
-class Proposition:
-    """One record: the `position`-th proposition of its passage, with the number of `dropped` malformed triplets."""
-
-    passage_id: str
-    position: int
-    text: str
-    entities: tuple[str, ...]
-    dropped: int
-
-
-def _build_schema(language: str) -> Schema:
-    return replace(
-        text_search_schema(language), keywords=(*KEYWORD_FIELDS, "entities"), numbers=("position", "dropped")
-    )
-
-
-def _build_records(rows: Sequence[Proposition], passages: Mapping[str, Mapping[str, Any]]) -> pa.RecordBatch:
-    ids = [f"{row.passage_id}#p{row.position:04d}" for row in rows]
-    texts, owners = [row.text for row in rows], [passages[row.passage_id] for row in rows]
-    columns = {
-        **unit_columns("proposition", ids, texts, owners),
-        "entities": pa.array([row.entities for row in rows], TEXTS),
-        "position": pa.array([float(row.position) for row in rows], pa.float64()),
-        "dropped": pa.array([float(row.dropped) for row in rows], pa.float64()),
-    }
-    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))

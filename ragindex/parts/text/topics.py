@@ -5,7 +5,7 @@ together (eval/ragindex_eval/metrics/tree_coverage.py).
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -15,11 +15,10 @@ from pydantic import BaseModel, StringConstraints
 
 from ragindex.canonical import encodable
 from ragindex.english.words import ENGLISH_FUNCTION_WORDS, PAST_VERBS, PREPOSITIONS, RELATIVES
-from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Uses
-from ragindex.llm.offline import OfflineRules
+from ragindex.interfaces import BuildContext, Schema
 from ragindex.llm.tasks import Task
-from ragindex.parts.support.ask_llm import ask_for_passages
-from ragindex.parts.support.records import find_record_ids, unit_columns
+from ragindex.parts.asking import PassageAnswers, PassageRow
+from ragindex.parts.records import unit_columns
 from ragindex.retrieval.hits import text_search_schema
 from ragindex.text_analysis import token_spans
 
@@ -72,37 +71,32 @@ TOPIC: Task[Topic] = Task(
 )
 
 
-class Topics(Part[Collection]):
+class Topics(PassageAnswers):
     """One record per passage with text: its topic, from one LLM call."""
 
     version: ClassVar[int] = 1
-    uses: ClassVar[Uses] = frozenset({"model", "prompts"})
+    made_by_rules: ClassVar[str] = "Topics were made"
 
     def tasks(self) -> tuple[Task[Any], ...]:
         """Return the one task."""
         return (TOPIC,)
 
-    def apply(self, change: Change, context: BuildContext) -> None:
-        """Replace the topics of the batch's passages; passages that fail lose the one they had."""
-        records = context.collection("records", text_search_schema(context.language))
-        passages = {one["id"]: one for one in context.passages(list(change.upsert)).to_pylist()}
-        inputs = {
-            id: {"title": one["title"], "text": one["text"], "language": context.language}
-            for id, one in passages.items()
-            if one["text"].strip()
-        }
-        found = ask_for_passages(context, TOPIC, inputs)
-        records.delete(find_record_ids(records, [*change.remove, *change.upsert]))
-        if found:
-            ids, texts = [f"{id}#topic" for id in found], [encodable(one.topic) for one in found.values()]
-            columns = unit_columns("topic", ids, texts, [passages[id] for id in found])
-            records.upsert(pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)))
+    def record_schema(self, context: BuildContext) -> Schema:
+        """Return the schema of records that are searched by text."""
+        return text_search_schema(context.language)
 
-    def finish(self, context: BuildContext) -> None:
-        """Note whether rules were used."""
-        if context.llm.id == OfflineRules.id:
-            context.note("Topics were made by rules, not by a language model.")
-
-    def open(self, context: ReadContext) -> Collection:
-        """Return the collection of topics."""
-        return context.collection("records")
+    def make_records(self, passages: Sequence[PassageRow], context: BuildContext) -> pa.RecordBatch | None:
+        """Ask for the topic of each passage with text."""
+        rows = {row["id"]: row for row in passages if row["text"].strip()}
+        language = context.language
+        topics = self.ask(
+            context,
+            TOPIC,
+            {id: {"title": row["title"], "text": row["text"], "language": language} for id, row in rows.items()},
+        )
+        if not topics:
+            return None
+        texts = [encodable(answer.topic) for answer in topics.values()]
+        return pa.record_batch(
+            unit_columns("topic", [f"{id}#topic" for id in topics], texts, [rows[id] for id in topics])
+        )

@@ -12,9 +12,8 @@ from pydantic import Field
 from ragindex.canonical import digest
 from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Uses
 from ragindex.llm.tokens import count_text_tokens
-from ragindex.parts.support import replace_all
-from ragindex.parts.support.encode_records import encode_records
-from ragindex.parts.support.records import TEXTS
+from ragindex.parts.encoding import encode_records
+from ragindex.parts.records import TEXTS, replace_records
 from ragindex.parts.text.propositions import Propositions
 from ragindex.parts.trees import tree_nodes
 from ragindex.parts.trees.tree_nodes import Node, passage_order
@@ -70,7 +69,7 @@ class Aggregates(Part[Collection]):
         schema = tree_nodes.schema(
             context.language, context.encoder.dimensions, keywords=("entities",), numbers=("propositions",)
         )
-        replace_all.replace_records(context.collection("records", schema), _build_records(made, read, context))
+        replace_records(context.collection("records", schema), _build_records(made, read, context))
         for sentence in _write_notes(read.propositions, by_entity, kept, made):
             context.note(sentence, detail=True)
 
@@ -191,7 +190,7 @@ def _build_records(
             "entities": pa.array([one.entities for one in some], TEXTS),
             "propositions": pa.array([len(one.places) for one in some], pa.float64()),
         }
-        yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        yield pa.record_batch(columns)
 
 
 def _build_node(one: Aggregate, read: SourcePropositions, vector: Any) -> Node:

@@ -20,7 +20,7 @@ from ragindex.cores import limit_blas
 from ragindex.distribution import require_module
 from ragindex.encoders.common import normalize_rows
 from ragindex.interfaces import Floats
-from ragindex.parts.support.arrays import Integers
+from ragindex.parts.records import Integers
 from ragindex.progress import progress_bar
 from ragindex.time_limit import require_time
 from ragindex.workers import map_in_processes

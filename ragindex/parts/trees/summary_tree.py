@@ -1,64 +1,38 @@
 """Trees of summaries over the records of any part: clusters of similar texts are summarised, level by level."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import Field
 
 from ragindex.canonical import digest, encodable
-from ragindex.english import summarise
 from ragindex.interfaces import BuildContext, Collection, Floats, Part, ReadContext, Schema, Uses
 from ragindex.llm.answer_question import build_context
-from ragindex.llm.offline import OfflineRules
-from ragindex.llm.tasks import Failure, Task
-from ragindex.parts.support import replace_all
-from ragindex.parts.support.encode_records import encode_records
-from ragindex.parts.support.records import TEXTS
+from ragindex.llm.tasks import Task
+from ragindex.parts.asking import AskingPart
+from ragindex.parts.encoding import encode_records
+from ragindex.parts.records import TEXTS, replace_records
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.text.propositions import Propositions
-from ragindex.parts.trees import abstractness, entity_sentences, tree_nodes
-from ragindex.parts.trees.cluster_texts import count_shown_tokens, cut_texts, drop_repeated_lines
+from ragindex.parts.trees import tree_nodes
 from ragindex.parts.trees.soft_clusters import Clustering, Reduction, soft_clusters
+from ragindex.parts.trees.tasks import (
+    ABSTRACTNESS,
+    SUMMARY,
+    Summary,
+    count_shown_tokens,
+    cut_texts,
+    drop_repeated_lines,
+)
 from ragindex.parts.trees.tree_nodes import Node
 from ragindex.plugins.registry import PartField, name_of, of_class, plugin_fingerprint
-from ragindex.progress import progress_bar
-from ragindex.time_limit import require_time
 
 SUMMARY_KIND = "summary"
 _BATCH = 2_000  # nodes written per batch
-_RULE_WORDS = 100
 _WORDS_A_TOKEN = 0.75
-
-
-# ---------------------------------------------------------------- the task
-
-
-class Summary(BaseModel):
-    """A joint summary of several texts."""
-
-    summary: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-
-
-def _summarise_by_rule(inputs: Mapping[str, Any]) -> Summary:
-    """Return the most informative sentences, or the first words if there are none."""
-    words = inputs["words"] or _RULE_WORDS
-    text = summarise(inputs["texts"], words, inputs["language"])
-    return Summary(summary=text or " ".join(" ".join(inputs["texts"]).split()[:words]))
-
-
-SUMMARY: Task[Summary] = Task(
-    name="summary",
-    version=1,
-    prompt=Path(__file__).parent / "prompts" / "summary.jinja",
-    output=Summary,
-    rule=_summarise_by_rule,
-    max_tokens=2048,
-    read=lambda text: Summary(summary=text),
-)
 
 
 # ---------------------------------------------------------------- the part
@@ -68,7 +42,7 @@ NodeGroup: TypeAlias = tuple[Node, ...]
 """Nodes with equal texts: they are clustered and summarised as one."""
 
 
-class SummaryTree(Part[Collection]):
+class SummaryTree(AskingPart[Collection]):
     """A tree with the records of `over` as leaves, and summaries of clusters of nodes on the levels above (RAPTOR).
 
     The tree has `levels` levels of nodes, leaves included; it ends earlier if a level has at most `stop_at`
@@ -83,6 +57,7 @@ class SummaryTree(Part[Collection]):
 
     version: ClassVar[int] = 3
     uses: ClassVar[Uses] = frozenset({"encoder", "model", "prompts", "seed"})
+    made_by_rules: ClassVar[str] = "Summaries were made"
     has_vectors: ClassVar[bool] = True
     over: PartField = Field(default=Passages(), description="Part whose records are the leaves.")
     levels: int = Field(default=4, ge=1, description="Levels of nodes, leaves included.")
@@ -119,7 +94,7 @@ class SummaryTree(Part[Collection]):
 
     def tasks(self) -> tuple[Task[Any], ...]:
         """Return the task for clusters, and with `hierarchical` the task that judges leaves."""
-        return (SUMMARY, abstractness.ABSTRACTNESS) if self.hierarchical else (SUMMARY,)
+        return (SUMMARY, ABSTRACTNESS) if self.hierarchical else (SUMMARY,)
 
     @property
     def tree(self) -> str:
@@ -132,7 +107,7 @@ class SummaryTree(Part[Collection]):
         A summary that fails is reported and has no node; the next sync asks for it again.
         """
         leaves = tree_nodes.leaves(context.inputs[0], context, "summary_tree")
-        leaves = abstractness.raise_leaves(leaves, context) if self.hierarchical else leaves
+        leaves = self._raise_leaves(leaves, context) if self.hierarchical else leaves
         rounds, pool = list[Round](), tuple[Node, ...]()
         for level in range(1, self.levels):
             pool = _sort_nodes([*pool, *(leaf for leaf in leaves if leaf.level == level - 1)])
@@ -143,12 +118,12 @@ class SummaryTree(Part[Collection]):
         nodes = [*leaves, *(node for one in rounds for node in one.made)]
         dimensions = context.encoder.dimensions
         records = context.collection("records", node_schema(context.language, dimensions))
-        replace_all.replace_records(records, _build_records(nodes, self.tree, dimensions))
+        replace_records(records, _build_records(nodes, self.tree, dimensions))
         context.note(_describe_levels(len(leaves), rounds), detail=True)
         for sentence in _write_notes(rounds, self.partition):
             context.note(sentence)
-        if len(nodes) > len(leaves) and context.llm.id == OfflineRules.id:
-            context.note("Summaries were made by rules, not by a language model.")
+        if len(nodes) > len(leaves):
+            self.note_rules(context)
 
     def open(self, context: ReadContext) -> Collection:
         """Return the collection of all nodes.
@@ -157,14 +132,21 @@ class SummaryTree(Part[Collection]):
         """
         return context.collection("records")
 
+    def _raise_leaves(self, leaves: Sequence[Node], context: BuildContext) -> list[Node]:
+        """Return the leaves in order, with those of high abstractness on level 1. One that failed stays."""
+        inputs = {node.id: {"text": node.whole} for node in leaves}
+        answers = self.ask(context, ABSTRACTNESS, inputs, "summary_tree: abstractness")
+        high = {id for id, answer in answers.items() if answer.abstractness == "high"}
+        return [replace(node, level=1) if node.id in high else node for node in leaves]
+
     def _round(self, pool: Sequence[Node], level: int, context: BuildContext) -> "Round":
         """Build one level: its nodes, and the nodes that the next level is made from."""
         groups = _group_nodes(pool)
         if len(groups) <= self.stop_at:
             return Round((), tuple(pool))
         clusters = self._clusters(groups, level, context)
-        answers = self._asked(clusters, level, context)
-        told = [(one, answer.summary) for one, answer in zip(clusters, answers, strict=True) if answer is not None]
+        summaries = self._summarise(clusters, level, context)
+        told = [(cluster, summaries[id].summary) for cluster in clusters if (id := self._id(cluster)) in summaries]
         texts = [self._shortened(encodable(text)) for _, text in told]
         rows, vectors = encode_records(texts, [self._id(cluster) for cluster, _ in told], context)
         made = [self._node(told[row][0], texts[row], vector, level) for row, vector in zip(rows, vectors, strict=True)]
@@ -187,28 +169,20 @@ class SummaryTree(Part[Collection]):
         compared = [np.stack([group[0].vector for group in groups])]
         if self.dual is not None and level == 1:
             passages = [group[0].passage_ids for group in groups]
-            named = entity_sentences.write_sentences(passages, context.inputs[1])
-            compared.append(entity_sentences.encode_sentences(named, context))
+            named = write_sentences(passages, context.inputs[1])
+            compared.append(encode_sentences(named, context))
         found = {rows for vectors in compared for rows in soft_clusters(vectors, weights, self.cluster_tokens, how)}
         return [tuple(groups[row] for row in rows) for rows in sorted(found) if len(rows) > 1]
 
-    def _asked(self, clusters: Sequence["Cluster"], level: int, context: BuildContext) -> list[Summary | None]:
-        """Return the summary of each cluster, None for a failure; failures are reported to the context."""
+    def _summarise(self, clusters: Sequence["Cluster"], level: int, context: BuildContext) -> dict[str, Summary]:
+        """Return the summaries by the ids of the clusters."""
         words = None if self.summary_tokens is None else int(self.summary_tokens * _WORDS_A_TOKEN)
-        cut = [cut_texts([group[0].whole for group in cluster], self.cluster_tokens) for cluster in clusters]
-        shared = {"words": words, "language": context.language}
-        inputs = [{"texts": texts, "shown": drop_repeated_lines(texts), **shared} for texts in cut]
-        with progress_bar(f"summary_tree: level {level}", len(inputs)) as advance:
-
-            def count_summary(done: int) -> None:
-                advance(done)
-                require_time()
-
-            answers = context.llm.map(SUMMARY, inputs, again=True, progress=count_summary)
-        for cluster, answer in zip(clusters, answers, strict=True):
-            if isinstance(answer, Failure):
-                context.failed(self._id(cluster), answer.reason)
-        return [None if isinstance(answer, Failure) else answer for answer in answers]
+        inputs = {}
+        for cluster in clusters:
+            texts = cut_texts([group[0].whole for group in cluster], self.cluster_tokens)
+            shown = drop_repeated_lines(texts)
+            inputs[self._id(cluster)] = {"texts": texts, "shown": shown, "words": words, "language": context.language}
+        return self.ask(context, SUMMARY, inputs, f"summary_tree: level {level}")
 
     def _shortened(self, text: str) -> str:
         if self.summary_tokens is None:
@@ -270,6 +244,37 @@ def _count_cluster_tokens(cluster: Cluster) -> int:
     return sum(count_shown_tokens(group[0].whole) for group in cluster)
 
 
+# ---------------------------------------------------------------- sentences that name the entities of a text
+
+
+def write_sentences(texts: Sequence[Sequence[str]], propositions: Collection) -> list[str]:
+    """Return one sentence per text that names the entities of its propositions, "" if there are none.
+
+    `texts` gives each text by the ids of its passages.
+    """
+    fields = ("passage_ids", "position", "entities")
+    rows = [row for batch in propositions.scan(fields) for row in batch.to_pylist()]
+    rows.sort(key=lambda row: (row["passage_ids"], row["position"], row["id"]))
+    named: dict[str, dict[str, None]] = {}
+    for row in rows:
+        for id in row["passage_ids"]:
+            named.setdefault(id, {}).update(dict.fromkeys(row["entities"]))
+    found = (list(dict.fromkeys(name for id in passages for name in named.get(id, {}))) for passages in texts)
+    return [f"This text is about {', '.join(names)}." if names else "" for names in found]
+
+
+def encode_sentences(texts: Sequence[str], context: BuildContext) -> Floats:
+    """Encode the sentences, (len(texts), dimensions); an empty one gets the zero vector, which joins no cluster.
+
+    So does one without a vector, which is reported as failed.
+    """
+    rows, vectors = encode_records(texts, texts, context)
+    found = np.zeros((len(texts), context.encoder.dimensions), np.float32)
+    found[rows] = vectors
+    found[np.array([not text for text in texts], bool)] = 0
+    return found
+
+
 # ---------------------------------------------------------------- records
 
 
@@ -287,7 +292,7 @@ def _build_records(nodes: Sequence[Node], tree: str, dimensions: int) -> Iterato
             "children": pa.array([node.children for node in some], TEXTS),
             "tree": pa.array([node.tree or tree for node in some], pa.string()),
         }
-        yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        yield pa.record_batch(columns)
 
 
 def _describe_levels(leaves: int, rounds: Sequence[Round]) -> str:

@@ -10,8 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from ragindex.filters import Filter, Terms
 from ragindex.interfaces import BuildContext, Collection, Part, ReadContext
-from ragindex.parts.support import replace_all
-from ragindex.parts.support.records import TEXTS
+from ragindex.parts.records import TEXTS, replace_records
 from ragindex.parts.text.propositions import Propositions
 from ragindex.parts.trees.aggregates import Aggregates
 from ragindex.parts.trees.summary_tree import SUMMARY_KIND, SummaryTree, node_schema
@@ -98,7 +97,7 @@ class TreePool(Part[Collection]):
     def finish(self, context: BuildContext) -> None:
         """Copy the nodes; only changed ones are written."""
         records = context.collection("records", node_schema(context.language, context.inputs[0].schema.dimensions))
-        replace_all.replace_records(records, self._batches(context))
+        replace_records(records, self._batches(context))
         counts = Counter(name for batch in records.scan(("tree",)) for name in batch.column("tree").to_pylist())
         names = dict.fromkeys([*(source.name for source in self.sources()), *sorted(counts)])
         told = ", ".join(f"{counts[name]:,} of {name}" for name in names)

@@ -11,12 +11,21 @@ from pydantic import BaseModel, Field
 from ragindex.counts import many
 from ragindex.english import extract
 from ragindex.errors import DataError
-from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema, Uses
+from ragindex.interfaces import BuildContext, Collection, ReadContext, Schema, Uses
 from ragindex.llm.tasks import Task
-from ragindex.parts.support.ask_llm import ask_for_passages
-from ragindex.parts.support.records import TEXTS
-from ragindex.parts.triples.openie import OpenIE, passage_key, read_openie
-from ragindex.parts.triples.triple_json import Extracted, TripleLists, clean_names, read_triples, to_json, well_formed
+from ragindex.parts.asking import PassageAnswers, PassageRow
+from ragindex.parts.records import TEXTS
+from ragindex.parts.triples.triple_json import (
+    Extracted,
+    OpenIE,
+    TripleLists,
+    clean_names,
+    passage_key,
+    read_openie,
+    read_triples,
+    to_json,
+    well_formed,
+)
 
 _SHOWN_NOTES = 3
 
@@ -107,15 +116,9 @@ RELATE: Task[RelationsAnswer] = Task(
     rule=_relate_by_rules,
     max_tokens=2048,
 )
-EXTRACTION_SCHEMA = Schema(
-    stored=("triples", "source", "note", "content"),
-    keywords=("passage_ids", "doc_ids", "entities"),
-    numbers=("kept", "dropped"),
-)
-"""`triples` is a JSON list of [subject, predicate, object]; `content` is the passage's key in an imported file."""
 
 
-class Extractions(Part[Collection]):
+class Extractions(PassageAnswers):
     """One record per passage: its named entities and its triples, from one LLM call (GeAR).
 
     With `calls=sequential` a first call lists the names, and a second, which is given them, the triples, as in
@@ -126,6 +129,7 @@ class Extractions(Part[Collection]):
 
     version: ClassVar[int] = 1
     uses: ClassVar[Uses] = frozenset({"model", "prompts", "import"})
+    one_record_each: ClassVar[bool] = True
     calls: Literal["joint", "sequential"] = Field(
         default="joint", description="Ask for names and triples in one call, or for names first."
     )
@@ -139,19 +143,26 @@ class Extractions(Part[Collection]):
         """Read the file once. Raises DataError if it cannot be read."""
         read_openie(file)
 
-    def apply(self, change: Change, context: BuildContext) -> None:
-        """Extract from the passages of the batch; passages that fail lose the record they had."""
-        records = context.collection("records", EXTRACTION_SCHEMA)
-        passages = context.passages(list(change.upsert)).to_pylist()
+    def record_schema(self, context: BuildContext) -> Schema:
+        """Return the schema.
+
+        `triples` is a JSON list of [subject, predicate, object]; `content` is the passage's key in an imported file.
+        """
+        return Schema(
+            stored=("triples", "source", "note", "content"),
+            keywords=("passage_ids", "doc_ids", "entities"),
+            numbers=("kept", "dropped"),
+        )
+
+    def make_records(self, passages: Sequence[PassageRow], context: BuildContext) -> pa.RecordBatch | None:
+        """Extract from the passages, or look them up in the imported file."""
         file = None if context.imported is None else read_openie(context.imported)
-        made = self._asked(passages, context) if file is None else _read_imported(passages, file)
-        records.delete([*change.remove, *(one["id"] for one in passages if one["id"] not in made)])
-        if made:
-            records.upsert(_build_records([one for one in passages if one["id"] in made], made, file is not None))
+        made = self._ask_model(passages, context) if file is None else _read_imported(passages, file)
+        return _build_records([row for row in passages if row["id"] in made], made, file is not None) if made else None
 
     def finish(self, context: BuildContext) -> None:
         """Note what was dropped, what rules extracted, and how the file and the corpus differ."""
-        records = context.collection("records", EXTRACTION_SCHEMA)
+        records = context.collection("records", self.record_schema(context))
         for sentence in _write_notes(records):
             context.note(sentence)
         if context.imported is not None:
@@ -163,7 +174,7 @@ class Extractions(Part[Collection]):
         """Return the collection; `ragindex.parts.triples.triple_json.from_json` parses its triples."""
         return context.collection("records")
 
-    def _asked(self, passages: Sequence[Mapping[str, Any]], context: BuildContext) -> dict[str, Extracted]:
+    def _ask_model(self, passages: Sequence[Mapping[str, Any]], context: BuildContext) -> dict[str, Extracted]:
         made = {one["id"]: Extracted(source="blank") for one in passages if not one["text"].strip()}
         inputs = {
             one["id"]: {
@@ -175,10 +186,10 @@ class Extractions(Part[Collection]):
             if one["id"] not in made
         }
         if self.calls == "joint":
-            found = ask_for_passages(context, EXTRACT, inputs)
+            found = self.ask(context, EXTRACT, inputs)
             return {**made, **{id: answer.extracted() for id, answer in found.items()}}
-        names = {id: clean_names(one.entities) for id, one in ask_for_passages(context, NAMES, inputs).items()}
-        related = ask_for_passages(context, RELATE, {id: {**inputs[id], "names": names[id]} for id in names})
+        names = {id: clean_names(one.entities) for id, one in self.ask(context, NAMES, inputs).items()}
+        related = self.ask(context, RELATE, {id: {**inputs[id], "names": names[id]} for id in names})
         return {**made, **{id: answer.extracted(names[id]) for id, answer in related.items()}}
 
 
@@ -204,7 +215,7 @@ def _build_records(
         "kept": pa.array([float(len(one.triples)) for one in found], pa.float64()),
         "dropped": pa.array([float(one.dropped) for one in found], pa.float64()),
     }
-    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    return pa.record_batch(columns)
 
 
 # ---------------------------------------------------------------- notes

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ragindex.parts.support.columns import large_text
+from ragindex.parts.records import large_text
 from ragindex.workspace import versioned_files
 
 AnyIntegers: TypeAlias = npt.NDArray[np.integer[Any]]

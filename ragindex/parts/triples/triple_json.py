@@ -1,13 +1,17 @@
-"""Extracted entities and triples of a passage: validation, and triples as JSON."""
+"""Extracted triples: validation, their JSON in records, and the OpenIE files that HippoRAG's programs write."""
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import WithJsonSchema
 
 from ragindex.canonical import encodable, load_stored_json
+from ragindex.errors import DataError
 from ragindex.types import Triple
 
 _TRIPLES = {
@@ -76,3 +80,73 @@ def to_json(triples: Sequence[Triple]) -> str:
 def from_json(text: str) -> list[Triple]:
     """Parse the output of `to_json`."""
     return [Triple(*one) for one in load_stored_json(text)]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenIE:
+    """Extractions by passage key. `repeated` counts later duplicates of a passage; the first one is used."""
+
+    passages: Mapping[str, Extracted]
+    repeated: int
+
+
+def passage_key(title: str, text: str) -> str:
+    """Return a hash of title and text without regard to white space, which matches corpus and file passages."""
+    whole = " ".join(f"{title}\n{text}".split())
+    return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+@lru_cache(maxsize=1)
+def read_openie(path: Path) -> OpenIE:
+    """Read the extractions of a file.
+
+    The file is `{"docs": [{"title", "text", "extracted_entities", "extracted_triples"}, …]}`. Instead of
+    `text`, a `passage` may hold title, newline, text. Triples that are not lists of three texts are dropped
+    and counted. Raises DataError if the file cannot be read. The last file is cached, because an index's copy
+    of it never changes.
+    """
+    found: dict[str, Extracted] = {}
+    docs = _read_docs(path)
+    for number, doc in enumerate(docs, 1):
+        key, extracted = _parse_doc(doc, f"passage {number}", path)
+        found.setdefault(key, extracted)
+    return OpenIE(found, len(docs) - len(found))
+
+
+def _read_docs(path: Path) -> list[Any]:
+    try:
+        read = json.loads(path.read_bytes())
+    except OSError as error:
+        raise DataError("a file of extractions", error.strerror or str(error), path=path) from error
+    except (ValueError, RecursionError) as error:
+        raise DataError("JSON", str(error), path=path) from error
+    docs = read.get("docs") if isinstance(read, dict) else None
+    if not isinstance(docs, list):
+        raise DataError('an object with a list "docs"', _shorten(read), path=path)
+    return docs
+
+
+def _parse_doc(doc: Any, where: str, path: Path) -> tuple[str, Extracted]:
+    if not isinstance(doc, dict):
+        raise DataError(f"an object as {where}", _shorten(doc), path=path)
+    title, text, passage = (doc.get(name) for name in ("title", "text", "passage"))
+    entities, triples = doc.get("extracted_entities"), doc.get("extracted_triples")
+    if not isinstance(text, str) and not isinstance(passage, str):
+        raise DataError(f'"text" or "passage" in {where}', f"the keys {', '.join(map(str, doc))}", path=path)
+    if not isinstance(entities, list) or not all(isinstance(name, str) for name in entities):
+        raise DataError(f'a list of texts as "extracted_entities" of {where}', _shorten(entities), path=path)
+    if not isinstance(triples, list):
+        raise DataError(f'a list as "extracted_triples" of {where}', _shorten(triples), path=path)
+    kept, dropped = well_formed(triples)
+    key = _build_key(str(title or ""), text, passage)
+    return key, Extracted(clean_names(entities), kept, dropped, source="file")
+
+
+def _build_key(title: str, text: Any, passage: Any) -> str:
+    if isinstance(text, str):
+        return passage_key(title, text)
+    return passage_key("" if passage.startswith(title) else title, passage)
+
+
+def _shorten(value: Any) -> str:
+    return repr(value)[:80]

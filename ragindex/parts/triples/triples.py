@@ -9,7 +9,7 @@ import regex
 from pydantic import Field, field_validator
 
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema
-from ragindex.parts.support.records import TEXTS, find_record_ids, unit_columns
+from ragindex.parts.records import TEXTS, find_record_ids, unit_columns
 from ragindex.parts.triples.extractions import Extractions
 from ragindex.parts.triples.triple_json import from_json
 from ragindex.plugins.registry import PartField
@@ -94,7 +94,7 @@ class Triples(Part[Collection]):
             "object_key": pa.array([[key] for key in objects], TEXTS),
             "entity_keys": pa.array([list(dict.fromkeys(pair)) for pair in sides], TEXTS),
         }
-        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        return pa.record_batch(columns)
 
 
 def triple_text(triple: Triple) -> str:

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ragindex.interfaces import BuildContext, Floats, Schema
-from ragindex.parts.support.columns import large_text
-from ragindex.parts.support.encode_records import encode_each
+from ragindex.parts.encoding import encode_each
+from ragindex.parts.records import large_text
 from ragindex.progress import progress_bar
 
 _BLOCK = 8192

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from ragindex.errors import UsageError
 from ragindex.interfaces import Floats
-from ragindex.parts.support.arrays import Doubles, Integers
+from ragindex.parts.records import Doubles, Integers
 from ragindex.workspace import versioned_files
 
 QuantizedRows: TypeAlias = npt.NDArray[np.uint8]

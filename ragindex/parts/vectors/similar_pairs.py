@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ragindex.interfaces import Floats
-from ragindex.parts.support.arrays import Integers
+from ragindex.parts.records import Integers
 
 _PIVOTS = 2.0
 """Number of pivots divided by the square root of n."""

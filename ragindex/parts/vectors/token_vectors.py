@@ -29,10 +29,10 @@ from ragindex.interfaces import (
     TokenEncoder,
     Uses,
 )
-from ragindex.parts.support.arrays import Doubles, Integers
-from ragindex.parts.support.records import encoded_fields, encoded_text
+from ragindex.parts.encoding import TOKENS, count_record_tokens, find_token_limit, note_unread
+from ragindex.parts.records import Doubles, Integers, encoded_fields, encoded_text
 from ragindex.parts.text.passages import Passages
-from ragindex.parts.vectors import quantized_tokens, token_counts
+from ragindex.parts.vectors import quantized_tokens
 from ragindex.parts.vectors.quantized_tokens import QuantizedRows, RecordRows
 from ragindex.plugins.base import Contact
 from ragindex.plugins.registry import PartField
@@ -81,7 +81,7 @@ class TokenVectors(Part["TokenIndex"]):
         _delete_damaged(records, context)
         for rows in _find_changed(context.inputs[0], records):
             texts = rows.column("text").to_pylist()
-            rows = rows.append_column(token_counts.FIELD, pa.array(self._count_tokens(texts, context), pa.float64()))
+            rows = rows.append_column(TOKENS, pa.array(self._count_tokens(texts, context), pa.float64()))
             vectors, failures = _encode_each(texts, self.coding(context))
             for row in failures:
                 context.failed(rows.column("id")[row].as_py(), "the encoder gives NaN or infinity.")
@@ -94,7 +94,7 @@ class TokenVectors(Part["TokenIndex"]):
             held = _read_stored_records(records)
         versioned_files.record_versions([name for name in held.segments if name], context, "segments")
         if "encoder" in self.uses:
-            token_counts.note_unread(records, context)
+            note_unread(records, context)
         silent = int((held.places.counts == 0).sum()) - failed
         if silent:
             context.note(
@@ -113,8 +113,8 @@ class TokenVectors(Part["TokenIndex"]):
         return TokenIndex(held.ids, rows, files, held.places, averages, self.coding(context))
 
     def _count_tokens(self, texts: Sequence[str], context: BuildContext) -> list[float]:
-        limited = "encoder" in self.uses and token_counts.find_limit(context.encoder) is not None
-        return token_counts.count_record_tokens(texts, context.encoder) if limited else [0.0] * len(texts)
+        limited = "encoder" in self.uses and find_token_limit(context.encoder) is not None
+        return count_record_tokens(texts, context.encoder) if limited else [0.0] * len(texts)
 
     def coding(self, context: PartContext) -> multi_vector.TokenCoding:
         """Return the encoder that turns texts into token vectors.

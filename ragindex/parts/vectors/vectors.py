@@ -10,10 +10,9 @@ from pydantic import AfterValidator, Field
 
 from ragindex.filters import Filter, Overlaps
 from ragindex.interfaces import BuildContext, CachingEncoder, Change, Collection, Part, ReadContext, Uses
-from ragindex.parts.support.encode_records import encode_each
-from ragindex.parts.support.records import encoded_fields, encoded_text
+from ragindex.parts.encoding import count_record_tokens, encode_each, note_unread, token_fields
+from ragindex.parts.records import encoded_fields, encoded_text
 from ragindex.parts.text.passages import Passages
-from ragindex.parts.vectors import token_counts
 from ragindex.plugins.registry import PartField
 from ragindex.stores.arrow import LARGE_STRING, widen
 
@@ -73,7 +72,7 @@ class Vectors(Part[Collection]):
 
     def finish(self, context: BuildContext) -> None:
         """Note how much of the texts the encoder does not read."""
-        token_counts.note_unread(_open_records(context), context)
+        note_unread(_open_records(context), context)
 
     @property
     def shares_records(self) -> bool:
@@ -92,7 +91,7 @@ class Vectors(Part[Collection]):
 
 def _open_records(context: BuildContext) -> Collection:
     schema = context.inputs[0].schema
-    numbers = (*schema.numbers, *token_counts.number_fields(context.encoder))
+    numbers = (*schema.numbers, *token_fields(context.encoder))
     return context.collection(
         "records", replace(schema, text=(), numbers=numbers, dimensions=context.encoder.dimensions)
     )
@@ -153,10 +152,8 @@ def _encode(table: pa.Table, passages: Sequence[str], records: Collection, conte
     """Write records with their vectors; those without one are deleted, and fail those of `passages` they belong to."""
     texts = _read_texts(table)
     vectors, failures = encode_each(texts, context.encoder)
-    for name in token_counts.number_fields(context.encoder):
-        table = table.append_column(
-            name, pa.array(token_counts.count_record_tokens(texts, context.encoder), pa.float64())
-        )
+    for name in token_fields(context.encoder):
+        table = table.append_column(name, pa.array(count_record_tokens(texts, context.encoder), pa.float64()))
     column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
     table = table.append_column("vector", column)
     failed = pa.array([row in failures for row in range(len(texts))], pa.bool_())

@@ -13,9 +13,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ragindex.llm.tokens import count_text_tokens
+from ragindex.retrieval.formatting import format_path, format_positions, place_snippet
 from ragindex.retrieval.matching import QuestionWord, find_matches, find_question_words, find_window
-from ragindex.retrieval.positions import format_positions, place_snippet
-from ragindex.retrieval.steps import format_path
 from ragindex.serve.document_links import find_link
 from ragindex.serve.page.graph_drawing import NODE_WIDTH, draw_graph
 from ragindex.serve.page.trace_graph import list_trace_facts, make_trace_graph

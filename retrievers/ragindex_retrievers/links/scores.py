@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ragindex.parts.support.arrays import Doubles, Integers
+from ragindex.parts.records import Doubles, Integers
 from ragindex.retrieval.fusion import scores_differ
 
 

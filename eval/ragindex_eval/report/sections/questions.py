@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from ragindex.retrieval.positions import format_positions
-from ragindex.retrieval.steps import format_path
+from ragindex.retrieval.formatting import format_path, format_positions
 from ragindex.types import Query, Step
 from ragindex_eval.format import many, percent, short, shown, without_folders
 from ragindex_eval.metrics.retrieval import gold_ranks

@@ -10,8 +10,7 @@ import pyarrow.compute as pc
 
 from ragindex.english import is_number
 from ragindex.interfaces import Collection, Floats
-from ragindex.parts.support.arrays import Flags, Integers
-from ragindex.parts.support.columns import large_text
+from ragindex.parts.records import Flags, Integers, large_text
 from ragindex_retrievers.griever.parts.aliases import EvidenceScope
 
 _FIELDS = ("subject", "predicate", "object", "subject_key", "object_key", "passage_ids")

@@ -8,12 +8,11 @@ from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias
 import pyarrow as pa
 from pydantic import BaseModel, Field
 
-from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Uses
-from ragindex.llm.offline import OfflineRules
-from ragindex.llm.tasks import Failure, Task
-from ragindex.parts.support import replace_all
+from ragindex.interfaces import BuildContext, Collection, Part, ReadContext
+from ragindex.llm.tasks import Task
+from ragindex.parts.asking import AskingPart
+from ragindex.parts.records import replace_records
 from ragindex.plugins.registry import PartField, of_class
-from ragindex.progress import progress_bar
 from ragindex_retrievers.griever.parts.same_as import RECORDS, SAME_AS_SCHEMA, SameAs
 
 _BATCH = 2_000  # records written at once
@@ -45,7 +44,7 @@ SAME_AS: Task[Verdict] = Task(
 )
 
 
-class JudgedSameAs(Part[Collection]):
+class JudgedSameAs(AskingPart[Collection]):
     """Pairs of names that an LLM judges to be one entity (GRIEVER; reading V2). It is asked about each pair once.
 
     It judges the pairs of `of` and those that `of` would find with `by=embedding`; a pair found both ways holds
@@ -55,7 +54,7 @@ class JudgedSameAs(Part[Collection]):
     """
 
     version: ClassVar[int] = 1
-    uses: ClassVar[Uses] = frozenset({"model", "prompts"})
+    made_by_rules: ClassVar[str] = "Aliases were judged"
     of: Annotated[PartField, of_class(SameAs)] = Field(default=SameAs(), description="Pairs of names to judge.")
 
     def inputs(self) -> tuple[Part[Any], ...]:
@@ -74,11 +73,14 @@ class JudgedSameAs(Part[Collection]):
         found, near, triples = context.inputs
         pairs = {**_read_pairs(near, found=False), **_read_pairs(found, found=True)}
         judged = [pairs[id] for id in sorted(pairs)]
-        joined = _judge_pairs(judged, _read_statements(triples, judged), context)
-        replace_all.replace_records(context.collection("records", SAME_AS_SCHEMA), _build_records(joined))
+        statements = _read_statements(triples, judged)
+        inputs = {pair["id"]: {"names": _describe_names(pair, statements), "found": pair["found"]} for pair in judged}
+        verdicts = self.ask(context, SAME_AS, inputs, "judged_same_as: pairs")
+        joined = [pair for pair in judged if pair["id"] in verdicts and verdicts[pair["id"]].same]
+        replace_records(context.collection("records", SAME_AS_SCHEMA), _build_records(joined))
         context.note(_describe_judgement(judged, joined), detail=True)
-        if pairs and context.llm.id == OfflineRules.id:
-            context.note("Aliases were judged by rules, not by a language model.")
+        if pairs:
+            self.note_rules(context)
 
     def open(self, context: ReadContext) -> Collection:
         """Return the collection of accepted pairs, with the records of `same_as`."""
@@ -88,18 +90,6 @@ class JudgedSameAs(Part[Collection]):
 def _read_pairs(records: Collection, *, found: bool) -> dict[str, NameRow]:
     fields = [name for name in RECORDS.names if name != "id"]
     return {row["id"]: {**row, "found": found} for batch in records.scan(fields) for row in batch.to_pylist()}
-
-
-def _judge_pairs(
-    pairs: Sequence[NameRow], statements: Mapping[str, Sequence["Statement"]], context: BuildContext
-) -> list[NameRow]:
-    inputs = ({"names": _describe_names(pair, statements), "found": pair["found"]} for pair in pairs)
-    with progress_bar("judged_same_as: pairs", len(pairs)) as advance:
-        answers = context.llm.map(SAME_AS, inputs, again=True, progress=advance)
-    for pair, answer in zip(pairs, answers, strict=True):
-        if isinstance(answer, Failure):
-            context.failed(pair["id"], answer.reason)
-    return [pair for pair, answer in zip(pairs, answers, strict=True) if isinstance(answer, Verdict) and answer.same]
 
 
 def _build_records(pairs: Sequence[NameRow]) -> Iterator[pa.RecordBatch]:

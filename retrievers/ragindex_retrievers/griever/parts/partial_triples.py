@@ -16,8 +16,7 @@ from pydantic import Field
 from ragindex.canonical import digest
 from ragindex.filters import Filter, Ids, Overlaps, Terms
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema
-from ragindex.parts.support.columns import large_text
-from ragindex.parts.support.records import TEXTS
+from ragindex.parts.records import TEXTS, large_text
 from ragindex.parts.triples.triple_json import from_json
 from ragindex.parts.triples.triples import Triples
 from ragindex.plugins.registry import PartField, of_class
@@ -281,4 +280,4 @@ def _build_records(partials: Sequence[_Partial], documents: Mapping[str, Metadat
         "frequency": pa.array([float(one.frequency) for one in partials], pa.float64()),
         **build_filter_fields([documents[id] for id in one.doc_ids] for one in partials),
     }
-    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    return pa.record_batch(columns)

@@ -9,8 +9,7 @@ from pydantic import Field
 
 from ragindex.canonical import digest
 from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Schema, Uses
-from ragindex.parts.support import replace_all
-from ragindex.parts.support.records import TEXTS
+from ragindex.parts.records import DIGEST, TEXTS, replace_records
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins.registry import PartField, of_class
@@ -28,7 +27,7 @@ from ragindex_retrievers.griever.parts.alias_senses import (
 from ragindex_retrievers.griever.parts.name_vectors import NameCollections, NameVectors
 
 SAME_AS_SCHEMA = Schema(
-    stored=("text", "evidence", replace_all.DIGEST),
+    stored=("text", "evidence", DIGEST),
     keywords=("aliases", "passage_ids"),
     numbers=("score",),
     language="none",
@@ -95,7 +94,7 @@ class SameAs(Part[Collection]):
         found = self._found(mentions, names, context.seed)
         known = make_contexts(mentions, passages, self.common, self.passage_cosine, self.most_passages)
         pairs = list(_find_holding(found, known))
-        replace_all.replace_records(context.collection("records", SAME_AS_SCHEMA), _build_records(pairs, mentions))
+        replace_records(context.collection("records", SAME_AS_SCHEMA), _build_records(pairs, mentions))
         context.note(_describe_pairs(pairs, len(found)), detail=True)
 
     def open(self, context: ReadContext) -> Collection:

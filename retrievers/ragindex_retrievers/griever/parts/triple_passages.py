@@ -8,7 +8,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema
-from ragindex.parts.support.records import TEXTS
+from ragindex.parts.records import TEXTS
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.triples.triple_json import from_json, to_json
 from ragindex.parts.triples.triples import Triples

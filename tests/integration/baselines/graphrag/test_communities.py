@@ -23,16 +23,15 @@ from ragindex.errors import UsageError
 from ragindex.estimate import estimate
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.settings import LLMSettings
-from ragindex.parts.support import replace_all
+from ragindex.parts.records import DIGEST
 from ragindex.parts.triples.extractions import Extractions
 from ragindex.parts.triples.triples import Triples
 from ragindex.plugins.registry import part
 from ragindex.types import Document
 from ragindex.workspace.workspace import Workspace
-from ragindex_baselines.graphrag.parts.communities import REPORT, Communities
-from ragindex_baselines.graphrag.parts.entity_graph import EntityGraph, EntityVectors
-from ragindex_baselines.graphrag.parts.leiden import communities
-from ragindex_baselines.graphrag.parts.merge_triples import relation_id
+from ragindex_baselines.graphrag.communities import REPORT, Communities, find_communities
+from ragindex_baselines.graphrag.entity_graph import EntityGraph, EntityVectors
+from ragindex_baselines.graphrag.merge_triples import relation_id
 
 TRIANGLES = (
     spelt("1", "Ann|knows|Bob", "Bob|knows|Cid"),
@@ -52,7 +51,7 @@ def built(folder: Path, documents: Sequence[Document], of: Any = None) -> Worksp
 
 def table(collection: Any) -> dict[str, dict[str, Any]]:
     """Rows by id, without what only says whether they changed."""
-    fields = [name for name in collection.fields() if name != replace_all.DIGEST]
+    fields = [name for name in collection.fields() if name != DIGEST]
     rows = [row for batch in collection.scan(fields) for row in batch.to_pylist()]
     return {row.pop("id"): row for row in rows}
 
@@ -167,7 +166,7 @@ def test_only_what_changed_is_written(tmp_path: Path) -> None:
         return collection
 
     def note(collection: Any, records: Any, upsert: Any) -> None:
-        if replace_all.DIGEST in records.schema.names:
+        if DIGEST in records.schema.names:
             written.append(sorted(records.column("id").to_pylist()))
         upsert(collection, records)
 
@@ -194,7 +193,7 @@ class Spy:
 def found(pairs: Sequence[tuple[int, int]], weights: Sequence[float] = (), **given: Any) -> list[tuple[int, ...]]:
     wanted = {"max_size": 10, "level": 2, "largest_component": False, "seed": 7, **given}
     each = np.array(weights or [1.0] * len(pairs), np.float64)
-    return communities(np.array(sorted(pairs), np.int64).reshape(-1, 2), each, **wanted)
+    return find_communities(np.array(sorted(pairs), np.int64).reshape(-1, 2), each, **wanted)
 
 
 def clique(first: int, size: int) -> list[tuple[int, int]]:
@@ -243,9 +242,9 @@ def test_the_seed_decides_and_no_process_matters() -> None:
     first, again, other = (found(pairs, largest_component=True, seed=seed) for seed in (0, 0, 1))
     assert first == again != other
     code = (
-        "import numpy as np; from ragindex_baselines.graphrag.parts.leiden import communities; "
+        "import numpy as np; from ragindex_baselines.graphrag.communities import find_communities; "
         f"given = dict(max_size=10, level=2, largest_component=True, seed=0); pairs = {pairs}; "
-        "print(communities(np.array(pairs, np.int64), np.ones(len(pairs)), **given))"
+        "print(find_communities(np.array(pairs, np.int64), np.ones(len(pairs)), **given))"
     )
     hashed = {**os.environ, "PYTHONHASHSEED": "1"}
     run = subprocess.run([sys.executable, "-c", code], env=hashed, capture_output=True, check=True, text=True)

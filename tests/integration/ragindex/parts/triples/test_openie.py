@@ -11,7 +11,7 @@ from openai_server import KEY, OpenAIServer
 
 from ragindex.errors import DataError
 from ragindex.parts.triples.extractions import Extractions
-from ragindex.parts.triples.openie import read_openie
+from ragindex.parts.triples.triple_json import read_openie
 from ragindex.parts.triples.triples import Triples
 from ragindex.types import Document
 

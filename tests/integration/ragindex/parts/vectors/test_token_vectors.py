@@ -20,7 +20,7 @@ from ragindex import interfaces, testing
 from ragindex.errors import DamagedError, StoreError, UsageError
 from ragindex.interfaces import Collection, Floats
 from ragindex.llm.settings import LLMSettings
-from ragindex.parts.support.arrays import Doubles
+from ragindex.parts.records import Doubles
 from ragindex.parts.vectors import token_vectors
 from ragindex.parts.vectors.quantized_tokens import RecordRows, average, compress, maxsim, quantize_question, restore
 from ragindex.parts.vectors.token_vectors import TokenIndex, TokenVectors

@@ -1,0 +1,97 @@
+"""Records of parts: their columns, those that belong to one passage each, and replacement of whole collections."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ragindex.canonical import digest
+from ragindex.corpus import passage_text
+from ragindex.filters import Overlaps
+from ragindex.interfaces import Collection
+from ragindex.retrieval.hits import build_filter_fields
+
+Integers: TypeAlias = npt.NDArray[np.int64]
+Doubles: TypeAlias = npt.NDArray[np.float64]
+Flags: TypeAlias = npt.NDArray[np.bool_]
+
+
+TEXTS = pa.list_(pa.string())
+CONTEXT = "context"
+"""The field of records whose `title` is shown, but not encoded and analysed: this field stands in its place."""
+
+
+def encoded_fields(records: Collection) -> tuple[str, str]:
+    """Return the two fields of records that are encoded and analysed: `context` or else `title`, and `text`."""
+    return (CONTEXT if CONTEXT in records.fields() else "title", "text")
+
+
+def encoded_text(record: Mapping[str, Any]) -> str:
+    """Return the text of a record, with the fields of `encoded_fields`, that encoders read."""
+    return passage_text(record[CONTEXT] if CONTEXT in record else record["title"], record["text"])
+
+
+def find_record_ids(records: Collection, passage_ids: Sequence[str]) -> list[str]:
+    """Return the ids of the records of these passages, sorted."""
+    if not passage_ids:
+        return []
+    found = records.scan((), Overlaps("passage_ids", tuple(passage_ids)))
+    return sorted(id for batch in found for id in batch.column("id").to_pylist())
+
+
+def unit_columns(
+    kind: str, ids: Sequence[str], texts: Sequence[str], passages: Sequence[Mapping[str, Any]]
+) -> dict[str, pa.Array]:
+    """Return the columns that `ragindex.retrieval.hits` reads, with one record for each of `ids`.
+
+    `passages` are the rows of the passages that the records belong to. A record has the metadata of its
+    passage's document, and no title.
+    """
+    metadata = [json.loads(passage["metadata"]) for passage in passages]
+    by_document = [
+        json.dumps({passage["doc_id"]: one}, ensure_ascii=False) if one else ""
+        for passage, one in zip(passages, metadata, strict=True)
+    ]
+    return {
+        "id": pa.array(ids, pa.string()),
+        "kind": pa.array([kind] * len(ids), pa.string()),
+        "title": pa.array([""] * len(ids), pa.string()),
+        "text": pa.array(texts, pa.string()),
+        "metadata": pa.array(by_document, pa.string()),
+        "passage_ids": pa.array([[passage["id"]] for passage in passages], TEXTS),
+        "doc_ids": pa.array([[passage["doc_id"]] for passage in passages], TEXTS),
+        **build_filter_fields([one] for one in metadata),
+    }
+
+
+def large_text(pieces: Iterable[pa.Array]) -> pa.Array:
+    """Concatenate arrays of text into one array of large strings, which has no size limit."""
+    return pa.concat_arrays([pa.array([], pa.large_string()), *(one.cast(pa.large_string()) for one in pieces)])
+
+
+DIGEST = "digest"
+"""The stored field with a hash of the record, to detect changes; the schema of the collection must contain it."""
+
+
+def replace_records(records: Collection, batches: Iterable[pa.RecordBatch]) -> None:
+    """Update a collection to hold exactly the records of `batches`, which lack the field DIGEST. Idempotent.
+
+    Vectors are not compared, so a vector must be determined by the other fields.
+    """
+    held = {row["id"]: row[DIGEST] for batch in records.scan((DIGEST,)) for row in batch.to_pylist()}
+    for batch in batches:
+        digests = _hash_records(batch)
+        ids = batch.column("id").to_pylist()
+        changed = [held.pop(id, None) != found for id, found in zip(ids, digests, strict=True)]
+        if any(changed):
+            marked = batch.append_column(DIGEST, pa.array(digests, pa.string()))
+            records.upsert(marked.filter(pa.array(changed)))
+    records.delete(sorted(held))
+
+
+def _hash_records(batch: pa.RecordBatch) -> list[str]:
+    plain = batch.select([name for name in batch.schema.names if name != "vector"])
+    return [digest(json.dumps(row, ensure_ascii=False)) for row in plain.to_pylist()]
