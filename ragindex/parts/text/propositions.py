@@ -17,7 +17,7 @@ from ragindex.llm.coerce import reshape
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.tasks import Task
 from ragindex.parts.support.ask_llm import ask_for_passages
-from ragindex.parts.support.records import TEXTS, find_record_ids, unit_columns
+from ragindex.parts.support.records import TEXTS, find_record_ids, split_by_size, unit_columns
 from ragindex.parts.text.preceding import Preceding, PrecedingTexts
 from ragindex.parts.triples.triple_json import clean_names, well_formed
 from ragindex.retrieval.hits import KEYWORD_FIELDS, text_search_schema
@@ -200,8 +200,8 @@ class Propositions(Part[Collection]):
         passages = {one["id"]: one for one in context.passages(list(change.upsert)).to_pylist()}
         rows = self._asked(passages, context)
         records.delete(find_record_ids(records, [*change.remove, *change.upsert]))
-        if rows:
-            records.upsert(_build_records(rows, passages))
+        for start, stop in split_by_size([len(passages[row.passage_id]["metadata"]) for row in rows]):
+            records.upsert(_build_records(rows[start:stop], passages))
 
     def finish(self, context: BuildContext) -> None:
         """Note how many triplets were dropped, and whether rules were used."""
