@@ -11,8 +11,10 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import Any, TypeVar
 
 from ragindex.cores import available_cores
@@ -26,6 +28,7 @@ WORKERS = "RAGINDEX_WORKERS"
 _IDLE_SECONDS = 60
 """Seconds after which a process without work ends."""
 _WATCH_SECONDS = 0.5
+_POLL_SECONDS = 0.001
 _NO_LEAKS = "ignore:resource_tracker:UserWarning"
 """For the process that removes semaphores of processes that ended at once, as at a second Ctrl-C: it says so."""
 
@@ -96,7 +99,7 @@ def _map(function: Callable[[_In], _Out], items: Iterable[_In], workers: int) ->
         sys.warnoptions.append(_NO_LEAKS)
     run = Parallel(
         workers,
-        backend="loky",
+        backend=_backend_class()(),
         return_as="generator",
         idle_worker_timeout=_IDLE_SECONDS,
         initializer=_end_with_parent,
@@ -117,6 +120,44 @@ def _map(function: Callable[[_In], _Out], items: Iterable[_In], workers: int) ->
     finally:
         _close(results)
         _running.remove(results)
+
+
+@cache
+def _backend_class() -> Callable[[], Any]:
+    """Return joblib's backend of processes, with an end that waits until loky's thread knows all work.
+
+    Told to end, that thread forgets the work that it has not passed on to processes. It then looks for it, and dies of
+    a KeyError, which is written to standard error.
+    """
+    from joblib.parallel import LokyBackend
+
+    class Backend(LokyBackend):  # type: ignore[misc]  # joblib has no types
+        def __init__(self) -> None:
+            super().__init__()
+            self.lock, self.ended = threading.Lock(), False
+            self.submitted: list[Future[Any]] = []
+
+        def submit(self, func: Callable[[], Any], callback: Callable[[Any], None] | None = None) -> "Future[Any]":
+            """Submit work, unless the end has begun: nobody takes the results of what comes later."""
+            with self.lock:
+                if self.ended:
+                    return Future()
+                self.submitted = [one for one in self.submitted if not one.done()]
+                future: Future[Any] = self._workers.submit(func)
+                self.submitted.append(future)
+            if callback is not None:
+                future.add_done_callback(callback)
+            return future
+
+        def abort_everything(self, ensure_ready: bool = True) -> None:
+            """End the processes, whatever they do."""
+            with self.lock:
+                self.ended = True
+            while any(not (one.running() or one.done()) for one in self.submitted):
+                time.sleep(_POLL_SECONDS)
+            super().abort_everything(ensure_ready)
+
+    return Backend
 
 
 def end_work() -> None:

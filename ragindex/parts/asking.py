@@ -9,7 +9,7 @@ import pyarrow as pa
 from ragindex.interfaces import BuildContext, Change, Collection, Opened_co, Part, ReadContext, Schema, Uses
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.tasks import Failure, Output, Task
-from ragindex.parts.records import find_record_ids
+from ragindex.parts.records import find_record_ids, split_by_size
 from ragindex.progress import progress_bar
 from ragindex.time_limit import require_time
 
@@ -87,7 +87,11 @@ class PassageAnswers(AskingPart[Collection]):
         stored = touched if self.one_record_each else find_record_ids(collection, touched)
         collection.delete(sorted(set(stored).difference(() if made is None else made.column("id").to_pylist())))
         if made is not None:
-            collection.upsert(made)
+            sizes = (
+                map(len, made.column("metadata").to_pylist()) if "metadata" in made.schema.names else [0] * len(made)
+            )
+            for start, stop in split_by_size(list(sizes)):
+                collection.upsert(made.slice(start, stop - start))
 
     def finish(self, context: BuildContext) -> None:
         """Note whether rules were used."""

@@ -1,7 +1,7 @@
 """Records of parts: their columns, those that belong to one passage each, and replacement of whole collections."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,7 +12,7 @@ from ragindex.canonical import digest
 from ragindex.corpus import passage_text
 from ragindex.filters import Overlaps
 from ragindex.interfaces import Collection
-from ragindex.retrieval.hits import build_filter_fields
+from ragindex.retrieval.hits import build_document_fields
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Doubles: TypeAlias = npt.NDArray[np.float64]
@@ -20,6 +20,7 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 
 
 TEXTS = pa.list_(pa.string())
+_COPIED_BYTES = 32 << 20
 CONTEXT = "context"
 """The field of records whose `title` is shown, but not encoded and analysed: this field stands in its place."""
 
@@ -42,6 +43,21 @@ def find_record_ids(records: Collection, passage_ids: Sequence[str]) -> list[str
     return sorted(id for batch in found for id in batch.column("id").to_pylist())
 
 
+def split_by_size(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield ranges of records that have a copy of their document's metadata each, of about 32 MiB together.
+
+    `sizes` are the bytes or characters of each copy. Building and writing them takes several times as much memory.
+    """
+    start = size = 0
+    for stop, each in enumerate(sizes, 1):
+        size += each
+        if size >= _COPIED_BYTES:
+            yield start, stop
+            start, size = stop, 0
+    if start < len(sizes):
+        yield start, len(sizes)
+
+
 def unit_columns(
     kind: str, ids: Sequence[str], texts: Sequence[str], passages: Sequence[Mapping[str, Any]]
 ) -> dict[str, pa.Array]:
@@ -50,20 +66,16 @@ def unit_columns(
     `passages` are the rows of the passages that the records belong to. A record has the metadata of its
     passage's document, and no title.
     """
-    metadata = [json.loads(passage["metadata"]) for passage in passages]
-    by_document = [
-        json.dumps({passage["doc_id"]: one}, ensure_ascii=False) if one else ""
-        for passage, one in zip(passages, metadata, strict=True)
-    ]
     return {
         "id": pa.array(ids, pa.string()),
         "kind": pa.array([kind] * len(ids), pa.string()),
         "title": pa.array([""] * len(ids), pa.string()),
         "text": pa.array(texts, pa.string()),
-        "metadata": pa.array(by_document, pa.string()),
         "passage_ids": pa.array([[passage["id"]] for passage in passages], TEXTS),
-        "doc_ids": pa.array([[passage["doc_id"]] for passage in passages], TEXTS),
-        **build_filter_fields([one] for one in metadata),
+        **build_document_fields(
+            [passage["doc_id"] for passage in passages],
+            {passage["doc_id"]: passage["metadata"] for passage in passages},
+        ),
     }
 
 

@@ -1,5 +1,6 @@
 """Conversion of records to hits, and checks of hits. Every part that a flat scheme can search has HIT_FIELDS."""
 
+import json
 import math
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -131,6 +132,25 @@ def _find_document_breach(hit: RankedHit, known: Container[str] | None) -> str |
         return "has no doc_ids"
     unknown = [id for id in hit.doc_ids if known is not None and id not in known]
     return f"names the document {unknown[0]!r}, which is not in the corpus" if unknown else None
+
+
+def build_document_fields(doc_ids: Sequence[str], metadata: Mapping[str, str]) -> Mapping[str, pa.Array]:
+    """Build the columns `metadata`, `doc_ids` and `meta.KEY` of records of one document each.
+
+    `metadata` are those of each document, as JSON. They are read once a document, not once a record.
+    """
+    place = {id: number for number, id in enumerate(metadata)}
+    documents = [json.loads(text) for text in metadata.values()]
+    by_document = [
+        json.dumps({id: one}, ensure_ascii=False) if one else "" for id, one in zip(metadata, documents, strict=True)
+    ]
+    fields = {
+        "metadata": pa.array(by_document, pa.string()),
+        "doc_ids": pa.array([[id] for id in metadata], pa.list_(pa.string())),
+        **build_filter_fields([one] for one in documents),
+    }
+    rows = pa.array([place[id] for id in doc_ids], pa.int64())
+    return {name: column.take(rows) for name, column in fields.items()}
 
 
 def build_filter_fields(metadata: Iterable[Sequence[Metadata]]) -> Mapping[str, pa.Array]:

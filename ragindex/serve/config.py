@@ -50,6 +50,9 @@ class RequestLimits:
     text: int = 1_000_000
     """Characters of the titles and texts of all hits of an answer."""
     pending: int = 100_000
+    """Changes that may wait, in equal shares of the keys that may write."""
+    metadata_keys: int = 900
+    """Metadata keys of all documents that came over HTTP, in equal shares of the keys that may write."""
 
 
 @dataclass(frozen=True, slots=True)

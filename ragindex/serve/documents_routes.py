@@ -27,7 +27,7 @@ from ragindex.types import Document
 DOCUMENTS_ROUTER = APIRouter(
     prefix="/documents",
     tags=["documents"],
-    responses=dict(error_responses(400, 401, 403, 404, 413, 422, 503)),
+    responses=dict(error_responses(400, 401, 403, 404, 409, 413, 422, 503)),
     route_class=DocumentsRoute,
 )
 _IdPath = Annotated[str, Path(max_length=2_000, description="The document's id; it may contain slashes.")]

@@ -10,10 +10,11 @@ from ragindex.document_ids import find_spelling, spellings
 from ragindex.errors import RagindexError, StoreError
 from ragindex.redaction import hide_secrets
 from ragindex.serve.collections import ServedCollection
+from ragindex.serve.config import RequestLimits
 from ragindex.serve.keys import AccessKey
 from ragindex.serve.logs import log_event
 from ragindex.serve.metrics import ServerMetrics
-from ragindex.serve.permissions import passing_documents, require_writable_documents
+from ragindex.serve.permissions import passing_documents, require_own_id, require_writable_documents
 from ragindex.serve.refusals import RefusalError, busy
 from ragindex.serve.spool import ChangeState, Spool, SpoolTransaction, open_spool
 from ragindex.types import Document
@@ -25,8 +26,12 @@ _CHECK_SECONDS = 1.0
 class Ingestion:
     """The documents of one collection on their way into its index."""
 
-    def __init__(self, collection: ServedCollection, metrics: ServerMetrics, most_pending: int) -> None:
-        self.collection, self.metrics, self.most_pending = collection, metrics, most_pending
+    def __init__(self, collection: ServedCollection, metrics: ServerMetrics, limits: RequestLimits, keys: int) -> None:
+        """`keys` may write, and each has an equal share of what `limits` allow."""
+        self.collection, self.metrics = collection, metrics
+        self.most_pending, self.most_metadata_keys = (
+            most // max(1, keys) for most in (limits.pending, limits.metadata_keys)
+        )
         self.spool: Spool = open_spool(collection.spec.folder)
         self.failure = ""
         self._wakes = asyncio.Event()
@@ -42,16 +47,37 @@ class Ingestion:
         self._require_intact()
         with self.spool.writing() as changes:  # what is checked stays so until it is written
             for id in self._find_hidden(changes, key, [document.id for document in documents]):
-                raise _no_document(id)
+                raise RefusalError(
+                    409, f"The id {id!r} is that of a document that the key may not change. Use another id.", "id_taken"
+                )
             if changes.count_pending(key.name) + len(documents) > self.most_pending:  # each key has as much room
                 raise busy(f"{self.most_pending} changes wait to be indexed. Try again later.", "backlog", seconds=30)
+            before = changes.metadata_keys(key.name)
             changes.accept([(document.id, document) for document in documents], key.name)
+            self._require_key_room(key, documents, before, changes.metadata_keys(key.name))
+
+    def _require_key_room(
+        self, key: AccessKey, documents: Sequence[Document], before: set[str], after: set[str]
+    ) -> None:
+        """Raise RefusalError if documents add metadata keys beyond the share of the key. They are written already."""
+        most = self.most_metadata_keys if key.metadata_keys is None else key.metadata_keys
+        known = before & after
+        for document in documents:
+            known |= after & document.metadata.keys()
+            if len(known) > most and not known <= before:
+                raise RefusalError(
+                    403,
+                    f"With the document {document.id!r}, the documents of the key would have more than {most} metadata "
+                    "keys together. Use fewer keys, or put values that nothing filters by under one key, as a mapping.",
+                    "metadata_keys",
+                )
 
     def accept_deletion(self, key: AccessKey, id: str) -> str:
         """Accept the deletion of a document, and return its id as the index has it.
 
         Raises RefusalError (404) if there is none that the key may see.
         """
+        require_own_id(key, id)
         self._require_intact()
         given, id = id, self._find_id(id)
         with self.spool.writing() as changes:

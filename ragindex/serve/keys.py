@@ -27,7 +27,9 @@ _SHORTEST_SECRET = 16  # characters
 class AccessKey:
     """A key: its rights, the collections it opens (None: all), and the filter that its documents pass (None: all).
 
-    `budget` caps what its requests may spend on paid services since the server started; None is no cap.
+    `budget` caps what its requests may spend on paid services since the server started; None is no cap. `id_prefix`
+    begins the ids of all documents that it writes. `metadata_keys` is how many metadata keys its documents may have
+    together in a collection; None is an equal share.
     """
 
     name: str
@@ -35,6 +37,8 @@ class AccessKey:
     collections: frozenset[str] | None = None
     where: Filter | None = None
     budget: Budget | None = None
+    id_prefix: str = ""
+    metadata_keys: int | None = None
     digest: bytes = field(default=b"", repr=False)
 
     @property
@@ -99,6 +103,8 @@ class _KeyEntry(BaseModel):
     collections: list[str] | None = None
     filter: dict[str, Any] | None = None
     budget: float | None = Field(default=None, gt=0)
+    id_prefix: str = Field(default="", max_length=256, pattern=r"^([A-Za-z0-9_.-]+/)*$")
+    metadata_keys: int | None = Field(default=None, ge=0)
 
     @model_validator(mode="after")
     def _names_one_secret(self) -> "_KeyEntry":
@@ -150,6 +156,8 @@ def _make_key(entry: _KeyEntry, file: Path, collections: Sequence[str]) -> Acces
         None if entry.collections is None else frozenset(entry.collections),
         where,
         parse_budget(entry.budget),
+        entry.id_prefix,
+        entry.metadata_keys,
         _checked(_read_key(entry, file), entry.name),
     )
 

@@ -28,10 +28,20 @@ def keep_permitted(key: AccessKey, hits: Sequence[Hit]) -> tuple[Hit, ...]:
 
 
 def require_writable_documents(key: AccessKey, documents: Sequence[Document]) -> None:
-    """Raise RefusalError unless all documents pass the filter of the key."""
+    """Raise RefusalError unless all documents pass the filter of the key, and their ids are its own."""
+    for document in documents:
+        require_own_id(key, document.id)
     passing = passing_documents(key.where, {document.id: document.metadata for document in documents})
     for document in documents:
         if document.id not in passing:
             raise RefusalError(
                 403, f"The key may not write the document {document.id!r}: its filter excludes it.", "filter"
             )
+
+
+def require_own_id(key: AccessKey, id: str) -> None:
+    """Raise RefusalError unless an id begins as those that the key may write."""
+    if not id.startswith(key.id_prefix):
+        raise RefusalError(
+            403, f"The key writes documents whose ids begin with {key.id_prefix!r}. Got {id!r}.", "id_prefix"
+        )

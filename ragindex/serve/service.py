@@ -72,7 +72,7 @@ class Service:
             spec.name: open_collection(spec, settings, self._budget) for spec in settings.collections
         }
         self.ingestions: Mapping[str, Ingestion] = {
-            name: Ingestion(collection, self.metrics, settings.limits.pending // max(1, settings.keys.count("write")))
+            name: Ingestion(collection, self.metrics, settings.limits, settings.keys.count("write"))
             for name, collection in self.collections.items()
             if not collection.spec.exported
         }

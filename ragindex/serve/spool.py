@@ -9,6 +9,7 @@ import hashlib
 import json
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -19,15 +20,16 @@ from ragindex import distribution, durable_files
 from ragindex.canonical import document_metadata_json
 from ragindex.counts import first_names, many
 from ragindex.errors import NewerFormatError, StoreError
+from ragindex.filters import list_terms
 from ragindex.types import Document
 from ragindex.workspace.repair import NO_TABLES, Findings, find_database_damage, move_database_aside
 
 SPOOL_FILE = "accepted.sqlite"
 ChangeStatus: TypeAlias = Literal["accepted", "indexed", "deleted", "failed"]
 _WAIT_SECONDS = 30.0
-_FORMAT = 1
+_FORMAT = 2
 """The `user_version` of a file whose tables are complete. SQLite makes a file before its tables, so that a file may
-exist without them; the first format had no mark, hashes and owners."""
+exist without them; the first format had no mark, hashes and owners, the second no metadata keys."""
 _HASH = (
     "row_hash(CAST(id AS BLOB), CAST(body AS BLOB), CAST(status AS BLOB), CAST(reason AS BLOB), "
     "CASE typeof(accepted) WHEN 'real' THEN accepted END, CASE typeof(finished) WHEN 'real' THEN finished END, "
@@ -39,6 +41,12 @@ _TABLE = (
     "sequence INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, body TEXT, status TEXT NOT NULL, "
     "reason TEXT NOT NULL DEFAULT '', accepted REAL NOT NULL, finished REAL)"
 )
+_KEY_TABLES = (
+    "CREATE TABLE IF NOT EXISTS document_keys (id TEXT PRIMARY KEY, owner TEXT NOT NULL, keys TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS metadata_keys (owner TEXT NOT NULL, key TEXT NOT NULL, documents INTEGER NOT NULL, "
+    "PRIMARY KEY (owner, key)) WITHOUT ROWID",
+)
+"""The metadata keys of each accepted document, and how many documents of an owner have each."""
 _ADDED_COLUMNS = {"owner": "TEXT NOT NULL DEFAULT ''", "hash": "TEXT"}
 _INDEXES = (
     "CREATE INDEX IF NOT EXISTS changes_by_id ON changes (id, sequence)",
@@ -85,6 +93,31 @@ class SpoolTransaction:
             "INSERT INTO changes (id, body, status, accepted, owner) VALUES (?, ?, 'accepted', ?, ?)", rows
         )
         self._connection.execute(f"UPDATE changes SET hash = {_HASH} WHERE sequence > ?", [last])  # noqa: S608
+        self._count_keys(changes, owner)
+
+    def metadata_keys(self, owner: str) -> set[str]:
+        """Return the metadata keys to filter by that the documents of a key have."""
+        rows = self._connection.execute("SELECT key FROM metadata_keys WHERE owner = ?", [owner])
+        return {key for (key,) in rows}
+
+    def _count_keys(self, changes: Sequence[tuple[str, Document | None]], owner: str) -> None:
+        """Count the metadata keys of changed documents, in place of those that they had before."""
+        counts = Counter[tuple[str, str]]()
+        for id, document in changes:
+            read = self._connection.execute("SELECT owner, keys FROM document_keys WHERE id = ?", [id])
+            for before, written in read.fetchall():
+                counts.subtract((before, key) for key in json.loads(written))
+            keys = sorted(key for key, value in document.metadata.items() if list_terms(value)) if document else []
+            self._connection.execute("DELETE FROM document_keys WHERE id = ?", [id])
+            if keys:
+                self._connection.execute("INSERT INTO document_keys VALUES (?, ?, ?)", [id, owner, json.dumps(keys)])
+                counts.update((owner, key) for key in keys)
+        self._connection.executemany(
+            "INSERT INTO metadata_keys VALUES (?, ?, ?) "
+            "ON CONFLICT (owner, key) DO UPDATE SET documents = documents + excluded.documents",
+            [(*pair, count) for pair, count in counts.items() if count],
+        )
+        self._connection.execute("DELETE FROM metadata_keys WHERE documents <= 0")
 
     def count_pending(self, owner: str | None = None) -> int:
         """Return how many changes, of all keys or of one, are not made yet."""
@@ -287,7 +320,7 @@ class Spool:
             for name, kind in _ADDED_COLUMNS.items():
                 if name not in existing:
                     connection.execute(f"ALTER TABLE changes ADD COLUMN {name} {kind}")
-            for statement in _INDEXES:
+            for statement in (*_KEY_TABLES, *_INDEXES):
                 connection.execute(statement)
             connection.execute(f"UPDATE changes SET hash = {_HASH} WHERE hash IS NULL")  # noqa: S608
             durable_files.fsync(self.file.parent)

@@ -29,7 +29,7 @@ from ragindex.interfaces import (
     SearchResult,
     StorePlugin,
 )
-from ragindex.stores.arrow import map_arrow_file, narrow
+from ragindex.stores.arrow import LARGE_STRING, LARGE_STRING_LIST, map_arrow_file, narrow, widen
 from ragindex.stores.memory.search import MemoryImage
 
 _END = ".arrow"
@@ -211,11 +211,27 @@ def _read_packed(path: Path, name: str) -> PackedCollection:
         header = json.loads(table.schema.metadata[_HEADER])
         lists = {key: tuple(header["schema"][key]) for key in ("stored", "keywords", "numbers", "text")}
         schema = Schema(**lists, language=header["schema"]["language"], dimensions=header["schema"]["dimensions"])
+        _require_columns(table, schema)
         return PackedCollection(path, table, schema, int(header["version"]), str(header["identity"]))
     except FileNotFoundError as error:
         raise StoreError(f"The packed retriever in {path.parents[2]} has no collection {name}.") from error
     except (OSError, pa.ArrowException, ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
         raise _damaged(path, error) from error
+
+
+def _require_columns(table: pa.Table, schema: Schema) -> None:
+    """Raise ValueError unless the columns are those of the schema, and metadata."""
+    texts = dict.fromkeys(("id", *schema.stored, *(["tokens"] if schema.text else [])), LARGE_STRING)
+    expected = texts | dict.fromkeys(schema.keywords, LARGE_STRING_LIST) | dict.fromkeys(schema.numbers, pa.float64())
+    held = {field.name: field.type for field in widen(table.slice(0, 0)).schema if field.name != "vector"}
+    lacking = [name for name, kind in expected.items() if held.get(name) != kind]
+    unknown = [
+        name
+        for name, kind in held.items()
+        if name not in expected and not (name.startswith("meta.") and kind == LARGE_STRING_LIST)
+    ]
+    if lacking or unknown:
+        raise ValueError(f"its columns are not those of its schema: {', '.join([*lacking, *unknown])}")
 
 
 def _damaged(path: Path, error: Exception) -> DamagedError:

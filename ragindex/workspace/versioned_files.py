@@ -168,6 +168,43 @@ def read_numbers(path: Path) -> NumberArray:
     return numbers
 
 
+def read_places(path: Path, shape: tuple[int, ...], count: int, least: int = 0) -> NumberArray:
+    """Read an array of places among `count` things: integers in the range [least, count). Raises ValueError for others.
+
+    The files of an export can be crafted, with hashes that are right. A -1 in a shape is any length.
+    """
+    numbers = _read_shaped(path, shape)
+    if numbers.dtype.kind != "i" or (numbers.size and not (least <= numbers.min() and numbers.max() < count)):
+        raise ValueError(f"{path.name} must hold integers in the range [{least}, {count})")
+    return numbers
+
+
+def read_starts(path: Path, rows: int, count: int) -> NumberArray:
+    """Read where each of `rows` sparse rows starts among `count` values, and where the last one ends.
+
+    Raises ValueError unless the rows follow one another and take all values.
+    """
+    starts = read_places(path, (rows + 1,), count + 1)
+    if starts[0] != 0 or starts[-1] != count or (starts[1:] < starts[:-1]).any():
+        raise ValueError(f"{path.name} must hold the starts of rows from 0 to {count}, ascending")
+    return starts
+
+
+def read_values(path: Path, shape: tuple[int, ...]) -> NumberArray:
+    """Read an array of floats of a shape, in which -1 is any length. Raises ValueError for others."""
+    values = _read_shaped(path, shape)
+    if values.dtype.kind != "f":
+        raise ValueError(f"{path.name} must hold floats")
+    return values
+
+
+def _read_shaped(path: Path, shape: tuple[int, ...]) -> NumberArray:
+    numbers = read_numbers(path)
+    if numbers.ndim != len(shape) or any(a not in (-1, b) for a, b in zip(shape, numbers.shape, strict=True)):
+        raise ValueError(f"{path.name} must hold an array of the shape {shape}, not {numbers.shape}")
+    return numbers
+
+
 def write_texts(path: Path, column: pa.Array) -> None:
     """Write a column of texts to an Arrow file."""
     batch = pa.RecordBatch.from_arrays([column], names=["text"])
@@ -176,5 +213,8 @@ def write_texts(path: Path, column: pa.Array) -> None:
 
 
 def read_texts(path: Path) -> pa.Array:
-    """Read a column of texts from an Arrow file, memory-mapped."""
-    return map_arrow_file(path).column("text").chunk(0)
+    """Read a column of texts from an Arrow file, memory-mapped. Raises ValueError for other values."""
+    column: pa.Array = map_arrow_file(path).column("text").chunk(0)
+    if column.type not in (pa.string(), pa.large_string()) or column.null_count:
+        raise ValueError(f"{path.name} must hold texts")
+    return column

@@ -219,12 +219,29 @@ def _write(graph: WeightedGraph, mentions: PhraseMentions, synonyms: SimilarPair
 
 
 def _read(folder: Path) -> tuple[WeightedGraph, PhraseMentions, SimilarPairs]:
+    read_places, read_values = versioned_files.read_places, versioned_files.read_values
     with versioned_files.open_files(_DATA_NAME, folder):
         texts = [versioned_files.read_texts(folder / f"{name}.arrow") for name in _TEXTS]
-        numbers = [versioned_files.read_numbers(folder / f"{name}.npy") for name in _NUMBERS]
-        mentions = [versioned_files.read_numbers(folder / f"mentions.{name}.npy") for name in _MENTIONS]
-        synonyms = [versioned_files.read_numbers(folder / f"synonyms.{name}.npy") for name in _SYNONYMS]
-    return WeightedGraph(*texts, *numbers), PhraseMentions(texts[0], *mentions), SimilarPairs(*synonyms)
+        phrases, passages = map(len, texts)
+        nodes = phrases + passages
+        ends = read_places(folder / "ends.npy", (-1,), nodes)
+        starts = versioned_files.read_starts(folder / "starts.npy", nodes, len(ends))
+        splits = read_places(folder / "splits.npy", (phrases,), len(ends) + 1)
+        if (splits < starts[:phrases]).any() or (splits > starts[1 : phrases + 1]).any():
+            raise ValueError("splits.npy must divide the rows of phrases")
+        lengths = {"weights": len(ends), "degrees": nodes, "phrase_degrees": phrases}
+        values = [read_values(folder / f"{name}.npy", (length,)) for name, length in lengths.items()]
+        sides = read_places(folder / "mentions.sides.npy", (-1, 2), phrases, least=-1)
+        owners = read_places(folder / "mentions.owners.npy", (len(sides),), passages, least=-1)
+        first, second = (read_places(folder / f"synonyms.{name}.npy", (-1,), phrases) for name in ("first", "second"))
+        cosines = read_values(folder / "synonyms.cosines.npy", (len(first),))
+        if len(second) != len(first):
+            raise ValueError("synonyms.second.npy must be as long as synonyms.first.npy")
+    return (
+        WeightedGraph(*texts, starts, splits, ends, *values),
+        PhraseMentions(texts[0], sides, owners),
+        SimilarPairs(first, second, cosines),
+    )
 
 
 # ---------------------------------------------------------------- inputs

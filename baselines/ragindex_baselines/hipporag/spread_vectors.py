@@ -136,5 +136,6 @@ def _write(passages: pa.Array, values: Floats, folder: Path) -> None:
 def _read(folder: Path) -> PassageSpread:
     with versioned_files.open_files(_DATA_NAME, folder):
         passages = versioned_files.read_texts(folder / "passages.arrow")
-        vectors, ones = (versioned_files.read_numbers(folder / f"{name}.npy") for name in ("vectors", "ones"))
+        vectors = versioned_files.read_values(folder / "vectors.npy", (len(passages), -1))
+        ones = versioned_files.read_values(folder / "ones.npy", (len(passages),))
     return PassageSpread(passages, vectors, ones)

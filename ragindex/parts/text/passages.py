@@ -1,18 +1,18 @@
 """Passages of the corpus, searched by text."""
 
-import json
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Self, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
 from ragindex.errors import UsageError
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext
-from ragindex.parts.records import CONTEXT
+from ragindex.parts.records import CONTEXT, split_by_size
 from ragindex.parts.text.contexts import PassageContexts, below_title
 from ragindex.plugins.registry import PartField, of_class
-from ragindex.retrieval.hits import build_filter_fields, text_search_schema
+from ragindex.retrieval.hits import build_document_fields, text_search_schema
 from ragindex.types import UNSIZED_CHUNKS, ChunkBy, ChunkContext, Chunking
 
 _SIZE = 200
@@ -80,14 +80,27 @@ class Passages(Part[Collection]):
         records.delete(change.remove)
         if change.upsert:
             passages = context.passages(list(change.upsert))
-            made = _build_records(passages)
-            if self.context != "title":
-                made = made.append_column(CONTEXT, pa.array(self._write_contexts(passages, context), pa.string()))
-            records.upsert(made)
+            for start, stop in split_by_size(pc.binary_length(passages.column("metadata")).to_pylist()):
+                records.upsert(self._build_records(passages.slice(start, stop - start), context))
 
     def inputs(self) -> tuple[Part[Any], ...]:
         """Return the sentences that place passages in their documents, if the context is one."""
         return (PassageContexts(),) if self.context == "sentence" else ()
+
+    def _build_records(self, passages: pa.RecordBatch, context: BuildContext) -> pa.RecordBatch:
+        doc_ids = passages.column("doc_id").to_pylist()
+        metadata = dict(zip(doc_ids, passages.column("metadata"), strict=True))
+        columns = {
+            "id": passages.column("id"),
+            "kind": pa.array(["passage"] * len(passages), pa.string()),
+            "title": passages.column("title"),
+            "text": passages.column("text"),
+            "passage_ids": pa.array([[id] for id in passages.column("id").to_pylist()], pa.list_(pa.string())),
+            **build_document_fields(doc_ids, {id: text.as_py() for id, text in metadata.items()}),
+        }
+        if self.context != "title":
+            columns[CONTEXT] = pa.array(self._write_contexts(passages, context), pa.string())
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def _write_contexts(self, passages: pa.RecordBatch, context: BuildContext) -> list[str]:
         rows = passages.to_pylist()
@@ -108,23 +121,3 @@ class Passages(Part[Collection]):
 PassagesField: TypeAlias = Annotated[PartField, of_class(Passages)]
 """The type of the parameter `over` of a method that is built over passages: `over: PassagesField = OVER_PASSAGES`."""
 OVER_PASSAGES = Field(default=Passages(), description="Passages that all its parts are made from.")
-
-
-def _build_records(passages: pa.RecordBatch) -> pa.RecordBatch:
-    doc_ids = passages.column("doc_id").to_pylist()
-    metadata = [json.loads(text) for text in passages.column("metadata").to_pylist()]
-    by_document = [
-        json.dumps({doc_id: one}, ensure_ascii=False) if one else ""
-        for doc_id, one in zip(doc_ids, metadata, strict=True)
-    ]
-    columns = {
-        "id": passages.column("id"),
-        "kind": pa.array(["passage"] * len(passages), pa.string()),
-        "title": passages.column("title"),
-        "text": passages.column("text"),
-        "metadata": pa.array(by_document, pa.string()),
-        "passage_ids": pa.array([[id] for id in passages.column("id").to_pylist()], pa.list_(pa.string())),
-        "doc_ids": pa.array([[id] for id in doc_ids], pa.list_(pa.string())),
-        **build_filter_fields([one] for one in metadata),
-    }
-    return pa.record_batch(columns)

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 import regex
 from pydantic import BaseModel, StringConstraints
 
-from ragindex.llm import rules
+from ragindex.english import summarise
+from ragindex.english.words import ENGLISH_FUNCTION_WORDS
 from ragindex.llm.answer_question import build_context
-from ragindex.llm.rules.words import ENGLISH_FUNCTION_WORDS
 from ragindex.llm.tasks import Task
 from ragindex.llm.tokens import count_text_tokens
 
@@ -31,7 +31,7 @@ class Summary(BaseModel):
 def _summarise_by_rule(inputs: Mapping[str, Any]) -> Summary:
     """Return the most informative sentences, or the first words if there are none."""
     words = inputs["words"] or _RULE_WORDS
-    text = rules.summarise(inputs["texts"], words, inputs["language"])
+    text = summarise(inputs["texts"], words, inputs["language"])
     return Summary(summary=text or " ".join(" ".join(inputs["texts"]).split()[:words]))
 
 

@@ -167,8 +167,9 @@ def load_graph(folder: Path) -> SparseGraph:
     """Open the graph in `folder`, memory-mapped. Raises StoreError."""
     with versioned_files.open_files(_DATA_NAME, folder):
         triples = versioned_files.read_texts(folder / "triples.arrow")
-        sides, owners = (versioned_files.read_numbers(folder / f"{name}.npy") for name in _NUMBERS)
-        entities, passages = (_read_rows(folder, name) for name in _ROWS)
+        entities, passages = (_read_rows(folder, name, len(triples)) for name in _ROWS)
+        sides = versioned_files.read_places(folder / "sides.npy", (len(triples), 2), len(entities.keys), NONE)
+        owners = versioned_files.read_places(folder / "owners.npy", (len(triples),), len(passages.keys))
     return SparseGraph(triples, sides, owners, entities, passages)
 
 
@@ -183,6 +184,8 @@ def _write(graph: SparseGraph, folder: Path) -> None:
         versioned_files.write_numbers(folder / f"{name}.members.npy", rows.members)
 
 
-def _read_rows(folder: Path, name: str) -> Adjacency:
-    numbers = [versioned_files.read_numbers(folder / f"{name}.{kind}.npy") for kind in ("starts", "members")]
-    return Adjacency(versioned_files.read_texts(folder / f"{name}.arrow"), *numbers)
+def _read_rows(folder: Path, name: str, triples: int) -> Adjacency:
+    keys = versioned_files.read_texts(folder / f"{name}.arrow")
+    members = versioned_files.read_places(folder / f"{name}.members.npy", (-1,), triples)
+    starts = versioned_files.read_starts(folder / f"{name}.starts.npy", len(keys), len(members))
+    return Adjacency(keys, starts, members)

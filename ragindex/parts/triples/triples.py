@@ -9,7 +9,7 @@ import regex
 from pydantic import Field, field_validator
 
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema
-from ragindex.parts.records import TEXTS, find_record_ids, unit_columns
+from ragindex.parts.records import TEXTS, find_record_ids, split_by_size, unit_columns
 from ragindex.parts.triples.extractions import Extractions
 from ragindex.parts.triples.triple_json import from_json
 from ragindex.plugins.registry import PartField
@@ -69,10 +69,12 @@ class Triples(Part[Collection]):
         records.delete(find_record_ids(records, [*change.remove, *change.upsert]))
         extractions: Collection = context.inputs[0]
         found = extractions.get(list(change.upsert), ("triples",)).to_pylist()
-        triples = [(row["id"], triple) for row in found for triple in dict.fromkeys(from_json(row["triples"]))]
+        triples = [(row["id"], some) for row in found if (some := tuple(dict.fromkeys(from_json(row["triples"]))))]
         if triples:
             passages = {one["id"]: one for one in context.passages(list(change.upsert)).to_pylist()}
-            records.upsert(self._records(triples, passages))
+            for start, stop in split_by_size([len(some) * len(passages[id]["metadata"]) for id, some in triples]):
+                block = [(id, triple) for id, some in triples[start:stop] for triple in some]
+                records.upsert(self._records(block, passages))
 
     def open(self, context: ReadContext) -> Collection:
         """Return the collection of triples."""

@@ -2,10 +2,13 @@
 
 import os
 import signal
+import threading
+import time
 import warnings
 from typing import Any
 
 import pytest
+from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
 from ragindex import errors, workers
 from ragindex.accounting import ledger
@@ -126,6 +129,29 @@ def test_work_that_is_given_up_ends_with_the_command() -> None:
     next(results)
     workers.end_work()
     assert list(results) == []
+    assert [result for result, _ in map_in_processes(_square, [7])] == [49]
+
+
+@pytest.mark.usefixtures("processes")
+def test_end_of_work_beside_new_work_is_silent(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
+    """The thread that has just taken more work, and not passed it on, neither fails nor writes to standard error."""
+    submitted, submit = threading.Event(), ProcessPoolExecutor.submit
+
+    def submit_slowly(*given: Any, **named: Any) -> Any:
+        future = submit(*given, **named)
+        if threading.current_thread() is not threading.main_thread():
+            submitted.set()
+            time.sleep(0.5)  # meanwhile, the main thread ends the work
+        return future
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", submit_slowly)
+    results = map_in_processes(_square, range(50))
+    next(results)
+    submitted.clear()
+    assert submitted.wait(60)
+    workers.end_work()
+    assert list(results) == []
+    assert capfd.readouterr().err == ""
     assert [result for result, _ in map_in_processes(_square, [7])] == [49]
 
 

@@ -450,3 +450,17 @@ def test_vectors_longer_than_the_file_are_damage(tmp_path: Path) -> None:
     path = write_collection(tmp_path, table, VALID.replace(b"null", b"1000000000000"))
     with pytest.raises(DamagedError, match="is not a packed collection"):
         _ = _read_packed(path, "documents").held
+
+
+COLUMNS = {
+    "missing": pa.table({"other": ["a"]}),
+    "number as id": pa.table({"id": [1]}),
+    "unknown": pa.table({"id": ["a"], "evil": ["b"]}),
+    "text as metadata": pa.table({"id": ["a"], "meta.team": ["b"]}),
+}
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_columns_of_another_schema_are_damage(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(DamagedError, match="its columns are not those of its schema"):
+        _read_packed(write_collection(tmp_path, COLUMNS[kind]), "documents")

@@ -2,6 +2,8 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ from served import build_index
 
 from ragindex.filters import meta
 from ragindex.serve.collections import open_collection
-from ragindex.serve.config import ServeSettings, parse_collections
+from ragindex.serve.config import RequestLimits, ServeSettings, parse_collections
 from ragindex.serve.ingestion import Ingestion
 from ragindex.serve.keys import AccessKey
 from ragindex.serve.metrics import ServerMetrics
@@ -29,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ingestion(folder: Path) -> Iterator[Ingestion]:
     settings = ServeSettings(parse_collections([f"docs={folder}"], ("bm25",)))
     collection = open_collection(settings.collections[0], settings, None)
-    yield Ingestion(collection, ServerMetrics(), 10)
+    yield Ingestion(collection, ServerMetrics(), RequestLimits(pending=10, metadata_keys=6), 1)
     collection.close()
     for path in folder.glob("accepted.sqlite*"):
         path.unlink()
@@ -66,7 +68,7 @@ def accepted(ingestion: Ingestion) -> list[str]:
 def test_one_of_two_tenants_gets_a_new_id(ingestion: Ingestion) -> None:
     for number in range(5):
         refused = at_once(*(post(ingestion, key, f"new{number}") for key in (RED, BLUE)))
-        assert refused == [404]
+        assert refused == [409]
     assert accepted(ingestion) == [f"new{number}" for number in range(5)]
     for change in ingestion.spool.pending(100):
         assert change.document is not None
@@ -85,6 +87,50 @@ def test_the_backlog_is_never_longer_than_its_limit(ingestion: Ingestion) -> Non
     works = [post(ingestion, ALL, f"a{number}", f"b{number}", f"c{number}") for number in range(8)]
     assert at_once(*works) == [503] * 5
     assert len(accepted(ingestion)) == 9
+
+
+def test_each_key_has_its_share_of_metadata_keys(ingestion: Ingestion) -> None:
+    """What deleted and replaced documents had is free again. Values that nothing can filter by do not count."""
+
+    def send(key: AccessKey, id: str, *names: str) -> None:
+        metadata = {"team": key.name, "empty": None, **dict.fromkeys(names, 1)}
+        ingestion.accept_documents(key, [Document(id, "", "Text.", metadata)])
+
+    send(RED, "first", "a", "b", "c")
+    send(RED, "second", "a", "d", "e")
+    with pytest.raises(RefusalError, match="With the document 'third', .* more than 6 metadata keys") as raised:
+        send(RED, "third", "f")
+    assert (raised.value.status, raised.value.code) == (403, "metadata_keys")
+    send(BLUE, "other", "f", "g")
+    send(RED, "third", "a")
+    send(RED, "second", "d")
+    send(RED, "third", "f")
+    ingestion.accept_deletion(RED, "first")
+    send(RED, "fourth", "g", "h", "i")
+    with pytest.raises(RefusalError, match="'fifth'"):
+        send(RED, "fifth", "j")
+    more = replace(RED, metadata_keys=7)
+    send(more, "fifth", "j")
+    send(RED, "sixth", "j")  # a share that has shrunk takes no new key, and those of before
+    with pytest.raises(RefusalError, match="more than 6"):
+        send(RED, "seventh", "k")
+
+
+def test_prefix_of_ids_hides_which_others_exist(ingestion: Ingestion) -> None:
+    """`vault` exists and `free` does not: a key with a prefix is told the same of both."""
+    key = replace(RED, id_prefix="red/")
+    for id in ("vault", "free", "red", "Red/a"):
+        for work in (post(ingestion, key, id), partial(ingestion.accept_deletion, key, id)):
+            with pytest.raises(RefusalError, match="ids begin with 'red/'") as raised:
+                work()
+            assert raised.value.status == 403
+    post(ingestion, key, "red/a")()
+    assert accepted(ingestion) == ["red/a"]
+    with pytest.raises(
+        RefusalError, match="The id 'vault' is that of a document that the key may not change"
+    ) as raised:
+        post(ingestion, RED, "vault")()
+    assert (raised.value.status, raised.value.code) == (409, "id_taken")
 
 
 def test_damaged_changes_are_reported(ingestion: Ingestion) -> None:

@@ -195,7 +195,7 @@ def test_a_writer_with_a_filter_changes_only_what_passes_it(server: RunningServe
         post = {"id": "mine", "text": "mine", "metadata": {"team": "blue"}}
         assert client.post("/documents", json={"documents": [post]}).status_code == 403
         taken = {"id": "vault", "text": "mine now", "metadata": {"team": "red"}}
-        assert client.post("/documents", json={"documents": [taken]}).status_code == 404
+        assert client.post("/documents", json={"documents": [taken]}).status_code == 409
         assert client.delete("/documents/vault").status_code == 404
         both = [{"id": "fine", "text": "fine", "metadata": {"team": "red"}}, post]
         assert client.post("/documents", json={"documents": both}).status_code == 403
@@ -360,6 +360,8 @@ def test_metrics_and_descriptions_of_an_exposed_server_need_a_key(
         ('name = "a"\nrights = ["read"]\nvariable = "LONG"\ncollections = ["b"]', "Available: docs"),
         ('name = "a"\nrights = ["read"]\nvariable = "LONG"\nfilter = {passage_ids = "b"}', "passage_ids"),
         ('name = "a"\nrights = ["read"]\nvariable = "LONG"\nfilter = {team = "b"}', "meta.KEY"),
+        ('name = "a"\nrights = ["read"]\nvariable = "LONG"\nid_prefix = "red"', "id_prefix"),
+        ('name = "a"\nrights = ["read"]\nvariable = "LONG"\nmetadata_keys = -1', "metadata_keys"),
         ('name = "a"\nrights = ["read"]\nfile = "none.txt"', "none.txt"),
     ],
 )

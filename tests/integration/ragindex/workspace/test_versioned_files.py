@@ -3,14 +3,19 @@
 import errno
 import gc
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from letters import Letters
 from made_extractions import openie, spelt
 
-from ragindex.errors import StoreError
+from ragindex import durable_files
+from ragindex.errors import DamagedError, StoreError
+from ragindex.parts.triples import sparse_graph
 from ragindex.parts.vectors.similar_pairs import SimilarPairs, near_pairs
 from ragindex.types import Document
 from ragindex.workspace import versioned_files
@@ -99,3 +104,61 @@ def test_rows_are_written_as_the_whole_is(rows: int, columns: int, block: int, t
     blocks = (numbers[start : start + block] for start in range(0, rows, block))
     versioned_files.write_rows(tmp_path / "blocks.npy", (rows, columns), blocks)
     assert (tmp_path / "blocks.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
+
+
+# ---------------------------------------------------------------- files that someone has crafted
+
+TRIPLES = pa.table(
+    {"id": ["1", "2"], "subject_key": ["a", "b"], "object_key": ["b", "c"], "passage_id": ["p", "q"]},
+)
+CHANGES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "beyond": lambda numbers: np.full_like(numbers, 99),
+    "negative": lambda numbers: np.full_like(numbers, -2),
+    "short": lambda numbers: numbers[:-1],
+    "flat": lambda numbers: numbers.reshape(1, -1, 1),
+    "floats": lambda numbers: numbers.astype(np.float64),
+    "texts": lambda numbers: numbers.astype("S8"),
+}
+INTEGERS = {
+    "triples": ("sides", "owners", *(f"{rows}.{of}" for rows in sparse_graph._ROWS for of in ("starts", "members"))),
+    "phrases": ("starts", "splits", "ends", "mentions.sides", "mentions.owners", "synonyms.first", "synonyms.second"),
+}
+FLOATS = {"phrases": ("weights", "degrees", "phrase_degrees", "synonyms.cosines")}
+CRAFTED = [
+    *((part, name, change) for part, names in INTEGERS.items() for name in names for change in CHANGES),
+    *((part, name, how) for part, names in FLOATS.items() for name in names for how in ("short", "flat", "texts")),
+]
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Callable[[Path], object]]]:
+    """Folders of graphs, and how each is opened."""
+    folder = tmp_path_factory.mktemp("graphs")
+    name = sparse_graph.save_graph(sparse_graph.sparse_graph(TRIPLES), folder)
+    made(folder, A, B).close()
+    (phrases,) = (folder / "w" / "parts").glob("phrase_graph-*/*")
+    return {"triples": (folder / name, sparse_graph.load_graph), "phrases": (phrases, phrase_graph._read)}
+
+
+@pytest.mark.parametrize(("part", "name", "change"), CRAFTED)
+def test_crafted_array_is_damage(
+    part: str, name: str, change: str, graphs: dict[str, tuple[Path, Callable[[Path], object]]], tmp_path: Path
+) -> None:
+    """Its hashes are right, and its numbers name places that there are not."""
+    folder, load = graphs[part]
+
+    def write(partial: Path) -> None:
+        for path in folder.iterdir():
+            if path.name != durable_files.HASHES_FILE:
+                shutil.copy(path, partial)
+        path = partial / f"{name}.npy"
+        numbers = CHANGES[change](np.load(path))
+        path.unlink()
+        versioned_files.write_numbers(path, numbers)
+
+    assert np.load(folder / f"{name}.npy").size
+    place = tmp_path / "w" / "parts" / "x"
+    crafted = place / versioned_files.save_version("graph", place, write)
+    load(folder)
+    with pytest.raises(DamagedError, match=r"cannot be read \(.*must"):
+        load(crafted)

@@ -114,12 +114,12 @@ def test_rows_of_the_first_format_are_carried_over(tmp_path: Path) -> None:
 def test_file_of_a_newer_format_is_refused(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / SPOOL_FILE)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(NewerFormatError, match="have format 99; this ragindex reads up to 1"):
+    with pytest.raises(NewerFormatError, match="have format 99; this ragindex reads up to 2"):
         accept(open_spool(tmp_path), "a")
 
 
 def test_disk_that_was_full_at_the_first_change(tmp_path: Path) -> None:
-    for size in range(0, 60_000, 12_000):
+    for size in range(0, 84_000, 12_000):
         folder = tmp_path / str(size)
         folder.mkdir()
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
