@@ -1,10 +1,10 @@
-"""The encoder of a workspace: opened once, with a vector cache, and fitted if it learns from the corpus.
+"""The encoder and the LLM that an index was opened with.
 
-A fit is a folder under `encoders/`, named by the encoder's id, and written completely before the first vector is
-computed. A pointer file next to it names the fit that builds use; readers use the fit named in the manifest. Both are
-hashed. If one is damaged, the next sync fits again. The same passages give the same fit; other passages give another
-fit, with which parts are rebuilt.
-"""
+The encoder is opened once, with a vector cache, and fitted if it learns from the corpus. A fit is a folder under
+`encoders/`, named by the encoder's id, and written completely before the first vector is computed. A pointer file next
+to it names the fit that builds use; readers use the fit named in the manifest. Both are hashed. If one is damaged, the
+next sync fits again. The same passages give the same fit; other passages give another fit, with which parts are
+rebuilt. The LLM is opened on first use, and its calls are cached in the index."""
 
 import shlex
 import shutil
@@ -13,9 +13,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-
 from pydantic import BaseModel
-
 from ragindex import canonical, durable_files
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import DamagedError, MissingPartError, StoreError, UsageError
@@ -24,6 +22,12 @@ from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.plugins.code_fingerprint import sourced
 from ragindex.progress import progress_bar
+from dataclasses import dataclass, replace
+from functools import cached_property
+from ragindex.llm.cache import NoCache, ResponseCache, SQLiteCache
+from ragindex.llm.plugins import LLMPlugin
+from ragindex.llm.tasks import LLM
+from ragindex.plugins import code_fingerprint, registry
 
 _GROWTH_LIMIT, _SHRINK_LIMIT = 1.5, 0.5
 """The encoder is fitted again once the corpus has grown or shrunk by half since the last fit."""
@@ -198,3 +202,39 @@ def keep_fits(folder: Path, ids: Set[str]) -> None:
     for path in root.iterdir():
         if path.is_dir() and path.name not in used | ids:
             shutil.rmtree(path, ignore_errors=True)
+
+
+CALLS = "calls.sqlite"
+
+
+@dataclass
+class Model:
+    """An LLM plugin with its settings; the LLM itself is opened on first use. Its calls are cached in the workspace."""
+
+    folder: Path
+    plugin: LLMPlugin
+    setting: LLMSettings
+    keep_calls: bool = True
+
+    @property
+    def name(self) -> str:
+        """The label of the LLM, as written in a configuration."""
+        assert isinstance(self.plugin, BaseModel)  # noqa: S101  # the registry makes nothing else
+        return registry.label(self.plugin)
+
+    @cached_property
+    def language(self) -> LLM:
+        """The LLM, opened on first access. Opening sends no request."""
+        return self.plugin.open(replace(self.setting, cache=self.calls, workspace=self.folder))
+
+    @property
+    def calls(self) -> ResponseCache:
+        """The cache of LLM calls: the one in `setting` if given, else the workspace's own."""
+        if not isinstance(self.setting.cache, NoCache) or not self.keep_calls:
+            return self.setting.cache
+        return SQLiteCache(self.folder / CALLS)
+
+    @cached_property
+    def id(self) -> str:
+        """The LLM's identity, on which its answers depend. Needs no API key and no cache."""
+        return code_fingerprint.sourced(self.plugin, self.plugin.open(replace(self.setting, budget=None)).id)
