@@ -1,1 +1,1 @@
-"""The workspace: an index folder with its documents, the parts built from them, and crash recovery for both."""
+"""The index: a folder with documents, the parts built from them, and crash recovery for both."""

@@ -1,4 +1,4 @@
-"""The documents collection of a workspace, and the passages that documents are split into.
+"""The documents collection of an index, and the passages that documents are split into.
 
 A record contains a document and the start, end and revision of each of its passages, and the start and end of the
 header of the table that a passage starts in. A document and its passages therefore change in one write. Headings above
@@ -20,9 +20,9 @@ from ragindex.canonical import document_metadata_json, load_stored_json, metadat
 from ragindex.corpus.chunking import chunk, headings_within, id_mark, pages_within, section_at, split_passage_id
 from ragindex.corpus.token_windows import TokenSpans
 from ragindex.errors import UsageError
+from ragindex.index import revisions
 from ragindex.interfaces import Collection, Schema
 from ragindex.types import Chunking, Document, Passage, Position, Section, Span
-from ragindex.workspace import revisions
 
 _CONTENT = ("title", "text", "metadata", "sections", "blocks")
 DOCUMENT_SCHEMA = Schema(stored=(*_CONTENT, "revision", "source"), keywords=("passages",))

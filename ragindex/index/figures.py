@@ -1,13 +1,34 @@
-"""The disk usage of a workspace: data of the last finished sync, and everything else."""
+"""The figures of an index: cost of its parts, size of its corpus, and disk usage (what readers use, and the rest)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ragindex.index import versioned_files
+from ragindex.index.leases import state_of
+from ragindex.index.manifest import Manifest
+from ragindex.index.models import CALLS, vector_cache_path
 from ragindex.interfaces import Collection, Store
-from ragindex.workspace import encoder, reader_leases, versioned_files
-from ragindex.workspace.llm import CALLS
-from ragindex.workspace.manifest import Manifest
+from ragindex.types import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class PartFigures:
+    """The cost of a part as if it were built alone, without cached answers: seconds, tokens, and bytes on disk."""
+
+    name: str
+    seconds: float
+    bytes: int
+    search: str
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusCounts:
+    """The number of documents and passages at the last finished sync."""
+
+    documents: int
+    passages: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +53,7 @@ class Disk:
 
 
 def measure_disk(folder: Path, store: Store, manifest: Manifest) -> Disk:
-    """Measure the disk usage of a workspace."""
+    """Measure the disk usage of an index."""
     opened = _open_collections(store, manifest)
     parts = sum(_measure_collection(one) for key, one in opened if key in manifest.parts)
     corpus = sum(_measure_collection(one) for key, one in opened if key not in manifest.parts)
@@ -47,7 +68,7 @@ def measure_disk(folder: Path, store: Store, manifest: Manifest) -> Disk:
         "older versions": max(0, _measure_folder(folder / "store") - mapped - parts - corpus)
         + _measure_folder(folder / "parts")
         - files,
-        "vector cache": _measure_database(encoder.vector_cache_path(folder)),
+        "vector cache": _measure_database(vector_cache_path(folder)),
         "answers of language models": _measure_database(folder / CALLS),
         "memory-mapped vectors": mapped,
         "older fits": _measure_folder(folder / "encoders") - fits,
@@ -65,7 +86,7 @@ def _open_collections(store: Store, manifest: Manifest) -> list[tuple[str, Colle
     Returns (part key, collection) pairs; the key is "" for the documents and the coverages.
     """
     names = set(store.names())
-    pinned = reader_leases.state_of(manifest).collections
+    pinned = state_of(manifest).collections
     opened = [(name.rpartition(".")[0], store.open(name, version)) for name, version in pinned.items() if name in names]
     covers = [f"{key}.coverage" for key in manifest.parts if f"{key}.coverage" in names]
     return opened + [("", store.open(name, store.version(name) or 0)) for name in covers]

@@ -1,78 +1,75 @@
-"""The `Workspace` class: an index folder with a corpus, the parts built from it, and the caches.
+"""The index that applications, the command line and the evaluator work with: open one, add documents, build, search.
 
-Open a workspace, add documents, sync, and retrieve. The work is done in other modules: `sync` builds parts,
-`corpus_changes` changes the documents, and `session` holds the shared state.
+The work is done in other modules: `changes` changes the documents, `sync` builds parts, `repair` finds damage, and
+`state` has what they all use.
 """
 
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from ragindex import canonical, mlflow_tracing
 from ragindex.corpus import Chunking, Corpus
-from ragindex.errors import (
-    EngineError,
-    StaleWarning,
-    StoreError,
-    UsageError,
+from ragindex.counts import many
+from ragindex.document_ids import find_spelling, spellings
+from ragindex.errors import EngineError, MissingPartError, StaleWarning, StoreError, UsageError
+from ragindex.export.export_retriever import Export, export_retriever
+from ragindex.home_folder import expand_home
+from ragindex.index import changes
+from ragindex.index.documents import DOCUMENT_SCHEMA, Changed, Documents
+from ragindex.index.figures import CorpusCounts, Disk, PartFigures, measure_disk
+from ragindex.index.manifest import (
+    IndexSettings,
+    Manifest,
+    PartRecord,
+    creation_lock,
+    current_values,
+    libraries,
+    read_manifest,
+    require_manifest,
+    require_seed,
+    resolve_settings,
+    write_manifest,
 )
+from ragindex.index.models import Encoders, Model
+from ragindex.index.parts import (
+    PartReadContext,
+    chunks_of,
+    inputs_of,
+    open_pinned,
+    store_import,
+    tasks_of,
+    uses_encoder,
+)
+from ragindex.index.repair import Findings, adds_repair_hint, find_changes, find_damage, with_repair_hint
+from ragindex.index.retriever import IndexRetriever, PassagePositions
+from ragindex.index.sources import describe_sources
+from ragindex.index.state import IndexState
+from ragindex.index.sync import BuildResult, current_keys, drop_part, sync
 from ragindex.interfaces import Part, Retriever, Scheme, Store
+from ragindex.llm.budget import Budget, parse_budget
 from ragindex.llm.cache import ResponseCache
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.plugins.registry import Written
 from ragindex.stores.metered import MeteredCollection
 from ragindex.types import Document, Usage
-from ragindex.workspace import corpus_changes, disk_usage, imported_files, payments, sources
-from ragindex.workspace import manifest as manifests
-from ragindex.workspace import repair as mending
-from ragindex.workspace.chunks import chunks_of
-from ragindex.workspace.disk_usage import Disk
-from ragindex.workspace.documents import DOCUMENT_SCHEMA, Changed, Documents
-from ragindex.workspace.encoder import Encoders
-from ragindex.workspace.llm import Model
-from ragindex.workspace.manifest import IndexSettings, Manifest, PartRecord
-from ragindex.workspace.part_context import PartReadContext, open_pinned
-from ragindex.workspace.part_keys import (
-    inputs_of,
-    tasks_of,
-    topological_order,
-    uses_encoder,
-)
-from ragindex.workspace.positions import PassagePositions
-from ragindex.workspace.session import Session
-from ragindex.workspace.settings import current_values, require_seed, resolve_settings
-from ragindex.workspace.sync import Synced, current_keys, drop_part, sync
+from ragindex.workers import use_workers
 
 
-@dataclass(frozen=True, slots=True)
-class PartFigures:
-    """The cost of a part as if it were built alone, without cached answers: seconds, tokens, and bytes on disk."""
+class Index(IndexState):
+    """A folder with documents and the methods built over them. Opened by `ragindex.open`; a context manager.
 
-    name: str
-    seconds: float
-    bytes: int
-    search: str
-    usage: Usage
+    Example:
+        with ragindex.open("my-index") as index:
+            print(index, len(index))
 
-
-@dataclass(frozen=True, slots=True)
-class CorpusCounts:
-    """The number of documents and passages at the last finished sync."""
-
-    documents: int
-    passages: int
-
-
-@dataclass
-class Workspace(Session):
-    """An open index folder, created by `Workspace.open`.
-
-    Writing methods hold the writer's lease. Readers see the last finished sync.
+    Only one process can write at a time; readers keep the state that they opened. Errors of a store's files name the
+    command that repairs them.
     """
 
     @classmethod
@@ -80,92 +77,104 @@ class Workspace(Session):
         cls,
         folder: Path | str,
         *,
+        create: bool = False,
+        read_only: bool = False,
         encoder: Written | None = None,
         llm: Written | None = None,
         store: Written | None = None,
         language: str | None = None,
         chunking: Chunking | Literal["default"] | None = "default",
         seed: int | None = None,
-        asking: LLMSettings | None = None,
+        budget: float | Budget | None = None,
+        llm_settings: LLMSettings | None = None,
         keep_calls: bool = True,
-        create: bool = True,
-        read_only: bool = False,
         vectors: Path | None = None,
         wait_seconds: float = 0.0,
-    ) -> "Workspace":
-        """Open the workspace in `folder`; with `create`, create it if it does not exist.
+    ) -> "Index":
+        """Open the index in `folder`; with `create=True`, create it if it does not exist.
 
-        The language, chunking and store are set when the workspace is created; UsageError is raised if other values
-        are given later (`rechunk` changes the chunking). The encoder, LLM and seed can change (default: the index's
-        own; `lsa`, `offline` and 0 in a new workspace); other parts are then built next to the existing ones, and a
-        `sync` makes them the index's own. `asking` sets prices and budget, and `keep_calls` whether LLM answers are
-        cached. With `read_only`, nothing is written into the folder: no cached answers, and no lease file (a shared
-        lock protects the data that is read).
-        `vectors` is the file of cached vectors of another workspace, which is used instead of an own one.
-        While another process writes, operations that write wait for it up to `wait_seconds`.
-        Raises UsageError, NewerFormatError, WorkspaceError or StoreError.
+        Example:
+            with ragindex.open("my-index", encoder="lsa", create=True) as index:
+                index.add(ragindex.read("my-documents"))
+                index.build("hybrid")
+
+        `encoder`, `llm` and `store` are written as on the command line ("lsa", "openai:gpt-4o-mini", "elasticsearch");
+        the default is the index's own, for a new one `lsa`, the offline rules and LanceDB. Methods of another encoder,
+        LLM or seed are built next to the existing ones, and a build makes these the index's own. `store`, `language`
+        and `chunking` (None: whole documents) are set when the index is created; `Index.rechunk` changes the chunking.
+        `budget` limits the spending on paid services, in dollars.
+        With `read_only=True` nothing is written to the folder, so an application can serve the index from a read-only
+        disk. The index's cache of LLM responses is then not used: methods that call an LLM pay for every question.
+
+        `llm_settings` are prices, clock and cache for requests to services; without `keep_calls` the index's own cache
+        of LLM responses is not used. `vectors` is a file of cached vectors, used in place of the index's own. An
+        operation waits up to `wait_seconds` for another process that writes.
+
+        Raises WorkspaceError if there is no index, UsageError if a fixed setting is changed, NewerFormatError, and
+        StoreError.
         """
-        folder = Path(folder)
+        if create and read_only:
+            raise UsageError("An index cannot be made with read_only=True. Leave out create=True or read_only=True.")
+        folder = expand_home(folder)
         require_seed(seed or 0)
-        may_create = create and not read_only
-        held = manifests.read_manifest(folder) if may_create else manifests.require_manifest(folder)
-        plugin = registry.store(store or current_values(held)["store"])
-        settings = resolve_settings(folder, held, language, chunking, plugin)
-        if held is None:
+        manifest = read_manifest(folder) if create else require_manifest(folder)
+        plugin = registry.store(store or current_values(manifest)["store"])
+        settings = resolve_settings(folder, manifest, language, chunking, plugin)
+        if manifest is None:
             _create_folder(folder)
         opened = plugin.open(folder / "store")
-        if held is None:
-            held = _create_manifest(folder, opened, settings, seed or 0)
-            # Another process may have created the workspace in the meantime.
-            settings = resolve_settings(folder, held, language, chunking, plugin)
-        own = current_values(held)
-        chosen = registry.encoder(encoder or own["encoder"])
+        if manifest is None:
+            manifest = _create_manifest(folder, opened, settings, seed or 0)
+            # Another process may have created the index in the meantime.
+            settings = resolve_settings(folder, manifest, language, chunking, plugin)
+        own = current_values(manifest)
         seed = own["seed"] if seed is None else seed
-        asked = replace(asking or LLMSettings(), seed=seed)
-        encoders = Encoders(folder, chosen, settings.language, seed, asked, vectors)
-        asks = Model(folder, registry.llm(llm or own["llm"]), asked, keep_calls and not read_only)
-        return cls(folder, held, plugin, opened, encoders, asks, seed, read_only, wait_seconds)
+        requests = replace(llm_settings or LLMSettings(), seed=seed)
+        if budget is not None:
+            requests = replace(requests, budget=parse_budget(budget))
+        encoders = Encoders(
+            folder, registry.encoder(encoder or own["encoder"]), settings.language, seed, requests, vectors
+        )
+        model = Model(folder, registry.llm(llm or own["llm"]), requests, keep_calls and not read_only)
+        return cls(folder, manifest, plugin, opened, encoders, model, seed, read_only, wait_seconds)
 
-    def __enter__(self) -> "Workspace":
+    def __enter__(self) -> "Index":
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.close()
         if isinstance(error, EngineError):
-            raise mending.with_repair_hint(error, self.folder) from error
+            raise with_repair_hint(error, self.folder) from error
 
-    def close(self) -> None:
-        """Release the opened parts and the lease on the state that is read. Open retrievers keep working."""
-        self.opened.clear()
-        self._lease = None
+    def __len__(self) -> int:
+        """Count the documents, whether or not a method is built over them."""
+        return self.documents.collection.count()
+
+    def __bool__(self) -> bool:
+        return True  # without documents, too
+
+    def __repr__(self) -> str:
+        parts = sorted({record.name for record in self.manifest.parts.values()})
+        return f"Index({str(self.folder)!r}: {many(len(self), 'document')}; parts built: {', '.join(parts) or 'none'})"
 
     # ------------------------------------------------------------ documents
 
-    @mending.adds_repair_hint
+    @adds_repair_hint
     def add(self, documents: Corpus | Iterable[Corpus] | Iterable[Document], *, source: str = "") -> Changed:
-        """Add documents, replacing those with the same id. Parts are updated by the next `sync`.
+        """Add documents, replacing those with the same id. Returns how many were added, changed and unchanged.
+
+        Example:
+            index.add([ragindex.Document("report-7", "Annual report", "The harbour was rebuilt in 1931.")])
 
         A corpus read from a path belongs to the source of that path, and its ids are relative to the source's folder.
-        A second folder needs a name, `source`, which becomes the prefix of its ids. Documents made by a program keep
-        their ids, and `source` names their source (default: "program"). Raises UsageError, or WorkspaceError if another
-        source already has a document with the same id; nothing is written in that case.
+        `source` names the origin of the documents (default for those of a program: "program"); it is required for a
+        second folder, and becomes the prefix of its ids. Built methods do not find the documents until the next
+        `build`. Raises UsageError for a path, WorkspaceError if an id belongs to another source (nothing is written
+        then), and WriterBusyError.
         """
-        return corpus_changes.add_documents(self, documents, source=source)
+        return changes.add_documents(self, _require_documents(documents), source=source)
 
-    @mending.adds_repair_hint
-    def remove(self, ids: Sequence[str]) -> Changed:
-        """Remove documents by id. Raises UsageError, and removes nothing, if one of `ids` does not exist.
-
-        A document that is still in its source file or folder comes back when that source is indexed again.
-        """
-        return corpus_changes.remove_documents(self, ids)
-
-    @mending.adds_repair_hint
-    def remove_source(self, name: str) -> Changed:
-        """Remove a source and all its documents. Raises UsageError if there is no source with that name."""
-        return corpus_changes.remove_source(self, name)
-
-    @mending.adds_repair_hint
+    @adds_repair_hint
     def replace(
         self,
         documents: Corpus | Iterable[Document],
@@ -173,62 +182,116 @@ class Workspace(Session):
         source: str = "",
         announce: Callable[[Sequence[str]], None] = lambda gone: None,
     ) -> Changed:
-        """Replace the documents of a source by `documents`; other sources stay as they are.
+        """Make a source hold exactly these documents: add new ones, update changed ones, remove the rest.
 
-        `announce` is given the ids of the documents that leave the index, before anything is written.
+        Example:
+            index.replace(ragindex.read("my-documents"))  # after files were changed, added or deleted
 
-        Sources and ids are assigned as in `add`. If `documents` come from a file or folder inside the folder of a
-        source, only the documents below that path are replaced.
+        Documents of other sources stay. If the documents come from a file or folder inside the folder of a source,
+        only those below that path are replaced. `announce` is given the ids of the documents that leave the index,
+        before anything is written. Raises the same errors as `add`.
         """
-        return corpus_changes.replace_source(self, documents, source=source, announce=announce)
+        return changes.replace_source(self, _require_documents(documents), source=source, announce=announce)
 
-    @mending.adds_repair_hint
+    @adds_repair_hint
+    def remove(self, ids: Sequence[str]) -> Changed:
+        """Remove documents by id. Built methods still find them until the next `build`.
+
+        Example:
+            index.remove(["notes/old.md"])
+
+        A document that is still in its file or folder comes back when that is indexed again. Raises UsageError, and
+        removes nothing, if one of `ids` is not in the index.
+        """
+        if isinstance(ids, str):
+            raise UsageError(f"'ids' must be a list of ids. Got the string {ids!r}: write [{ids!r}].")
+        return changes.remove_documents(self, ids)
+
+    @adds_repair_hint
+    def remove_source(self, name: str) -> Changed:
+        """Remove a source and all its documents. Raises UsageError if there is no source with that name.
+
+        Example:
+            index.remove_source("program")
+        """
+        return changes.remove_source(self, name)
+
+    @adds_repair_hint
     def rechunk(self, chunking: Chunking) -> Changed:
         """Split all documents by another chunking of the index; return how many have other passages than before.
 
-        Parts over the index's passages are updated by the next `sync` that names them, where passages differ; those
-        over other passages, and open readers, stay as they are. An interrupted change is finished by the next write.
-        Raises UsageError for an index of whole documents.
-        """
-        return corpus_changes.rechunk_documents(self, chunking)
+        Example:
+            index.rechunk(ragindex.Chunking(by="headings", size=200, overlap=0))
 
-    def refit(self) -> None:
-        """Have the next `sync` of a part with vectors fit the encoder to all documents again, and rebuild its vectors.
-
-        Without it, an encoder is fitted again once the corpus has grown or shrunk by half. Raises UsageError for an
-        encoder that is not fitted to the corpus.
+        Methods follow at their next `build`; those with a chunking of their own (`over=…`) stay as they are. An
+        interrupted change is finished by the next write. Raises UsageError if the documents are passages as they are
+        (whole documents), and WriterBusyError.
         """
-        with self.writer("ragindex index"):
-            self.encoders.ask_refit()
+        return changes.rechunk_documents(self, chunking)
+
+    def read(self, ids: Sequence[str]) -> list[Document]:
+        """Return the existing documents among `ids`, in the order of `ids`, as of the last finished build.
+
+        Example:
+            for document in index.read(["notes/old.md"]):
+                print(document.title, document.metadata)
+        """
+        spelled = [spelling for id in ids for spelling in spellings(id)]
+        documents = {document.id: document for document in self.finished_documents().read(spelled)}
+        return [documents[known] for id in ids if (known := find_spelling(id, documents)) is not None]
 
     def sources(self) -> list[dict[str, str | int]]:
-        """Return one row for each source: name, root, format, id prefix, and number of documents."""
-        return sources.describe_sources(self.manifest.sources, Counter(self.documents.sources().values()))
+        """List the sources of the documents: name, root, format, prefix of the ids, and number of documents.
+
+        Example:
+            for source in index.sources():
+                print(source["name"], source["documents"])
+        """
+        return describe_sources(self.manifest.sources, Counter(self.documents.sources().values()))
 
     def counts(self) -> CorpusCounts:
-        """Return the number of documents and passages at the last finished sync."""
+        """Return the number of documents and passages at the last finished build."""
         return CorpusCounts(self.manifest.documents, self.manifest.passages)
 
     # ------------------------------------------------------------ building
 
-    @mending.adds_repair_hint
-    def sync(self, plugins: Iterable[Scheme | Part[Any]] = ()) -> Synced:
-        """Build or update the parts of `plugins`; without any, update all parts built with the current settings.
+    @adds_repair_hint
+    def build(self, *methods: Written | Part[Any], workers: int | None = None) -> BuildResult:
+        """Build methods, or update them to the current documents; without arguments, update every built method.
 
-        Resumes an interrupted sync. Raises WriterBusyError, StoreError, or WorkspaceError if there are no documents.
+        Example:
+            index.build("bm25", "hybrid(rrf_k=20)")
+
+        What is already built is not built again, and an interrupted build resumes where it stopped. A part is built as
+        a method is. `workers` is the number of processes for rules and clustering; default: the cores. Raises
+        UsageError for unknown methods and parameters, WorkspaceError without documents, WriterBusyError, BudgetError.
         """
-        return sync(self, plugins)
+        with use_workers(workers):
+            return sync(self, [one if isinstance(one, Part) else registry.scheme(one) for one in methods])
+
+    def refit(self) -> None:
+        """Have the next `build` fit the encoder to all documents again, so that it knows the words of added ones.
+
+        Example:
+            index.refit()
+            index.build()
+
+        Without it, `lsa` is fitted again once the documents have grown or shrunk by half. Raises UsageError for an
+        encoder that is not fitted to the documents, and WriterBusyError.
+        """
+        with self.writer("ragindex index"):
+            self.encoders.ask_refit()
 
     def import_part(self, part: Written, file: Path) -> None:
-        """Copy `file` into the workspace and use it as the content of `part` from now on.
+        """Copy `file` into the index and use it as the content of `part` from now on.
 
         Raises DataError if the file cannot be read, and UsageError if the part cannot be imported from a file.
         """
-        made = registry.part(part)
-        if "import" not in made.uses:
-            raise UsageError(f"The part {registry.label(made)} cannot be imported from a file.")
-        made.check_import(file)
-        name, digest = registry.name_of(made), imported_files.store_import(file, self.folder)
+        plugin = registry.part(part)
+        if "import" not in plugin.uses:
+            raise UsageError(f"The part {registry.label(plugin)} cannot be imported from a file.")
+        plugin.check_import(file)
+        name, digest = registry.name_of(plugin), store_import(file, self.folder)
         with self.writer("ragindex index"):
             self.reload()
             before = current_keys(self)
@@ -242,33 +305,98 @@ class Workspace(Session):
                 leftover=True,
             )
 
-    def repair(self) -> mending.Findings:
-        """Check everything in the index folder and remove what is damaged, so that the next `sync` rebuilds it."""
+    def repair(self) -> Findings:
+        """Check everything in the index folder and remove what is damaged, so that the next `build` rebuilds it."""
         with self.writer("ragindex repair"):
             self.reload()
-            manifests.write_manifest(self.folder, self.manifest)  # rewrite both copies, in case one is damaged
+            write_manifest(self.folder, self.manifest)  # rewrite both copies, in case one is damaged
             names = self.store.names()
             fit = self.encoders.damage(self.encoder_id)
-            found = mending.find_damage(
+            findings = find_damage(
                 self.folder, self.manifest, self.store, fit, lambda key: drop_part(self, key, names), self.pin_documents
             )
         self.close()
-        return found
+        return findings
 
     def find_changes(self) -> list[str]:
         """Return one sentence for the documents and for each part, if their files have changed. Reads all of them."""
-        return mending.find_changes(self.folder, self.manifest, self.store)
+        return find_changes(self.folder, self.manifest, self.store)
 
     def disk(self) -> Disk:
-        """Return the disk usage of the folder: bytes used by the last finished sync, and all other bytes."""
-        return disk_usage.measure_disk(self.folder, self.store, self.manifest)
+        """Return the disk usage of the folder: bytes used by the last finished build, and all other bytes."""
+        return measure_disk(self.folder, self.store, self.manifest)
 
-    # ------------------------------------------------------------ reading
+    # ------------------------------------------------------------ searching
 
-    def retriever(self, scheme: Written) -> Retriever:
-        """Return the retriever of a scheme, traced if tracing is on. Raises MissingPartError if a part is not built."""
-        made = registry.scheme(scheme)
-        return mlflow_tracing.trace_if_enabled(made.open(self), registry.label(made))
+    def retriever(self, method: Written) -> IndexRetriever:
+        """Open a built method in its state after the last build. Writes nothing and builds nothing.
+
+        Example:
+            retriever = index.retriever("hybrid")
+
+        Raises MissingPartError, with the command that builds it, if the method is not built.
+        """
+        scheme = registry.scheme(method)
+        label = registry.label(scheme)
+        try:
+            return IndexRetriever(label, self.open_method(scheme), self.positions(scheme))
+        except MissingPartError as error:
+            command = self.command("index", "--methods", label)
+            raise MissingPartError(
+                f"The method {label} is not built in {self.folder} with the encoder {self.encoder_name} and the LLM "
+                f"{self.llm_name}. Call index.build({label!r}), or run: {command}"
+            ) from error
+
+    def open_method(self, method: Written) -> Retriever:
+        """Open a built method as its class does: hits without positions. It is traced if tracing is on.
+
+        Raises MissingPartError if a part is not built.
+        """
+        scheme = registry.scheme(method)
+        return mlflow_tracing.trace_if_enabled(scheme.open(self), registry.label(scheme))
+
+    def export(self, method: Written, out: Path | str, *, pack: bool = False) -> Export:
+        """Export a built method in its state after the last build, for `ragindex.load`.
+
+        Example:
+            index.export("hybrid", "retriever/")  # refers to this index
+            index.export("hybrid", "retriever.ragindex", pack=True)  # one file that needs no index
+
+        Raises MissingPartError if the method is not built, UsageError if `out` holds something else or the method
+        cannot be packed, and StoreError if it cannot be written.
+        """
+        return export_retriever(self, registry.scheme(method), out, pack=pack)
+
+    def newest(self) -> "Index":
+        """Open the newest finished state of the index, which another process may have built since.
+
+        Example:
+            if not index.is_newest():
+                index = index.newest()
+                retriever = index.retriever("hybrid")
+
+        This index stays on its state, as do its retrievers. Both have the same store, encoder, LLM and seed, unless
+        these are the index's own and a build has made others its own since. Raises WorkspaceError if the index is gone.
+        """
+        newest = require_manifest(self.folder)
+        moved = replace(self, manifest=newest, opened={}, _lease=None, _pinned=None)
+        if moved.is_current() or not self.is_current():
+            return moved
+        return Index.open(
+            self.folder,
+            store=self.store_plugin,
+            llm_settings=self.setting,
+            keep_calls=self.model.keep_calls,
+            read_only=self.read_only,
+        )
+
+    def is_newest(self) -> bool:
+        """Return whether no later build has finished since this index was opened.
+
+        Example:
+            print(index.is_newest())
+        """
+        return read_manifest(self.folder) == self.manifest
 
     def positions(self, scheme: Scheme) -> PassagePositions:
         """Return a lookup of where the hits of a built scheme stand in their documents."""
@@ -277,29 +405,6 @@ class Workspace(Session):
         current = all(self.record(part).corpus == corpus for part in parts)
         views = {one.mark: one for one in map(self._pinned_documents, parts)} if current else {}
         return PassagePositions(tuple(views.values()), lease)
-
-    def at_newest(self) -> "Workspace":
-        """Return the workspace at the newest finished sync; this one stays as it is.
-
-        It has this one's store, encoder, LLM and seed; but if these are the index's own, and a sync has made others the
-        index's own, it has those. Raises WorkspaceError if the index is gone.
-        """
-        newest = manifests.require_manifest(self.folder)
-        moved = replace(self, manifest=newest, opened={}, _lease=None, _pinned=None)
-        if moved.is_current() or not self.is_current():
-            return moved
-        return Workspace.open(
-            self.folder,
-            store=self.store_plugin,
-            asking=self.setting,
-            keep_calls=self.model.keep_calls,
-            create=False,
-            read_only=self.read_only,
-        )
-
-    def is_newest(self) -> bool:
-        """Return whether no other process has changed the manifest since this workspace read it."""
-        return manifests.read_manifest(self.folder) == self.manifest
 
     def finished_documents(self) -> Documents:
         """Return the documents of the last finished sync, read-only. Raises StoreError if they are lost."""
@@ -323,7 +428,7 @@ class Workspace(Session):
             return documents
         return documents.chunked(chunking, lambda: self.open_part(chunks))
 
-    @mending.adds_repair_hint
+    @adds_repair_hint
     def open_part(self, part: Part[Any]) -> Any:
         """Return a part as of the last finished sync. Raises MissingPartError, with the command that builds it."""
         self.pin()
@@ -358,10 +463,6 @@ class Workspace(Session):
 
     # ------------------------------------------------------------ figures of what was built
 
-    def all_parts(self, scheme: Scheme) -> tuple[Part[Any], ...]:
-        """Return the parts of a scheme and their inputs without duplicates, inputs first."""
-        return tuple(topological_order(scheme.parts()))
-
     def encoder_of(self, scheme: Scheme) -> str | None:
         """Return the label of the encoder that the scheme searches with; None if no part of it uses one."""
         return self.encoder_name if any(map(uses_encoder, self.all_parts(scheme))) else None
@@ -381,10 +482,6 @@ class Workspace(Session):
             return None
         name = f"{registry.label(self.encoders.plugin)} fit"
         return PartFigures(name, fit.seconds, fit.bytes, "", Usage(fit.seconds))
-
-    def asks(self, scheme: Scheme) -> bool:
-        """Return whether the scheme or one of its parts calls an LLM (or the offline rules). Imported parts do not."""
-        return payments.asks_llm(self, [scheme])
 
     def failures(self, scheme: Scheme) -> dict[str, dict[str, str]]:
         """Return the passages for which a part of the scheme failed, with the reason, by part name."""
@@ -411,7 +508,7 @@ class Workspace(Session):
                 "seed": self.seed,
                 "settings": self.manifest.settings.model_dump(mode="json", exclude={"store"}),
                 "store": registry.plugin_fingerprint(self.store_plugin),
-                "libraries": manifests.libraries(),
+                "libraries": libraries(),
                 **self._asked(scheme),
             }
         )
@@ -421,17 +518,6 @@ class Workspace(Session):
         failed = self.failures(scheme)
         asked = [task.identity for task in tasks_of(scheme)]
         return {**({"failed": failed} if failed else {}), **({"llm": self.model.id, "tasks": asked} if asked else {})}
-
-    def unpriced(self, plugins: Iterable[Scheme | Part[Any]], *, reads: bool = False) -> dict[str, str]:
-        """Return a message for each paid service that `plugins` would call and that has no price, by service label.
-
-        With `reads`, the LLM that reads retrieved passages counts too. Sends no request.
-        """
-        return payments.unpriced(self, plugins, reads=reads)
-
-    def require_prices(self, plugins: Iterable[Scheme | Part[Any]], *, reads: bool = False) -> None:
-        """Raise UsageError if there is a budget and a paid service that `plugins` would call has no price."""
-        payments.require_prices(self, plugins, reads=reads)
 
     # ------------------------------------------------------------ how it was opened
 
@@ -471,8 +557,8 @@ def _create_manifest(folder: Path, store: Store, settings: IndexSettings, seed: 
 
     No other process can write documents before the manifest exists.
     """
-    with manifests.creation_lock(folder):
-        held = manifests.read_manifest(folder)
+    with creation_lock(folder):
+        held = read_manifest(folder)
         if held is None:
             documents = store.create("documents", DOCUMENT_SCHEMA)
             held = Manifest(
@@ -480,9 +566,9 @@ def _create_manifest(folder: Path, store: Store, settings: IndexSettings, seed: 
                 seed=seed,
                 documents_version=documents.version,
                 documents_identity=documents.identity,
-                libraries=manifests.libraries(),
+                libraries=libraries(),
             )
-            manifests.write_manifest(folder, held)
+            write_manifest(folder, held)
         return held
 
 
@@ -491,3 +577,14 @@ def _create_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"The index {folder} cannot be created: {error.strerror or error}.") from error
+
+
+def _require_documents(documents: Any) -> Any:
+    """Raise UsageError for a path: reading is a separate step, so that the caller can see what was skipped."""
+    if isinstance(documents, str | Path):
+        raise UsageError(f"Expected documents, got a path. Write: ragindex.read({str(documents)!r})")
+    return [documents] if isinstance(documents, Document) else documents
+
+
+open_index = Index.open
+"""`ragindex.open`."""

@@ -8,26 +8,26 @@ A reader takes its lease, then checks that the manifest is still the one it has 
 then looks for leases. So either the writer sees the lease, or the reader sees the new manifest and takes a new lease.
 
 The following data are kept: what the manifest names, what a live reader's lease names, and the newest state of
-everything, from which an interrupted sync resumes. A part that a sync has started and never finished is kept for a day."""
+everything, from which an interrupted sync resumes. A part that a sync has started and never finished is kept a day."""
 
 import contextlib
 import json
 import os
+import shutil
 import sys
 import time
 import uuid
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from ragindex.workspace.manifest import Manifest
-import shutil
-from collections.abc import Iterable, Sequence
+
 from ragindex.encoders import cache_pruning
+from ragindex.index import versioned_files
+from ragindex.index.coverage import Journal, begun_within, unfinished_parts
+from ragindex.index.manifest import Manifest, PartRecord
+from ragindex.index.models import keep_fits, vector_cache_path
 from ragindex.interfaces import Store
-from ragindex.workspace import encoder, journal, reader_leases, versioned_files
-from ragindex.workspace.journal import Journal
-from ragindex.workspace.manifest import Manifest, PartRecord
 
 if sys.platform != "win32":
     import fcntl
@@ -66,7 +66,7 @@ def state_of(manifest: Manifest) -> ReaderState:
 
 
 def take_lease(folder: Path, read: ReaderState, *, write: bool = True) -> ReaderLease:
-    """Take a lease on the state `read` of the workspace `folder`. Never fails.
+    """Take a lease on the state `read` of the index in `folder`. Never fails.
 
     If `write` is false or the lease file cannot be written, the folder of leases is locked instead, with a shared lock.
     """
@@ -203,14 +203,14 @@ def remove_unread(folder: Path, store: Store, manifest: Manifest) -> tuple[Manif
 
     Returns the manifest without the dropped outdated parts, and whether data are kept only for readers.
     """
-    read = reader_leases.read_states(folder)
+    read = read_states(folder)
     if read is None:
         return manifest, True
-    now = reader_leases.state_of(manifest)
+    now = state_of(manifest)
     needed = [now, *read]
     names = store.names()
     outdated = dict(manifest.outdated)
-    begun = journal.unfinished(folder)
+    begun = unfinished_parts(folder)
     for key, since in sorted(manifest.outdated.items()):
         keep = key in begun and time.time() - since < _KEEP_BEGUN
         if not keep and not any(key in one.parts for one in read):
@@ -218,14 +218,12 @@ def remove_unread(folder: Path, store: Store, manifest: Manifest) -> tuple[Manif
             del outdated[key]
     left = store.names() if outdated != manifest.outdated else names
     for name in left:
-        store.clean(name, reader_leases.versions_read(needed, name))
+        store.clean(name, versions_read(needed, name))
     for key, record in manifest.parts.items():
         _clean_files(folder, store, key, record, needed, left)
-    encoder.keep_fits(folder, frozenset().union(*(one.encoders for one in needed)))
-    if not journal.begun_within(folder, _KEEP_BEGUN):  # an interrupted sync resumes with its cached vectors
-        cache_pruning.prune_vectors(
-            encoder.vector_cache_path(folder), sum(part.bytes for part in manifest.parts.values())
-        )
+    keep_fits(folder, frozenset().union(*(one.encoders for one in needed)))
+    if not begun_within(folder, _KEEP_BEGUN):  # an interrupted sync resumes with its cached vectors
+        cache_pruning.prune_vectors(vector_cache_path(folder), sum(part.bytes for part in manifest.parts.values()))
     stays = any(one.parts - now.parts or one.collections.items() - now.collections.items() for one in read)
     return manifest.model_copy(update={"outdated": outdated}), stays
 
@@ -251,6 +249,6 @@ def _clean_files(
     if any(store.version(name) != needed[0].collections.get(name) for name in kinds):
         return
     now = needed[0].collections  # whose folders the record names
-    earlier = [(name, version) for name in kinds for version in reader_leases.versions_read(needed, name) - {now[name]}]
+    earlier = [(name, version) for name in kinds for version in versions_read(needed, name) - {now[name]}]
     read = {holding for one in earlier for holding in versioned_files.recorded_versions(store.open(*one))}
     versioned_files.keep_versions(files, read.union(record.files))

@@ -5,6 +5,7 @@ damaged, a copy is read. Some settings are fixed when an index is created; the e
 of the last sync, and commands use them where they name no others."""
 
 import json
+import os
 import shlex
 import warnings
 from collections.abc import Iterator, Mapping
@@ -13,17 +14,16 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
 from filelock import FileLock
 from pydantic import BaseModel, ValidationError
+
 from ragindex import distribution, durable_files
-from ragindex.errors import NewerFormatError, StoreError, WorkspaceError
-from ragindex.types import ChunkBy
-import os
-from collections.abc import Mapping
 from ragindex.corpus import Chunking, Corpus
-from ragindex.errors import UsageError
+from ragindex.errors import NewerFormatError, StoreError, UsageError, WorkspaceError
 from ragindex.plugins import registry
 from ragindex.text_analysis import analyse
+from ragindex.types import ChunkBy
 
 INDEX_FORMAT = 5
 MANIFEST_FILE, _COPY = "workspace.json", "workspace.copy.json"
@@ -34,7 +34,7 @@ _LIBRARIES = (
 
 
 class IndexSettings(BaseModel, frozen=True, extra="forbid"):
-    """Settings made when the workspace is created; only the chunking can change.
+    """Settings made when the index is created; only the chunking can change.
 
     `by`, `size` and `overlap` are None for whole documents.
     """
@@ -47,7 +47,7 @@ class IndexSettings(BaseModel, frozen=True, extra="forbid"):
 
 
 class DocumentSource(BaseModel, frozen=True, extra="forbid"):
-    """A source of documents; every document of a workspace belongs to one source.
+    """A source of documents; every document of an index belongs to one source.
 
     `root` is the folder that ids are relative to or the file of a data set (absolute paths), the name of a generated
     corpus, or "" for documents that a program adds. `format` is the format that documents are read from. Every id
@@ -66,7 +66,7 @@ class PartRecord(BaseModel, frozen=True, extra="forbid"):
 
     `finish_seconds` is the share of `seconds` spent in `finish`: in the last call, or in all calls if each processes
     only what has changed. `failed` maps failed passages to reasons; `notes` are shown with the part's figures,
-    `details` where there is room; `files` are its current version folders (`ragindex.workspace.versioned_files`).
+    `details` where there is room; `files` are its current version folders (`ragindex.index.versioned_files`).
     """
 
     name: str
@@ -214,7 +214,7 @@ def _rebuild_command(folder: Path, value: Mapping[str, Any]) -> str:
 
 @contextmanager
 def creation_lock(folder: Path) -> Iterator[None]:
-    """Let one process at a time create the workspace in `folder`. Raises StoreError if the lock cannot be taken."""
+    """Let one process at a time create the index in `folder`. Raises StoreError if the lock cannot be taken."""
     lock = FileLock(folder / f"{MANIFEST_FILE}.lock")
     try:
         lock.acquire()
@@ -303,18 +303,18 @@ def require_seed(seed: int) -> int:
 
 
 def require_apart(folder: Path, source: Path | str, corpus: Corpus) -> None:
-    """Raise UsageError if the workspace is inside the folder of its documents, or the other way round.
+    """Raise UsageError if the index is inside the folder of its documents, or the other way round.
 
-    `source` is the path that `corpus` was read from. The files of a workspace inside it would be read as documents.
+    `source` is the path that `corpus` was read from. The files of an index inside it would be read as documents.
     """
     if corpus.format != "folder" or not os.path.isdir(source):
         return
-    workspace, documents = folder.resolve(), Path(source).resolve()
-    if workspace.is_relative_to(documents) or documents.is_relative_to(workspace):
+    index, documents = folder.resolve(), Path(source).resolve()
+    if index.is_relative_to(documents) or documents.is_relative_to(index):
         inside = f"The index {folder} is inside the folder of its documents, {source}"
         around = f"The documents {source} are inside the folder of their index, {folder}"
         raise UsageError(
-            f"{inside if workspace.is_relative_to(documents) else around}: keep them apart. "
+            f"{inside if index.is_relative_to(documents) else around}: keep them apart. "
             "Choose another folder with --index."
         )
 
@@ -353,9 +353,9 @@ def with_chunking(folder: Path, settings: IndexSettings, chunking: Chunking) -> 
 def resolve_settings(
     folder: Path, held: Manifest | None, language: str | None, chunking: Chunking | str | None, store: Any
 ) -> IndexSettings:
-    """Return the settings of the existing workspace, or those of a new one.
+    """Return the settings of the existing index, or those of a new one.
 
-    Raises UsageError if a value differs from that of the existing workspace `held`.
+    Raises UsageError if a value differs from that of the existing index `held`.
     """
     if language is not None:
         analyse("", language)  # raises an error that suggests similar names if the language is unknown

@@ -12,22 +12,22 @@ import time
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+
 from pydantic import BaseModel
+
 from ragindex import canonical, durable_files
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import DamagedError, MissingPartError, StoreError, UsageError
 from ragindex.interfaces import Encoder, EncoderPlugin, FittedEncoderPlugin
-from ragindex.llm.settings import LLMSettings
-from ragindex.plugins import registry
-from ragindex.plugins.code_fingerprint import sourced
-from ragindex.progress import progress_bar
-from dataclasses import dataclass, replace
-from functools import cached_property
 from ragindex.llm.cache import NoCache, ResponseCache, SQLiteCache
 from ragindex.llm.plugins import LLMPlugin
+from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import LLM
 from ragindex.plugins import code_fingerprint, registry
+from ragindex.plugins.code_fingerprint import sourced
+from ragindex.progress import progress_bar
 
 _GROWTH_LIMIT, _SHRINK_LIMIT = 1.5, 0.5
 """The encoder is fitted again once the corpus has grown or shrunk by half since the last fit."""
@@ -50,7 +50,7 @@ class Fit:
 
 @dataclass(slots=True)
 class Encoders:
-    """The encoder a workspace was opened with; `vectors` is the file of cached vectors (default: in the folder)."""
+    """The encoder an index was opened with; `vectors` is the file of cached vectors (default: in the folder)."""
 
     folder: Path
     plugin: EncoderPlugin | FittedEncoderPlugin
@@ -186,12 +186,12 @@ class Encoders:
 
 
 def vector_cache_path(folder: Path) -> Path:
-    """Return the path of the vector cache of the workspace `folder`."""
+    """Return the path of the vector cache of the index in `folder`."""
     return folder / "caches" / "vectors.sqlite"
 
 
 def keep_fits(folder: Path, ids: Set[str]) -> None:
-    """Remove the fits of the workspace `folder` that are neither in `ids` nor used by builds."""
+    """Remove the fits of the index in `folder` that are neither in `ids` nor used by builds."""
     root = folder / "encoders"
     if not root.is_dir():
         return
@@ -209,7 +209,7 @@ CALLS = "calls.sqlite"
 
 @dataclass
 class Model:
-    """An LLM plugin with its settings; the LLM itself is opened on first use. Its calls are cached in the workspace."""
+    """An LLM plugin with its settings; the LLM itself is opened on first use. Its calls are cached in the index."""
 
     folder: Path
     plugin: LLMPlugin
@@ -229,7 +229,7 @@ class Model:
 
     @property
     def calls(self) -> ResponseCache:
-        """The cache of LLM calls: the one in `setting` if given, else the workspace's own."""
+        """The cache of LLM calls: the one in `setting` if given, else the index's own."""
         if not isinstance(self.setting.cache, NoCache) or not self.keep_calls:
             return self.setting.cache
         return SQLiteCache(self.folder / CALLS)

@@ -5,23 +5,23 @@ from collections.abc import Mapping, Sequence
 from ragindex.accounting.ledger import DRAFT, THOUGHTS, Tally
 from ragindex.counts import first_names, many
 from ragindex.errors import ServiceError
+from ragindex.index.documents import Changed
+from ragindex.index.index import Index
 from ragindex.interfaces import FittedEncoderPlugin, Scheme, VocabularyEncoder
-from ragindex.workspace.documents import Changed
-from ragindex.workspace.workspace import Workspace
 
 _MAX_REASONS, _BATCH = 3, 1024
 _MUCH_UNKNOWN = 0.1
 """The share of a document's words which, unknown to the encoder, make it hard to find by vectors."""
 
 
-def format_part_notes(workspace: Workspace, schemes: Sequence[Scheme]) -> list[str]:
+def format_part_notes(index: Index, schemes: Sequence[Scheme]) -> list[str]:
     """Return the notes of all parts, and the number of failed records with reasons, without duplicates."""
     said: dict[str, None] = {}
     for scheme in schemes:
-        said |= dict.fromkeys(workspace.notes(scheme))
-        for name, failed in workspace.failures(scheme).items():
+        said |= dict.fromkeys(index.notes(scheme))
+        for name, failed in index.failures(scheme).items():
             could_not = many(len(failed), "record could not be made and is", "records could not be made and are")
-            said[f"{name}: {could_not} tried again the next time: {_explain_failures(workspace, failed)}"] = None
+            said[f"{name}: {could_not} tried again the next time: {_explain_failures(index, failed)}"] = None
     return list(said)
 
 
@@ -36,14 +36,14 @@ def describe_drafts(paid: Tally) -> list[str]:
     return notes
 
 
-def list_part_details(workspace: Workspace, schemes: Sequence[Scheme]) -> list[str]:
+def list_part_details(index: Index, schemes: Sequence[Scheme]) -> list[str]:
     """Return the details of all parts, without duplicates."""
-    return list(dict.fromkeys(detail for scheme in schemes for detail in workspace.details(scheme)))
+    return list(dict.fromkeys(detail for scheme in schemes for detail in index.details(scheme)))
 
 
-def _explain_failures(workspace: Workspace, failed: Mapping[str, str]) -> str:
+def _explain_failures(index: Index, failed: Mapping[str, str]) -> str:
     """Return the first reasons, each with the documents that it concerns."""
-    documents, concerned = workspace.documents, dict[str, dict[str, None]]()
+    documents, concerned = index.documents, dict[str, dict[str, None]]()
     for id, reason in failed.items():
         concerned.setdefault(reason, {})[documents.document_of(id)] = None
     first = list(concerned.items())[:_MAX_REASONS]
@@ -69,22 +69,22 @@ def format_changes(changed: Changed) -> str:
     return changes
 
 
-def describe_unknown_words(workspace: Workspace, changed: Changed, fit: str | None) -> str | None:
+def describe_unknown_words(index: Index, changed: Changed, fit: str | None) -> str | None:
     """Return a sentence on changed documents of which the encoder does not know more than a tenth of the words.
 
     `fit` is the id of the encoder's fit before the change: a newer one was fitted to these documents too.
     """
     ids = (*changed.new, *changed.replaced)
-    fitted = isinstance(workspace.encoders.plugin, FittedEncoderPlugin)  # another one would be loaded in vain
-    if not (ids and fit and fitted) or workspace.encoder_id != fit:
+    fitted = isinstance(index.encoders.plugin, FittedEncoderPlugin)  # another one would be loaded in vain
+    if not (ids and fit and fitted) or index.encoder_id != fit:
         return None
-    if not isinstance(workspace.encoder, VocabularyEncoder):
+    if not isinstance(index.encoder, VocabularyEncoder):
         return None
     unknown: dict[str, None] = {}
     documents = 0
     for start in range(0, len(ids), _BATCH):
-        for document in workspace.documents.read(ids[start : start + _BATCH]):
-            known = workspace.encoder.check_words(f"{document.title}\n{document.text}")
+        for document in index.documents.read(ids[start : start + _BATCH]):
+            known = index.encoder.check_words(f"{document.title}\n{document.text}")
             others = [word for word, is_known in known.items() if not is_known]
             if len(others) > _MUCH_UNKNOWN * len(known):
                 documents += 1
@@ -93,56 +93,56 @@ def describe_unknown_words(workspace: Workspace, changed: Changed, fit: str | No
         return None
     of = f"{many(len(unknown), 'word')} of {many(documents, 'document')} ({first_names(list(unknown))})"
     return (
-        f"The encoder {workspace.encoder_name}, which was fitted before, does not know {of}: "
+        f"The encoder {index.encoder_name}, which was fitted before, does not know {of}: "
         "methods with vectors find nothing by such words. "
-        f"{suggest_for_unknown_words(workspace)}"
+        f"{suggest_for_unknown_words(index)}"
     )
 
 
-def describe_full_vocabulary(workspace: Workspace, schemes: Sequence[Scheme], fit: str | None) -> str | None:
+def describe_full_vocabulary(index: Index, schemes: Sequence[Scheme], fit: str | None) -> str | None:
     """Return a sentence if schemes use an encoder that was fitted since `fit`, and has no room for more words."""
-    if not any(map(workspace.encoder_of, schemes)):
+    if not any(map(index.encoder_of, schemes)):
         return None
-    encoder = workspace.encoder
-    if workspace.encoder_id == fit or not isinstance(encoder, VocabularyEncoder) or not encoder.is_full:
+    encoder = index.encoder
+    if index.encoder_id == fit or not isinstance(encoder, VocabularyEncoder) or not encoder.is_full:
         return None
     return (
-        f"The vocabulary of {workspace.encoder_name} is full: it has no words of the fewest passages, so methods with "
+        f"The vocabulary of {index.encoder_name} is full: it has no words of the fewest passages, so methods with "
         "vectors find nothing by them, and bm25 does. Logs and lists of ids fill it: leave them out with --exclude."
     )
 
 
-def describe_old_fit(workspace: Workspace, schemes: Sequence[Scheme]) -> str | None:
+def describe_old_fit(index: Index, schemes: Sequence[Scheme]) -> str | None:
     """Return a sentence if schemes use an encoder that was fitted to another number of passages than the index has.
 
     An index that is made anew of the same documents has another fit then, and other figures.
     """
-    if not any(map(workspace.encoder_of, schemes)):
+    if not any(map(index.encoder_of, schemes)):
         return None
-    fit, passages = workspace.encoders.fit(workspace.encoder_id), workspace.counts().passages
+    fit, passages = index.encoders.fit(index.encoder_id), index.counts().passages
     if fit is None or fit.size in (0, passages):
         return None
     return (
-        f"the encoder {workspace.encoder_name} was fitted to {fit.size:,} passages, and the index has {passages:,}: "
-        f"a new index would give other vectors. To fit it to these: {workspace.command('index', '--refit')}"
+        f"the encoder {index.encoder_name} was fitted to {fit.size:,} passages, and the index has {passages:,}: "
+        f"a new index would give other vectors. To fit it to these: {index.command('index', '--refit')}"
     )
 
 
-def suggest_for_unknown_words(workspace: Workspace) -> str:
+def suggest_for_unknown_words(index: Index) -> str:
     """Return the sentence on what to do about words that the fitted encoder of the index does not know."""
-    encoder = workspace.encoder
+    encoder = index.encoder
     if isinstance(encoder, VocabularyEncoder) and encoder.is_full:
         return (
             "Its vocabulary is full, so a new fit leaves the words of the fewest passages out again, first those with "
-            f"digits: {workspace.command('index', '--refit')}, or search with bm25."
+            f"digits: {index.command('index', '--refit')}, or search with bm25."
         )
-    return f"To fit it to all documents, run: {workspace.command('index', '--refit')}"
+    return f"To fit it to all documents, run: {index.command('index', '--refit')}"
 
 
-def require_records(workspace: Workspace, schemes: Sequence[Scheme]) -> None:
+def require_records(index: Index, schemes: Sequence[Scheme]) -> None:
     """Raise ServiceError if a part failed on all passages, because methods that use it would find nothing."""
-    passages = workspace.counts().passages
-    for name, failed in ((name, failed) for one in schemes for name, failed in workspace.failures(one).items()):
+    passages = index.counts().passages
+    for name, failed in ((name, failed) for one in schemes for name, failed in index.failures(one).items()):
         if len(failed) >= passages > 0:
             reason = next(iter(failed.values()))
             raise ServiceError(f"{name} failed on all {passages:,} passages: {reason}")

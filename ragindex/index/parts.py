@@ -3,50 +3,60 @@
 Passages of a chunking that is not the index's own are a part too, from which others are made. A file that a part is
 imported from is copied into the index, and named by the hash of its content."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+import shlex
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
 import regex
-from ragindex import canonical
-from ragindex.errors import BrokenPluginError, NameTakenError, RagindexError, UsageError
+from pydantic import Field
+
+from ragindex import canonical, durable_files
+from ragindex.corpus.token_windows import TokenSpans
+from ragindex.errors import (
+    BrokenPluginError,
+    DamagedError,
+    DataError,
+    MissingPartError,
+    NameTakenError,
+    RagindexError,
+    StoreError,
+    UsageError,
+)
 from ragindex.filters import TERMS_VERSION
-from ragindex.interfaces import Part, Scheme
+from ragindex.index.documents import CHUNK_SCHEMA, Documents
+from ragindex.index.leases import ReaderLease
+from ragindex.interfaces import (
+    BuildContext,
+    Change,
+    Collection,
+    Encoder,
+    Part,
+    ReadContext,
+    Schema,
+    Scheme,
+    Store,
+    TokenCounter,
+    Uses,
+)
 from ragindex.llm.plugins import PaidPlugin
+from ragindex.llm.tasks import LLM
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.base import Plugin
 from ragindex.plugins.plugin_errors import describe_class, describe_failure, find_fault
-from ragindex.text_analysis import VERSION as ANALYSIS
-from typing import TYPE_CHECKING, ClassVar
-from pydantic import Field
-from ragindex.corpus.token_windows import TokenSpans
-from ragindex.errors import UsageError
-from ragindex.interfaces import BuildContext, Change, Collection, Encoder, Part, ReadContext, TokenCounter, Uses
-from ragindex.types import ChunkBy, Chunking
-from ragindex.workspace.documents import CHUNK_SCHEMA
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
-import pyarrow as pa
-from ragindex.errors import MissingPartError, StoreError
-from ragindex.interfaces import Collection, Encoder, Schema, Store
-from ragindex.llm.tasks import LLM
 from ragindex.stores.metered import MeteredCollection
-from ragindex.workspace.documents import Documents
-from ragindex.workspace.reader_leases import ReaderLease
-import shlex
-import shutil
-from collections.abc import Iterable
-from ragindex import durable_files
-from ragindex.errors import DamagedError, DataError, StoreError, UsageError
-from ragindex.interfaces import Scheme
-from ragindex.plugins import registry
+from ragindex.text_analysis import VERSION as ANALYSIS
+from ragindex.types import ChunkBy, Chunking
 
 if TYPE_CHECKING:
     from ragindex.llm.tasks import Task
 
+
 @dataclass(frozen=True, slots=True)
-class Means:
+class KeyInputs:
     """The inputs shared by all parts: encoder id, LLM id, seed, and the hashes of imported files by part name."""
 
     encoder: str | None
@@ -59,7 +69,7 @@ class Means:
         return self.imports.get(registry.name_of(part)) if "import" in part.uses else None
 
 
-def part_key(part: Part[Any], means: Means) -> str:
+def part_key(part: Part[Any], means: KeyInputs) -> str:
     """Return the key of a part: its name and a hash of its class, version, parameters, inputs, and what `uses` names.
 
     The key of an imported part depends on the file instead of the LLM.
@@ -199,7 +209,7 @@ class Chunks(Part[Collection]):
         records = context.collection("records", CHUNK_SCHEMA)
         records.delete(change.remove)
         if change.upsert:
-            made: PartBuildContext = context  # type: ignore[assignment]  # the workspace makes the context
+            made: PartBuildContext = context  # type: ignore[assignment]  # the index makes the context
             records.upsert(made.documents.chunk_rows(list(change.upsert), self.chunking, self._tokens(context)))
 
     def open(self, context: ReadContext) -> Collection:
@@ -376,7 +386,7 @@ def require_reader(schemes: Iterable[Scheme]) -> None:
 
 
 def store_import(file: Path, folder: Path) -> str:
-    """Copy `file` into the workspace `folder` and return its hash (16 hexadecimal digits).
+    """Copy `file` into the index in `folder` and return its hash (16 hexadecimal digits).
 
     Raises DataError if the file cannot be read or changes meanwhile, and StoreError if the copy cannot be written.
     """
@@ -398,7 +408,7 @@ def store_import(file: Path, folder: Path) -> str:
 
 
 def require_import(folder: Path, digest: str, source: str) -> Path:
-    """Return the path of the workspace's copy of an imported file. Raises DamagedError if it is damaged or missing.
+    """Return the path of the index's copy of an imported file. Raises DamagedError if it is damaged or missing.
 
     `source` is the path that the file was imported from, for the error's command.
     """
@@ -411,5 +421,5 @@ def require_import(folder: Path, digest: str, source: str) -> Path:
 
 
 def imported_path(folder: Path, digest: str) -> Path:
-    """Return the path at which the workspace keeps the imported file with this hash."""
+    """Return the path at which the index keeps the imported file with this hash."""
     return folder / "imports" / digest

@@ -7,39 +7,34 @@ by its revision. A repair that is killed goes on with the file of what it had re
 
 An index of an older format is replaced by an empty one that keeps the paid work: cached answers and vectors."""
 
+import os
 import shlex
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import wraps
 from itertools import count
 from pathlib import Path
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
-from ragindex import durable_files
-from ragindex.counts import first_names, many
-from ragindex.errors import DamagedError, EngineError, StoreError
-from ragindex.interfaces import Collection, Store
-from ragindex.workspace import imported_files
-from ragindex.workspace.manifest import Manifest
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Concatenate, ParamSpec, Protocol, TypeVar, runtime_checkable
+
 import pyarrow as pa
+
+from ragindex import durable_files
 from ragindex.corpus.chunking import split_passage_id
-from ragindex.errors import EngineError
-from ragindex.workspace.documents import DOCUMENT_ROWS, DOCUMENT_SCHEMA, is_whole_row
-import os
-from ragindex.errors import StoreError, UsageError
-from ragindex.workspace import manifest
-from ragindex.workspace.encoder import vector_cache_path
-from ragindex.workspace.llm import CALLS
+from ragindex.counts import first_names, many
+from ragindex.errors import DamagedError, EngineError, StoreError, UsageError
+from ragindex.index.documents import DOCUMENT_ROWS, DOCUMENT_SCHEMA, is_whole_row
+from ragindex.index.manifest import Manifest, older_format
+from ragindex.index.models import CALLS, vector_cache_path
+from ragindex.index.parts import require_import
+from ragindex.interfaces import Collection, Store
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_BATCH = 2000
 _DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-CALLS, VECTORS = "calls.sqlite", Path("caches", "vectors.sqlite")
 NO_TABLES = "has no tables"
 """How a database is damaged whose process was killed before it made its tables, or that was emptied."""
 
@@ -47,7 +42,7 @@ NO_TABLES = "has no tables"
 class _HasFolder(Protocol):
     @property
     def folder(self) -> Path:
-        """The folder of the workspace."""
+        """The folder of the index."""
         ...
 
 
@@ -57,14 +52,14 @@ _W = TypeVar("_W", bound=_HasFolder)
 # ---------------------------------------------------------------- store errors
 
 
-def with_repair_hint(error: EngineError, workspace: Path) -> EngineError:
+def with_repair_hint(error: EngineError, folder: Path) -> EngineError:
     """Return the error with the command that repairs damaged store files added to its message."""
-    command = durable_files.repair_hint(workspace)
+    command = durable_files.repair_hint(folder)
     return error if command in str(error) else EngineError(f"{error} If its files are damaged: {command}")
 
 
 def adds_repair_hint(work: Callable[Concatenate[_W, _P], _R]) -> Callable[Concatenate[_W, _P], _R]:
-    """Decorate a method of a workspace so that its EngineErrors name the repair command."""
+    """Decorate a method of an index so that its EngineErrors name the repair command."""
 
     @wraps(work)
     def wrapped(self: _W, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -124,7 +119,7 @@ def find_damage(
     drop: Callable[[str], None],
     pin_documents: Callable[[Collection], None],
 ) -> Findings:
-    """Check everything in a workspace and remove what is damaged, but documents. Raises StoreError.
+    """Check everything in an index and remove what is damaged, but documents. Raises StoreError.
 
     `drop` removes a part; `pin_documents` pins readers to a new collection of the documents that can be read.
     """
@@ -141,7 +136,7 @@ def find_damage(
             found.removed.append(wrong)
     for name, digest in manifest.imports.items():
         try:
-            imported_files.require_import(folder, digest, manifest.imported_from.get(name, ""))
+            require_import(folder, digest, manifest.imported_from.get(name, ""))
         except DamagedError as error:
             found.lost.append(str(error))
     _check_databases(folder, found)
@@ -235,7 +230,7 @@ def _find_collection_damage(store: Store, name: str, pinned: int | None, identit
 
 
 def _check_databases(folder: Path, found: Findings) -> None:
-    vectors, calls = folder / VECTORS, folder / CALLS
+    vectors, calls = vector_cache_path(folder), folder / CALLS
     if (wrong := find_database_damage(vectors)) is not None:
         aside = move_database_aside(vectors)
         found.removed.append(f"The cache of vectors {vectors} {wrong}: its texts are encoded again. It lies at {aside}")
@@ -282,7 +277,6 @@ def move_database_aside(path: Path) -> Path:
     return aside
 
 
-_BATCH = 2000
 RESCUED_FILES = "documents.*.rescued.arrow"
 """The pattern of the files of documents that were read by a repair that was killed."""
 
@@ -433,7 +427,7 @@ def move_aside(folder: Path) -> None:
     or FOLDER.formatN exists, and StoreError if a cache cannot be copied.
     """
     new = folder.with_name(f"{folder.name}.rebuilding")
-    format = manifest.older_format(folder)
+    format = older_format(folder)
     if format is not None:
         aside = folder.with_name(f"{folder.name}.format{format}")
         if aside.exists():

@@ -1,38 +1,25 @@
-"""Where the passages of hits stand in their documents."""
+"""A built method that is open for searching, its hits, and where these stand in their documents."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from ragindex.types import Hit, Position, Retrieval
-from ragindex.workspace.documents import Documents
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from html import escape
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, overload
+
 from ragindex.cores import limit_blas
-from ragindex.corpus import Chunking, Corpus
 from ragindex.counts import many
 from ragindex.distribution import require_module
-from ragindex.document_ids import find_spelling, spellings
-from ragindex.errors import MissingPartError, UsageError
-from ragindex.export.export_retriever import Export, export_retriever
 from ragindex.filters import Filter, from_mapping
-from ragindex.home_folder import expand_home
+from ragindex.index.documents import Documents
+from ragindex.index.state import IndexState
 from ragindex.interfaces import Retriever
-from ragindex.llm.budget import Budget, parse_budget
-from ragindex.llm.settings import LLMSettings
-from ragindex.plugins import registry
-from ragindex.plugins.registry import Written
-from ragindex.types import Document, Hit, Query, Retrieval, Step
-from ragindex.workers import use_workers
-from ragindex.workspace.documents import Changed
-from ragindex.workspace.sync import Synced
-from ragindex.workspace.workspace import Workspace
+from ragindex.types import Hit, Position, Query, Retrieval, Step
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+Where = Filter | Mapping[str, object]
+"""A filter, or a mapping of fields to values (ragindex.filters.from_mapping)."""
 _MOST_PASSAGES = 32
 """Hits of more passages, such as summaries of a whole corpus, get no positions."""
 _MOST_KEPT = 20_000
@@ -99,236 +86,6 @@ def _place(hit: Hit, positions: Mapping[str, Position]) -> Hit:
     return replace(hit, positions=tuple(known)) if known and len(known) == len(hit.passage_ids) else hit
 
 
-Where = Filter | Mapping[str, object]
-"""A filter, or a mapping of fields to values (ragindex.filters.from_mapping)."""
-
-
-def open_index(
-    folder: Path | str,
-    *,
-    create: bool = False,
-    read_only: bool = False,
-    encoder: Written | None = None,
-    llm: Written | None = None,
-    store: Written | None = None,
-    language: str | None = None,
-    chunking: Chunking | Literal["default"] | None = "default",
-    seed: int | None = None,
-    budget: float | Budget | None = None,
-) -> "Index":
-    """Open the index in `folder`; with `create=True`, create it if it does not exist.
-
-    Example:
-        with ragindex.open("my-index", encoder="lsa", create=True) as index:
-            index.add(ragindex.read("my-documents"))
-            index.build("hybrid")
-
-    `encoder`, `llm` and `store` are written as on the command line ("lsa", "openai:gpt-4o-mini", "elasticsearch");
-    the default is the index's own. A build makes an encoder, an LLM and a seed that are given the index's own. `store`,
-    `language` and `chunking` (None: whole documents) are set when the index is created; `Index.rechunk` changes the
-    chunking. `budget` limits the spending on paid services, in dollars.
-    With `read_only=True` nothing is written to the folder, so an application can serve the index from a read-only disk.
-    The index's cache of LLM responses is then not used: methods that call an LLM pay for every question.
-
-    Raises WorkspaceError if there is no index, UsageError if a fixed setting is changed, and NewerFormatError.
-    """
-    if create and read_only:
-        raise UsageError("An index cannot be made with read_only=True. Leave out create=True or read_only=True.")
-    workspace = Workspace.open(
-        expand_home(folder),
-        encoder=encoder,
-        llm=llm,
-        store=store,
-        language=language,
-        chunking=chunking,
-        seed=seed,
-        asking=LLMSettings(budget=parse_budget(budget)),
-        create=create,
-        read_only=read_only,
-    )
-    return Index(workspace)
-
-
-class Index:
-    """A folder with documents and the methods built over them. Opened by `ragindex.open`; a context manager.
-
-    Example:
-        with ragindex.open("my-index") as index:
-            print(index, len(index))
-
-    Only one process can write at a time; readers keep the state that they opened.
-    """
-
-    def __init__(self, workspace: Workspace) -> None:
-        self.workspace = workspace
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the index."""
-        return self.workspace.folder
-
-    def add(self, documents: Corpus | Iterable[Corpus] | Iterable[Document], *, source: str = "") -> Changed:
-        """Add documents, replacing those with the same id. Returns how many were added, changed and unchanged.
-
-        Example:
-            index.add([ragindex.Document("report-7", "Annual report", "The harbour was rebuilt in 1931.")])
-
-        `source` names the origin of the documents; it is required for a second folder. Built methods do not find the
-        documents until the next `build`. Raises UsageError for a path, WorkspaceError if an id belongs to another
-        source, and WriterBusyError.
-        """
-        return self.workspace.add(_as_documents(documents), source=source)
-
-    def replace(self, documents: Corpus | Iterable[Document], *, source: str = "") -> Changed:
-        """Make a source hold exactly these documents: add new ones, update changed ones, remove the rest.
-
-        Example:
-            index.replace(ragindex.read("my-documents"))  # after files were changed, added or deleted
-
-        Documents of other sources stay. Raises the same errors as `add`.
-        """
-        return self.workspace.replace(_as_documents(documents), source=source)
-
-    def remove(self, ids: Sequence[str]) -> Changed:
-        """Remove documents by id. Built methods still find them until the next `build`.
-
-        Example:
-            index.remove(["notes/old.md"])
-
-        Raises UsageError, and removes nothing, if one of `ids` is not in the index.
-        """
-        if isinstance(ids, str):
-            raise UsageError(f"'ids' must be a list of ids. Got the string {ids!r}: write [{ids!r}].")
-        return self.workspace.remove(ids)
-
-    def rechunk(self, chunking: Chunking) -> Changed:
-        """Split all documents by another chunking of the index; return how many have other passages than before.
-
-        Example:
-            index.rechunk(ragindex.Chunking(by="headings", size=200, overlap=0))
-
-        Methods follow at their next `build`; those with a chunking of their own (`over=…`) stay as they are. Raises
-        UsageError if the documents are passages as they are (whole documents), and WriterBusyError.
-        """
-        return self.workspace.rechunk(chunking)
-
-    def refit(self) -> None:
-        """Have the next `build` fit the encoder to all documents again, so that it knows the words of added ones.
-
-        Example:
-            index.refit()
-            index.build()
-
-        Without it, `lsa` is fitted again once the documents have grown or shrunk by half. Raises UsageError for an
-        encoder that is not fitted to the documents, and WriterBusyError.
-        """
-        self.workspace.refit()
-
-    def build(self, *methods: Written, workers: int | None = None) -> Synced:
-        """Build methods, or update them to the current documents; without arguments, update every built method.
-
-        Example:
-            index.build("bm25", "hybrid(rrf_k=20)")
-
-        What is already built is not built again, and an interrupted build resumes where it stopped. `workers` is the
-        number of processes for rules and clustering; default: the cores. Raises UsageError for unknown methods and
-        parameters, WorkspaceError without documents, WriterBusyError, BudgetError.
-        """
-        with use_workers(workers):
-            return self.workspace.sync([registry.scheme(method) for method in methods])
-
-    def retriever(self, method: Written) -> "IndexRetriever":
-        """Open a built method in its state after the last build. Writes nothing and builds nothing.
-
-        Example:
-            retriever = index.retriever("hybrid")
-
-        Raises MissingPartError, with the command that builds it, if the method is not built.
-        """
-        scheme = registry.scheme(method)
-        label = registry.label(scheme)
-        try:
-            opened = self.workspace.retriever(scheme)
-            return IndexRetriever(label, opened, self.workspace.positions(scheme))
-        except MissingPartError as error:
-            command = self.workspace.command("index", "--methods", label)
-            raise MissingPartError(
-                f"The method {label} is not built in {self.folder} with the encoder {self.workspace.encoder_name} and "
-                f"the LLM {self.workspace.llm_name}. Call index.build({label!r}), or run: {command}"
-            ) from error
-
-    def export(self, method: Written, out: Path | str, *, pack: bool = False) -> Export:
-        """Export a built method in its state after the last build, for `ragindex.load`.
-
-        Example:
-            index.export("hybrid", "retriever/")  # refers to this index
-            index.export("hybrid", "retriever.ragindex", pack=True)  # one file that needs no index
-
-        Raises MissingPartError if the method is not built, UsageError if `out` holds something else or the method
-        cannot be packed, and StoreError if it cannot be written.
-        """
-        return export_retriever(self.workspace, registry.scheme(method), out, pack=pack)
-
-    def newest(self) -> "Index":
-        """Open the newest finished state of the index, which another process may have built since.
-
-        Example:
-            if not index.is_newest():
-                index = index.newest()
-                retriever = index.retriever("hybrid")
-
-        This index stays on its state, as do its retrievers. Both have the same encoder and LLM, unless these are the
-        index's own and a build has made others its own since. Raises WorkspaceError if the index is gone.
-        """
-        return Index(self.workspace.at_newest())
-
-    def is_newest(self) -> bool:
-        """Return whether no later build has finished since this index was opened.
-
-        Example:
-            print(index.is_newest())
-        """
-        return self.workspace.is_newest()
-
-    def read(self, ids: Sequence[str]) -> list[Document]:
-        """Return the existing documents among `ids`, in the order of `ids`, as of the last finished build.
-
-        Example:
-            for document in index.read(["notes/old.md"]):
-                print(document.title, document.metadata)
-        """
-        spelled = [one for id in ids for one in spellings(id)]
-        documents = {one.id: one for one in self.workspace.finished_documents().read(spelled)}
-        return [documents[meant] for id in ids if (meant := find_spelling(id, documents)) is not None]
-
-    def sources(self) -> list[dict[str, str | int]]:
-        """List the sources of the documents: name, root, format, prefix of the ids, and number of documents.
-
-        Example:
-            for source in index.sources():
-                print(source["name"], source["documents"])
-        """
-        return self.workspace.sources()
-
-    def close(self) -> None:
-        """Release the memory that the index holds; open retrievers keep working."""
-        self.workspace.close()
-
-    def __enter__(self) -> "Index":
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self.workspace.__exit__(kind, error, trace)
-
-    def __len__(self) -> int:
-        """Count the documents, whether or not a method is built over them."""
-        return self.workspace.documents.collection.count()
-
-    def __repr__(self) -> str:
-        parts = sorted({record.name for record in self.workspace.manifest.parts.values()})
-        return f"Index({str(self.folder)!r}: {many(len(self), 'document')}; parts built: {', '.join(parts) or 'none'})"
-
-
 @dataclass(frozen=True, slots=True)
 class IndexRetriever:
     """A built method, open for searching. Thread-safe; keeps the state of the index at which it was opened.
@@ -341,7 +98,7 @@ class IndexRetriever:
     method: str
     opened: Retriever
     positions: PassagePositions
-    loaded: Workspace | None = None
+    loaded: IndexState | None = None
     """The index that `ragindex.load` opened for this retriever alone."""
 
     def close(self) -> None:
@@ -469,10 +226,3 @@ def _as_row(hit: Hit) -> dict[str, Any]:
 
 def _as_filter(where: Where | None) -> Filter | None:
     return from_mapping(where) if isinstance(where, Mapping) else where
-
-
-def _as_documents(given: Any) -> Any:
-    """Raise UsageError for a path: reading is a separate step, so that the caller can see what was skipped."""
-    if isinstance(given, str | Path):
-        raise UsageError(f"Expected documents, got a path. Write: ragindex.read({str(given)!r})")
-    return [given] if isinstance(given, Document) else given

@@ -1,6 +1,6 @@
-"""The sources of a workspace's documents, and the ids that documents get from them.
+"""The sources of an index's documents, and the ids that documents get from them.
 
-A workspace remembers its sources. The ids of files are relative to the folder that was indexed first, even if one of
+An index remembers its sources. The ids of files are relative to the folder that was indexed first, even if one of
 its files or subfolders is indexed later. The ids of the first folder or data file have no prefix; every further source
 has a name, which is the prefix of its ids. Documents that a program adds keep their own ids.
 """
@@ -19,8 +19,8 @@ import regex
 from ragindex.corpus import Corpus, LeftOut
 from ragindex.document_ids import describe_control, find_spelling, spellings
 from ragindex.errors import DataError, UsageError, WorkspaceError
+from ragindex.index.manifest import DocumentSource, Manifest
 from ragindex.types import Document
-from ragindex.workspace.manifest import DocumentSource, Manifest
 
 PROGRAM = "program"
 _MOST_LEFT_OUT = 1_000  # files of a source that are remembered
@@ -28,8 +28,8 @@ _NAME_PATTERN = regex.compile(r"[\w.+-]+(?: [\w.+-]+)*")
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """Documents of one source with their ids in a workspace.
+class PlacedDocuments:
+    """Documents of one source with their ids in an index.
 
     They are the source's complete documents below the id prefix `lead`, or those of the file with the id `only`.
     `files` maps the ids of those that were read from files to hashes of these.
@@ -48,7 +48,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class SourceRequest:
-    """The workspace folder and the command of a request, from which errors build the next command to run."""
+    """The index folder and the command of a request, from which errors build the next command to run."""
 
     folder: Path
     verb: str = "index"
@@ -78,7 +78,7 @@ def corpora(given: "Corpus | Iterable[Corpus] | Iterable[Document]", name: str) 
     return [Corpus(name or PROGRAM, PROGRAM, documents, 0, (), False)]
 
 
-def place_corpus(known: Known, corpus: Corpus, name: str, asking: SourceRequest) -> tuple[Known, Placed]:
+def place_corpus(known: Known, corpus: Corpus, name: str, asking: SourceRequest) -> tuple[Known, PlacedDocuments]:
     """Assign `corpus` to a source. Returns the sources, including that one, and the documents with their ids.
 
     Raises UsageError or WorkspaceError, with the next command, if the source needs a name or already has another one.
@@ -99,7 +99,7 @@ def place_corpus(known: Known, corpus: Corpus, name: str, asking: SourceRequest)
     lead = _build_lead(known[found], corpus)
     only = lead + corpus.only if corpus.only else None
     files = {lead + id: digest for id, digest in corpus.files.items()}
-    return known, Placed(found, lead, tuple(_assign_ids(corpus, lead)), only, files)
+    return known, PlacedDocuments(found, lead, tuple(_assign_ids(corpus, lead)), only, files)
 
 
 def lead(known: Known, corpus: Corpus) -> str:
@@ -108,13 +108,15 @@ def lead(known: Known, corpus: Corpus) -> str:
     return "" if found is None else _build_lead(known[found], corpus)
 
 
-def place_all(known: Known, given: Iterable[Corpus], name: str, asking: SourceRequest) -> tuple[Known, list[Placed]]:
+def place_all(
+    known: Known, given: Iterable[Corpus], name: str, asking: SourceRequest
+) -> tuple[Known, list[PlacedDocuments]]:
     """Assign several corpora to sources, as `place_corpus` does, and merge the corpora of one source.
 
     Raises DataError if a corpus has an id twice or one that cannot be kept, or if two corpora have different documents
     with the same id.
     """
-    together: dict[str, Placed] = {}
+    together: dict[str, PlacedDocuments] = {}
     name = find_spelling(name, known) or unicodedata.normalize("NFC", name)  # as ids of files are
     for corpus in given:
         _require_ids(corpus)
@@ -125,7 +127,7 @@ def place_all(known: Known, given: Iterable[Corpus], name: str, asking: SourceRe
 
 
 def require_free(
-    owners: Mapping[str, str], earlier: Known, known: Known, placed: Placed, asking: SourceRequest
+    owners: Mapping[str, str], earlier: Known, known: Known, placed: PlacedDocuments, asking: SourceRequest
 ) -> None:
     """Raise WorkspaceError, naming both paths, if another source has a document with the same id.
 
@@ -142,9 +144,9 @@ def require_free(
 
 
 def choose_chunking(held: Manifest | None, corpus: Corpus, *, kept: bool = False) -> Literal["default"] | None:
-    """Return the `chunking` argument for opening a workspace with `corpus`.
+    """Return the `chunking` argument for opening an index with `corpus`.
 
-    It is "default" (keep the workspace's chunking) if the workspace knows the source of `corpus`, or if it exists and
+    It is "default" (keep the index's chunking) if the index knows the source of `corpus`, or if it exists and
     `kept` is true; otherwise it is the chunking that suits the corpus.
     """
     if held is not None and (kept or (corpus.root and _find_source(held.sources, corpus))):
@@ -182,7 +184,7 @@ def record_left_out(known: Known, corpus: Corpus) -> Known:
     if found is None:
         return known
     source, lead = known[found], _build_lead(known[found], corpus)
-    placed = Placed(found, lead, (), lead + corpus.only if corpus.only else None)
+    placed = PlacedDocuments(found, lead, (), lead + corpus.only if corpus.only else None)
     others = {id: reason for id, reason in source.left_out.items() if not placed.covers(id)}
     passed_over = {lead + name: reason for name, reason in corpus.unread.items()}
     skipped = {id: one.reason for id, one in find_left_out(known, corpus).items()}
@@ -222,19 +224,19 @@ def _require_ids(corpus: Corpus) -> None:
         seen.add(document.id)
 
 
-def _merge_placed(first: Placed, second: Placed) -> Placed:
+def _merge_placed(first: PlacedDocuments, second: PlacedDocuments) -> PlacedDocuments:
     held = {document.id: document for document in first.documents}
     for document in second.documents:
         if held.setdefault(document.id, document) != document:
             raise DataError("each document id once", f"the id {document.id!r} twice, with different texts")
-    return Placed(first.source, "", tuple(held.values()), files={**first.files, **second.files})
+    return PlacedDocuments(first.source, "", tuple(held.values()), files={**first.files, **second.files})
 
 
-def _place_program_documents(known: Known, corpus: Corpus, name: str) -> tuple[Known, Placed]:
+def _place_program_documents(known: Known, corpus: Corpus, name: str) -> tuple[Known, PlacedDocuments]:
     held = known.get(name)
     if held is not None and held.root:
         raise UsageError(f"The source {name!r} is {held.root}. Give a program's documents another name: source=…")
-    return {**known, name: held or DocumentSource(root="", format=PROGRAM)}, Placed(name, "", corpus.documents)
+    return {**known, name: held or DocumentSource(root="", format=PROGRAM)}, PlacedDocuments(name, "", corpus.documents)
 
 
 def _find_source(known: Known, corpus: Corpus) -> str | None:

@@ -1,7 +1,7 @@
-"""The state of an open index folder: store, encoder, LLM, and the finished sync that readers are pinned to."""
+"""The state of an open index: its folder, store, encoder and LLM, and the finished sync that readers are pinned to."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,30 +10,36 @@ from typing import Any
 from ragindex import durable_files
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import DamagedError, MissingPartError, StoreError, UsageError, WriterBusyError
-from ragindex.interfaces import Collection, Part, Store, StorePlugin
+from ragindex.index.documents import DOCUMENT_SCHEMA, Documents
+from ragindex.index.leases import ReaderLease, ReaderState, state_of, take_lease
+from ragindex.index.manifest import Manifest, PartRecord, current_values, read_manifest, write_command, write_manifest
+from ragindex.index.models import Encoders, Model
+from ragindex.index.parts import (
+    KeyInputs,
+    imported_path,
+    paid_by,
+    part_key,
+    parts_of,
+    tasks_of,
+    topological_order,
+    uses_encoder,
+)
+from ragindex.index.repair import RescuingStore, find_documents_loss
+from ragindex.interfaces import Collection, Part, Scheme, Store, StorePlugin
+from ragindex.llm.plugins import PaidPlugin
 from ragindex.llm.tasks import LLM
 from ragindex.plugins import registry
 from ragindex.stores.metered import MeteredCollection
 from ragindex.types import Chunking
-from ragindex.workspace import imported_files, reader_leases
-from ragindex.workspace import manifest as manifests
-from ragindex.workspace.documents import DOCUMENT_SCHEMA, Documents
-from ragindex.workspace.encoder import Encoders
-from ragindex.workspace.llm import Model
-from ragindex.workspace.manifest import Manifest, PartRecord
-from ragindex.workspace.part_keys import Means, part_key, uses_encoder
-from ragindex.workspace.reader_leases import ReaderLease, ReaderState
-from ragindex.workspace.rescue import RescuingStore, find_documents_loss
-from ragindex.workspace.settings import current_values, write_command
 
 _BUSY_SECONDS = 0.2
 INDEXING = "ragindex index or compare"
 """The lease owner that may recreate a lost documents collection, where a repair cannot."""
 
 
-@dataclass
-class Session:
-    """The state shared by all operations on an open index; `Workspace` is the public interface."""
+@dataclass(eq=False, repr=False)
+class IndexState:
+    """What all operations on an open index share. `ragindex.index.index.Index` adds the operations."""
 
     folder: Path
     manifest: Manifest
@@ -70,7 +76,7 @@ class Session:
         """
         lease, version = None, self.store.version("documents")
         while version is not None and lease is None:
-            held = reader_leases.take_lease(self.folder, ReaderState({"documents": version}), write=not self.read_only)
+            held = take_lease(self.folder, ReaderState({"documents": version}), write=not self.read_only)
             newest = self.store.version("documents")
             lease, version = (held if newest == version else None), newest  # retry if a writer was faster
         if version is None:
@@ -115,11 +121,15 @@ class Session:
 
     def key(self, part: Part[Any], encoder: str | None) -> str:
         """Return the key of a part that is built with the encoder id `encoder`."""
-        return part_key(part, self.means(encoder))
+        return part_key(part, self.key_inputs(encoder))
 
-    def means(self, encoder: str | None) -> Means:
+    def key_inputs(self, encoder: str | None) -> KeyInputs:
         """Return what parts are built with now: encoder id, LLM id, seed and imported files."""
-        return Means(encoder, self.model.id, self.seed, self.manifest.imports)
+        return KeyInputs(encoder, self.model.id, self.seed, self.manifest.imports)
+
+    def all_parts(self, scheme: Scheme) -> tuple[Part[Any], ...]:
+        """Return the parts of a scheme and their inputs without duplicates, inputs first."""
+        return tuple(topological_order(scheme.parts()))
 
     def pinned_encoder(self, part: Part[Any]) -> str | None:
         """Return the id of the encoder that the finished part was built with, or None if it uses no encoder."""
@@ -139,9 +149,9 @@ class Session:
         return record
 
     def imported(self, part: Part[Any]) -> Path | None:
-        """Return the workspace's copy of the file that the part is imported from, or None if it is not imported."""
-        digest = self.means(None).imported(part)
-        return None if digest is None else imported_files.imported_path(self.folder, digest)
+        """Return the index's copy of the file that the part is imported from, or None if it is not imported."""
+        digest = self.key_inputs(None).imported(part)
+        return None if digest is None else imported_path(self.folder, digest)
 
     def corpus_moved(self) -> bool:
         """Return whether documents have changed since the last finished sync."""
@@ -212,28 +222,70 @@ class Session:
         return StoreError(f"The store of the index {self.folder} has lost its documents. {command}")
 
     def save(self, **changes: Any) -> None:
-        """Replace fields of the manifest, write it durably, and pin this session to the new state."""
+        """Replace fields of the manifest, write it durably, and pin this index to the new state."""
         changed = self.manifest.model_copy(update=changes)
         if changed != self.manifest:
-            manifests.write_manifest(self.folder, changed)
+            write_manifest(self.folder, changed)
             self.manifest = changed
             self.pin()
 
     def reload(self) -> None:
         """Read the manifest again; if another process has changed it, close the opened parts and pin the new state."""
-        fresh = manifests.read_manifest(self.folder) or self.manifest
+        fresh = read_manifest(self.folder) or self.manifest
         if fresh != self.manifest:
             self.opened.clear()
             self.manifest = fresh
             self.pin()
 
     def pin(self) -> ReaderLease:
-        """Return a lease on the state in the manifest, which keeps it on disk while this session or a part uses it."""
-        while self._lease is None or self._pinned != reader_leases.state_of(self.manifest):
-            self._pinned = reader_leases.state_of(self.manifest)
-            self._lease = reader_leases.take_lease(self.folder, self._pinned, write=not self.read_only)
-            fresh = manifests.read_manifest(self.folder) or self.manifest
+        """Return a lease on the state in the manifest, which keeps it on disk while this index or a part uses it."""
+        while self._lease is None or self._pinned != state_of(self.manifest):
+            self._pinned = state_of(self.manifest)
+            self._lease = take_lease(self.folder, self._pinned, write=not self.read_only)
+            fresh = read_manifest(self.folder) or self.manifest
             if fresh != self.manifest:  # a writer may have looked for leases before this one existed
                 self.opened.clear()
                 self.manifest = fresh
         return self._lease
+
+    def close(self) -> None:
+        """Release the opened parts and the lease on the state that is read. Open retrievers keep working."""
+        self.opened.clear()
+        self._lease = None
+
+    # ------------------------------------------------------------ paid services
+
+    def asks_llm(self, *plugins: Scheme | Part[Any]) -> bool:
+        """Return whether `plugins` or their parts call an LLM (or the offline rules). Imported parts do not."""
+        return any(
+            (isinstance(plugin, Scheme) and tasks_of(plugin))
+            or any("model" in part.uses and self.imported(part) is None for part in topological_order(parts_of(plugin)))
+            for plugin in plugins
+        )
+
+    def may_cost(self, *plugins: Scheme | Part[Any]) -> bool:
+        """Return whether a question to `plugins` may cost money: they ask an LLM, or anything else that is paid."""
+        return self.asks_llm(*plugins) or any(True for _ in self._find_paid_plugins(plugins, reads=False))
+
+    def unpriced(self, plugins: Iterable[Scheme | Part[Any]], *, reads: bool = False) -> dict[str, str]:
+        """Return a message for each paid service that `plugins` would call and that has no price, by service label.
+
+        With `reads`, the LLM that reads retrieved passages counts too. Sends no request.
+        """
+        prices = self.model.setting.prices
+        paid = self._find_paid_plugins(tuple(plugins), reads)
+        return {registry.label(one): missing for one in paid if (missing := one.price_missing(prices)) is not None}
+
+    def require_prices(self, plugins: Iterable[Scheme | Part[Any]], *, reads: bool = False) -> None:
+        """Raise UsageError if there is a budget and a paid service that `plugins` would call has no price."""
+        if self.model.setting.budget is not None:
+            for missing in self.unpriced(plugins, reads=reads).values():
+                raise UsageError(missing)
+
+    def _find_paid_plugins(self, plugins: tuple[Scheme | Part[Any], ...], reads: bool) -> Iterator[PaidPlugin]:
+        parts = topological_order(part for plugin in plugins for part in parts_of(plugin))
+        yield from (paid for plugin in (*plugins, *parts) for paid in paid_by(plugin))
+        if isinstance(self.model.plugin, PaidPlugin) and (reads or self.asks_llm(*plugins)):
+            yield self.model.plugin
+        if any("encoder" in part.uses for part in parts) and isinstance(self.encoders.plugin, PaidPlugin):
+            yield self.encoders.plugin

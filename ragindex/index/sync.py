@@ -34,6 +34,26 @@ from ragindex.errors import (
     WorkspaceError,
     WriterBusyError,
 )
+from ragindex.index import revisions, versioned_files
+from ragindex.index.coverage import DamagedJournalError, Journal, PartCoverage, remove_journals, unfinished_parts
+from ragindex.index.documents import Documents
+from ragindex.index.leases import drop_collections, remove_unread
+from ragindex.index.manifest import Manifest, PartRecord, libraries, update_copy
+from ragindex.index.parts import (
+    Chunks,
+    KeyInputs,
+    PartBuildContext,
+    chunks_of,
+    inputs_of,
+    part_key,
+    parts_of,
+    require_import,
+    require_working,
+    topological_order,
+    uses_encoder,
+)
+from ragindex.index.repair import damaged_files
+from ragindex.index.state import IndexState
 from ragindex.interfaces import Change, Collection, Encoder, Part, Scheme, Store
 from ragindex.llm.batches.deferral import answers_can_wait, inputs_at_once
 from ragindex.llm.tasks import LLM
@@ -43,25 +63,6 @@ from ragindex.plugins.registry import describe, name_of
 from ragindex.progress import progress_bar
 from ragindex.time_limit import TimeLimitError, require_time
 from ragindex.types import Chunking, Usage
-from ragindex.workspace import cleaning, imported_files, journal, payments, revisions, versioned_files
-from ragindex.workspace import manifest as manifests
-from ragindex.workspace import repair as mending
-from ragindex.workspace.chunks import Chunks, chunks_of
-from ragindex.workspace.coverage import PartCoverage
-from ragindex.workspace.documents import Documents
-from ragindex.workspace.journal import DamagedJournalError, Journal
-from ragindex.workspace.manifest import Manifest, PartRecord
-from ragindex.workspace.part_context import PartBuildContext
-from ragindex.workspace.part_keys import (
-    Means,
-    inputs_of,
-    part_key,
-    parts_of,
-    require_working,
-    topological_order,
-    uses_encoder,
-)
-from ragindex.workspace.session import Session
 
 _BATCH = 1024
 _DEAR_BATCH = 256
@@ -93,7 +94,7 @@ class Building:
 
 
 @dataclass(frozen=True, slots=True)
-class Synced:
+class BuildResult:
     """The result of a sync: passages built and removed, summed over parts, and the seconds of its two stages."""
 
     made: int = 0
@@ -102,36 +103,36 @@ class Synced:
     finish_seconds: float = 0.0
 
 
-def sync(session: Session, plugins: Iterable[Scheme | Part[Any]] = ()) -> Synced:
+def sync(index: IndexState, plugins: Iterable[Scheme | Part[Any]] = ()) -> BuildResult:
     """Build or update the parts of `plugins`; without any, update all parts built with the current settings.
 
     Resumes an interrupted sync. Raises WriterBusyError, StoreError, WorkspaceError if there are no documents, and
     BrokenPluginError if a scheme or one of its parts lacks something. What a part raises is raised with a note.
     """
-    session.reload()
+    index.reload()
     plugins = [require_working(one) if isinstance(one, Scheme) else one for one in plugins]
-    if session.manifest.parts and session.manifest.finished_by != session.store_plugin.finishes_by:
-        _finish_again(session)
-    parts = topological_order([part for plugin in plugins for part in parts_of(plugin)] or finished_parts(session))
-    damaged = _damaged_files(session, parts)
-    if _is_up_to_date(session, parts) and not damaged:
-        _make_current(session)
-        _clean_leftover(session)
-        return Synced()
-    payments.require_prices(session, parts)
+    if index.manifest.parts and index.manifest.finished_by != index.store_plugin.finishes_by:
+        _finish_again(index)
+    parts = topological_order([part for plugin in plugins for part in parts_of(plugin)] or finished_parts(index))
+    damaged = _damaged_files(index, parts)
+    if _is_up_to_date(index, parts) and not damaged:
+        _make_current(index)
+        _clean_leftover(index)
+        return BuildResult()
+    index.require_prices(parts)
     cores = limit_blas(available_cores())  # in a container, BLAS sees all cores of the machine
-    with cores, session.writing("indexing") as corpus:
+    with cores, index.writing("indexing") as corpus:
         wanted = corpus.passage_revisions()
-        if not len(wanted) and not session.manifest.parts:
+        if not len(wanted) and not index.manifest.parts:
             raise WorkspaceError(
-                f"The index {session.folder} has no documents. Run: ragindex add FILES --index {session.folder}"
+                f"The index {index.folder} has no documents. Run: ragindex add FILES --index {index.folder}"
             )
         if any("encoder" in part.uses for part in parts):
             ids = sorted(wanted.column("id").to_pylist())
-            session.encoders.prepare(lambda: _read_texts(session, corpus, ids), len(ids))
-        tasks = _plan(session, parts, corpus, keep=not damaged and not session.corpus_moved())
+            index.encoders.prepare(lambda: _read_texts(index, corpus, ids), len(ids))
+        tasks = _plan(index, parts, corpus, keep=not damaged and not index.corpus_moved())
         records, synced = apply_changes(tasks, wanted)
-        _pin_readers(session, records, corpus, wanted)
+        _pin_readers(index, records, corpus, wanted)
     for sentence in damaged:
         warnings.warn(f"{sentence}: rebuilt.", durable_files.RepairWarning, stacklevel=2)
     return synced
@@ -140,65 +141,65 @@ def sync(session: Session, plugins: Iterable[Scheme | Part[Any]] = ()) -> Synced
 # ---------------------------------------------------------------- plan
 
 
-def _is_up_to_date(session: Session, parts: Sequence[Part[Any]]) -> bool:
-    if session.corpus_moved() or not parts:
-        return not parts and not session.corpus_moved()
-    if any(map(uses_encoder, parts)) and session.encoders.awaits_refit():
+def _is_up_to_date(index: IndexState, parts: Sequence[Part[Any]]) -> bool:
+    if index.corpus_moved() or not parts:
+        return not parts and not index.corpus_moved()
+    if any(map(uses_encoder, parts)) and index.encoders.awaits_refit():
         return False
-    keys = {session.key(part, session.pinned_encoder(part)) for part in parts}
-    return keys <= _list_finished(session, keys).keys()
+    keys = {index.key(part, index.pinned_encoder(part)) for part in parts}
+    return keys <= _list_finished(index, keys).keys()
 
 
-def _list_finished(session: Session, keys: set[str]) -> dict[str, PartRecord]:
+def _list_finished(index: IndexState, keys: set[str]) -> dict[str, PartRecord]:
     """Return the records of the parts among `keys` that the last sync finished, and that lost nothing since."""
-    unfinished, recorded = journal.unfinished(session.folder), session.manifest.parts
+    unfinished, recorded = unfinished_parts(index.folder), index.manifest.parts
     return {
         key: recorded[key]
         for key in recorded.keys() & keys - unfinished
-        if recorded[key].corpus == session.manifest.corpus
+        if recorded[key].corpus == index.manifest.corpus
         and not recorded[key].failed
-        and all((now or 0) >= pinned for now, pinned in _list_versions(session, key))
+        and all((now or 0) >= pinned for now, pinned in _list_versions(index, key))
     }
 
 
-def _make_current(session: Session) -> None:
-    """Make encoder, LLM and seed of the session the index's own, as a sync does that builds something."""
-    if not session.read_only and not session.is_current():
-        with session.writer("indexing"):
-            session.reload()
-            session.save(**session.built_with())
+def _make_current(index: IndexState) -> None:
+    """Make encoder, LLM and seed of the index the index's own, as a sync does that builds something."""
+    if not index.read_only and not index.is_current():
+        with index.writer("indexing"):
+            index.reload()
+            index.save(**index.built_with())
 
 
-def _list_versions(session: Session, key: str) -> list[tuple[int | None, int]]:
+def _list_versions(index: IndexState, key: str) -> list[tuple[int | None, int]]:
     """Return (version in the store, version that readers are pinned to) for each collection of a finished part.
 
     The store's version is None or older if the collection was deleted or restored from a backup.
     """
-    record = session.manifest.parts.get(key)
+    record = index.manifest.parts.get(key)
     pinned = record.collections.items() if record else ()
-    return [(session.store.version(f"{key}.{kind}"), version) for kind, version in pinned]
+    return [(index.store.version(f"{key}.{kind}"), version) for kind, version in pinned]
 
 
-def current_keys(session: Session, manifest: Manifest | None = None) -> set[str]:
+def current_keys(index: IndexState, manifest: Manifest | None = None) -> set[str]:
     """Return the keys of the finished parts that match the imported files of `manifest`, for any known encoder."""
-    imported, encoders = (manifest or session.manifest).imports, {None, *session.manifest.encoders.values()}
-    means = [Means(encoder, session.model.id, session.seed, imported) for encoder in encoders]
-    parts = [_load_plugin(record) for record in session.manifest.parts.values()]
-    return {part_key(part, one) for part in parts if part for one in means} & session.manifest.parts.keys()
+    imported, encoders = (manifest or index.manifest).imports, {None, *index.manifest.encoders.values()}
+    means = [KeyInputs(encoder, index.model.id, index.seed, imported) for encoder in encoders]
+    parts = [_load_plugin(record) for record in index.manifest.parts.values()]
+    return {part_key(part, one) for part in parts if part for one in means} & index.manifest.parts.keys()
 
 
-def _damaged_files(session: Session, parts: Sequence[Part[Any]]) -> list[str]:
+def _damaged_files(index: IndexState, parts: Sequence[Part[Any]]) -> list[str]:
     """Return a sentence for each damaged file or fit that readers of `parts` open; the next sync rebuilds them."""
-    fit = session.encoders.damage(session.encoder_id) if any(map(uses_encoder, parts)) else None
-    keys = [session.key(part, session.pinned_encoder(part)) for part in parts]
-    return [*([fit] if fit else []), *mending.damaged_files(session.folder, session.manifest, keys)]
+    fit = index.encoders.damage(index.encoder_id) if any(map(uses_encoder, parts)) else None
+    keys = [index.key(part, index.pinned_encoder(part)) for part in parts]
+    return [*([fit] if fit else []), *damaged_files(index.folder, index.manifest, keys)]
 
 
-def finished_parts(session: Session) -> list[Part[Any]]:
+def finished_parts(index: IndexState) -> list[Part[Any]]:
     """Return the finished parts that were built with the current encoder, LLM and seed."""
-    names = {None, session.encoders.name}
-    held = [(key, _load_plugin(r)) for key, r in session.manifest.parts.items() if r.encoder_name in names]
-    return [part for key, part in held if part and key == session.key(part, session.pinned_encoder(part))]
+    names = {None, index.encoders.name}
+    held = [(key, _load_plugin(r)) for key, r in index.manifest.parts.items() if r.encoder_name in names]
+    return [part for key, part in held if part and key == index.key(part, index.pinned_encoder(part))]
 
 
 def _load_plugin(record: PartRecord) -> Part[Any] | None:
@@ -210,30 +211,30 @@ def _load_plugin(record: PartRecord) -> Part[Any] | None:
         return None
 
 
-def _plan(session: Session, parts: Sequence[Part[Any]], corpus: Documents, *, keep: bool) -> list[Building]:
+def _plan(index: IndexState, parts: Sequence[Part[Any]], corpus: Documents, *, keep: bool) -> list[Building]:
     """Return what to build, inputs first. With `keep`, finished parts stay as they are, if their inputs do."""
     tasks: dict[str, Building] = {}
-    encoder = session.encoders.building() if any("encoder" in part.uses for part in parts) else None
+    encoder = index.encoders.building() if any("encoder" in part.uses for part in parts) else None
     id = encoder.id if encoder else None
-    finished = _list_finished(session, {session.key(part, id) for part in parts}) if keep else {}
-    names = session.store.names()
+    finished = _list_finished(index, {index.key(part, id) for part in parts}) if keep else {}
+    names = index.store.names()
     for part in parts:
-        key = session.key(part, id)
-        lost = any((now or 0) < pinned for now, pinned in _list_versions(session, key))
+        key = index.key(part, id)
+        lost = any((now or 0) < pinned for now, pinned in _list_versions(index, key))
         if lost or f"{key}.coverage" not in names:  # data without coverage may be left from an interrupted drop
-            drop_part(session, key, names)
-        inputs = tuple(tasks[session.key(source, id)] for source in inputs_of(part))
+            drop_part(index, key, names)
+        inputs = tuple(tasks[index.key(source, id)] for source in inputs_of(part))
         used = encoder if "encoder" in part.uses else None
-        context = _build_context(session, part, key, inputs, _chunk_corpus(session, part, corpus, id), used)
-        coverage = _open_coverage(session, part, key, names)
-        earlier = session.manifest.parts.get(key) if part.finishes_changes else None
+        context = _build_context(index, part, key, inputs, _chunk_corpus(index, part, corpus, id), used)
+        coverage = _open_coverage(index, part, key, names)
+        earlier = index.manifest.parts.get(key) if part.finishes_changes else None
         tasks[key] = Building(
             key=key,
             part=part,
             inputs=inputs,
             context=context,
             encoder=used,
-            encoder_name=session.encoders.name,
+            encoder_name=index.encoders.name,
             coverage=coverage,
             record=finished.get(key) if all(task.record for task in inputs) else None,
             finished_before=earlier.finish_seconds if earlier else 0.0,
@@ -241,28 +242,28 @@ def _plan(session: Session, parts: Sequence[Part[Any]], corpus: Documents, *, ke
     return list(tasks.values())
 
 
-def _chunk_corpus(session: Session, part: Part[Any], corpus: Documents, encoder: str | None) -> Documents:
+def _chunk_corpus(index: IndexState, part: Part[Any], corpus: Documents, encoder: str | None) -> Documents:
     """Return the documents with the passages that a part is made from."""
     chunking = part.own_chunking()
     chunks = chunks_of(chunking)
     if chunking is None or chunks is None:
         return corpus
-    name = f"{session.key(chunks, encoder)}.records"
-    return corpus.chunked(chunking, lambda: session.store.open(name, session.store.version(name) or 0))
+    name = f"{index.key(chunks, encoder)}.records"
+    return corpus.chunked(chunking, lambda: index.store.open(name, index.store.version(name) or 0))
 
 
-def _open_coverage(session: Session, part: Part[Any], key: str, names: Sequence[str]) -> PartCoverage:
+def _open_coverage(index: IndexState, part: Part[Any], key: str, names: Sequence[str]) -> PartCoverage:
     """Open a part's coverage. If the journal is damaged, drop the part first, because its content is then unknown."""
-    kept = Journal.of(session.folder, key)
+    kept = Journal.of(index.folder, key)
     try:
-        return PartCoverage.open(session.store, key, kept, shares=part.shares_records)
+        return PartCoverage.open(index.store, key, kept, shares=part.shares_records)
     except DamagedJournalError:
-        drop_part(session, key, names)
-        return PartCoverage.open(session.store, key, kept, shares=part.shares_records)
+        drop_part(index, key, names)
+        return PartCoverage.open(index.store, key, kept, shares=part.shares_records)
 
 
 def _build_context(
-    session: Session,
+    index: IndexState,
     part: Part[Any],
     key: str,
     inputs: Sequence[Building],
@@ -280,26 +281,26 @@ def _build_context(
     def open_llm() -> LLM:
         if "model" not in part.uses:
             raise UsageError(f'The part {key} uses an LLM; add "model" to its `uses`.')
-        return session.llm
+        return index.llm
 
-    root, file = session.folder, session.imported(part)
+    root, file = index.folder, index.imported(part)
     if file is not None:
-        imported_files.require_import(root, file.name, session.manifest.imported_from.get(registry.name_of(part), ""))
+        require_import(root, file.name, index.manifest.imported_from.get(registry.name_of(part), ""))
     return PartBuildContext(
         key=key,
-        store=session.store,
+        store=index.store,
         open_documents=lambda: corpus,
         root=root,
-        language=session.language,
+        language=index.language,
         open_inputs=open_inputs,
         open_encoder=open_encoder,
-        seed=session.seed,
+        seed=index.seed,
         open_llm=open_llm,
         imported=file,
     )
 
 
-def _read_texts(session: Session, corpus: Documents, ids: Sequence[str]) -> list[str]:
+def _read_texts(index: IndexState, corpus: Documents, ids: Sequence[str]) -> list[str]:
     texts: list[str] = []
     for start in range(0, len(ids), 2048):
         batch = corpus.passages(ids[start : start + 2048])
@@ -308,18 +309,16 @@ def _read_texts(session: Session, corpus: Documents, ids: Sequence[str]) -> list
     return texts
 
 
-def drop_part(session: Session, key: str, names: Sequence[str]) -> None:
+def drop_part(index: IndexState, key: str, names: Sequence[str]) -> None:
     """Remove a part and its collections. `names` are the store's collection names."""
-    record = session.manifest.parts.get(key)
-    cleaning.drop_collections(
-        session.folder, session.store, key, names, ("coverage", *record.collections) if record else ()
-    )
+    record = index.manifest.parts.get(key)
+    drop_collections(index.folder, index.store, key, names, ("coverage", *record.collections) if record else ())
 
 
 # ---------------------------------------------------------------- apply and cover
 
 
-def apply_changes(tasks: Sequence[Building], corpus: pa.Table) -> tuple[dict[str, PartRecord], Synced]:
+def apply_changes(tasks: Sequence[Building], corpus: pa.Table) -> tuple[dict[str, PartRecord], BuildResult]:
     """Update `tasks`, ordered inputs first, to the passage revisions of `corpus`.
 
     The passages of other chunkings are made first. A part is finished before the parts built from it are started.
@@ -356,7 +355,7 @@ def apply_changes(tasks: Sequence[Building], corpus: pa.Table) -> tuple[dict[str
         # An input may have failed for some passages.
         wanted = revisions.merge_revisions(sources) if sources else passages[task.part.own_chunking()]
         update(task, wanted)
-    return records, Synced(made, forgotten, time.perf_counter() - start - finish_seconds, finish_seconds)
+    return records, BuildResult(made, forgotten, time.perf_counter() - start - finish_seconds, finish_seconds)
 
 
 def _read_passage_revisions(tasks: Sequence[Building], corpus: pa.Table) -> dict[Chunking | None, pa.Table]:
@@ -538,26 +537,26 @@ def _finish_part(task: Building, corpus: str) -> PartRecord:
 # ---------------------------------------------------------------- pin readers, clean
 
 
-def _pin_readers(session: Session, made: Mapping[str, PartRecord], corpus: Documents, wanted: Any) -> None:
+def _pin_readers(index: IndexState, made: Mapping[str, PartRecord], corpus: Documents, wanted: Any) -> None:
     """Pin readers to the built parts, mark outdated parts (such as those of a replaced encoder fit), and clean up."""
     corpus.collection.finish()
     encoder = next((record.encoder for record in made.values() if record.encoder), None)
-    encoders = {**session.manifest.encoders, **({session.encoders.name: encoder} if encoder else {})}
-    replaced = session.manifest.encoders.get(session.encoders.name)
+    encoders = {**index.manifest.encoders, **({index.encoders.name: encoder} if encoder else {})}
+    replaced = index.manifest.encoders.get(index.encoders.name)
     now = time.time()
-    names = session.store.names()
+    names = index.store.names()
     abandoned = {name.rpartition(".")[0] for name in names if "." in name}  # started by a sync that never finished
     outdated = {
-        key: session.manifest.outdated.get(key, now)
-        for key, record in {**dict.fromkeys((*abandoned, *session.manifest.outdated)), **session.manifest.parts}.items()
+        key: index.manifest.outdated.get(key, now)
+        for key, record in {**dict.fromkeys((*abandoned, *index.manifest.outdated)), **index.manifest.parts}.items()
         if key not in made
         and (record is None or (encoder and record.encoder and record.encoder == replaced != encoder))
     }
-    outdated |= dict.fromkeys(_made_from(outdated.keys(), session.manifest.parts) - made.keys() - outdated.keys(), now)
-    parts = {key: record for key, record in session.manifest.parts.items() if key not in outdated}
-    session.opened.clear()
-    session.save(
-        **session.built_with(),
+    outdated |= dict.fromkeys(_made_from(outdated.keys(), index.manifest.parts) - made.keys() - outdated.keys(), now)
+    parts = {key: record for key, record in index.manifest.parts.items() if key not in outdated}
+    index.opened.clear()
+    index.save(
+        **index.built_with(),
         corpus=revisions.corpus_fingerprint(wanted),
         documents_version=corpus.collection.version,
         documents_identity=corpus.collection.identity,
@@ -565,52 +564,52 @@ def _pin_readers(session: Session, made: Mapping[str, PartRecord], corpus: Docum
         passages=len(wanted),
         encoders=encoders,
         parts={**parts, **made},
-        finished_by=dict(session.store_plugin.finishes_by),
+        finished_by=dict(index.store_plugin.finishes_by),
         outdated=outdated,
         leftover=True,  # until cleaning succeeds, because a crash before that leaves unused files
-        libraries=manifests.libraries(),
+        libraries=libraries(),
     )
-    journal.finish(session.folder, made)
-    _clean(session)
+    remove_journals(index.folder, made)
+    _clean(index)
 
 
-def _clean(session: Session) -> None:
+def _clean(index: IndexState) -> None:
     """Remove data that no reader needs. If it fails, only warn: the sync itself has finished."""
     try:
-        manifests.update_copy(session.folder)  # data that only an older copy names is about to be removed
-        manifest, stays = cleaning.remove_unread(session.folder, session.store, session.manifest)
+        update_copy(index.folder)  # data that only an older copy names is about to be removed
+        manifest, stays = remove_unread(index.folder, index.store, index.manifest)
     except (StoreError, OSError) as error:
-        warnings.warn(f"Unused files stay in {session.folder}: {error}", LeftoverWarning, stacklevel=4)
+        warnings.warn(f"Unused files stay in {index.folder}: {error}", LeftoverWarning, stacklevel=4)
         return
-    session.save(outdated=manifest.outdated, leftover=stays)
+    index.save(outdated=manifest.outdated, leftover=stays)
 
 
-def _clean_leftover(session: Session) -> None:
+def _clean_leftover(index: IndexState) -> None:
     """Remove data that the last sync kept for its readers, unless another process is writing."""
-    if session.manifest.leftover and not session.read_only:
-        with suppress(WriterBusyError), session.store.lease("cleaning up"):
-            session.reload()
-            _clean(session)
+    if index.manifest.leftover and not index.read_only:
+        with suppress(WriterBusyError), index.store.lease("cleaning up"):
+            index.reload()
+            _clean(index)
 
 
-def _finish_again(session: Session) -> None:
+def _finish_again(index: IndexState) -> None:
     """Finish the collections of all parts again, because the store's parameters have changed (less memory, say).
 
     If a sync of a part was interrupted, readers stay pinned to the part's last finished state, because its current
     data mix two states of the corpus. The sync that completes the part also finishes it.
     """
-    with session.writing("cleaning up"):
-        interrupted = journal.unfinished(session.folder)
+    with index.writing("cleaning up"):
+        interrupted = unfinished_parts(index.folder)
         made = {
             key: record.model_copy(
-                update={"collections": record.collections | finish_collections(key, session.store).versions}
+                update={"collections": record.collections | finish_collections(key, index.store).versions}
             )
             if key not in interrupted
             else record
-            for key, record in session.manifest.parts.items()
+            for key, record in index.manifest.parts.items()
         }
-        session.opened.clear()
-        session.save(parts=made, finished_by=dict(session.store_plugin.finishes_by), leftover=True)
+        index.opened.clear()
+        index.save(parts=made, finished_by=dict(index.store_plugin.finishes_by), leftover=True)
 
 
 def _made_from(keys: Iterable[str], parts: Mapping[str, PartRecord]) -> set[str]:

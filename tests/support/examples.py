@@ -1,4 +1,4 @@
-"""How many random examples property tests take, and which: `make test` always the same, `make test-slow` new ones each commit."""
+"""Random examples of property tests: the same in each `make test`, new ones with each commit in `make test-slow`."""
 
 import os
 

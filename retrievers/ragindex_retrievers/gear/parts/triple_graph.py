@@ -8,12 +8,12 @@ import pyarrow as pa
 from pydantic import Field
 
 from ragindex.filters import Terms
+from ragindex.index import versioned_files
 from ragindex.interfaces import BuildContext, Collection, FilterQuery, Part, ReadContext
 from ragindex.llm.rules import is_number
 from ragindex.parts.triples import sparse_graph
 from ragindex.parts.triples.triples import Triples
 from ragindex.plugins.registry import PartField
-from ragindex.workspace import versioned_files
 
 _GIB = 1 << 30
 _BUILD_FACTOR = 5

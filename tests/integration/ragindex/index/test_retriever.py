@@ -13,9 +13,8 @@ from search_server import default_scheme
 import ragindex
 from ragindex.errors import MissingPartError, StaleWarning, UsageError, WorkspaceError
 from ragindex.filters import All, Not, Range, Terms, from_mapping, meta
+from ragindex.index.parts import KeyInputs, part_key, topological_order
 from ragindex.plugins import registry
-from ragindex.workspace import part_keys
-from ragindex.workspace.part_keys import Means, part_key, topological_order
 
 DOCUMENTS = [
     ragindex.Document(
@@ -81,10 +80,10 @@ def test_an_index_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 
 def test_a_method_that_is_not_built_is_not_built_by_reading(folder: Path) -> None:
     with ragindex.open(folder) as index:
-        before = files(folder / "parts"), index.workspace.manifest
+        before = files(folder / "parts"), index.manifest
         with pytest.raises(MissingPartError) as raised:
             index.retriever("dense")
-        assert (files(folder / "parts"), index.workspace.manifest) == before
+        assert (files(folder / "parts"), index.manifest) == before
     assert str(raised.value) == (
         f"The method dense is not built in {folder} with the encoder lsa and the LLM offline. "
         f"Call index.build('dense'), or run: ragindex index --index {folder} --methods dense"
@@ -212,11 +211,11 @@ def test_filters_on_lists_and_mappings(tmp_path: Path) -> None:
 
 def test_other_terms_of_metadata_are_another_index(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its filters could pass what they must keep out: every part of it is made anew."""
-    means = Means("encoder", "llm", 0)
+    means = KeyInputs("encoder", "llm", 0)
     schemes = [default_scheme(method) for method in registry.plugin_names("schemes")]
     parts = [part for scheme in schemes for part in topological_order(scheme.parts())]
     now = {part_key(part, means) for part in parts}
-    monkeypatch.setattr(part_keys, "TERMS_VERSION", 1)
+    monkeypatch.setattr("ragindex.index.parts.TERMS_VERSION", 1)
     assert now.isdisjoint(part_key(part, means) for part in parts)
 
 
@@ -333,6 +332,6 @@ def test_newest_follows_the_own_encoder_of_the_index(folder: Path) -> None:
         with ragindex.open(folder, encoder="lsa:2") as writer:
             writer.build("dense")
         for index, encoder in ((own, "lsa(dimensions=2)"), (other, "lsa(dimensions=1)")):
-            assert index.newest().workspace.encoder_name == encoder
-        assert own.workspace.encoder_name == "lsa"
+            assert index.newest().encoder_name == encoder
+        assert own.encoder_name == "lsa"
         assert len(own.newest().retriever("dense").search("slate", k=3)) == 3

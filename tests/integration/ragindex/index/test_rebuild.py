@@ -11,10 +11,10 @@ from made_language import ANSWER, ORIGIN, key
 
 from ragindex import durable_files
 from ragindex.errors import StoreError, UsageError, WorkspaceError
+from ragindex.index import repair
+from ragindex.index.index import Index
+from ragindex.index.models import CALLS
 from ragindex.llm.cache import SQLiteCache
-from ragindex.workspace import rebuild
-from ragindex.workspace.llm import CALLS
-from ragindex.workspace.workspace import Workspace
 
 
 def make_older(folder: Path) -> Path:
@@ -66,29 +66,29 @@ def test_a_rebuild_that_dies_is_carried_on(older: Path, monkeypatch: pytest.Monk
     with monkeypatch.context() as patched:
         patched.setattr(durable_files, "move_durably", die)
         with pytest.raises(KeyboardInterrupt):
-            rebuild.move_aside(older)
+            repair.move_aside(older)
     assert not older.exists()
-    rebuild.move_aside(older)
+    repair.move_aside(older)
     assert SQLiteCache(older / CALLS).get(key(1)) == ANSWER
     assert not older.with_name("older.rebuilding").exists()
 
 
 def test_what_is_not_older_is_left_alone(older: Path, tmp_path: Path) -> None:
-    rebuild.move_aside(older)
+    repair.move_aside(older)
     before = sorted(older.rglob("*"))
     for folder in (older, tmp_path / "nowhere"):
         with pytest.raises(UsageError, match="--rebuild is for an index of an older format"):
-            rebuild.move_aside(folder)
+            repair.move_aside(folder)
     assert sorted(older.rglob("*")) == before
 
 
 def test_obstacles_leave_all_in_place(older: Path) -> None:
     (older / CALLS).write_bytes(b"no database at all, but long enough to be looked at" * 100)
     with pytest.raises(StoreError, match="could not be copied"):
-        rebuild.move_aside(older)
+        repair.move_aside(older)
     older.with_name("older.format2").mkdir()
     with pytest.raises(UsageError, match=r"older\.format2 is in the way"):
-        rebuild.move_aside(older)
+        repair.move_aside(older)
     assert (older / "workspace.json").exists()
 
 
@@ -96,6 +96,6 @@ def test_index_of_format_1_is_refused(tmp_path: Path) -> None:
     """It had one source, among its settings."""
     (tmp_path / "workspace.json").write_text(json.dumps({"format": 1, "settings": {"source": "my docs"}}))
     with pytest.raises(WorkspaceError) as caught:
-        Workspace.open(tmp_path)
+        Index.open(tmp_path, create=True)
     assert str(caught.value).startswith(f"The index {tmp_path} has format 1, of an earlier ragindex; this one")
     assert str(caught.value).endswith(f"Run: ragindex index 'my docs' --index {tmp_path} --rebuild")

@@ -11,10 +11,10 @@ from letters import Letters
 from made_extractions import openie, spelt
 
 from ragindex.errors import StoreError
+from ragindex.index import versioned_files
+from ragindex.index.index import Index
 from ragindex.parts.vectors.similar_pairs import SimilarPairs, near_pairs
 from ragindex.types import Document
-from ragindex.workspace import versioned_files
-from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.hipporag.parts import phrase_graph
 from ragindex_baselines.hipporag.parts.phrase_graph import PhraseGraph
 
@@ -23,11 +23,11 @@ B = spelt("B", "xyz|meets|aabc")
 C = spelt("C", "uvw|is|xyz")
 
 
-def made(tmp_path: Path, *documents: Document) -> Workspace:
-    workspace = Workspace.open(tmp_path / "w", encoder=Letters(), chunking=None)
+def made(tmp_path: Path, *documents: Document) -> Index:
+    workspace = Index.open(tmp_path / "w", encoder=Letters(), chunking=None, create=True)
     workspace.import_part("extractions", openie(tmp_path / "f.json", (A, B, C)))
     workspace.add(documents)
-    workspace.sync([PhraseGraph()])
+    workspace.build(PhraseGraph())
     return workspace
 
 
@@ -49,7 +49,7 @@ def test_compared_vectors_lie_in_a_file(tmp_path: Path, monkeypatch: pytest.Monk
     (name,) = kept(tmp_path)
     assert name != "scratch"
     workspace.add([C])
-    workspace.sync()
+    workspace.build()
     assert seen[1:] == [(sorted([name, "scratch"]), np.memmap)]
     (now,) = kept(tmp_path)  # nobody reads the one of before
     assert now not in (name, "scratch")
@@ -74,8 +74,8 @@ def test_leftovers_of_a_dead_sync_are_removed(tmp_path: Path, monkeypatch: pytes
     (folder / "scratch").rename(folder / "partial-1")  # as one that was killed while it wrote leaves it
     (folder / "scratch").mkdir()
     (folder / "scratch" / "numbers.npy").write_bytes(b"cut short")
-    workspace = Workspace.open(tmp_path / "w", encoder=Letters())
-    workspace.sync([PhraseGraph()])
+    workspace = Index.open(tmp_path / "w", encoder=Letters(), create=True)
+    workspace.build(PhraseGraph())
     (name,) = kept(tmp_path)
     assert name not in ("scratch", "partial-1")
     assert workspace.open_part(PhraseGraph()).graph.phrases.to_pylist() == ["aabc", "abc", "xyz"]

@@ -7,10 +7,10 @@ import pytest
 from leased import FIVE, ids, made, more, opened, states
 
 from ragindex.errors import LeftoverWarning
+from ragindex.index import leases, state
+from ragindex.index.leases import ReaderState
 from ragindex.stores.lancedb import files
 from ragindex.types import Document
-from ragindex.workspace import cleaning, reader_leases
-from ragindex.workspace.reader_leases import ReaderState
 from ragindex_baselines.bm25 import BM25
 from ragindex_baselines.dense import Dense
 
@@ -35,7 +35,7 @@ def test_reader_opens_late(tmp_path: Path) -> None:
     more(writer, 4)
     assert ids(BM25().open(reader)) == FIVE
     reader.close()
-    writer.sync([BM25()])  # there is nothing to do but this
+    writer.build(BM25())  # there is nothing to do but this
     assert states(writer) == 1
 
 
@@ -49,7 +49,7 @@ def test_retriever_keeps_its_state(tmp_path: Path) -> None:
     assert ids(retriever) == FIVE
     assert states(writer) == 2
     del retriever
-    writer.sync([BM25()])
+    writer.build(BM25())
     assert states(writer) == 1
 
 
@@ -61,31 +61,31 @@ def test_each_state_goes_with_its_last_reader(tmp_path: Path) -> None:
     more(writer, 2)
     assert states(writer) == 3
     first[0].close()
-    writer.sync([BM25()])
+    writer.build(BM25())
     assert states(writer) == 3
     first[1].close()
-    writer.sync([BM25()])
+    writer.build(BM25())
     assert states(writer) == 2
     assert len(ids(BM25().open(second))) == 6
     assert not writer.manifest.outdated
     assert writer.manifest.leftover
     second.close()
-    writer.sync([BM25()])
+    writer.build(BM25())
     assert not writer.manifest.leftover
 
 
 def test_overtaken_reader_reads_the_newer_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has read the manifest and has no lease yet when the state is removed: between the two, nothing is opened."""
-    writer, take = made(tmp_path), reader_leases.take_lease
+    writer, take = made(tmp_path), leases.take_lease
     overtaken: list[int] = []
 
-    def late(folder: Path, read: ReaderState, *, write: bool = True) -> reader_leases.ReaderLease:
+    def late(folder: Path, read: ReaderState, *, write: bool = True) -> leases.ReaderLease:
         if not overtaken:
             overtaken.append(1)
             more(writer, 1)
         return take(folder, read)
 
-    monkeypatch.setattr(reader_leases, "take_lease", late)
+    monkeypatch.setattr(state, "take_lease", late)
     reader = opened(tmp_path)
     assert overtaken
     assert len(ids(BM25().open(reader))) == 6
@@ -109,10 +109,10 @@ def test_documents_that_are_being_read_stay(tmp_path: Path, monkeypatch: pytest.
 def test_unread_fit_is_removed(tmp_path: Path) -> None:
     writer = opened(tmp_path)
     writer.add([Document(f"d{number}", "Slate", f"slate barge {number}") for number in range(12)])
-    writer.sync([Dense()])
+    writer.build(Dense())
     reader, before = opened(tmp_path), writer.encoder_id
     writer.add([Document(f"n{number}", "Oak", f"oak fen {number}") for number in range(12)])
-    writer.sync()
+    writer.build()
     after = writer.encoder_id
     assert before != after
 
@@ -123,7 +123,7 @@ def test_unread_fit_is_removed(tmp_path: Path) -> None:
     assert len(ids(Dense().open(reader))) == 12
     reader.close()
     del reader
-    writer.sync()
+    writer.build()
     assert fits() == {after}
     assert not [
         name
@@ -141,14 +141,14 @@ def test_reader_without_write_access_keeps_everything(tmp_path: Path, monkeypatc
         return really(path, flags, *mode)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(reader_leases.os, "open", refused)
+        patch.setattr(leases.os, "open", refused)
         reader = opened(tmp_path)
     more(writer, 1, 2)
     assert ids(BM25().open(reader)) == FIVE
     assert states(writer) > 2
     reader.close()
     del reader
-    writer.sync([BM25()])
+    writer.build(BM25())
     assert states(writer) == 1
 
 
@@ -167,35 +167,35 @@ def test_warning_of_what_cannot_be_removed(tmp_path: Path, monkeypatch: pytest.M
 def test_leases_end_with_their_owners(tmp_path: Path) -> None:
     tmp_path.joinpath("readers").mkdir()
     one, other = ReaderState({"a": 1}), ReaderState({"a": 2}, frozenset({"p"}), frozenset({"e"}))
-    first, second = reader_leases.take_lease(tmp_path, one), reader_leases.take_lease(tmp_path, other)
-    assert sorted(reader_leases.read_states(tmp_path) or [], key=lambda state: state.collections["a"]) == [one, other]
-    assert reader_leases.versions_read([one, other], "a") == {1, 2}
+    first, second = leases.take_lease(tmp_path, one), leases.take_lease(tmp_path, other)
+    assert sorted(leases.read_states(tmp_path) or [], key=lambda state: state.collections["a"]) == [one, other]
+    assert leases.versions_read([one, other], "a") == {1, 2}
     del first
-    assert reader_leases.read_states(tmp_path) == [other]
+    assert leases.read_states(tmp_path) == [other]
     (tmp_path / "readers" / "1-dead.json").write_text("{}")
-    assert reader_leases.read_states(tmp_path) == [other]
+    assert leases.read_states(tmp_path) == [other]
     assert len(list((tmp_path / "readers").iterdir())) == 1
     del second
-    assert reader_leases.read_states(tmp_path) == []
-    assert cleaning.reader_leases.read_states(tmp_path / "none") == []
+    assert leases.read_states(tmp_path) == []
+    assert leases.reader_leases.read_states(tmp_path / "none") == []
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_that_ends_leaves_its_parents_lease(tmp_path: Path) -> None:
-    lease = reader_leases.take_lease(tmp_path, ReaderState({"a": 1}))
+    lease = leases.take_lease(tmp_path, ReaderState({"a": 1}))
     child = os.fork()
     if child == 0:
         del lease
         os._exit(0)
     os.waitpid(child, 0)
-    assert reader_leases.read_states(tmp_path) == [ReaderState({"a": 1})]
+    assert leases.read_states(tmp_path) == [ReaderState({"a": 1})]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_reads_on_after_its_parent_has_let_go(tmp_path: Path) -> None:
-    lease = reader_leases.take_lease(tmp_path, ReaderState({"a": 1}))
+    lease = leases.take_lease(tmp_path, ReaderState({"a": 1}))
     there, here = os.pipe()
     child = os.fork()
     if child == 0:
@@ -204,7 +204,7 @@ def test_a_forked_child_reads_on_after_its_parent_has_let_go(tmp_path: Path) -> 
         os._exit(0)
     os.close(there)
     del lease
-    assert reader_leases.read_states(tmp_path) == [ReaderState({"a": 1})]
+    assert leases.read_states(tmp_path) == [ReaderState({"a": 1})]
     os.close(here)
     os.waitpid(child, 0)
-    assert (reader_leases.read_states(tmp_path), list((tmp_path / "readers").iterdir())) == ([], [])
+    assert (leases.read_states(tmp_path), list((tmp_path / "readers").iterdir())) == ([], [])

@@ -13,9 +13,9 @@ import crash_child
 import pytest
 from sessions import wait_for_end_of_session
 
+from ragindex.index.index import Index
 from ragindex.testing import assert_same
 from ragindex.types import Query, Retrieval
-from ragindex.workspace.workspace import Workspace
 
 CHILD = Path(crash_child.__file__)
 QUESTIONS = ("winter bread", "copper lamp item5", "bridge", "garden stone item36", "Number 410")
@@ -45,7 +45,7 @@ def run_child(folder: Path, kill_after: float | None, signalled: signal.Signals 
     return worked
 
 
-def answers(workspace: Workspace) -> list[Retrieval]:
+def answers(workspace: Index) -> list[Retrieval]:
     retriever = crash_child.TREES.open(workspace)
     return retriever.retrieve([Query(text, text) for text in QUESTIONS], 50)
 
@@ -60,6 +60,6 @@ def test_stopped_while_workers_build_trees(tmp_path: Path) -> None:
     run_child(folder, None)
     alone = crash_child.build(tmp_path / "alone")
     for name in ("undisturbed", "stopped"):
-        workspace = Workspace.open(tmp_path / name)
+        workspace = Index.open(tmp_path / name, create=True)
         assert_same(answers(workspace), answers(alone), name)
         assert workspace.counts() == alone.counts()

@@ -11,10 +11,10 @@ from damaged import DOCUMENTS, HARMS, Kept, Tried, tried
 from ragindex.durable_files import RepairWarning
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import DamagedError, EngineError, RagindexError
+from ragindex.index.index import Index
 from ragindex.llm.cache import CachedResponse, CallSource, SQLiteCache
 from ragindex.llm.export import export_calls, import_calls
 from ragindex.plugins import registry
-from ragindex.workspace.workspace import Workspace
 
 
 @pytest.fixture(scope="module")
@@ -87,9 +87,9 @@ def test_damaged_cache_of_vectors(harm: str, kept: Kept) -> None:
 
 def test_no_flipped_byte_becomes_a_vector(tmp_path: Path) -> None:
     """Wherever it lies: the vectors are those of before, or an error names the file."""
-    workspace = Workspace.open(tmp_path / "w", encoder="lsa", chunking=None)
+    workspace = Index.open(tmp_path / "w", encoder="lsa", chunking=None, create=True)
     workspace.add(DOCUMENTS)
-    workspace.sync([registry.scheme("dense")])
+    workspace.build(registry.scheme("dense"))
     encoder, path = workspace.encoder, tmp_path / "w" / "caches" / "vectors.sqlite"
     assert isinstance(encoder, CachedEncoder)
     texts = [document.text for document in DOCUMENTS]

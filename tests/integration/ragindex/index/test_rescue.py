@@ -13,10 +13,10 @@ from damaged import HARMS
 
 from ragindex import Document, open_index
 from ragindex.errors import DamagedError, RagindexError, StoreError
+from ragindex.index.index import Index
+from ragindex.index.repair import RESCUED_FILES
 from ragindex.serve.collections import open_state
 from ragindex.serve.config import CollectionSpec
-from ragindex.workspace.rescue import RESCUED_FILES
-from ragindex.workspace.workspace import Workspace
 
 pytestmark = pytest.mark.filterwarnings("ignore::ragindex.durable_files.RepairWarning")
 
@@ -145,7 +145,7 @@ def test_any_file_harmed_is_noticed_and_the_rest_is_served(made: Made, tmp_path:
 def test_restored_documents_are_noticed_before_anything_is_lost(folder: Path, made: Made) -> None:
     """The newest documents are missing, and nothing in the restored files is wrong."""
     restore(folder, made.states[2], "documents")
-    with Workspace.open(folder) as workspace:
+    with Index.open(folder, create=True) as workspace:
         for change in (lambda: workspace.add([document(99)]), lambda: workspace.remove(["d00"]), workspace.sources):
             with pytest.raises(
                 DamagedError, match=r"an earlier state of them, as after a partial restore\. Run: ragindex"
@@ -157,7 +157,7 @@ def test_restored_documents_are_noticed_before_anything_is_lost(folder: Path, ma
 def test_documents_of_another_index_are_noticed(folder: Path, made: Made, tmp_path: Path) -> None:
     other = Made(tmp_path / "other")
     restore(folder, other.states[3], "documents")
-    with Workspace.open(folder) as workspace, pytest.raises(DamagedError, match="has other documents than"):
+    with Index.open(folder, create=True) as workspace, pytest.raises(DamagedError, match="has other documents than"):
         workspace.add([document(99)])
     with pytest.raises(StoreError, match="was damaged or lost and has been rebuilt"):
         read(folder)
@@ -166,7 +166,7 @@ def test_documents_of_another_index_are_noticed(folder: Path, made: Made, tmp_pa
 
 def test_restored_part_is_built_again(folder: Path, made: Made) -> None:
     """What is recorded of the part is newer than its data."""
-    with Workspace.open(folder) as workspace:
+    with Index.open(folder, create=True) as workspace:
         parts = workspace.manifest.parts
     (name,) = (f"{key}.{kind}" for key, record in parts.items() for kind in record.collections)
     restore(folder, made.states[2], name)
@@ -194,8 +194,8 @@ def test_killed_repair_goes_on(folder: Path, made: Made, monkeypatch: pytest.Mon
     def killed(*_: object) -> None:
         raise KilledError
 
-    with monkeypatch.context() as patch, Workspace.open(folder) as workspace:
-        patch.setattr(Workspace, "pin_documents", killed)
+    with monkeypatch.context() as patch, Index.open(folder, create=True) as workspace:
+        patch.setattr(Index, "pin_documents", killed)
         with pytest.raises(KilledError):
             workspace.repair()
     assert len(list(folder.glob(RESCUED_FILES))) == 1

@@ -30,6 +30,8 @@ from ragindex.errors import (
     WriterBusyError,
 )
 from ragindex.filters import Range, meta
+from ragindex.index import sync
+from ragindex.index.index import Index
 from ragindex.interfaces import BuildContext, Change, Part, ReadContext
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.triples.triples import Triples
@@ -37,14 +39,12 @@ from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.testing import ADDED, DOCUMENTS, QUESTIONS, ask_questions, assert_same, build
 from ragindex.types import Document, Query
-from ragindex.workspace import sync
-from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
 from ragindex_baselines.dense import Dense
 from ragindex_baselines.hybrid import Hybrid
 
 
-def ids(workspace: Workspace, question: str, k: int = 5, scheme: Any = None) -> list[str]:
+def ids(workspace: Index, question: str, k: int = 5, scheme: Any = None) -> list[str]:
     retriever = (scheme or BM25()).open(workspace)
     return [hit.id for hit in retriever.retrieve([Query("q", question)], k)[0].hits]
 
@@ -64,17 +64,17 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 @pytest.fixture
-def index(built: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Workspace]:
+def index(built: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Index]:
     """An index of a method in `tmp_path`, to be changed."""
 
-    def copy(method: str) -> Workspace:
+    def copy(method: str) -> Index:
         shutil.copytree(built(method), tmp_path, dirs_exist_ok=True)
-        return Workspace.open(tmp_path, encoder="lsa")
+        return Index.open(tmp_path, encoder="lsa", create=True)
 
     return copy
 
 
-Index = Callable[[str], Workspace]
+Index = Callable[[str], Index]
 
 # ---------------------------------------------------------------- everyday
 
@@ -86,7 +86,7 @@ def test_metadata_travels_and_filters(tmp_path: Path) -> None:
         {"year": "2020"},
         {},
     ]
-    workspace = Workspace.open(tmp_path, chunking=None)
+    workspace = Index.open(tmp_path, chunking=None, create=True)
     workspace.add([Document(f"d{n}", "", "the same bread", one) for n, one in enumerate(metadata)])
     retriever = built_retriever(workspace, "bm25")
 
@@ -106,9 +106,9 @@ def test_metadata_travels_and_filters(tmp_path: Path) -> None:
 
 def test_hits_of_split_documents(tmp_path: Path) -> None:
     text = " ".join(f"Sentence number{n} ends here." for n in range(60))
-    workspace = Workspace.open(tmp_path, chunking=Chunking(200, 40))
+    workspace = Index.open(tmp_path, chunking=Chunking(200, 40), create=True)
     workspace.add([Document("book", "A book", text, {"page": 3}), Document("leaf", "A leaf", "Nothing else.")])
-    workspace.sync([BM25()])
+    workspace.build(BM25())
     assert workspace.counts().documents == 2
     assert workspace.counts().passages > 8
     hit = BM25().open(workspace).retrieve([Query("q", "number41")], 1)[0].hits[0]
@@ -116,38 +116,38 @@ def test_hits_of_split_documents(tmp_path: Path) -> None:
     assert hit.id.startswith("book#")
     assert (hit.doc_ids, hit.passage_ids, hit.metadata) == (("book",), (hit.id,), {"book": {"page": 3}})
     workspace.add([Document("book", "A book", text.replace("number41", "number99"), {"page": 3})])
-    made = workspace.sync([BM25()]).made
+    made = workspace.build(BM25()).made
     assert 1 <= made <= 2  # only the passages with the changed word
     assert ids(workspace, "number41") == []
     workspace.add([Document("book", "A book", "Now it is short.")])
-    workspace.sync([BM25()])
+    workspace.build(BM25())
     assert (workspace.counts().passages, ids(workspace, "short")) == (2, ["book#0"])
     assert ids(workspace, "number99") == []
 
 
 def test_nothing_is_made_twice(tmp_path: Path, index: Index) -> None:
     workspace = index("hybrid")
-    assert workspace.sync([Hybrid()]).made == 0
-    assert Workspace.open(tmp_path).sync([Hybrid(), BM25()]).made == 0
+    assert workspace.build(Hybrid()).made == 0
+    assert Index.open(tmp_path, create=True).build(Hybrid(), BM25()).made == 0
     workspace.add([DOCUMENTS[0]])
-    assert workspace.sync([Hybrid()]).made == 0
+    assert workspace.build(Hybrid()).made == 0
     workspace.add([ADDED[0]])
-    assert workspace.sync([Hybrid()]).made == 2  # one passage, its text and its vector
+    assert workspace.build(Hybrid()).made == 2  # one passage, its text and its vector
     workspace.add(ADDED)
-    assert workspace.sync().made == 2 * len(ADDED[1:])  # of all parts
+    assert workspace.build().made == 2 * len(ADDED[1:])  # of all parts
     assert "x2" in ids(workspace, "emperor penguins dive", scheme=Dense())
 
 
 def test_parts_of_two_encoders(tmp_path: Path, index: Index) -> None:
     workspace = index("bm25")
-    assert workspace.sync([Dense()]).made == len(DOCUMENTS)  # the vectors alone: passages are there
-    other = Workspace.open(tmp_path, encoder="lsa:3", chunking=None)
+    assert workspace.build(Dense()).made == len(DOCUMENTS)  # the vectors alone: passages are there
+    other = Index.open(tmp_path, encoder="lsa:3", chunking=None, create=True)
     with pytest.raises(MissingPartError, match=r"vectors is not built with the encoder lsa\(dimensions=3\)"):
         Dense().open(other)
-    assert other.sync([Dense()]).made == len(DOCUMENTS)
+    assert other.build(Dense()).made == len(DOCUMENTS)
     assert len(other.manifest.parts) == 3
     assert_same(
-        ask_questions(Dense().open(Workspace.open(tmp_path, encoder="lsa")), 5),
+        ask_questions(Dense().open(Index.open(tmp_path, encoder="lsa", create=True)), 5),
         ask_questions(Dense().open(workspace), 5),
         "kept",
     )
@@ -155,8 +155,8 @@ def test_parts_of_two_encoders(tmp_path: Path, index: Index) -> None:
 
 def test_first_encoder_replaces_nothing(index: Index) -> None:
     workspace = index("bm25")
-    workspace.sync([Dense(over=Triples())])  # made of triples alone: the passages are no input of it
-    assert workspace.sync([BM25()]).made == 0
+    workspace.build(Dense(over=Triples()))  # made of triples alone: the passages are no input of it
+    assert workspace.build(BM25()).made == 0
     assert ids(workspace, "the emperor Hadrian", scheme=BM25())[0] == "d22"
 
 
@@ -164,7 +164,7 @@ def test_no_text_is_encoded_twice(tmp_path: Path, index: Index) -> None:
     workspace = index("dense")
     doubled = [replace(document, id=f"copy of {document.id}", metadata={}) for document in DOCUMENTS[:11]]
     workspace.add(doubled)
-    workspace.sync()
+    workspace.build()
     (record,) = [record for record in workspace.manifest.parts.values() if record.name == "vectors"]
     with sqlite3.connect(tmp_path / "caches" / "vectors.sqlite") as cache:
         assert cache.execute("SELECT count(*) FROM vectors").fetchone() == (len(DOCUMENTS),)
@@ -176,12 +176,12 @@ def test_fit_after_growth_by_half(tmp_path: Path) -> None:
     workspace = build(Dense(), tmp_path, "lsa", DOCUMENTS[:12])
     first = workspace.encoder.id
     workspace.add(DOCUMENTS[12:17])
-    workspace.sync()
+    workspace.build()
     assert workspace.encoder.id == first
     reader = Dense().open(workspace)
     before = ask_questions(reader, 5)
     workspace.add(DOCUMENTS[17:])
-    workspace.sync()
+    workspace.build()
     assert workspace.encoder.id != first
     assert_same(ask_questions(reader, 5), before, "a reader opened before")
     vectors = [record for record in workspace.manifest.parts.values() if record.name == "vectors"]
@@ -193,7 +193,7 @@ def test_fit_after_growth_by_half(tmp_path: Path) -> None:
 
 
 def test_replace(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, chunking=None)
+    workspace = Index.open(tmp_path, chunking=None, create=True)
     first = workspace.replace(DOCUMENTS, source="data")
     assert (first.added, first.changed, first.removed) == (len(DOCUMENTS), 0, 0)
     changed = [replace(DOCUMENTS[0], text="Other words."), *DOCUMENTS[2:], ADDED[0]]
@@ -229,16 +229,16 @@ def test_manifest_and_fingerprints(tmp_path: Path, index: Index) -> None:
     assert {record["corpus"] for record in parts.values()} == {manifest["corpus"]}
     assert workspace.result_fingerprint(Hybrid()) != workspace.result_fingerprint(BM25())
     before = workspace.result_fingerprint(Hybrid())
-    assert Workspace.open(tmp_path).result_fingerprint(Hybrid()) == before
-    other = Workspace.open(tmp_path, store="lancedb(float16=true)")
+    assert Index.open(tmp_path, create=True).result_fingerprint(Hybrid()) == before
+    other = Index.open(tmp_path, store="lancedb(float16=true)", create=True)
     assert (workspace.store_name, other.store_name) == ("lancedb", "lancedb(float16=true)")
     assert other.result_fingerprint(Hybrid()) != before
-    elsewhere = Workspace.open(tmp_path / "elsewhere", encoder="lsa", chunking=None)
+    elsewhere = Index.open(tmp_path / "elsewhere", encoder="lsa", chunking=None, create=True)
     elsewhere.replace(DOCUMENTS, source="elsewhere")
-    elsewhere.sync([Hybrid()])
+    elsewhere.build(Hybrid())
     assert elsewhere.result_fingerprint(Hybrid()) == before  # the source of documents is not in it
     workspace.add([ADDED[0]])
-    workspace.sync()
+    workspace.build()
     assert workspace.result_fingerprint(Hybrid()) != before
 
 
@@ -246,15 +246,15 @@ def test_manifest_and_fingerprints(tmp_path: Path, index: Index) -> None:
 
 
 def test_a_workspace_without_documents(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path)
+    workspace = Index.open(tmp_path, create=True)
     with pytest.raises(WorkspaceError, match="has no documents. Run: ragindex add"):
-        workspace.sync([BM25()])
+        workspace.build(BM25())
     with pytest.raises(MissingPartError, match="passages is not built in .*Run: ragindex index"):
         BM25().open(workspace)
 
 
 def test_the_same_id_twice_and_unknown_ids(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, chunking=None)
+    workspace = Index.open(tmp_path, chunking=None, create=True)
     with pytest.raises(DataError, match="the id 'a' twice"):
         workspace.add([Document("a", "", "one"), Document("a", "", "two")])
     workspace.add([Document("a", "", "one")])
@@ -269,9 +269,9 @@ def test_the_same_id_twice_and_unknown_ids(tmp_path: Path) -> None:
 def test_strange_texts_and_ids_are_kept(tmp_path: Path) -> None:
     strange = ["a'b", "ü/ñ .md", "#1", "x#0", "'; DROP TABLE", "日本 語", "..", "a\u2028b"]
     documents = [Document(id, f"title {id}", f"bread \x00\x07 ‮ {id} 🍞", {id: id}) for id in strange]
-    workspace = Workspace.open(tmp_path, chunking=None)
+    workspace = Index.open(tmp_path, chunking=None, create=True)
     workspace.add(documents)
-    workspace.sync([Hybrid()])
+    workspace.build(Hybrid())
     hits = Hybrid().open(workspace).retrieve([Query("q", "bread")], 20)[0].hits
     assert {hit.id: (hit.title, hit.text, hit.metadata[hit.id]) for hit in hits} == {
         document.id: (document.title, document.text, document.metadata) for document in documents
@@ -280,7 +280,7 @@ def test_strange_texts_and_ids_are_kept(tmp_path: Path) -> None:
         found = BM25().open(workspace).retrieve([Query("q", "bread", meta(id, id))], 20)[0].hits
         assert [hit.id for hit in found] == [id]
     workspace.remove(strange[:-1])
-    workspace.sync()
+    workspace.build()
     assert ids(workspace, "bread") == ["a\u2028b"]
 
 
@@ -289,7 +289,7 @@ def test_new_fit_is_that_of_a_new_index(index: Index, tmp_path: Path) -> None:
     new = ask_questions(Dense().open(build(Dense(), tmp_path / "new", "lsa", [*DOCUMENTS, *ADDED])), 5)
     workspace = index("dense")
     workspace.add(ADDED)
-    workspace.sync()
+    workspace.build()
     old = workspace.encoder_id
     with pytest.raises(AssertionError, match="scores|expected"):  # documents were too few for a fit of themselves
         assert_same(ask_questions(Dense().open(workspace), 5), new, "")
@@ -299,37 +299,37 @@ def test_new_fit_is_that_of_a_new_index(index: Index, tmp_path: Path) -> None:
         patch.object(CachedEncoder, "encode_each", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
-        Workspace.open(tmp_path).sync([Dense()])
-    again = Workspace.open(tmp_path)
-    assert again.sync([Dense()]).made > 0
+        Index.open(tmp_path, create=True).build(Dense())
+    again = Index.open(tmp_path, create=True)
+    assert again.build(Dense()).made > 0
     assert again.encoder_id != old
     assert_same(ask_questions(Dense().open(again), 5), new, "a new fit")
     again.refit()
     with patch.object(sync, "_finish_part", wraps=sync._finish_part) as finish:
         # The documents are the same, so the fit is, and what is built is neither built nor finished again.
-        assert again.sync([Dense(), registry.scheme("colbert")]).made > 0
+        assert again.build(Dense(), registry.scheme("colbert")).made > 0
     assert [call.args[0].name for call in finish.call_args_list] == ["token_vectors"]
 
 
 def test_only_a_fitted_encoder_is_fitted_again(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, encoder="openai:text-embedding-3-small")
+    workspace = Index.open(tmp_path, encoder="openai:text-embedding-3-small", create=True)
     with pytest.raises(UsageError, match="openai:text-embedding-3-small learns nothing from the documents"):
         workspace.refit()
     with pytest.raises(UsageError, match="opened with read_only=True"):
-        Workspace.open(tmp_path, read_only=True).refit()
+        Index.open(tmp_path, read_only=True).refit()
 
 
 def test_settings_that_cannot_change(tmp_path: Path) -> None:
-    Workspace.open(tmp_path, language="german", chunking=None)
-    assert Workspace.open(tmp_path).language == "german"
+    Index.open(tmp_path, language="german", chunking=None, create=True)
+    assert Index.open(tmp_path, create=True).language == "german"
     with pytest.raises(UsageError, match="was created with german as its language, which cannot change"):
-        Workspace.open(tmp_path, language="english")
+        Index.open(tmp_path, language="english", create=True)
     with pytest.raises(UsageError, match=r"splits its documents otherwise: whole documents\. That cannot change"):
-        Workspace.open(tmp_path, chunking=Chunking(100, 10))
+        Index.open(tmp_path, chunking=Chunking(100, 10), create=True)
     with pytest.raises(UsageError, match=r"are passages as they are, which cannot change\. Give another chunking to"):
-        Workspace.open(tmp_path).rechunk(Chunking(100, 10))
+        Index.open(tmp_path, create=True).rechunk(Chunking(100, 10))
     with pytest.raises(UsageError, match="Unknown text analysis 'klingon'"):
-        Workspace.open(tmp_path / "other", language="klingon")
+        Index.open(tmp_path / "other", language="klingon", create=True)
     assert not (tmp_path / "other").exists()
 
 
@@ -339,12 +339,12 @@ def test_warning_of_another_language(tmp_path: Path) -> None:
         "Wir haben gestern einen langen Spaziergang durch den Wald gemacht, und es war sehr schön.",
         "Die Kinder sind nicht mehr in der Schule, denn die Ferien haben schon begonnen.",
     ]
-    workspace = Workspace.open(tmp_path)
+    workspace = Index.open(tmp_path, create=True)
     with pytest.warns(LanguageWarning, match="german"):
         workspace.add([Document(str(n), "", text) for n, text in enumerate(german * 5)])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        Workspace.open(tmp_path / "english").add(DOCUMENTS)
+        Index.open(tmp_path / "english", create=True).add(DOCUMENTS)
 
 
 # ---------------------------------------------------------------- bad luck
@@ -360,16 +360,16 @@ def test_a_workspace_of_a_newer_version(tmp_path: Path, index: Index) -> None:
         with pytest.raises(
             NewerFormatError, match="has format 99; this ragindex reads up to 5. Run: pip install --upgrade"
         ) as caught:
-            Workspace.open(tmp_path, read_only=read_only)
+            Index.open(tmp_path, read_only=read_only, create=True)
         assert caught.value.exit_code == 4
 
 
 def test_two_writers(tmp_path: Path, index: Index) -> None:
-    first, second = index("bm25"), Workspace.open(tmp_path)
+    first, second = index("bm25"), Index.open(tmp_path, create=True)
     with first.store.lease("ragindex index"), pytest.raises(WriterBusyError, match=r"ragindex index \(process \d+ on"):
         second.add(ADDED)
     second.add(ADDED)
-    first.sync()
+    first.build()
     assert ids(first, "tunnel") == ["x1"]
 
 
@@ -378,7 +378,7 @@ def test_files_lost_under_a_reader(tmp_path: Path, index: Index) -> None:
     for table in (tmp_path / "store").glob("passages-*.records.lance"):
         shutil.rmtree(table)
     with pytest.raises(StoreError, match="could not open the collection passages-"):
-        ids(Workspace.open(tmp_path), "glass")
+        ids(Index.open(tmp_path, create=True), "glass")
 
 
 @pytest.fixture
@@ -400,19 +400,19 @@ def letters(count: int, start: int = 0) -> Sequence[Document]:
 
 
 def test_a_full_disk_loses_nothing(small_disk: Path, tmp_path: Path) -> None:
-    workspace = Workspace.open(small_disk / "w", chunking=None)
+    workspace = Index.open(small_disk / "w", chunking=None, create=True)
     workspace.add(letters(20))
-    workspace.sync([BM25()])
+    workspace.build(BM25())
     filler = small_disk / "filler"
     filler.write_bytes(b"\0" * (shutil.disk_usage(small_disk).free - 8192))
     with pytest.raises(StoreError, match="could not .*[Nn]o space left"):
         workspace.add(letters(2000, 20))
-        workspace.sync()
-    assert len(ids(Workspace.open(small_disk / "w"), "bread", 5000)) == 20
+        workspace.build()
+    assert len(ids(Index.open(small_disk / "w", create=True), "bread", 5000)) == 20
     filler.unlink()
-    workspace = Workspace.open(small_disk / "w")
+    workspace = Index.open(small_disk / "w", create=True)
     workspace.add(letters(500, 20))
-    workspace.sync()
+    workspace.build()
     assert len(ids(workspace, "bread", 5000)) >= 520
 
 
@@ -420,8 +420,8 @@ def test_a_folder_that_cannot_be_written(small_disk: Path) -> None:
     build(BM25(), small_disk / "w", "lsa", DOCUMENTS)
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     with pytest.raises(StoreError, match="new cannot be created: Read-only file system"):
-        Workspace.open(small_disk / "new")
-    workspace = Workspace.open(small_disk / "w")
+        Index.open(small_disk / "new", create=True)
+    workspace = Index.open(small_disk / "w", create=True)
     assert ids(workspace, QUESTIONS[0]) != []
     with pytest.raises(StoreError, match="could not take the writer's lease"):
         workspace.add(ADDED)
@@ -430,9 +430,9 @@ def test_a_folder_that_cannot_be_written(small_disk: Path) -> None:
 def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises((StoreError, WorkspaceError), match="file"):
-        Workspace.open(tmp_path / "file")
+        Index.open(tmp_path / "file", create=True)
     with pytest.raises((StoreError, WorkspaceError), match="file"):
-        Workspace.open(tmp_path / "file" / "below")
+        Index.open(tmp_path / "file" / "below", create=True)
 
 
 # ---------------------------------------------------------------- what a second pair of eyes found
@@ -441,13 +441,13 @@ def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
 def test_open_index_sees_what_others_finish(tmp_path: Path, index: Index) -> None:
     first = index("bm25")
     assert ids(first, "quicksilver") == []
-    second = Workspace.open(tmp_path)
+    second = Index.open(tmp_path, create=True)
     second.add([Document("new", "New", "quicksilver")])
-    second.sync()
+    second.build()
     assert [hit.id for hit in built_retriever(first, "bm25").retrieve([Query("q", "quicksilver")], 3)[0].hits] == [
         "new"
     ]
-    second.sync([Dense()])
+    second.build(Dense())
     first.add([Document("more", "More", "quicksilver")])
     assert {record.name for record in first.manifest.parts.values()} == {"passages", "vectors"}
     for _ in range(2):
@@ -458,8 +458,8 @@ def test_open_index_sees_what_others_finish(tmp_path: Path, index: Index) -> Non
 def test_two_that_make_the_same_workspace_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index: Index
 ) -> None:
+    from ragindex.index import manifest as manifests
     from ragindex.stores.lancedb.store import LanceDB
-    from ragindex.workspace import manifest as manifests
 
     real = LanceDB.open
 
@@ -469,7 +469,7 @@ def test_two_that_make_the_same_workspace_at_once(
         return real(plugin, folder)
 
     monkeypatch.setattr(LanceDB, "open", slow)
-    late = Workspace.open(tmp_path, chunking=None)
+    late = Index.open(tmp_path, chunking=None, create=True)
     assert late.counts().documents == len(DOCUMENTS)
     assert manifests.read_manifest(tmp_path) == late.manifest
 
@@ -477,32 +477,32 @@ def test_two_that_make_the_same_workspace_at_once(
 def test_all_documents_removed(index: Index) -> None:
     workspace = index("hybrid")
     workspace.remove([document.id for document in DOCUMENTS])
-    workspace.sync()
+    workspace.build()
     assert workspace.counts().passages == 0
     assert ids(workspace, "glass", scheme=Hybrid()) == []
     workspace.add(DOCUMENTS)
-    workspace.sync()
+    workspace.build()
     assert ids(workspace, "curling stones granite", 1, Hybrid()) == ["d10"]
 
 
 def test_outdated_parts_are_dropped(tmp_path: Path) -> None:
     workspace = build(Dense(), tmp_path, "lsa", DOCUMENTS[:12])
-    reader, fit = Workspace.open(tmp_path), workspace.encoder.id
+    reader, fit = Index.open(tmp_path, create=True), workspace.encoder.id
     (old,) = [key for key in workspace.manifest.parts if key.startswith("vectors")]
     workspace.add(DOCUMENTS[12:])
-    workspace.sync()
+    workspace.build()
     assert list(workspace.manifest.outdated) == [old]
     workspace.store.drop(f"{old}.coverage")  # a drop that was cut short
     workspace.remove([document.id for document in DOCUMENTS[11:]])
-    workspace.sync()  # back to the first fit: the same part again
+    workspace.build()  # back to the first fit: the same part again
     workspace.add([DOCUMENTS[11]])
     workspace.remove([DOCUMENTS[0].id])
-    workspace.sync()
+    workspace.build()
     assert workspace.open_part(Vectors()).count() == 11
     assert (tmp_path / "encoders" / fit).is_dir()
     reader.close()
     workspace.add(DOCUMENTS[12:])
-    workspace.sync()
+    workspace.build()
     kept = {name.rpartition(".")[0] for name in workspace.store.names()}
     assert kept == {"", *workspace.manifest.parts}
     assert old not in kept
@@ -511,25 +511,25 @@ def test_outdated_parts_are_dropped(tmp_path: Path) -> None:
 
 def test_deleted_collection_is_made_again(tmp_path: Path, index: Index) -> None:
     expected = ask_questions(Dense().open(index("dense")), 5)
-    workspace = Workspace.open(tmp_path)
+    workspace = Index.open(tmp_path, create=True)
     (doomed,) = [name for name in workspace.store.names() if name.startswith("vectors") and name.endswith(".records")]
     workspace.store.drop(doomed)
-    workspace.sync([BM25()])
+    workspace.build(BM25())
     assert workspace.store.version(doomed) is None  # nobody asked for it
-    workspace.sync([Dense()])
-    assert_same(ask_questions(Dense().open(Workspace.open(tmp_path)), 5), expected, "made anew")
+    workspace.build(Dense())
+    assert_same(ask_questions(Dense().open(Index.open(tmp_path, create=True)), 5), expected, "made anew")
 
 
 def test_the_seed_last_used_is_the_default(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, chunking=None, seed=5)
+    workspace = Index.open(tmp_path, chunking=None, seed=5, create=True)
     workspace.add(DOCUMENTS)
-    workspace.sync([Dense()])
-    assert Workspace.open(tmp_path).seed == 5
-    assert ids(Workspace.open(tmp_path), "curling stones granite", 1, Dense()) == ["d10"]
+    workspace.build(Dense())
+    assert Index.open(tmp_path, create=True).seed == 5
+    assert ids(Index.open(tmp_path, create=True), "curling stones granite", 1, Dense()) == ["d10"]
 
 
 def test_refused_addition_writes_nothing(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, chunking=None)
+    workspace = Index.open(tmp_path, chunking=None, create=True)
     many = [Document(f"{n:04d}", "", "x") for n in range(2500)]
     with pytest.raises(DataError, match="the id '0001' twice"):
         workspace.add([*many, many[1]])
@@ -562,9 +562,9 @@ class Looking(Part[None]):
 
 
 def test_derived_parts_forget_first(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, chunking=None)
+    workspace = Index.open(tmp_path, chunking=None, create=True)
     workspace.add(DOCUMENTS)
-    workspace.sync([Looking()])
+    workspace.build(Looking())
     workspace.remove(["d03", "d07"])
-    workspace.sync([Looking()])
+    workspace.build(Looking())
     assert Looking.seen == ["d03", "d07"]

@@ -14,12 +14,12 @@ from made_extractions import openie
 from ragindex import durable_files
 from ragindex.durable_files import RepairWarning
 from ragindex.errors import DamagedError, RagindexError, StaleWarning, StoreError, WorkspaceError
+from ragindex.index.index import Index
+from ragindex.index.parts import imported_path, require_import, store_import
 from ragindex.llm.cache import CachedResponse, CallSource, SQLiteCache
 from ragindex.parts.vectors.token_vectors import TokenVectors
 from ragindex.plugins import registry
 from ragindex.stores.lancedb.store import LanceStore
-from ragindex.workspace import imported_files
-from ragindex.workspace.workspace import Workspace
 
 
 @pytest.fixture(scope="module")
@@ -100,13 +100,13 @@ def test_damaged_import_is_asked_for(harm: str, kept: Kept) -> None:
 @pytest.mark.parametrize("harm", HARMS)
 def test_importing_again_replaces_a_damaged_copy(harm: str, tmp_path: Path) -> None:
     file = openie(tmp_path / "f.json", DOCUMENTS)
-    name = imported_files.store_import(file, tmp_path)
-    kept = imported_files.imported_path(tmp_path, name)
+    name = store_import(file, tmp_path)
+    kept = imported_path(tmp_path, name)
     HARMS[harm](kept)
     with pytest.raises(DamagedError, match=f"{name} .* --triples /from/here"):
-        imported_files.require_import(tmp_path, name, "/from/here")
-    assert imported_files.store_import(file, tmp_path) == name
-    assert imported_files.require_import(tmp_path, name, "").read_bytes() == file.read_bytes()
+        require_import(tmp_path, name, "/from/here")
+    assert store_import(file, tmp_path) == name
+    assert require_import(tmp_path, name, "").read_bytes() == file.read_bytes()
 
 
 def test_damaged_fit_of_a_smaller_corpus(kept: Kept) -> None:
@@ -171,7 +171,7 @@ def test_mapped_vectors_are_made_again(harm: str, kept: Kept) -> None:
     folder = kept.fresh()
 
     def mapped(of: Path) -> Answers:
-        with Workspace.open(of, store="lancedb(mmap=true)") as workspace:
+        with Index.open(of, store="lancedb(mmap=true)", create=True) as workspace:
             hits = registry.scheme("dense").open(workspace).retrieve([QUESTION], 3)[0].hits
         return [[(hit.id, round(hit.score, 5)) for hit in hits]]
 
@@ -210,7 +210,7 @@ def test_changed_byte_of_a_part_is_found(kind: str, kept: Kept) -> None:
 def test_hashes_of_files_that_were_removed_or_are_new(kept: Kept) -> None:
     folder = kept.fresh()
     kept.added(folder)
-    with Workspace.open(folder) as workspace:
+    with Index.open(folder, create=True) as workspace:
         workspace.remove([DOCUMENTS[0].id])
         kept.synced(folder)
         assert workspace.find_changes() == []
@@ -238,9 +238,9 @@ def test_token_vectors_of_other_segments_are_not_encoded_again(rich: Kept) -> No
     (part,) = (folder / "parts").glob("token_vectors-*")
     damaged = [one.name for one in (rich.whole / "parts" / part.name).iterdir()]
     HARMS["flipped"](part / damaged[0] / "rows.npy")
-    with Workspace.open(folder) as workspace:
+    with Index.open(folder, create=True) as workspace:
         with pytest.warns(RepairWarning, match="rows.npy"):
-            workspace.sync([registry.scheme("colbert")])
+            workspace.build(registry.scheme("colbert"))
         assert len(workspace.open_part(TokenVectors()).ids) == len(DOCUMENTS) + 1
     assert rich.read(folder) == rich.after
 
@@ -255,7 +255,7 @@ def test_trouble_without_damage_removes_nothing(kept: Kept, monkeypatch: pytest.
     def away(*_: object) -> None:
         raise StoreError("The store is away.")
 
-    with monkeypatch.context() as patch, Workspace.open(folder) as workspace:
+    with monkeypatch.context() as patch, Index.open(folder, create=True) as workspace:
         patch.setattr(LanceStore, "open", away)
         with pytest.raises(StoreError, match="The store is away"):
             workspace.repair()
@@ -297,7 +297,7 @@ def _with_a_log(path: Path) -> Path:
 
 def test_part_of_a_missing_plugin_stays(kept: Kept) -> None:
     folder = kept.fresh()
-    with Workspace.open(folder) as workspace:
+    with Index.open(folder, create=True) as workspace:
         record = next(iter(workspace.manifest.parts.values()))
         gone = record.model_copy(update={"name": "gone", "part": {"name": "gone"}})
         workspace.save(parts={**workspace.manifest.parts, "gone-1": gone})

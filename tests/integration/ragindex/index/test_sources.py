@@ -16,10 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from examples import examples
 from ragindex import read
 from ragindex.errors import DataError, RagindexError, UsageError, WorkspaceError
+from ragindex.index import sources
+from ragindex.index.index import Index
+from ragindex.index.manifest import DocumentSource
 from ragindex.types import Document
-from ragindex.workspace import sources
-from ragindex.workspace.manifest import DocumentSource
-from ragindex.workspace.workspace import Workspace
 
 
 def write(folder: Path, texts: dict[str, str]) -> Path:
@@ -29,13 +29,13 @@ def write(folder: Path, texts: dict[str, str]) -> Path:
     return folder
 
 
-def held(workspace: Workspace) -> dict[str, str]:
+def held(workspace: Index) -> dict[str, str]:
     return {document.id: document.text for document in workspace.documents}
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    return Workspace.open(tmp_path / "w")
+def workspace(tmp_path: Path) -> Index:
+    return Index.open(tmp_path / "w", create=True)
 
 
 # ---------------------------------------------------------------- any sequence of commands
@@ -54,7 +54,7 @@ class Commands(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
-        self.workspace = Workspace.open(self.folder / "w")
+        self.workspace = Index.open(self.folder / "w", create=True)
         self.files: dict[str, str] = {}
         self.roots: dict[str, tuple[str, str]] = {}  # by name: root, prefix
         self.held: dict[str, tuple[str, str]] = {}  # by id: text, source
@@ -160,7 +160,7 @@ class Commands(RuleBasedStateMachine):
 
     @rule()
     def reopen(self) -> None:
-        self.workspace = Workspace.open(self.folder / "w")
+        self.workspace = Index.open(self.folder / "w", create=True)
 
     @invariant()
     def exactly_what_was_named(self) -> None:
@@ -183,7 +183,7 @@ TestCommands.settings = settings(
 
 @pytest.mark.parametrize("written", ["docs", "./docs/", "docs/company/..", "link", "{here}/docs"])
 def test_root_written_otherwise(
-    tmp_path: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch, written: str
+    tmp_path: Path, workspace: Index, monkeypatch: pytest.MonkeyPatch, written: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "docs", {"company/coffee.md": "at nine", "top.md": "top"})
@@ -197,7 +197,7 @@ def test_root_written_otherwise(
 
 @pytest.mark.parametrize("written", ["docs/company/coffee.md", "./docs/../docs/company/coffee.md", "docs/company"])
 def test_what_lies_in_a_remembered_folder_has_its_id_there(
-    tmp_path: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch, written: str
+    tmp_path: Path, workspace: Index, monkeypatch: pytest.MonkeyPatch, written: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "docs", {"company/coffee.md": "at nine", "top.md": "top"})
@@ -210,7 +210,7 @@ def test_what_lies_in_a_remembered_folder_has_its_id_there(
     assert workspace.replace(read("docs")).unchanged == 2  # nothing tells them from files read with the folder
 
 
-def test_a_link_to_a_file_is_called_as_the_link_is(tmp_path: Path, workspace: Workspace) -> None:
+def test_a_link_to_a_file_is_called_as_the_link_is(tmp_path: Path, workspace: Index) -> None:
     write(tmp_path, {"docs/a.md": "a", "docs/of/b.md": "b"})
     (tmp_path / "docs" / "link.md").symlink_to(tmp_path / "docs" / "of" / "b.md")
     workspace.replace(read(tmp_path / "docs"))
@@ -221,7 +221,7 @@ def test_a_link_to_a_file_is_called_as_the_link_is(tmp_path: Path, workspace: Wo
 # ---------------------------------------------------------------- several
 
 
-def test_another_root_needs_a_name_and_both_paths_are_said(tmp_path: Path, workspace: Workspace) -> None:
+def test_another_root_needs_a_name_and_both_paths_are_said(tmp_path: Path, workspace: Index) -> None:
     write(tmp_path, {"two/a/index.md": "of a", "two/b/index.md": "of b"})
     workspace.replace(read(tmp_path / "two" / "a"))
     for verb in (workspace.add, workspace.replace):
@@ -241,7 +241,7 @@ def test_another_root_needs_a_name_and_both_paths_are_said(tmp_path: Path, works
 
 
 @pytest.mark.parametrize("remembered", [True, False])
-def test_a_clash_of_ids_stops_with_both_paths(tmp_path: Path, workspace: Workspace, remembered: bool) -> None:
+def test_a_clash_of_ids_stops_with_both_paths(tmp_path: Path, workspace: Index, remembered: bool) -> None:
     write(tmp_path, {"a/x.md": "x", "b/index.md": "of b"})
     if remembered:  # it comes to a folder that is there
         workspace.replace(read(tmp_path / "a"))
@@ -259,10 +259,10 @@ def test_a_clash_of_ids_stops_with_both_paths(tmp_path: Path, workspace: Workspa
     assert str(tmp_path / "a" / "b" / "index.md") in said
     assert str(tmp_path / "b" / "index.md") in said
     assert after in said
-    assert (held(workspace), Workspace.open(workspace.folder).manifest.sources) == (before, known)
+    assert (held(workspace), Index.open(workspace.folder, create=True).manifest.sources) == (before, known)
 
 
-def test_folders_around_and_inside_one_another(tmp_path: Path, workspace: Workspace) -> None:
+def test_folders_around_and_inside_one_another(tmp_path: Path, workspace: Index) -> None:
     write(tmp_path / "docs", {"company/coffee.md": "coffee", "top.md": "top"})
     workspace.replace(read(tmp_path / "docs" / "company"))
     with pytest.raises(WorkspaceError, match=r"docs contains .*company.*twice.*Run: ragindex remove --source company"):
@@ -274,7 +274,7 @@ def test_folders_around_and_inside_one_another(tmp_path: Path, workspace: Worksp
     assert held(workspace) == {"company/coffee.md": "coffee", "top.md": "top"}
 
 
-def test_a_folder_that_was_moved_keeps_its_ids(tmp_path: Path, workspace: Workspace) -> None:
+def test_a_folder_that_was_moved_keeps_its_ids(tmp_path: Path, workspace: Index) -> None:
     write(tmp_path / "docs", {"a.md": "a", "b.md": "b"})
     workspace.replace(read(tmp_path / "docs"))
     with pytest.raises(UsageError, match=f"The name 'docs' is that of {tmp_path}/docs"):
@@ -288,7 +288,7 @@ def test_a_folder_that_was_moved_keeps_its_ids(tmp_path: Path, workspace: Worksp
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "", " x", "x\n", "ü/"])
-def test_a_name_is_one(tmp_path: Path, workspace: Workspace, name: str) -> None:
+def test_a_name_is_one(tmp_path: Path, workspace: Index, name: str) -> None:
     write(tmp_path, {"a/x.md": "x", "b/x.md": "y"})
     workspace.add(read(tmp_path / "a"))
     with pytest.raises((UsageError, WorkspaceError)):
@@ -296,7 +296,7 @@ def test_a_name_is_one(tmp_path: Path, workspace: Workspace, name: str) -> None:
     assert held(workspace) == {"x.md": "x"}
 
 
-def test_several_corpora_at_once_are_all_added_or_none(tmp_path: Path, workspace: Workspace) -> None:
+def test_several_corpora_at_once_are_all_added_or_none(tmp_path: Path, workspace: Index) -> None:
     write(tmp_path, {"a/s/x.md": "x", "a/y.md": "y", "b/x.md": "other"})
     whole, part, file, other = (read(tmp_path / path) for path in ("a", "a/s", "a/s/x.md", "b"))
     with pytest.raises(WorkspaceError, match="--as b"):
@@ -319,7 +319,7 @@ def lines(*ids: str) -> str:
 def test_a_data_set_is_a_source_by_its_file(tmp_path: Path) -> None:
     write(tmp_path / "set", {"corpus.jsonl": lines("1", "2")})
     write(tmp_path, {"more.jsonl": lines("2", "3")})
-    workspace = Workspace.open(tmp_path / "w", chunking=None)
+    workspace = Index.open(tmp_path / "w", chunking=None, create=True)
     workspace.replace(read(tmp_path / "set"))
     assert workspace.replace(read(tmp_path / "set" / "corpus.jsonl")).unchanged == 2  # the same file
     with pytest.raises(WorkspaceError, match=r"corpus\.jsonl\. Those of .*more\.jsonl need a name"):
@@ -330,7 +330,7 @@ def test_a_data_set_is_a_source_by_its_file(tmp_path: Path) -> None:
     assert sorted(held(workspace)) == ["2", "more/2", "more/3"]
 
 
-def test_a_world_is_a_source_however_it_is_written(workspace: Workspace) -> None:
+def test_a_world_is_a_source_however_it_is_written(workspace: Index) -> None:
     workspace.replace(read("world:50"))
     assert workspace.add(read("world:50:0")).unchanged == 50
     with pytest.raises(WorkspaceError, match=r"of world:50:0. Those of world:60:0 need a name.*index world:60:0 --as"):
@@ -342,7 +342,7 @@ def made(ids: Iterable[str]) -> list[Document]:
     return [Document(id, "", f"made {id}") for id in ids]
 
 
-def test_programs_keep_to_their_own_names(workspace: Workspace) -> None:
+def test_programs_keep_to_their_own_names(workspace: Index) -> None:
     workspace.replace(made("ab"), source="first")
     workspace.replace(made("cd"), source="second")
     assert workspace.replace(made("b"), source="first").gone == ("a",)
@@ -357,7 +357,7 @@ def test_programs_keep_to_their_own_names(workspace: Workspace) -> None:
 
 
 @pytest.mark.parametrize("verb", ["add", "replace"])
-def test_a_source_whose_first_document_is_refused_is_not_remembered(verb: str, workspace: Workspace) -> None:
+def test_a_source_whose_first_document_is_refused_is_not_remembered(verb: str, workspace: Index) -> None:
     workspace.add(made(["kept"]))
     before = workspace.sources()
     with pytest.raises(DataError, match="metadata that JSON can hold"):

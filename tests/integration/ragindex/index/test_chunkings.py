@@ -9,11 +9,11 @@ from search_server import default_scheme
 
 import ragindex
 from ragindex.errors import StaleWarning, UsageError
+from ragindex.index.index import Index
+from ragindex.index.parts import topological_order
 from ragindex.interfaces import Part, Retriever
 from ragindex.plugins import registry
 from ragindex.types import Chunking, Position
-from ragindex.workspace.part_keys import topological_order
-from ragindex.workspace.workspace import Workspace
 
 PIER = """# Pier\n\nThe old pier is closed.\n
 ## Tides\n\nThe tide turns twice a day.\n
@@ -29,23 +29,23 @@ def page(id: str, text: str) -> ragindex.Document:
 
 
 @pytest.fixture
-def space(tmp_path: Path) -> Workspace:
-    opened = Workspace.open(tmp_path / "w", encoder=made.Hashed())
+def space(tmp_path: Path) -> Index:
+    opened = Index.open(tmp_path / "w", encoder=made.Hashed(), create=True)
     opened.add([page("pier.md", PIER), page("mill.md", MILL)])
     return opened
 
 
-def made_from(space: Workspace, method: str) -> list[str]:
+def made_from(space: Index, method: str) -> list[str]:
     return [registry.name_of(part) for part in space.all_parts(registry.scheme(method))]
 
 
-def test_each_method_searches_its_own_passages(space: Workspace) -> None:
+def test_each_method_searches_its_own_passages(space: Index) -> None:
     methods = ["bm25", "bm25(over=passages(by=sections))", "bm25(over=passages(size=4, overlap=1))"]
-    space.sync([registry.scheme(method) for method in methods])
+    space.build(*[registry.scheme(method) for method in methods])
     found = {}
     for method in methods:
         scheme = registry.scheme(method)
-        (answer,) = space.retriever(scheme).retrieve([ragindex.Query("q", "berth crowns")], 2)
+        (answer,) = space.open_method(scheme).retrieve([ragindex.Query("q", "berth crowns")], 2)
         (answer,) = space.positions(scheme).locate([answer])
         found[method] = [(hit.id, hit.text, hit.positions) for hit in answer.hits]
     start, end, fees = PIER.index("## Fees"), len(PIER), ("Pier", "Fees")
@@ -65,33 +65,33 @@ def test_each_method_searches_its_own_passages(space: Workspace) -> None:
     }
 
 
-def test_equal_chunkings_are_shared(space: Workspace) -> None:
+def test_equal_chunkings_are_shared(space: Index) -> None:
     written = [f"{method}(over=passages(by=headings, size=20))" for method in ("bm25", "dense", "hybrid", "links")]
-    space.sync([registry.scheme(one) for one in written])
+    space.build(*[registry.scheme(one) for one in written])
     names = [record.name for record in space.manifest.parts.values()]
     assert sorted(names) == ["chunks", "links", "passages", "vectors"]
     assert made_from(space, written[2]) == ["chunks", "passages", "vectors"]
     same = "bm25(over=passages(by=headings, size=20, context=title, overlap=0))"
     for method in (written[1], same):
-        assert space.sync([registry.scheme(method)]).made == 0
+        assert space.build(registry.scheme(method)).made == 0
 
 
-def test_one_more_document(space: Workspace) -> None:
+def test_one_more_document(space: Index) -> None:
     schemes = [registry.scheme(one) for one in ("bm25", "dense(over=passages(by=sections))")]
-    space.sync(schemes)
+    space.build(*schemes)
     longer = page("mill.md", MILL + "\n\nIt turns.")
     assert space.add([longer]).changed == 1
-    synced = space.sync()
+    synced = space.build()
     # mill.md: its whole passage; its document in chunks; its last section in passages and vectors
     assert (synced.made, synced.forgotten) == (4, 0)
     space.remove(["pier.md"])
-    synced = space.sync()
+    synced = space.build()
     assert (synced.made, synced.forgotten) == (0, 1 + 1 + 3 + 3)
-    (answer,) = space.retriever("dense(over=passages(by=sections))").retrieve([ragindex.Query("q", "oak wheel")], 9)
+    (answer,) = space.open_method("dense(over=passages(by=sections))").retrieve([ragindex.Query("q", "oak wheel")], 9)
     assert [hit.id for hit in answer.hits] == ["mill.md#sections.1", "mill.md#sections.0"]
 
 
-def test_a_base_brings_its_chunking_along(space: Workspace) -> None:
+def test_a_base_brings_its_chunking_along(space: Index) -> None:
     inner, outer = "self-ask(base=dense(over=passages(size=9)))", "self-ask(over=passages(size=9))"
     assert [space.key(part, None) for part in space.all_parts(registry.scheme(inner))] == [
         space.key(part, None) for part in space.all_parts(registry.scheme(outer))
@@ -134,22 +134,22 @@ def test_an_index_has_another_chunking_of_its_own(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- another chunking for the index
 
 
-def test_rechunking(space: Workspace) -> None:
+def test_rechunking(space: Index) -> None:
     own, named = registry.scheme("bm25"), registry.scheme("dense(over=passages(by=sections))")
-    space.sync([own, named])
+    space.build(own, named)
     reader = own.open(space)
     changed = space.rechunk(Chunking(None, 0, "sections"))
     assert (changed.changed, changed.unchanged) == (2, 0)
     assert hits(reader) == ["pier.md#0"]  # opened before
     with pytest.warns(StaleWarning, match="The part passages is older than the corpus"):
         assert hits(own.open(space)) == ["pier.md#0"]
-    assert space.sync([named]).made == 0
-    synced = space.sync([own])
+    assert space.build(named).made == 0
+    synced = space.build(own)
     assert (synced.made, synced.forgotten) == (2 + 3, 0)  # two have other texts than before
     assert hits(own.open(space)) == ["pier.md#2"]
     again = space.rechunk(Chunking(None, 0, "sections"))
     assert (again.changed, again.unchanged) == (0, 2)
-    assert space.sync([own, named]).made == 0
+    assert space.build(own, named).made == 0
 
 
 def hits(retriever: Retriever) -> list[str]:
@@ -157,37 +157,37 @@ def hits(retriever: Retriever) -> list[str]:
     return [hit.id for hit in answer.hits]
 
 
-def test_documents_added_after_rechunking_are_split_by_it(space: Workspace) -> None:
+def test_documents_added_after_rechunking_are_split_by_it(space: Index) -> None:
     space.rechunk(Chunking(4, 1, "words"))
     space.add([ragindex.Document("ferry.md", "Ferry", "The ferry leaves at noon and at six.")])
-    space.sync([registry.scheme("bm25")])
+    space.build(registry.scheme("bm25"))
     assert space.counts().passages == 14
-    other = Workspace.open(space.folder.parent / "v", encoder=made.Hashed(), chunking=Chunking(4, 1, "words"))
+    other = Index.open(space.folder.parent / "v", encoder=made.Hashed(), chunking=Chunking(4, 1, "words"), create=True)
     other.add(space.documents)
-    other.sync([registry.scheme("bm25")])
+    other.build(registry.scheme("bm25"))
     assert space.manifest.corpus == other.manifest.corpus
 
 
-def test_interrupted_rechunking(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    space.sync([registry.scheme("bm25")])
+def test_interrupted_rechunking(space: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    space.build(registry.scheme("bm25"))
 
     def stop(*given: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
-        stopped.setattr("ragindex.workspace.documents._split_row", stop)
+        stopped.setattr("ragindex.index.documents._split_row", stop)
         space.rechunk(Chunking(None, 0, "sections"))
-    again = Workspace.open(space.folder, encoder=made.Hashed())
+    again = Index.open(space.folder, encoder=made.Hashed(), create=True)
     with pytest.warns(StaleWarning, match="The part passages is older than the corpus"):
         assert hits(registry.scheme("bm25").open(again)) == ["pier.md#0"]
-    again.sync()
+    again.build()
     assert hits(registry.scheme("bm25").open(again)) == ["pier.md#2"]
     assert again.manifest.rechunking is False
 
 
-def test_other_units_than_asked(space: Workspace) -> None:
+def test_other_units_than_asked(space: Index) -> None:
     with pytest.raises(UsageError) as refused:
-        Workspace.open(space.folder, chunking=Chunking(150, 0, "words"))
+        Index.open(space.folder, chunking=Chunking(150, 0, "words"), create=True)
     assert str(refused.value) == (
         f"The index {space.folder} splits its documents otherwise: passages(by=characters, size=1200, overlap=200). "
         f"To change it, run: ragindex index --index {space.folder} --chunking 'passages(by=…, size=…)'"

@@ -14,15 +14,13 @@ from letters import Letters
 from ragindex import durable_files
 from ragindex.corpus import Chunking
 from ragindex.errors import StoreError
+from ragindex.index.coverage import Journal, PartCoverage, unfinished_parts
+from ragindex.index.index import Index
+from ragindex.index.sync import _made_from, drop_part
 from ragindex.plugins import registry
 from ragindex.stores.lancedb.store import LanceCollection, LanceDB
 from ragindex.testing import assert_same
 from ragindex.types import Document, Query, Usage
-from ragindex.workspace import journal
-from ragindex.workspace.coverage import PartCoverage
-from ragindex.workspace.journal import Journal
-from ragindex.workspace.sync import _made_from, drop_part
-from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
 from ragindex_baselines.dense import Dense
 
@@ -57,14 +55,14 @@ def dying(kind: str, monkeypatch: pytest.MonkeyPatch, *, after: bool) -> Iterato
         yield
 
 
-def opened(folder: Path, **settings: Any) -> Workspace:
-    return Workspace.open(folder, chunking=CUTTING, encoder=Letters(), **settings)
+def opened(folder: Path, **settings: Any) -> Index:
+    return Index.open(folder, chunking=CUTTING, encoder=Letters(), **settings, create=True)
 
 
-def fresh(folder: Path, documents: list[Document]) -> Workspace:
+def fresh(folder: Path, documents: list[Document]) -> Index:
     workspace = opened(folder)
     workspace.add(documents)
-    workspace.sync([METHOD])
+    workspace.build(METHOD)
     return workspace
 
 
@@ -74,16 +72,16 @@ def require_like_fresh(folder: Path, documents: list[Document]) -> None:
     found, wanted = (METHOD.open(one).retrieve(ASKED, 10) for one in (workspace, expected))
     assert_same(found, wanted, "a fresh workspace")
     assert held(workspace) == held(expected)
-    assert journal.unfinished(folder) == set()
+    assert unfinished_parts(folder) == set()
 
 
-def held(workspace: Workspace) -> dict[str, list[str]]:
+def held(workspace: Index) -> dict[str, list[str]]:
     """The ids in every collection of the parts."""
     names = [name for name in workspace.store.names() if name != "documents"]
     return {name: sorted(_ids(workspace, name)) for name in names}
 
 
-def _ids(workspace: Workspace, name: str) -> Iterator[str]:
+def _ids(workspace: Index, name: str) -> Iterator[str]:
     version = workspace.store.version(name)
     assert version is not None
     for batch in workspace.store.open(name, version).scan(()):
@@ -94,11 +92,11 @@ def test_damaged_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     workspace = fresh(tmp_path / "workspace", FIRST)
     workspace.add([SECRET])
     with dying("cover", monkeypatch, after=False):
-        workspace.sync([METHOD])
+        workspace.build(METHOD)
     for file in (tmp_path / "workspace" / "syncing").iterdir():
         file.write_bytes(b'["begin"\n' + file.read_bytes())
     workspace.remove(["secret"])
-    opened(tmp_path / "workspace").sync([METHOD])
+    opened(tmp_path / "workspace").build(METHOD)
     require_like_fresh(tmp_path / "workspace", FIRST)
 
 
@@ -111,26 +109,26 @@ def test_an_entry_that_was_cut_short_is_left_out(tmp_path: Path) -> None:
     assert list(kept.entries()) == [("begin", {"ids": ["a", "\udc80"]})]
     kept.start({"b", "a"})
     assert list(kept.entries()) == [("begin", {"ids": ["a", "b"]})]
-    assert journal.unfinished(tmp_path) == {"part"}
+    assert unfinished_parts(tmp_path) == {"part"}
     kept.remove()
-    assert (list(kept.entries()), journal.unfinished(tmp_path)) == ([], set())
+    assert (list(kept.entries()), unfinished_parts(tmp_path)) == ([], set())
 
 
 def test_a_part_that_was_begun_and_abandoned_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = opened(tmp_path)
     workspace.add(FIRST)
     with dying("cover", monkeypatch, after=False):
-        workspace.sync([Dense()])
+        workspace.build(Dense())
     workspace = opened(tmp_path)
-    workspace.sync([METHOD])
+    workspace.build(METHOD)
     (abandoned,) = workspace.manifest.outdated
-    monkeypatch.setattr("ragindex.workspace.cleaning._KEEP_BEGUN", -1.0)
+    monkeypatch.setattr("ragindex.index.leases._KEEP_BEGUN", -1.0)
     workspace.add([SECRET])
-    workspace.sync([METHOD])
+    workspace.build(METHOD)
     kept = {name.rpartition(".")[0] for name in workspace.store.names()}
     assert (kept, workspace.manifest.outdated) == ({"", *workspace.manifest.parts}, {})
     assert abandoned not in kept
-    assert journal.unfinished(tmp_path) == set()
+    assert unfinished_parts(tmp_path) == set()
 
 
 def test_a_dropped_part_loses_its_coverage_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,16 +148,16 @@ def test_new_index_without_hard_links(tmp_path: Path, monkeypatch: pytest.Monkey
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr("os.link", refuse)
-    workspace = Workspace.open(tmp_path)
+    workspace = Index.open(tmp_path, create=True)
     workspace.add(FIRST)
     assert len(built_retriever(workspace, "bm25").retrieve([Query("q", "lamp")], 1)[0].hits) == 1
 
 
 def test_reading_the_documents_writes_nothing(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path)
+    workspace = Index.open(tmp_path, create=True)
     before = sorted((str(path), path.stat().st_mtime_ns) for path in tmp_path.rglob("*"))
     with workspace.store.lease("somebody else"):
-        assert list(Workspace.open(tmp_path).documents) == []
+        assert list(Index.open(tmp_path, create=True).documents) == []
     after = sorted((str(path), path.stat().st_mtime_ns) for path in tmp_path.rglob("*") if "writer" not in path.name)
     assert [path for path in after if path not in before and Path(path[0]).is_file()] == []
     assert workspace.store.version("documents") == workspace.manifest.documents_version
@@ -217,7 +215,7 @@ def test_few_writes_for_many_batches(tmp_path: Path, monkeypatch: pytest.MonkeyP
     writes = list[int]()
     real = LanceCollection.upsert
     monkeypatch.setattr(LanceCollection, "upsert", lambda self, batch: (writes.append(len(batch)), real(self, batch)))
-    monkeypatch.setattr("ragindex.workspace.coverage._PENDING", 64)
+    monkeypatch.setattr("ragindex.index.coverage._PENDING", 64)
     coverage, again = covered(tmp_path, shares=False)
     for start in range(0, 1_000, 10):
         ids = [f"p{number}" for number in range(start, start + 10)]
@@ -258,11 +256,11 @@ def test_manifest_copy_before_cleaning(tmp_path: Path, monkeypatch: pytest.Monke
     workspace.close()
     del workspace
     with dying_at("workspace.copy.json", monkeypatch):
-        opened(tmp_path, store=small).sync([METHOD])  # finishes every collection again
+        opened(tmp_path, store=small).build(METHOD)  # finishes every collection again
     manifest, copy = (tmp_path / name for name in ("workspace.json", "workspace.copy.json"))
     assert manifest.read_bytes() != copy.read_bytes()
     with dying_at("workspace.json", monkeypatch):  # after it has cleaned
-        opened(tmp_path, store=small).sync([METHOD])
+        opened(tmp_path, store=small).build(METHOD)
     assert manifest.read_bytes() == copy.read_bytes()
     manifest.write_bytes(b"")
     with pytest.warns(durable_files.RepairWarning, match="its copy was read"):
@@ -278,15 +276,15 @@ def test_dead_before_cleaning_the_next_sync_cleans(tmp_path: Path, monkeypatch: 
         raise Death
 
     with monkeypatch.context() as patch, pytest.raises(Death):
-        patch.setattr("ragindex.workspace.cleaning.remove_unread", die)
-        workspace.sync([METHOD])
+        patch.setattr("ragindex.index.leases.remove_unread", die)
+        workspace.build(METHOD)
     workspace.close()
     del workspace
     gc.collect()  # what died here holds its lease no more
     assert max(map(len, _versions(tmp_path).values())) > 1
     again = opened(tmp_path)
     assert again.manifest.leftover
-    again.sync([METHOD])
+    again.build(METHOD)
     assert (set(map(len, _versions(tmp_path).values())), again.manifest.leftover) == ({1}, False)
 
 
@@ -297,16 +295,16 @@ def _versions(folder: Path) -> dict[str, list[str]]:
 
 def test_derived_parts_are_outdated(tmp_path: Path) -> None:
     """Another encoder fit replaces the vectors, and with them what is made from them, whoever asks for it."""
-    workspace = Workspace.open(tmp_path, encoder="lsa:2", chunking=None)
+    workspace = Index.open(tmp_path, encoder="lsa:2", chunking=None, create=True)
     workspace.add(FIRST)
-    workspace.sync([Dense(), registry.scheme("raptor")])
+    workspace.build(Dense(), registry.scheme("raptor"))
     made = {record.name: key for key, record in workspace.manifest.parts.items()}
     outdated = {made["vectors"]}
     assert _made_from(outdated, workspace.manifest.parts) == {
         key for key, record in workspace.manifest.parts.items() if not outdated.isdisjoint(record.inputs)
     }
     workspace.add([Document(f"new{n}", "", f"Something else {n} of winter bread.") for n in range(8)])
-    workspace.sync([Dense()])
+    workspace.build(Dense())
     keys = set(workspace.manifest.parts)
     assert all(set(record.inputs) <= keys for record in workspace.manifest.parts.values())
 
@@ -318,11 +316,11 @@ def test_rebuilt_collection_is_not_read(tmp_path: Path, monkeypatch: pytest.Monk
     """Versions begin at 1 again: a half-made collection passes the number that the reader is pinned to."""
     workspace = fresh(tmp_path, [*FIRST, SECRET])
     reader = opened(tmp_path)
-    monkeypatch.setattr("ragindex.workspace.sync._BATCH", 1)
+    monkeypatch.setattr("ragindex.index.sync._BATCH", 1)
     key = next(key for key, record in workspace.manifest.parts.items() if record.name == "passages")
     workspace.store.drop(f"{key}.records")
     with dying("cover", monkeypatch, after=False):
-        workspace.sync([METHOD])
+        workspace.build(METHOD)
     name = f"{key}.records"
     pinned = reader.manifest.parts[key].collections["records"]
     while (workspace.store.version(name) or 0) < pinned:
@@ -330,7 +328,7 @@ def test_rebuilt_collection_is_not_read(tmp_path: Path, monkeypatch: pytest.Monk
     for late in (reader, opened(tmp_path)):
         with pytest.raises(StoreError, match="has been rebuilt since this index was opened"):
             METHOD.open(late).retrieve(ASKED, 10)
-    opened(tmp_path).sync([METHOD])
+    opened(tmp_path).build(METHOD)
     require_like_fresh(tmp_path, [*FIRST, SECRET])
 
 
@@ -338,7 +336,7 @@ def test_lost_documents_indexed_again(tmp_path: Path) -> None:
     """The collection's version has the same number as that of the one that was lost."""
     workspace = opened(tmp_path / "workspace")
     workspace.replace([*FIRST, SECRET], source="data")
-    workspace.sync([METHOD])
+    workspace.build(METHOD)
     before = workspace.store.version("documents")
     workspace.store.drop("documents")
     workspace = opened(tmp_path / "workspace")
@@ -347,5 +345,5 @@ def test_lost_documents_indexed_again(tmp_path: Path) -> None:
     assert len(workspace.repair().lost) == 1
     workspace.replace(FIRST, source="data")
     assert workspace.store.version("documents") == before
-    opened(tmp_path / "workspace").sync([METHOD])
+    opened(tmp_path / "workspace").build(METHOD)
     require_like_fresh(tmp_path / "workspace", FIRST)

@@ -64,5 +64,5 @@ def test_another_process_keeps_its_state_until_it_is_killed(tmp_path: Path, how:
         assert states(writer) == 2
         reader.send_signal(signal.SIGKILL)
         reader.wait()
-        writer.sync([BM25()])
+        writer.build(BM25())
         assert states(writer) == 1
