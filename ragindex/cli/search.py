@@ -88,11 +88,9 @@ def search(
         with load_retriever(exported, follow=follow, budget=budget, **how) as loaded:
             (retrieval,) = loaded.retrieve([Query("question", question, where)], k)
             retrieval = _fit(retrieval, max_tokens, "")
-            language, encoder = "", None
-            if loaded.loaded is not None:
-                named = registry.scheme(loaded.method)
-                language, encoder = loaded.loaded.language, loaded.loaded.encoder_of(named)
-                _note_unknown_filters(loaded.loaded, named, wanted)
+            named = registry.scheme(loaded.method)
+            language, encoder = loaded.index.language, loaded.index.encoder_of(named)
+            _note_unknown_filters(loaded.index, named, wanted)
         _write(question, retrieval, loaded.method, encoder, language, json, full=full, explain=explain)
         return
     if folder is None:

@@ -4,7 +4,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,17 @@ from ragindex.plugins.base import Plugin, walk_plugins
 from ragindex.stores.packed import Packed
 
 
+@dataclass(frozen=True, slots=True)
+class LoadedRetriever(IndexRetriever):
+    """A retriever of an export, with the index that was opened for it alone."""
+
+    index: Index
+
+    def close(self) -> None:
+        """Release the index."""
+        self.index.close()
+
+
 def load_retriever(
     path: Path | str,
     *,
@@ -48,7 +59,7 @@ def load_retriever(
     into: Path | str | None = None,
     max_files: int = MOST_FILES,
     max_bytes: int = MOST_BYTES,
-) -> IndexRetriever:
+) -> LoadedRetriever:
     """Open a retriever that `ragindex export` wrote: a folder that refers to its index, or a packed file.
 
     Example:
@@ -82,7 +93,8 @@ def load_retriever(
         if not follow:
             _require_same(plan, opened)
         _require_same_models(plan, opened, follow=follow)
-        return replace(opened.retriever(plan.scheme), loaded=opened)
+        retriever = opened.retriever(plan.scheme)
+        return LoadedRetriever(retriever.method, retriever.opened, retriever.positions, opened)
 
 
 # ---------------------------------------------------------------- the description, and what it may reach

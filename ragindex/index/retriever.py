@@ -11,7 +11,6 @@ from ragindex.counts import many
 from ragindex.distribution import require_module
 from ragindex.filters import Filter, from_mapping
 from ragindex.index.documents import Documents
-from ragindex.index.state import IndexState
 from ragindex.interfaces import Retriever
 from ragindex.types import Hit, Position, Query, Retrieval, Step
 
@@ -98,8 +97,6 @@ class IndexRetriever:
     method: str
     opened: Retriever
     positions: PassagePositions
-    loaded: IndexState | None = None
-    """The index that `ragindex.load` opened for this retriever alone."""
 
     def close(self) -> None:
         """Release what `ragindex.load` opened. The retriever of an open index is released with the index.
@@ -108,8 +105,6 @@ class IndexRetriever:
             retriever = ragindex.load("retriever/")
             retriever.close()
         """
-        if self.loaded is not None:
-            self.loaded.close()
 
     def __enter__(self) -> "IndexRetriever":
         return self

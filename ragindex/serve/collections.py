@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
-from ragindex.errors import MissingPartError, StoreError, UsageError
+from ragindex.errors import MissingPartError, StoreError
 from ragindex.export.load import load_retriever
 from ragindex.index.index import Index, open_index
 from ragindex.index.retriever import IndexRetriever, PassagePositions
@@ -124,9 +124,7 @@ def open_exported(spec: CollectionSpec, settings: ServeSettings, budget: Budget 
     retriever = load_retriever(
         spec.folder, allow_hosts=settings.retriever_hosts, budget=budget, read_only=settings.read_only
     )
-    if retriever.loaded is None:
-        raise UsageError(f"{spec.folder} was not loaded with an index.")
-    return _check_state(ServedState(Index(retriever.loaded), {retriever.method: retriever}, time.time()))
+    return _check_state(ServedState(retriever.index, {retriever.method: retriever}, time.time()))
 
 
 def open_state(spec: CollectionSpec, index: Index) -> ServedState:

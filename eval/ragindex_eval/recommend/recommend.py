@@ -40,7 +40,7 @@ from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.holdout import load_holdout, require_usable, use_holdout
 from ragindex_eval.run.latency import LazyRetriever
 from ragindex_eval.run.methods import Method
-from ragindex_eval.run.pipeline import Plan, default_index, load_experiment, prepare_index, part_figures
+from ragindex_eval.run.pipeline import Plan, default_index, load_experiment, part_figures, prepare_index
 from ragindex_eval.run.question_uses import Ledger, RacedQuestions, find_ledger, hash_question, record_race
 from ragindex_eval.run.settings import CompareSettings
 from ragindex_eval.stats.betting_interval import betting_interval, is_below

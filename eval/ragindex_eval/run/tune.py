@@ -20,7 +20,7 @@ from ragindex.progress import progress_bar
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.results.model import Interval
-from ragindex_eval.run.pipeline import Plan, load_experiment, prepare_index, part_figures
+from ragindex_eval.run.pipeline import Plan, load_experiment, part_figures, prepare_index
 from ragindex_eval.run.settings import CompareSettings
 from ragindex_eval.stats.logistic import JudgedCandidates, fit_weights, recall_at
 from ragindex_eval.stats.paired_tests import paired_interval, run_paired_tests

@@ -122,7 +122,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
 @pytest.fixture
 def workspace(server: OpenAIServer, made: Made) -> Index:
     """With a language model."""
-    return made(llm="openai:small", asking=LLMSettings(clock=QUICK))
+    return made(llm="openai:small", llm_settings=LLMSettings(clock=QUICK))
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_dialects(server: OpenAIServer, made: Made, change: Callable[[dict[str, 
 @pytest.mark.parametrize("fault", [status(429, retry_after="0"), drop, says("{}")])
 def test_what_passes_is_sent_again(server: OpenAIServer, made: Made, fault: Any) -> None:
     server.faults.append(fault)
-    found, tally = asked(made(asking=LLMSettings(clock=QUICK)), ENDPOINT)
+    found, tally = asked(made(llm_settings=LLMSettings(clock=QUICK)), ENDPOINT)
     assert ids(found)[:2] == "cb"
     assert len(server.requests) == 2
     assert tally.stages["rerank"] == {"retried": 1}
@@ -308,7 +308,7 @@ def test_what_passes_is_sent_again(server: OpenAIServer, made: Made, fault: Any)
 def test_what_does_not_pass_is_an_error(server: OpenAIServer, made: Made, fault: Any, times: int, message: str) -> None:
     server.faults.extend([fault] * times)
     with pytest.raises(ServiceError, match="endpoint:ranker at http://127.0.0.1") as raised:
-        asked(made(asking=LLMSettings(clock=QUICK)), ENDPOINT)
+        asked(made(llm_settings=LLMSettings(clock=QUICK)), ENDPOINT)
     assert message in str(raised.value)
     assert KEY not in str(raised.value)
     assert len(server.requests) == times
@@ -321,12 +321,12 @@ def test_money_is_unknown_without_a_price(server: OpenAIServer, made: Made) -> N
 
 def test_the_list_of_prices_and_a_budget(server: OpenAIServer, made: Made) -> None:
     prices = Prices({"ranker": Price(input=1000.0, output=0.0)})  # a thousandth a token
-    _, tally = asked(made("a", asking=LLMSettings(prices=prices, budget=Budget(1.0))), ENDPOINT)
+    _, tally = asked(made("a", llm_settings=LLMSettings(prices=prices, budget=Budget(1.0))), ENDPOINT)
     assert tally.first.money == pytest.approx(tally.first.input_tokens / 1000)
     with pytest.raises(BudgetError, match="is exhausted"):
-        asked(made("b", asking=LLMSettings(prices=prices, budget=Budget(0.01))), ENDPOINT)
+        asked(made("b", llm_settings=LLMSettings(prices=prices, budget=Budget(0.01))), ENDPOINT)
     with pytest.raises(UsageError, match="A budget needs the price of ranker"):
-        asked(made("c", asking=LLMSettings(prices=Prices({}), budget=Budget(1.0))), ENDPOINT)
+        asked(made("c", llm_settings=LLMSettings(prices=Prices({}), budget=Budget(1.0))), ENDPOINT)
     assert len(server.requests) == 1
 
 

@@ -294,7 +294,7 @@ def test_new_fit_is_that_of_a_new_index(index: Index, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="scores|expected"):  # documents were too few for a fit of themselves
         assert_same(ask_questions(Dense().open(workspace), 5), new, "")
     workspace.refit()
-    assert workspace.sync(plugins=[BM25()]).made == 0  # it uses no encoder
+    assert workspace.build(BM25()).made == 0  # it uses no encoder
     with (
         patch.object(CachedEncoder, "encode_each", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
