@@ -84,7 +84,7 @@ def export_compared(compared: ComparedMethod, index: Index | Path, out: Path | s
     if isinstance(index, Index):
         scheme = registry.scheme(compared.method)
         return export_retriever(index, scheme, out, pack=pack, evidence=compared.evidence_for(index, scheme))
-    with Index.open(index, create=False, **compared.opened_with) as opened:
+    with Index.open(index, **compared.opened_with) as opened:
         try:
             return export_compared(compared, opened, out, pack=pack)
         except MissingPartError as error:

@@ -81,7 +81,6 @@ def ask(
     with (
         Index.open(
             folder,
-            create=False,
             llm=llm,
             encoder=encoder,
             store=store,

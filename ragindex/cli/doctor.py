@@ -88,7 +88,7 @@ def doctor(
 
 def _check_index(folder: Path) -> list[tuple[str, str, str]]:
     """Return (item, state, detail) for the index, its damage, and each document read in part and each file left out."""
-    with Index.open(folder, create=False, read_only=True) as index:
+    with Index.open(folder, read_only=True) as index:
         counts, documents, changed = index.counts(), index.documents, index.find_changes()
         shares = documents.find_metadata(READ_SHARE)
         left_out = {id: reason for one in index.manifest.sources.values() for id, reason in one.left_out.items()}

@@ -51,7 +51,7 @@ def export(
     elif method is None:
         raise UsageError("Name the method: --method hybrid. Or give the results of a comparison, for its best method.")
     scheme = registry.scheme(compared.method if compared is not None else method or "")
-    with Index.open(place, create=False, **given) as workspace:
+    with Index.open(place, **given) as workspace:
         try:
             evidence = None if compared is None else compared.evidence_for(workspace, scheme)
             written = export_retriever(workspace, scheme, out, pack=pack, evidence=evidence)

@@ -45,7 +45,7 @@ def parts(
     view = _select_view(name, {"audit": audit, "show": show})
     if view is None and (limit, sample, seed) != (None, None, None):
         raise UsageError("--limit, --sample and --seed need a view. Add --audit or --show.")
-    with Index.open(folder, create=False, encoder=encoder) as index:
+    with Index.open(folder, encoder=encoder) as index:
         if view is None or name is None:
             _list_parts(index, name, json)
             return

@@ -37,7 +37,6 @@ def remove(
         raise BadParameter("Missing argument 'IDS...' or --source NAME. Give exactly one of them.")
     with Index.open(
         folder,
-        create=False,
         encoder=encoder,
         store=store,
         llm_settings=LLMSettings(budget=parse_budget(budget)),

@@ -30,7 +30,7 @@ def repair(
 
     Example: ragindex repair --index my-index
     """
-    with Index.open(folder, create=False, encoder=encoder, llm=llm, seed=seed, wait_seconds=wait) as index:
+    with Index.open(folder, encoder=encoder, llm=llm, seed=seed, wait_seconds=wait) as index:
         if triples is not None:
             index.import_part(TRIPLES, triples)
         result, accepted = index.repair(), open_spool(folder).repair()

@@ -100,7 +100,6 @@ def search(
     scheme = registry.scheme(method or "hybrid")
     with Index.open(
         folder,
-        create=False,
         encoder=encoder,
         llm=llm,
         store=store,

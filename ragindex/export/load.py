@@ -204,7 +204,6 @@ def _open_index(plan: _Plan, place: Path | None, setting: LLMSettings, *, read_o
             store=plan.store,
             seed=exported.index.seed,
             llm_settings=setting,
-            create=False,
             read_only=read_only or not os.access(folder, os.W_OK),  # else it holds a lease, and caches what it pays for
         )
     if not exported.asks:

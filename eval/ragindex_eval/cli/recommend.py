@@ -177,7 +177,7 @@ def _list_next_commands(
 
 def _export_chosen(found: Recommendation, settings: CompareSettings, index: Path, out: Path) -> Export:
     """Export the chosen method as the race has measured it, to a folder that refers to the index."""
-    with Index.open(index, create=False, **settings.opened_with()) as opened:
+    with Index.open(index, **settings.opened_with()) as opened:
         return export_retriever(opened, found.candidate(found.chosen).scheme, out)
 
 

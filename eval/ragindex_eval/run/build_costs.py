@@ -130,7 +130,7 @@ def _list_labels(scheme: Scheme, fit: str | None) -> tuple[str, ...]:
 
 
 def _read_built(folder: Path, schemes: Mapping[str, Scheme], settings: CompareSettings) -> dict[str, PartCost]:
-    with Index.open(folder, **settings.opened_with(), create=False, read_only=True) as index:
+    with Index.open(folder, **settings.opened_with(), read_only=True) as index:
         return measure_built(index, schemes.values())
 
 

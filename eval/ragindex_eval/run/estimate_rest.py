@@ -56,7 +56,7 @@ def estimate_rest_building(settings: CompareSettings, folder: Path) -> float | N
     """
     schemes = {one.label: one.scheme for one in choose_methods([ALL])[0] if one.label in list_rest()}
     ours = {label: one for label, one in schemes.items() if code_fingerprint.of(type(one)) is None}
-    with Index.open(folder, **settings.opened_with(), create=False, read_only=True) as index:
+    with Index.open(folder, **settings.opened_with(), read_only=True) as index:
         costs = read_costs(ours, tuple(index.documents), settings, folder)
     return None if costs is None else costs.seconds_left(ours)
 

@@ -57,5 +57,5 @@ def test_a_folder_that_is_called_so_holds_all_of_its_index(home: Path) -> None:
         workspace.add(api.read(home / "docs"))
         workspace.build(registry.scheme("bm25"))
     assert sorted(path.name for path in home.iterdir()) == ["docs"]
-    with Index.open(Path("~/x"), create=False) as workspace:
+    with Index.open(Path("~/x")) as workspace:
         assert workspace.counts().documents == 1

@@ -364,7 +364,7 @@ def test_question_that_is_a_document_does_not_find_itself(tmp_path: Path) -> Non
     assert [[row.doc_id for row in run] for run in rows] == [["con"], ["con"]]
     (again,) = load_results(tmp_path / "out").comparisons
     assert again.gold == comparison.gold
-    with Index.open(tmp_path / "w", create=False) as opened:
+    with Index.open(tmp_path / "w") as opened:
         scheme = registry.scheme("bm25")
         assert find_compared(comparison, "bm25").evidence_for(opened, scheme).metrics["R@1"] == 1.0
         plain = {id: replace(one, own_document="") for id, one in (comparison.gold or {}).items()}

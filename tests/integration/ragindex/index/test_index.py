@@ -360,7 +360,7 @@ def test_a_workspace_of_a_newer_version(tmp_path: Path, index: Index) -> None:
         with pytest.raises(
             NewerFormatError, match="has format 99; this ragindex reads up to 5. Run: pip install --upgrade"
         ) as caught:
-            Index.open(tmp_path, read_only=read_only, create=True)
+            Index.open(tmp_path, read_only=read_only, create=not read_only)
         assert caught.value.exit_code == 4
 
 
