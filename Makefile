@@ -53,7 +53,7 @@ bench: $(VENV)/.all  ## speed, scale and, with DATA=folder of a data set with qu
 faults: $(VENV)/.all  ## kill, pause and bring back real Elasticsearch nodes, as `make test-slow` does among all else
 	@$(BIN)/python -m pytest -q -m faults
 
-histories: $(VENV)/.test  ## random histories of a workspace for MINUTES, on two processes, into histories.jsonl; goes on where it stopped
+histories: $(VENV)/.test  ## random histories of an index for MINUTES, on two processes, into histories.jsonl; goes on where it stopped
 	@for part in 0 1; do PYTHONPATH=tests/support OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore -m histories \
 		--engine "$(ENGINE)" --seed $$(($(SEED) + $$part)) --step 2 --minutes $(MINUTES) --state histories.jsonl & done; wait
 

@@ -34,9 +34,9 @@ CAUSES = ("no triple was extracted of it", "found by a search, ranked lower", "s
 
 def entities_by_document(asked: Asking) -> dict[str, list[tuple[str, str]]]:
     """The entity pairs of the triples of each document."""
-    asked.workspace.sync([Extractions()])
+    asked.index.build(Extractions())
     found: dict[str, list[tuple[str, str]]] = {}
-    for batch in asked.workspace.open_part(Extractions()).scan(("doc_ids", "triples")):
+    for batch in asked.index.open_part(Extractions()).scan(("doc_ids", "triples")):
         for row in batch.to_pylist():
             pairs = [(one.subject, one.object) for one in from_json(row["triples"])]
             found.setdefault(row["doc_ids"][0], []).extend(pairs)
@@ -59,10 +59,10 @@ def density(asked: Asking, *methods: str) -> None:
 def errors(asked: Asking, method: str = "gear") -> None:
     """The causes of what is missing, each counted once, by the first that holds."""
     triples, gold, scheme = entities_by_document(asked), asked.dataset.gold or {}, registry.scheme(method)
-    asked.workspace.sync([scheme])
+    asked.index.build(scheme)
     shared = Counter(name for pairs in triples.values() for name in {side for pair in pairs for side in pair})
     causes: Counter[str] = Counter()
-    answers = scheme.open(asked.workspace).retrieve(asked.dataset.queries, K)
+    answers = scheme.open(asked.index).retrieve(asked.dataset.queries, K)
     for query, found in zip(asked.dataset.queries, answers, strict=True):
         best = {doc for hit in found.hits[:K] for doc in hit.doc_ids}
         twins = gold[query.id].twins

@@ -12,10 +12,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from ragindex.index.coverage import Journal, PartCoverage
 from ragindex.stores.lancedb.store import LanceDB
 from ragindex.types import Usage
-from ragindex.workspace.coverage import PartCoverage
-from ragindex.workspace.journal import Journal
 
 SIZES = (10_000, 100_000, 1_000_000)
 BATCH = 1024

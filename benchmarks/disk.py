@@ -1,4 +1,4 @@
-"""What a workspace takes on disk: after a day of small syncs, with methods over graphs, and for one more document.
+"""What an index takes on disk: after a day of small syncs, with methods over graphs, and for one more document.
 
     .venv/bin/python -m benchmarks.disk day [PASSAGES]
     .venv/bin/python -m benchmarks.disk graphs DATA TRIPLES
@@ -25,11 +25,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from benchmarks.synthetic import RandomVectors
+from ragindex.index.index import Index
 from ragindex.interfaces import Schema, TextQuery
 from ragindex.plugins import registry
 from ragindex.stores.lancedb.store import LanceDB
 from ragindex.types import Document
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import datasets, worlds
 
 SYNCS = 12
@@ -40,40 +40,40 @@ SMALL = 0.001
 
 def day(size: int, folder: Path) -> None:
     """Folder and `bytes` after twelve syncs of one record."""
-    workspace = opened(folder, SMALL)
+    index = opened(folder, SMALL)
     documents = list(worlds.make_documents(size))
-    workspace.add(documents)
+    index.add(documents)
     methods = ["bm25"]
-    sync(workspace, methods)
-    say("after the first sync", workspace, folder)
-    one_a_sync(workspace, methods, documents)
-    say(f"after {SYNCS} syncs of one record", workspace, folder)
+    sync(index, methods)
+    say("after the first sync", index, folder)
+    one_a_sync(index, methods, documents)
+    say(f"after {SYNCS} syncs of one record", index, folder)
 
 
 def graphs(data: Path, triples: Path, folder: Path) -> None:
     """The same with four methods over graphs."""
     dataset = datasets.read_dataset(data)
-    workspace = opened(folder, 1.0)
+    index = opened(folder, 1.0)
     documents = list(dataset.corpus.documents)
-    workspace.add(documents)
-    workspace.import_part("extractions", triples)
+    index.add(documents)
+    index.import_part("extractions", triples)
     start = time.perf_counter()
-    sync(workspace, GRAPHS)
+    sync(index, GRAPHS)
     print(f"{len(documents):,} passages, {', '.join(GRAPHS)}, built in {time.perf_counter() - start:.0f} s")
-    say("after the first sync", workspace, folder)
-    one_a_sync(workspace, GRAPHS, documents)
-    say(f"after {SYNCS} syncs of one record", workspace, folder)
+    say("after the first sync", index, folder)
+    one_a_sync(index, GRAPHS, documents)
+    say(f"after {SYNCS} syncs of one record", index, folder)
 
 
 def document(size: int, memory: float, folder: Path) -> None:
     """Megabytes written by the sync of one more document, as the system counts them and as the files grew."""
-    workspace = opened(folder, memory)
-    workspace.add(worlds.make_documents(size))
-    sync(workspace, ["hybrid"])
+    index = opened(folder, memory)
+    index.add(worlds.make_documents(size))
+    sync(index, ["hybrid"])
     for number in range(3):
         before, written = sizes(folder), os_written()
-        workspace.add([Document(f"new{number}", "Quixotry", f"quixotry {number}")])
-        sync(workspace, ["hybrid"])
+        index.add([Document(f"new{number}", "Quixotry", f"quixotry {number}")])
+        sync(index, ["hybrid"])
         after = sizes(folder)
         new = sum(bytes for path, bytes in after.items() if path not in before)
         grown = sum(max(0, bytes - before[path]) for path, bytes in after.items() if path in before)
@@ -82,7 +82,7 @@ def document(size: int, memory: float, folder: Path) -> None:
             f"{(os_written() - written) / 1e6:.2f} MB; new files {new / 1e6:.2f} MB, others grew by {grown / 1e6:.2f}",
             flush=True,
         )
-    say("after three more documents", workspace, folder)
+    say("after three more documents", index, folder)
 
 
 def wide(count: int, folder: Path) -> None:
@@ -108,25 +108,25 @@ def wide(count: int, folder: Path) -> None:
     )
 
 
-def opened(folder: Path, memory: float) -> Workspace:
-    return Workspace.open(folder, encoder=RandomVectors(), chunking=None, store=LanceDB(memory_gib=memory))
+def opened(folder: Path, memory: float) -> Index:
+    return Index.open(folder, encoder=RandomVectors(), chunking=None, store=LanceDB(memory_gib=memory), create=True)
 
 
-def sync(workspace: Workspace, methods: Sequence[str]) -> None:
-    workspace.sync([registry.scheme(method) for method in methods])
+def sync(index: Index, methods: Sequence[str]) -> None:
+    index.build(*[registry.scheme(method) for method in methods])
 
 
-def one_a_sync(workspace: Workspace, methods: Sequence[str], documents: Sequence[Document]) -> None:
+def one_a_sync(index: Index, methods: Sequence[str], documents: Sequence[Document]) -> None:
     for number in range(SYNCS):
         one = documents[number * 7]
-        workspace.add([replace(one, text=f"{one.text} Changed {number}.")])
-        sync(workspace, methods)
+        index.add([replace(one, text=f"{one.text} Changed {number}.")])
+        sync(index, methods)
 
 
-def say(when: str, workspace: Workspace, folder: Path) -> None:
+def say(when: str, index: Index, folder: Path) -> None:
     """The folder, what `bytes` says of the parts, and what lies where."""
     found = sizes(folder)
-    parts = sum(one.bytes for one in workspace.manifest.parts.values())
+    parts = sum(one.bytes for one in index.manifest.parts.values())
     whole = sum(found.values())
     kinds: dict[str, int] = {}
     for path, size in found.items():
@@ -134,8 +134,8 @@ def say(when: str, workspace: Workspace, folder: Path) -> None:
     told = {name: round(size / 1e6, 2) for name, size in sorted(kinds.items(), key=lambda item: -item[1])}
     print(f"  {when}: folder {whole / 1e6:.1f} MB, bytes of parts {parts / 1e6:.1f} MB", flush=True)
     print(f"    {json.dumps(told)}")
-    if hasattr(workspace, "disk"):
-        disk = workspace.disk()
+    if hasattr(index, "disk"):
+        disk = index.disk()
         print(f"    served {disk.served / 1e6:.1f} MB; folder / served = {disk.whole / disk.served:.2f}")
         print(
             f"    {json.dumps({name: round(size / 1e6, 2) for name, size in disk.apart.items() if size})}", flush=True

@@ -3,7 +3,7 @@
     ELASTICSEARCH_URL=… .venv/bin/python -m benchmarks.elasticsearch agreement DATA TRIPLES [CACHES [METHOD …]]
     ELASTICSEARCH_URL=… .venv/bin/python -m benchmarks.elasticsearch speed [SIZE …]
 
-Agreement: rankings and recall over a data set with all-MiniLM-L6-v2 (CACHES: the folder `caches` of a workspace that
+Agreement: rankings and recall over a data set with all-MiniLM-L6-v2 (CACHES: the folder `caches` of an index that
 has its vectors, "" for none), imported triples, and rules in place of a language model. Speed: worlds with their own
 triples, lsa:384, rules, without the encoder's time; beyond 10,000 passages without the methods that make summaries,
 and nowhere colbert, which needs vectors of tokens. In the folder BENCHMARK_FOLDER, where that is set, indices are kept,
@@ -29,6 +29,8 @@ import pyarrow as pa
 
 from ragindex.accounting.timing import record_times
 from ragindex.filters import Ids, Terms
+from ragindex.index.index import Index
+from ragindex.index.parts import TRIPLES
 from ragindex.interfaces import Collection, FilterQuery, Store, TextQuery, VectorQuery
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.triples.triples import Triples
@@ -36,8 +38,6 @@ from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.retrieval.hits import HIT_FIELDS
 from ragindex.types import Query
-from ragindex.workspace.imported_files import TRIPLES
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import worlds
 from ragindex_eval.data.datasets import Dataset, read_dataset
 from ragindex_eval.metrics import retrieval as metrics
@@ -76,14 +76,16 @@ def agreement(data: str, triples: str, caches: str = "", *methods: str) -> None:
 
 def _indexed(
     engine: str, caches: Path | None, dataset: Dataset, triples: Path, folder: Path, schemes: Sequence[Any]
-) -> Workspace:
-    space = Workspace.open(folder / engine, store=engine, encoder=f"sentence-transformers:{MODEL}", chunking=None)
+) -> Index:
+    space = Index.open(
+        folder / engine, store=engine, encoder=f"sentence-transformers:{MODEL}", chunking=None, create=True
+    )
     if caches is not None:  # no text is encoded twice, and both engines get the same vectors
         shutil.copytree(caches, folder / engine / "caches", dirs_exist_ok=True)
     start = time.perf_counter()
     space.add(dataset.corpus.documents)
     space.import_part(TRIPLES, triples)
-    space.sync(schemes)
+    space.build(*schemes)
     print(f"{engine}: everything indexed in {time.perf_counter() - start:.0f} s", flush=True)
     return space
 
@@ -125,9 +127,9 @@ def speed(sizes: Sequence[int]) -> None:
                     _dropped(_measure(engine, size, Path(folder)).store)
 
 
-def _measure(engine: str, size: int, folder: Path) -> Workspace:
+def _measure(engine: str, size: int, folder: Path) -> Index:
     new = not (folder / "done").exists()
-    space = Workspace.open(folder / "w", store=engine, encoder="lsa:384", chunking=None)
+    space = Index.open(folder / "w", store=engine, encoder="lsa:384", chunking=None, create=True)
     print(f"\n{engine}, world:{size}, lsa:384")
     if new:
         with _timed("passages added", size):
@@ -151,10 +153,10 @@ def _measure(engine: str, size: int, folder: Path) -> Workspace:
     return space
 
 
-def _built(space: Workspace, parts: Mapping[str, Any], records: int) -> None:
+def _built(space: Index, parts: Mapping[str, Any], records: int) -> None:
     for what, part in parts.items():
         with _timed(what, records):
-            space.sync([part])
+            space.build(part)
         print(f"    {space.figures(part).bytes / records:,.0f} bytes each", flush=True)
 
 
@@ -183,7 +185,7 @@ def _written(file: Path, size: int) -> int:
     return sum(map(len, by_passage.values()))
 
 
-def _operations(space: Workspace, texts: Sequence[str]) -> None:
+def _operations(space: Index, texts: Sequence[str]) -> None:
     passages: Collection = space.open_part(Passages())
     vectors: Collection = space.open_part(Vectors())
     encoded = space.encoder.encode_queries(texts)
@@ -203,7 +205,7 @@ def _operations(space: Workspace, texts: Sequence[str]) -> None:
     _print_operations(operations, len(texts))
 
 
-def _lookups(space: Workspace, count: int) -> None:
+def _lookups(space: Index, count: int) -> None:
     triples: Collection = space.open_part(Triples())
     keys = next(batch.column("entity_keys") for batch in triples.scan(("entity_keys",))).to_pylist()
     of_entities = {
@@ -225,10 +227,10 @@ def _milliseconds(ask: Callable[[], object]) -> float:
         return (time.perf_counter() - start - times.encoder) * 1e3
 
 
-def _methods(space: Workspace, queries: Sequence[Query], methods: Sequence[str]) -> None:
+def _methods(space: Index, queries: Sequence[Query], methods: Sequence[str]) -> None:
     for scheme in [registry.scheme(method) for method in methods]:
         start = time.perf_counter()
-        space.sync([scheme])
+        space.build(scheme)
         print(f"  what it needs besides, in {time.perf_counter() - start:.1f} s", flush=True)
         retriever = scheme.open(space)
         taken = [_milliseconds(lambda query=query: retriever.retrieve([query], DEPTH)) for query in queries]  # type: ignore[misc]  # noqa: B023

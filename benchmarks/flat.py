@@ -12,13 +12,13 @@ from pathlib import Path
 
 from benchmarks.peers import K, peers, times
 from benchmarks.synthetic import RandomVectors, documents, questions
+from ragindex.index.index import Index
 from ragindex.interfaces import TextQuery, VectorQuery
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.retrieval.hits import HIT_FIELDS
 from ragindex.types import Document, Query
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import read_dataset
 
 
@@ -33,13 +33,13 @@ def main(data: str | None) -> None:
 def measure(corpus: Sequence[Document], asked: Sequence[str], folder: Path) -> None:
     encoder = RandomVectors()
     schemes = {name: registry.scheme(name) for name in ("bm25", "dense", "hybrid", "composed")}
-    workspace = Workspace.open(folder / "workspace", encoder=encoder, chunking=None)
-    workspace.add(corpus)
-    workspace.sync(schemes.values())
-    retrievers = {name: scheme.open(workspace) for name, scheme in schemes.items()}
+    index = Index.open(folder / "workspace", encoder=encoder, chunking=None, create=True)
+    index.add(corpus)
+    index.build(*schemes.values())
+    retrievers = {name: scheme.open(index) for name, scheme in schemes.items()}
     queries = [[Query(str(number), text)] for number, text in enumerate(asked)]
-    text, near = workspace.open_part(Passages()), workspace.open_part(Vectors())
-    encode = workspace.encoder.encode_queries
+    text, near = index.open_part(Passages()), index.open_part(Vectors())
+    encode = index.encoder.encode_queries
     rows: dict[str, tuple[float, float]] = {}
     rows["bm25"] = times(lambda n: retrievers["bm25"].retrieve(queries[n], K), len(asked))
     rows["Collection.search, TextQuery"] = times(

@@ -32,11 +32,11 @@ from rich.table import Table
 from benchmarks import alone
 from benchmarks.synthetic import RandomVectors
 from ragindex.accounting.timing import record_times
+from ragindex.index.index import Index
 from ragindex.interfaces import Retriever
 from ragindex.plugins import registry
 from ragindex.stores.lancedb.store import LanceDB
 from ragindex.types import Document, Query, Retrieval
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.api import compare
 from ragindex_eval.data import datasets, worlds
 from ragindex_eval.results.model import Comparison, MethodResult
@@ -172,9 +172,9 @@ class Timed:
         return found
 
 
-def beyond_base(workspace: Workspace, written: str, asked: Sequence[str]) -> list[float]:
+def beyond_base(index: Index, written: str, asked: Sequence[str]) -> list[float]:
     """Milliseconds of each question after the first few, without base and encoder."""
-    opened = registry.scheme(written).open(workspace)
+    opened = registry.scheme(written).open(index)
     assert isinstance(opened, NaiveRetriever)
     base = Timed(opened.base)
     opened = replace(opened, base=base)
@@ -191,13 +191,13 @@ def speed(data: Path, triples: Path, folder: Path) -> None:
     dataset = datasets.read_dataset(data)
     asked = [query.text for query in dataset.queries]
     with beside_the_model(folder):
-        workspace = Workspace.open("index", encoder=ENCODER, chunking=None)
-        workspace.replace(dataset.corpus)
-        workspace.import_part("extractions", triples)
+        index = Index.open("index", encoder=ENCODER, chunking=None, create=True)
+        index.replace(dataset.corpus)
+        index.import_part("extractions", triples)
         for scoring in ("composed", "refined"):
             written = NAIVE.format(scoring)
-            workspace.sync([registry.scheme(written)])
-            taken = beyond_base(workspace, written, asked[:WARM_UP] + asked)
+            index.build(registry.scheme(written))
+            taken = beyond_base(index, written, asked[:WARM_UP] + asked)
             print(
                 f"{written}: p50 {np.percentile(taken, 50):.1f} ms, p95 {np.percentile(taken, 95):.1f} ms", flush=True
             )
@@ -228,16 +228,16 @@ def one_size(size: int, folder: Path) -> dict[str, float]:
     """The figures of one world; run in a process of its own."""
     triples = openie(size, folder / "triples.json")
     store = LanceDB(memory_gib=8)
-    workspace = Workspace.open(folder / "index", encoder=RandomVectors(), chunking=None, store=store)
-    workspace.add(worlds.make_documents(size))
-    workspace.import_part("extractions", folder / "triples.json")
+    index = Index.open(folder / "index", encoder=RandomVectors(), chunking=None, store=store, create=True)
+    index.add(worlds.make_documents(size))
+    index.import_part("extractions", folder / "triples.json")
     written = "gear.naive(scoring=composed, graph=triple_graph(memory_gib=4))"
     scheme = registry.scheme(written)
     start = time.perf_counter()
-    workspace.sync([scheme])
+    index.build(scheme)
     built = time.perf_counter() - start
     asked = [one.text for one in worlds.make_questions(size, per_kind=40)][:200]
-    taken = beyond_base(workspace, written, asked)
+    taken = beyond_base(index, written, asked)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     figures = {"triples": triples, "index_s": built, "peak_mb": peak}
     return figures | {f"p{at}_ms": float(np.percentile(taken, at)) for at in (50, 95)}

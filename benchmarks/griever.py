@@ -31,11 +31,11 @@ from benchmarks import alone
 from benchmarks.gear import ENCODER, beside_the_model, openie
 from ragindex.accounting.timing import record_times
 from ragindex.filters import Terms
+from ragindex.index.index import Index
 from ragindex.interfaces import FilterQuery, Retriever
 from ragindex.plugins import registry
 from ragindex.stores.lancedb.store import LanceDB
 from ragindex.types import Hit, Query
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import datasets, worlds
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics import score
@@ -95,13 +95,13 @@ class Asking:
     """A data set with its index: recalls of methods, (questions, k)."""
 
     dataset: datasets.Dataset
-    workspace: Workspace
+    index: Index
 
     def recalls(self, method: str) -> Recalls:
         """R@5, R@10 and R@15 of each question; a method that reads k is asked once for each."""
         scheme = registry.scheme(method)
-        self.workspace.sync([scheme])
-        opened, gold = scheme.open(self.workspace), self.dataset.gold
+        self.index.build(scheme)
+        opened, gold = scheme.open(self.index), self.dataset.gold
         assert gold is not None
         wanted = KS if scheme.depends_on_k(KS[-1]) else KS[-1:]
         found = {k: opened.retrieve(self.dataset.queries, k) for k in wanted}
@@ -167,8 +167,8 @@ STEPS = (
 def funnel(asking: Asking) -> None:
     """For each k, how many gold passages come through each step."""
     scheme, gold = registry.scheme("griever"), asking.dataset.gold
-    asking.workspace.sync([scheme])
-    opened = scheme.open(asking.workspace)
+    asking.index.build(scheme)
+    opened = scheme.open(asking.index)
     assert isinstance(opened, GrieverRetriever)
     assert gold is not None
     for k in KS:
@@ -217,13 +217,13 @@ def _entities(opened: GrieverRetriever, doc: str) -> set[str]:
 
 
 def asking(data: Path, triples: Path | None) -> Asking:
-    """The data set and a workspace with its documents."""
+    """The data set and an index with its documents."""
     dataset = datasets.read_dataset(data)
-    workspace = Workspace.open("index", encoder=ENCODER, chunking=None)
-    workspace.replace(dataset.corpus)
+    index = Index.open("index", encoder=ENCODER, chunking=None, create=True)
+    index.replace(dataset.corpus)
     if triples is not None:
-        workspace.import_part("extractions", triples)
-    return Asking(dataset, workspace)
+        index.import_part("extractions", triples)
+    return Asking(dataset, index)
 
 
 def timed(opened: Sequence[Retriever], asked: Sequence[str], k: int) -> list[dict[str, float]]:
@@ -254,8 +254,8 @@ def speed(asking: Asking) -> None:
     texts = [query.text for query in asking.dataset.queries]
     methods = ["bm25", "dense", "hybrid", "composed", *TABLE_3]
     schemes = [registry.scheme(method) for method in methods]
-    asking.workspace.sync(schemes)
-    opened = [scheme.open(asking.workspace) for scheme in schemes]
+    asking.index.build(*schemes)
+    opened = [scheme.open(asking.index) for scheme in schemes]
     for k in KS:
         for method, found in zip(methods, timed(opened, texts, k), strict=True):
             print(f"{method:24} k = {k:2}: {_milliseconds(found)}", flush=True)
@@ -276,12 +276,14 @@ def one_size(size: int, folder: Path) -> Iterator[dict[str, object]]:
     asked = [one.text for one in worlds.make_questions(size, per_kind=24)][: 100 + WARM_UP]
     for memory in (8, 0):
         start = time.perf_counter()
-        workspace = Workspace.open(folder / "index", encoder="lsa:384", chunking=None, store=LanceDB(memory_gib=memory))
+        workspace = Index.open(
+            folder / "index", encoder="lsa:384", chunking=None, store=LanceDB(memory_gib=memory), create=True
+        )
         if memory:
             workspace.add(worlds.make_documents(size))
             workspace.import_part("extractions", folder / "triples.json")
         scheme = registry.scheme("griever")
-        workspace.sync([scheme])
+        workspace.build(scheme)
         index = time.perf_counter() - start
         [found] = timed([scheme.open(workspace)], asked, 10)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

@@ -24,13 +24,13 @@ import numpy as np
 
 from benchmarks import alone
 from ragindex.accounting.timing import record_times
+from ragindex.index.index import Index
 from ragindex.interfaces import BuildContext, Retriever
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.types import Document, Query
-from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.hipporag.method import FactRetriever
 from ragindex_baselines.hipporag.phrase_graph import PhraseGraph
 from ragindex_baselines.hipporag.spread_vectors import SpreadVectors
@@ -115,15 +115,15 @@ def quality(data: str, triples: str) -> None:
     assert dataset.gold is not None
     golds = [(query.id, dataset.gold[query.id]) for query in dataset.queries]
     with tempfile.TemporaryDirectory() as folder:
-        workspace = Workspace.open(folder, encoder=f"sentence-transformers:{MODEL}", chunking=None)
-        workspace.import_part("extractions", Path(triples))
-        workspace.add(dataset.corpus.documents)
+        index = Index.open(folder, encoder=f"sentence-transformers:{MODEL}", chunking=None, create=True)
+        index.import_part("extractions", Path(triples))
+        index.add(dataset.corpus.documents)
         for written in METHODS:
             scheme = registry.scheme(written)
             start = time.perf_counter()
-            workspace.sync([scheme])
+            index.build(scheme)
             built = time.perf_counter() - start
-            retriever = scheme.open(workspace)
+            retriever = scheme.open(index)
             ranked = {one.id: [h.doc_ids for h in retriever.retrieve([one], 15)[0].hits] for one in dataset.queries}
             each = [score_question(ranked[id], gold, KS) for id, gold in golds]
             recalls = [100 * np.mean([one[f"R@{k}"] for one in each]) for k in KS]
@@ -156,15 +156,15 @@ def curve(size: int) -> None:
     documents = list(worlds.make_documents(size))
     queries = [Query(str(number), one.text) for number, one in enumerate(worlds.make_questions(size, per_kind=10))]
     with tempfile.TemporaryDirectory() as folder:
-        workspace = Workspace.open(folder, encoder="lsa:128", chunking=None)
-        workspace.import_part("extractions", true_triples(Path(folder) / "triples.json", documents, size))
-        workspace.add(documents)
+        index = Index.open(folder, encoder="lsa:128", chunking=None, create=True)
+        index.import_part("extractions", true_triples(Path(folder) / "triples.json", documents, size))
+        index.add(documents)
         for written in ON_WORLDS:
             scheme = registry.scheme(written)
             start = time.perf_counter()
-            workspace.sync([scheme])
+            index.build(scheme)
             built = time.perf_counter() - start
-            retriever = scheme.open(workspace)
+            retriever = scheme.open(index)
             print(f"{size:7d} {written:34s} {built:6.0f} s to build   {timed(retriever, queries)}", flush=True)
             if written == ON_WORLDS[0]:
                 print(f"{size:7d} {sizes(retriever)}   {agreement(retriever, queries[:20])}", flush=True)
@@ -204,12 +204,12 @@ def memory(size: int) -> None:
 
 
 def prepare(size: int, folder: str) -> None:
-    """A workspace with all that the graphs are made from."""
+    """An index with all that the graphs are made from."""
     documents = list(worlds.make_documents(size))
-    workspace = Workspace.open(folder, encoder="lsa:384", chunking=None)
-    workspace.import_part("extractions", true_triples(Path(folder) / "triples.json", documents, size))
-    workspace.add(documents)
-    workspace.sync([Triples(), Vectors(of=Passages())])
+    index = Index.open(folder, encoder="lsa:384", chunking=None, create=True)
+    index.import_part("extractions", true_triples(Path(folder) / "triples.json", documents, size))
+    index.add(documents)
+    index.build(Triples(), Vectors(of=Passages()))
 
 
 def make(folder: str) -> None:
@@ -217,9 +217,9 @@ def make(folder: str) -> None:
     parts: tuple[Any, ...] = (PhraseGraph, SpreadVectors)
     for part in parts:
         part.finish = noted(part.finish)  # a sync finishes what others are made from too
-    workspace = Workspace.open(folder)
-    workspace.encoder.encode_queries(["nothing"])
-    workspace.sync([SpreadVectors()])
+    index = Index.open(folder, create=True)
+    index.encoder.encode_queries(["nothing"])
+    index.build(SpreadVectors())
 
 
 def noted(finish: Callable[[Any, BuildContext], None]) -> Callable[[Any, BuildContext], None]:

@@ -17,10 +17,10 @@ from pathlib import Path
 from benchmarks.synthetic import RandomVectors, documents, questions
 from benchmarks.waiting_server import waiting_server
 from ragindex.accounting import ledger
+from ragindex.index.index import Index
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.plugins import registry
 from ragindex.types import Query
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.run.ask import answer_all
 from ragindex_eval.run.batching import batching_for
 
@@ -32,11 +32,11 @@ def main(count: int, concurrency: int, seconds: float) -> None:
     scheme = registry.scheme("gear")
     with waiting_server(seconds, write_answer) as url, tempfile.TemporaryDirectory() as folder:
         llm = OpenAICompatibleChat(model="any", concurrency=concurrency, base_url=url)
-        with Workspace.open(Path(folder) / "w", encoder=RandomVectors(), chunking=None) as built:
+        with Index.open(Path(folder) / "w", encoder=RandomVectors(), chunking=None, create=True) as built:
             built.import_part("extractions", write_openie(Path(folder) / "openie.json"))
             built.add(documents(PASSAGES))
-            built.sync([scheme])
-        with Workspace.open(Path(folder) / "w", encoder=RandomVectors(), llm=llm, chunking=None) as index:
+            built.build(scheme)
+        with Index.open(Path(folder) / "w", encoder=RandomVectors(), llm=llm, chunking=None, create=True) as index:
             queries = [Query(f"q{number}", text) for number, text in enumerate(questions(count))]
             retriever, batching = scheme.open(index), batching_for(index, scheme)
             start = time.perf_counter()

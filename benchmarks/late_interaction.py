@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from ragindex.cores import limit_blas
+from ragindex.index.index import Index
 from ragindex.interfaces import Floats
 from ragindex.parts.vectors.quantized_tokens import RecordRows, compress
 from ragindex.parts.vectors.token_vectors import TokenIndex, TokenVectors
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import read_dataset
 
 CANDIDATES = (50, 100, 200)
@@ -29,10 +29,10 @@ TOKENS, DIMENSIONS, QUESTION = 100, 384, 19
 def main(data: str, encoder: str, size: str = "100000") -> None:
     dataset = read_dataset(Path(data))
     with tempfile.TemporaryDirectory() as folder, limit_blas(1):
-        workspace = Workspace.open(Path(folder), encoder=encoder, chunking=None)
+        workspace = Index.open(Path(folder), encoder=encoder, chunking=None, create=True)
         workspace.add(dataset.corpus.documents)
         start = time.perf_counter()
-        workspace.sync([TokenVectors()])
+        workspace.build(TokenVectors())
         index = workspace.open_part(TokenVectors())
         print(f"{len(index.ids):,} records, indexed in {time.perf_counter() - start:.1f} s")
         compare(index, [index.question(query.text) for query in dataset.queries], exact=True)

@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 
 from ragindex import Chunking
+from ragindex.index.index import Index
 from ragindex.plugins import registry
 from ragindex.types import Document, Hit
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold, gains
@@ -70,12 +70,12 @@ def measure(data: Dataset, documents: Sequence[Document], chunking: Chunking | N
     gold = data.gold or {}
     asked = [query for query in data.queries if query.id in gold and gold[query.id].doc_ids]
     with tempfile.TemporaryDirectory() as folder:
-        index = Workspace.open(Path(folder) / "index", encoder=ENCODER, chunking=chunking)
+        index = Index.open(Path(folder) / "index", encoder=ENCODER, chunking=chunking, create=True)
         index.replace(documents)
-        index.sync([registry.scheme(method) for method in METHODS])
+        index.build(*[registry.scheme(method) for method in METHODS])
         base = None
         for method in METHODS:
-            answers = index.retriever(method).retrieve(asked, KS[-1])
+            answers = index.open_method(method).retrieve(asked, KS[-1])
             pairs = zip(asked, answers, strict=True)
             recall = np.array([recall_of(found.hits, gold[query.id], KS) for query, found in pairs])
             base = recall if base is None else base

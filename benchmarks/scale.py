@@ -20,9 +20,9 @@ from benchmarks import alone
 from benchmarks.peers import K, peers
 from benchmarks.synthetic import RandomVectors
 from ragindex.accounting.timing import record_times
+from ragindex.index.index import Index
 from ragindex.plugins import registry
 from ragindex.types import Document, Query
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import worlds
 
 METHODS = ("bm25", "dense", "hybrid", "composed", "links")
@@ -31,15 +31,15 @@ METHODS = ("bm25", "dense", "hybrid", "composed", "links")
 def one(method: str, size: int, folder: Path) -> dict[str, float]:
     """The figures of one method, from an empty folder; run in a process of its own."""
     scheme = registry.scheme(method)
-    workspace = Workspace.open(folder, encoder=RandomVectors(), chunking=None)
+    index = Index.open(folder, encoder=RandomVectors(), chunking=None, create=True)
     start = time.perf_counter()
-    workspace.add(worlds.make_documents(size))
+    index.add(worlds.make_documents(size))
     added = time.perf_counter()
-    workspace.sync([scheme])
+    index.build(scheme)
     synced = time.perf_counter()
-    parts = [workspace.figures(part) for part in workspace.all_parts(scheme)]
+    parts = [index.figures(part) for part in index.all_parts(scheme)]
     building = peak()
-    retriever = scheme.open(workspace)
+    retriever = scheme.open(index)
     asked = [[Query(str(number), text)] for number, text in enumerate(questions(size))]
     taken = []
     for number, query in enumerate(asked):
@@ -58,8 +58,8 @@ def one(method: str, size: int, folder: Path) -> dict[str, float]:
         "p95_ms": float(np.percentile(taken, 95)),
     }
     del retriever  # the writer holds no index in memory while the new reader opens its own
-    workspace.close()
-    return figures | one_more(workspace, method)
+    index.close()
+    return figures | one_more(index, method)
 
 
 def questions(size: int) -> list[str]:
@@ -68,15 +68,15 @@ def questions(size: int) -> list[str]:
     return [found[number] for number in np.random.default_rng(0).permutation(len(found))]
 
 
-def one_more(workspace: Workspace, method: str) -> dict[str, float]:
+def one_more(index: Index, method: str) -> dict[str, float]:
     """One document added: until its batches are committed, and until a newly opened reader finds it."""
     scheme = registry.scheme(method)
     start = time.perf_counter()
-    workspace.add([Document("new", "Quixotry", "quixotry quixotry")])
+    index.add([Document("new", "Quixotry", "quixotry quixotry")])
     added = time.perf_counter()
-    synced = workspace.sync([scheme])
+    synced = index.build(scheme)
     finished = time.perf_counter()
-    reader = Workspace.open(workspace.folder, encoder=RandomVectors())
+    reader = Index.open(index.folder, encoder=RandomVectors(), create=True)
     hits = scheme.open(reader).retrieve([Query("q", "Quixotry\nquixotry quixotry")], K)[0].hits
     assert "new" in [hit.id for hit in hits], "the added document is not found"
     return {

@@ -32,12 +32,12 @@ from rich.table import Table
 
 from benchmarks import alone
 from benchmarks.gear import ENCODER, KS, beside_the_model
+from ragindex.index.index import Index
 from ragindex.interfaces import EncoderPlugin, Floats
 from ragindex.llm.settings import LLMSettings
 from ragindex.parts.trees.summary_tree import SummaryTree
 from ragindex.parts.trees.tree_pool import TreePool
 from ragindex.plugins import registry
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.api import compare
 from ragindex_eval.data import datasets, worlds
 from ragindex_eval.results.model import Comparison, MethodResult
@@ -89,8 +89,8 @@ def _spec(written: str) -> dict[str, Any]:
 
 def _sizes(folder: Path) -> dict[str, str]:
     """What each tree and pool says of itself."""
-    with Workspace.open(folder) as workspace:
-        parts = [one for one in workspace.manifest.parts.values() if one.name in ("summary_tree", "tree_pool")]
+    with Index.open(folder, create=True) as index:
+        parts = [one for one in index.manifest.parts.values() if one.name in ("summary_tree", "tree_pool")]
         return {registry.label(registry.part(one.part)): " ".join(one.notes[:1]) for one in parts}  # type: ignore[arg-type]
 
 
@@ -144,13 +144,13 @@ def changed(data: Path, folder: Path, share: float = 0.01, seed: int = 0) -> Non
     later = [documents[number] for number in late]
     first = [document for number, document in enumerate(documents) if number not in set(late.tolist())]
     with beside_the_model(folder):
-        workspace = Workspace.open("changing", encoder=ENCODER, chunking=None)
-        workspace.replace(first)
-        workspace.sync([TreePool()])
-        before = _asked_of(workspace)
-        workspace.add(later)
-        workspace.sync([TreePool()])
-        after = _asked_of(workspace)
+        index = Index.open("changing", encoder=ENCODER, chunking=None, create=True)
+        index.replace(first)
+        index.build(TreePool())
+        before = _asked_of(index)
+        index.add(later)
+        index.build(TreePool())
+        after = _asked_of(index)
     print(f"{len(later):,} documents more than {len(first):,}")
     print(f"{'':>36} {'summaries':>10} {'asked again':>12}")
     for (name, level), texts in sorted(after.items()):
@@ -159,12 +159,12 @@ def changed(data: Path, folder: Path, share: float = 0.01, seed: int = 0) -> Non
     print(f"{'propositions and rewritings':>36} 3 calls for each new passage, and 2 or 3 for one that follows it")
 
 
-def _asked_of(workspace: Workspace) -> dict[tuple[str, int], Counter[tuple[str, ...]]]:
+def _asked_of(index: Index) -> dict[tuple[str, int], Counter[tuple[str, ...]]]:
     """By tree and level, the texts that each summary is made of: what the call cache knows a call by."""
     found: dict[tuple[str, int], Counter[tuple[str, ...]]] = {}
     for tree in TreePool().trees:
         fields = ("title", "text", "children", "level")
-        rows = [row for batch in workspace.open_part(tree).scan(fields) for row in batch.to_pylist()]
+        rows = [row for batch in index.open_part(tree).scan(fields) for row in batch.to_pylist()]
         texts = {row["id"]: f"{row['title']}\n{row['text']}" for row in rows}
         for row in rows:
             if row["children"]:
@@ -211,15 +211,15 @@ class GatheredVectors:
 
 def one_size(size: int, folder: Path) -> dict[str, float]:
     """The figures of one world; run in a process of its own."""
-    workspace = Workspace.open(folder / "index", encoder=Gathered(topics=max(4, size // 12)), chunking=None)
-    workspace.add(worlds.make_documents(size))
-    workspace.sync([registry.part("passages")])
+    index = Index.open(folder / "index", encoder=Gathered(topics=max(4, size // 12)), chunking=None, create=True)
+    index.add(worlds.make_documents(size))
+    index.build(registry.part("passages"))
     start = time.perf_counter()
-    workspace.sync([SummaryTree()])
+    index.build(SummaryTree())
     seconds = time.perf_counter() - start
-    count = workspace.open_part(SummaryTree()).count()
+    count = index.open_part(SummaryTree()).count()
     return {
-        "passages": workspace.counts().passages,
+        "passages": index.counts().passages,
         "nodes": count,
         "seconds": seconds,
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,

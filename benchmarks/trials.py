@@ -27,7 +27,7 @@ from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.recommend.candidates import choose_candidates
 from ragindex_eval.recommend.trials import PARTS, TRIAL_QUESTIONS, largest_gain, part_of, score_candidates
 from ragindex_eval.run.methods import Method
-from ragindex_eval.run.pipeline import Plan, load_experiment, open_workspace
+from ragindex_eval.run.pipeline import Plan, load_experiment, prepare_index
 from ragindex_eval.run.settings import CompareSettings, make_settings
 from ragindex_eval.run.study import load_dataset
 from ragindex_eval.stats.resampling import SampleArray
@@ -44,7 +44,7 @@ def score_all(data: Dataset, settings: CompareSettings, metric: str) -> Scores:
     plan = Plan(tuple(Method(one.label, one.scheme, True) for one in candidates), ())
     with tempfile.TemporaryDirectory() as folder:
         own = settings.model_copy(update={"index": Path(folder, "index")})
-        with open_workspace(own, data, None, None) as index:
+        with prepare_index(own, data, None, None) as index:
             experiment = load_experiment(own, data, plan, index)
             return score_candidates(candidates, experiment, metric, list_judged(experiment.dataset))
 

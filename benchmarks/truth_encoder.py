@@ -18,10 +18,10 @@ import numpy as np
 from benchmarks.link_corpora import KS, recall_of
 from benchmarks.synthetic import RandomEncoder
 from ragindex.corpus.chunking import passage_text
+from ragindex.index.index import Index
 from ragindex.interfaces import EncoderPlugin, Floats
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.stats.paired_tests import paired_interval
@@ -76,12 +76,12 @@ def list_gold_texts(data: Dataset) -> dict[str, tuple[str, ...]]:
 def measure(data: Dataset, noise: float) -> None:
     gold, encoder = data.gold or {}, TruthVectors(gold=list_gold_texts(data), noise=noise)
     with tempfile.TemporaryDirectory() as folder:
-        index = Workspace.open(Path(folder) / "index", encoder=encoder, chunking=None)
+        index = Index.open(Path(folder) / "index", encoder=encoder, chunking=None, create=True)
         index.replace(data.corpus.documents)
-        index.sync([registry.scheme(method) for method in METHODS])
+        index.build(*[registry.scheme(method) for method in METHODS])
         recall = {}
         for method in METHODS:
-            answers = index.retriever(method).retrieve(data.queries, KS[-1])
+            answers = index.open_method(method).retrieve(data.queries, KS[-1])
             pairs = zip(data.queries, answers, strict=True)
             recall[method] = np.array([recall_of(found.hits, gold[query.id], KS) for query, found in pairs])
         index.close()

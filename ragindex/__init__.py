@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from ragindex.corpus import Chunking, Corpus, Rows, read
     from ragindex.errors import RagindexError
     from ragindex.export.load import load_retriever as load
-    from ragindex.index import Hits, Index, IndexRetriever
-    from ragindex.index import open_index as open
+    from ragindex.index.index import Index
+    from ragindex.index.index import open_index as open
+    from ragindex.index.retriever import Hits, IndexRetriever
     from ragindex.types import Document, Hit, Position, Query, Retrieval, Section
 
 __all__ = [
@@ -49,7 +50,8 @@ __all__ = [
 _LAZY = {
     **dict.fromkeys(("Chunking", "Corpus", "Rows", "read"), "ragindex.corpus"),
     **dict.fromkeys(("Document", "Hit", "Position", "Query", "Retrieval", "Section"), "ragindex.types"),
-    **dict.fromkeys(("Hits", "Index", "IndexRetriever", "open_index"), "ragindex.index"),
+    **dict.fromkeys(("Index", "open_index"), "ragindex.index.index"),
+    **dict.fromkeys(("Hits", "IndexRetriever"), "ragindex.index.retriever"),
     "RagindexError": "ragindex.errors",
     "load_retriever": "ragindex.export.load",
 }

@@ -30,9 +30,9 @@ class RepairWarning(UserWarning):
     """A file of the index was damaged and was rebuilt, or is read from a copy."""
 
 
-def repair_hint(workspace: Path | str) -> str:
+def repair_hint(index: Path | str) -> str:
     """Return the command that checks all files of the index and repairs them."""
-    return f"Run: ragindex repair --index {shlex.quote(str(workspace))}"
+    return f"Run: ragindex repair --index {shlex.quote(str(index))}"
 
 
 # ---------------------------------------------------------------- durable writes

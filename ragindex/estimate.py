@@ -19,6 +19,8 @@ from pydantic import Field
 from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
 from ragindex.errors import ServiceError, UsageError
+from ragindex.index.index import Index
+from ragindex.index.parts import tasks_of, topological_order
 from ragindex.interfaces import Part, Scheme
 from ragindex.llm import answer_question, tokens
 from ragindex.llm.offline import OfflineRules
@@ -28,8 +30,6 @@ from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import LLM, Output, Task, render_messages
 from ragindex.plugins.base import asks_service
 from ragindex.types import Document, Query
-from ragindex.workspace.part_keys import tasks_of, topological_order
-from ragindex.workspace.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,16 +123,16 @@ def estimate_questions(
     found: list[Estimate] = []
     with (
         tempfile.TemporaryDirectory() as folder,
-        Workspace.open(
-            Path(folder), llm=Counting(model=name), language=language, chunking=corpus.chunking
-        ) as workspace,
+        Index.open(
+            Path(folder), llm=Counting(model=name), language=language, chunking=corpus.chunking, create=True
+        ) as index,
     ):
         if asking:
-            workspace.add(corpus.documents)
-            workspace.sync(asking.values())
+            index.add(corpus.documents)
+            index.build(*asking.values())
         for label, scheme in asking.items():
             with ledger.record_calls() as tally:
-                retrievals = scheme.open(workspace).retrieve(queries, k)
+                retrievals = scheme.open(index).retrieve(queries, k)
             found += [
                 _scale_counts(f"{task}, {label}", counts, None, None, prices, name)
                 for task, counts in _count_by_task(tally)
@@ -142,10 +142,10 @@ def estimate_questions(
                     answer_question.build_context(one.hits, one.notes, reader_tokens, name) for one in retrievals
                 ]
                 asked = [
-                    answer_question.answer_inputs(query.text, one, workspace.language)
+                    answer_question.answer_inputs(query.text, one, index.language)
                     for query, one in zip(queries, contexts, strict=True)
                 ]
-                found += _estimate_reading(asked, chosen, workspace.llm, llm.open(setting), label, prices, name)
+                found += _estimate_reading(asked, chosen, index.llm, llm.open(setting), label, prices, name)
     return found
 
 
@@ -206,11 +206,13 @@ def _count_indexing(
     with (
         tempfile.TemporaryDirectory() as folder,
         ledger.record_calls() as tally,
-        Workspace.open(Path(folder), llm=llm, language=language, chunking=corpus.chunking, asking=setting) as workspace,
+        Index.open(
+            Path(folder), llm=llm, language=language, chunking=corpus.chunking, llm_settings=setting, create=True
+        ) as index,
     ):
-        workspace.add(documents)
+        index.add(documents)
         if parts:
-            workspace.sync(parts)
+            index.build(*parts)
     return dict(_count_by_task(tally))
 
 

@@ -14,6 +14,8 @@ from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
 from ragindex.encoders.common import normalize_rows
 from ragindex.estimate import Estimate, has_tokenizer
+from ragindex.index.index import Index
+from ragindex.index.parts import topological_order, uses_encoder
 from ragindex.interfaces import EncoderPlugin, Floats, Scheme
 from ragindex.llm import tokens
 from ragindex.llm.plugins import PaidPlugin
@@ -21,8 +23,6 @@ from ragindex.llm.prices import Prices
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins.base import Plugin
 from ragindex.types import Query
-from ragindex.workspace.part_keys import topological_order, uses_encoder
-from ragindex.workspace.workspace import Workspace
 
 _DIMENSIONS = 32
 _COUNTED = "counted encoding"  # the task of what is counted here and costs nothing
@@ -73,10 +73,10 @@ def _count_indexing(
     with (
         tempfile.TemporaryDirectory() as folder,
         ledger.record_calls() as tally,
-        Workspace.open(Path(folder), encoder=counting, language=language, chunking=corpus.chunking) as workspace,
+        Index.open(Path(folder), encoder=counting, language=language, chunking=corpus.chunking, create=True) as index,
     ):
-        workspace.add(corpus.documents)
-        workspace.sync([part for part in parts if uses_encoder(part)])
+        index.add(corpus.documents)
+        index.build(*[part for part in parts if uses_encoder(part)])
     counted = [entry.input_tokens for entry in tally.entries if entry.task == _COUNTED]
     return len(counted), sum(counted)
 

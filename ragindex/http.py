@@ -48,14 +48,14 @@ def read_variable(names: Sequence[str]) -> str | None:
     return next((value for name in names if (value := os.environ.get(name, "").strip())), None)
 
 
-def read_secret(names: Sequence[str], workspace: Path | None = None) -> str | None:
+def read_secret(names: Sequence[str], index: Path | None = None) -> str | None:
     """Return the API key of the first variable set: NAME, or NAME_FILE with the path of a file outside `workspace`.
 
     Returns None if no variable is set. Raises UsageError if the file cannot be read or lies inside `workspace`, or if
     the key does not fit into an HTTP header.
     """
     for name in names:
-        key = read_variable([name]) or _read_secret_file(f"{name}_FILE", workspace)
+        key = read_variable([name]) or _read_secret_file(f"{name}_FILE", index)
         if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
             raise UsageError(f"{name} must be one word of printable ASCII characters, as a header can hold it.")
         if key is not None:
@@ -63,13 +63,13 @@ def read_secret(names: Sequence[str], workspace: Path | None = None) -> str | No
     return None
 
 
-def _read_secret_file(name: str, workspace: Path | None) -> str | None:
+def _read_secret_file(name: str, index: Path | None) -> str | None:
     written = read_variable([name])
     if written is None:
         return None
     path = Path(written).expanduser()
-    if workspace is not None and path.resolve().is_relative_to(workspace.resolve()):
-        raise UsageError(f"{name} must name a file outside the index {workspace}. Got {written}.")
+    if index is not None and path.resolve().is_relative_to(index.resolve()):
+        raise UsageError(f"{name} must name a file outside the index {index}. Got {written}.")
     try:
         return path.read_text(encoding="utf-8").strip() or None
     except (OSError, UnicodeDecodeError) as error:

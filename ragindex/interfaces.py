@@ -774,7 +774,7 @@ class PaidEncoder(Protocol):
 
 @runtime_checkable
 class CachingEncoder(Protocol):
-    """An encoder that caches vectors: the workspace's encoder while parts are built."""
+    """An encoder that caches vectors: the index's encoder while parts are built."""
 
     def encode_each(self, texts: Sequence[str]) -> tuple[Floats, dict[int, EncodingFailure]]:
         """Encode texts of the index; also return, by position, the failures of those that alone have no vector.

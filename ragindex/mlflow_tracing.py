@@ -45,7 +45,7 @@ class TracingWarning(UserWarning):
 
 
 def autolog(*, disable: bool = False) -> None:
-    """Trace every retriever that a workspace opens from now on; with `disable`, stop tracing new retrievers.
+    """Trace every retriever that an index opens from now on; with `disable`, stop tracing new retrievers.
 
     Open retrievers keep their setting; `mlflow.tracing.disable()` stops all tracing. Raises MissingExtraError if MLflow
     is not installed.

@@ -22,6 +22,8 @@ from pydantic import PrivateAttr
 from ragindex import forbidden_documents
 from ragindex.errors import UsageError
 from ragindex.filters import Filter, meta
+from ragindex.index.index import Index
+from ragindex.index.parts import tasks_of, topological_order
 from ragindex.interfaces import Collection, Part, Retriever, Schema, Scheme, Store
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.plugins import LLMPlugin
@@ -33,8 +35,6 @@ from ragindex.plugins.plugin_errors import describe_class, find_fault
 from ragindex.retrieval.hits import find_breach
 from ragindex.stores.metered import MeteredCollection
 from ragindex.types import Document, Query, Retrieval
-from ragindex.workspace.part_keys import tasks_of, topological_order
-from ragindex.workspace.workspace import Workspace
 
 TOLERANCE = 1e-5
 """Largest difference of two scores that count as equal."""
@@ -128,12 +128,12 @@ def build(
     encoder: registry.Written,
     documents: Sequence[Document] = DOCUMENTS,
     store: registry.Written = "lancedb",
-) -> Workspace:
+) -> Index:
     """Build the scheme's parts in a new index of the documents, without chunking."""
-    workspace = Workspace.open(folder, encoder=encoder, store=store, chunking=None)
-    workspace.add(documents)
-    workspace.sync([scheme])
-    return workspace
+    index = Index.open(folder, encoder=encoder, store=store, chunking=None, create=True)
+    index.add(documents)
+    index.build(scheme)
+    return index
 
 
 def ask_questions(retriever: Retriever, k: int, where: Filter | None = None) -> list[Retrieval]:
@@ -197,29 +197,29 @@ class _Bench:
     store: registry.Written
     built: Path | None
 
-    def open(self, folder: Path, llm: registry.Written = "offline") -> Workspace:
-        return Workspace.open(folder, encoder=self.encoder, llm=llm, store=self.store, chunking=None)
+    def open(self, folder: Path, llm: registry.Written = "offline") -> Index:
+        return Index.open(folder, encoder=self.encoder, llm=llm, store=self.store, chunking=None, create=True)
 
-    def share(self) -> Workspace:
+    def share(self) -> Index:
         """Open the index that checks share; nothing may change it."""
         is_local = registry.name_of(registry.store(self.store)) == "lancedb"
         folder = self.built if self.built is not None and is_local else self.folder / "index"
         return build(self.scheme, folder, self.encoder, store=self.store)
 
-    def copy(self) -> Workspace:
+    def copy(self) -> Index:
         """Open an index to be changed: a copy of the shared one."""
-        workspace = self.share()
-        if workspace.folder != self.built:
-            return workspace
-        workspace.close()
+        index = self.share()
+        if index.folder != self.built:
+            return index
+        index.close()
         shutil.copytree(self.built, self.folder / "index")
         return self.open(self.folder / "index")
 
     def retriever(self) -> Retriever:
         return self.name_questions(self.share())
 
-    def name_questions(self, workspace: Workspace) -> Retriever:
-        return _QuestionNamingRetriever(self.scheme.open(workspace))
+    def name_questions(self, index: Index) -> Retriever:
+        return _QuestionNamingRetriever(self.scheme.open(index))
 
 
 @dataclass(frozen=True)
@@ -375,11 +375,11 @@ def check_forbidden(bench: _Bench) -> None:
     The document joins the others (ragindex.forbidden_documents). All ways of keeping it out must give the same hits.
     """
     llm = _RecordingLLM()
-    workspace = bench.open(bench.folder, llm)
+    index = bench.open(bench.folder, llm)
     corpus = forbidden_documents.make_corpus(DOCUMENTS[:12])
-    workspace.add(corpus)
-    workspace.sync([bench.scheme])
-    retriever, given = bench.name_questions(workspace), llm.open().given
+    index.add(corpus)
+    index.build(bench.scheme)
+    retriever, given = bench.name_questions(index), llm.open().given
     queries = [Query(f"q{n}", text) for n, text in enumerate(forbidden_documents.TRAPS)]
     (unfiltered,) = retriever.retrieve(queries[-1:], 30)
     found = {doc_id for hit in unfiltered.hits for doc_id in hit.doc_ids}
@@ -462,15 +462,15 @@ def check_tasks(bench: _Bench) -> None:
     """
     scheme, llm = bench.scheme, _RecordingLLM()
     asked = llm.open().asked
-    workspace = bench.open(bench.folder / "part by part", llm)
-    workspace.add(DOCUMENTS)
+    index = bench.open(bench.folder / "part by part", llm)
+    index.add(DOCUMENTS)
     for part in topological_order(scheme.parts()):
         asked.clear()
-        workspace.sync([part])
+        index.build(part)
         _require_declared(
             part, asked, [task for made in topological_order([part]) for task in made.tasks()]
         )  # inputs finish too
-    retriever = scheme.open(workspace)
+    retriever = scheme.open(index)
     asked.clear()
     answers = ask_questions(retriever, 5)
     _require_declared(scheme, asked, tasks_of(scheme))
@@ -500,7 +500,7 @@ def check_law(bench: _Bench) -> None:
     before = scheme.open(disturbed)
     expected = ask_questions(before, 10)
     disturbed.add(_UPDATE)
-    disturbed.sync([scheme])
+    disturbed.build(scheme)
     found = scheme.open(disturbed).retrieve([Query("q", "quicksilver"), Query("q", "emperor penguins dive")], 10)
     reached = [[doc_id for hit in retrieval.hits for doc_id in hit.doc_ids] for retrieval in found]
     assert "x2" in reached[1], f"the added document 'x2' is not found: {reached[1]}"
@@ -509,7 +509,7 @@ def check_law(bench: _Bench) -> None:
     old = [hit.id for hit in by_title.hits if hit.text == changed.text]
     assert not old, f"the changed document {changed.id!r} still has its old text in the hits {old}"
     _revert_update(disturbed)
-    disturbed.sync([scheme])
+    disturbed.build(scheme)
     assert_same(ask_questions(scheme.open(disturbed), 10), expected, "after adding, changing and removing documents")
     assert_same(ask_questions(before, 10), expected, "a retriever opened before the changes")
 
@@ -517,48 +517,48 @@ def check_law(bench: _Bench) -> None:
 _UPDATE = (*ADDED, replace(DOCUMENTS[3], text="Nothing about rivers any more, but quicksilver."))
 
 
-def _revert_update(workspace: Workspace) -> None:
+def _revert_update(index: Index) -> None:
     """Undo the changes of `_UPDATE`."""
-    workspace.remove([document.id for document in ADDED])
-    workspace.add([DOCUMENTS[3]])
+    index.remove([document.id for document in ADDED])
+    index.add([DOCUMENTS[3]])
 
 
 @_check
 def check_crash(bench: _Bench) -> None:
     """Check that the sync after a crash in an update completes it, because batches can be applied again."""
     scheme = bench.scheme
-    workspace = bench.copy()
-    folder = workspace.folder
-    workspace.add(_UPDATE)
-    writes = _sync_with_crash(workspace, scheme, None)
-    expected = ask_questions(scheme.open(workspace), 10)
+    index = bench.copy()
+    folder = index.folder
+    index.add(_UPDATE)
+    writes = _sync_with_crash(index, scheme, None)
+    expected = ask_questions(scheme.open(index), 10)
     for write in sorted(
         {1 + round(step * (writes - 1) / (_CRASHES - 1)) for step in range(_CRASHES)} if writes else ()
     ):
-        _revert_update(workspace)
-        workspace.sync([scheme])
-        workspace.add(_UPDATE)
-        _sync_with_crash(workspace, scheme, write)
-        workspace = bench.open(folder)
-        workspace.sync([scheme])
+        _revert_update(index)
+        index.build(scheme)
+        index.add(_UPDATE)
+        _sync_with_crash(index, scheme, write)
+        index = bench.open(folder)
+        index.build(scheme)
         because = f"after a crash behind write {write} of {writes} of an update (apply must be repeatable)"
-        assert_same(ask_questions(scheme.open(workspace), 10), expected, because)
+        assert_same(ask_questions(scheme.open(index), 10), expected, because)
 
 
 class _CrashError(Exception):
     """A simulated crash of the process."""
 
 
-def _sync_with_crash(workspace: Workspace, scheme: Scheme, write: int | None) -> int:
+def _sync_with_crash(index: Index, scheme: Scheme, write: int | None) -> int:
     """Sync, crash after write number `write` to a part's collection (None: never), and return the number of writes."""
-    store, counting = workspace.store, _WriteCounter(write)
-    workspace.store = cast(Store, _CrashingStore(store, counting))
+    store, counting = index.store, _WriteCounter(write)
+    index.store = cast(Store, _CrashingStore(store, counting))
     try:
-        workspace.sync([scheme])
+        index.build(scheme)
     except _CrashError:
         pass
     finally:
-        workspace.store = store
+        index.store = store
     return counting.writes
 
 

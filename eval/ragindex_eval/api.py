@@ -7,9 +7,8 @@ from typing import Any
 
 from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
-from ragindex.index import Index
+from ragindex.index.index import Index
 from ragindex.plugins.registry import Written
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import datasets, gold_classes
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.result import Result
@@ -26,7 +25,7 @@ def compare(
     methods: str | Sequence[Written] | None = None,
     *,
     questions: str | Path | None = None,
-    index: str | Path | Index | Workspace | None = None,
+    index: str | Path | Index | None = None,
     **options: Any,
 ) -> Result:
     """Build `methods` over `data`, ask the questions, and measure the quality, latency and cost of each method.
@@ -45,7 +44,7 @@ def compare(
     """
     given = {"methods": methods, "questions": questions, **options}
     path = data if isinstance(data, str | Path) else None
-    opened = index.workspace if isinstance(index, Index) else index if isinstance(index, Workspace) else None
+    opened = index if isinstance(index, Index) else None
     given |= {"data": None if path is None else str(path), "index": None if opened else index}
     _refuse([name for name in options if name in _COMMAND_ONLY], "is an option of the command alone")
     settings = make_settings({name: value for name, value in given.items() if value is not None}, "compare: ")

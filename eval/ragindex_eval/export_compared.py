@@ -9,9 +9,9 @@ from ragindex import canonical
 from ragindex.errors import MissingPartError, UnknownNameError, UsageError
 from ragindex.export.export_retriever import Export, export_retriever
 from ragindex.export.retriever_file import MethodEvidence
+from ragindex.index.index import Index
 from ragindex.interfaces import Scheme
 from ragindex.plugins import registry
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Comparison, MethodResult
 from ragindex_eval.run.fingerprints import answers_fingerprint
@@ -37,26 +37,26 @@ class ComparedMethod:
         llm = {} if one.llm == "none" else {"llm": one.llm}
         return {"encoder": one.encoder, "store": one.store, "seed": one.seed, **llm}
 
-    def evidence_for(self, workspace: Workspace, scheme: Scheme) -> MethodEvidence:
+    def evidence_for(self, index: Index, scheme: Scheme) -> MethodEvidence:
         """Return the figures as evidence for what the open index answers now.
 
         Raises UsageError if it would answer differently from when it was compared, and MissingPartError.
         """
-        if self._fingerprint(workspace, scheme) != self.result.fingerprint:
+        if self._fingerprint(index, scheme) != self.result.fingerprint:
             raise UsageError(
-                f"The figures of {self.result.label} are not those of {workspace.folder} as it is now: documents, "
+                f"The figures of {self.result.label} are not those of {index.folder} as it is now: documents, "
                 "settings or versions have changed since the comparison. Run ragindex compare again, or export the "
                 "method without them (ragindex export --index … --method …)."
             )
         return _describe_evidence(self.comparison, self.result)
 
-    def _fingerprint(self, workspace: Workspace, scheme: Scheme) -> str:
+    def _fingerprint(self, index: Index, scheme: Scheme) -> str:
         """Return the fingerprint that the answers of the comparison's questions would have now."""
         one = self.comparison
-        answers = answers_fingerprint(workspace, scheme, one.queries, one.gold)
+        answers = answers_fingerprint(index, scheme, one.queries, one.gold)
         if one.reader is None:
             return answers
-        reader = make_reader(workspace, one.reader.tokens, one.reader.prompt, one.gold)
+        reader = make_reader(index, one.reader.tokens, one.reader.prompt, one.gold)
         return canonical.digest([answers, reader.id])
 
 
@@ -79,12 +79,12 @@ def find_compared(comparison: Comparison, label: str | None) -> ComparedMethod:
     return ComparedMethod(comparison, comparison.methods[0] if label is None else by_label[label])
 
 
-def export_compared(compared: ComparedMethod, index: Workspace | Path, out: Path | str, *, pack: bool) -> Export:
+def export_compared(compared: ComparedMethod, index: Index | Path, out: Path | str, *, pack: bool) -> Export:
     """Export a compared method from its index. Raises as `export_retriever` and `ComparedMethod.evidence_for` do."""
-    if isinstance(index, Workspace):
+    if isinstance(index, Index):
         scheme = registry.scheme(compared.method)
         return export_retriever(index, scheme, out, pack=pack, evidence=compared.evidence_for(index, scheme))
-    with Workspace.open(index, create=False, **compared.opened_with) as opened:
+    with Index.open(index, **compared.opened_with) as opened:
         try:
             return export_compared(compared, opened, out, pack=pack)
         except MissingPartError as error:

@@ -12,7 +12,7 @@ from ragindex.counts import many
 from ragindex.distribution import require_module
 from ragindex.errors import UnknownNameError, UsageError
 from ragindex.export.export_retriever import Export
-from ragindex.workspace.workspace import Workspace
+from ragindex.index.index import Index
 from ragindex_eval.export_compared import ComparedMethod, export_compared
 from ragindex_eval.report.page import save_report
 from ragindex_eval.report.terminal import render_comparison
@@ -30,7 +30,7 @@ class Figures(Mapping[str, float | None]):
     """Figures of one method by name: `R@5`, `latency_ms_p50`, `index_bytes`, …; a value is None if it is unknown."""
 
     def __init__(
-        self, method: MethodResult, compared: ComparedMethod | None = None, index: Workspace | Path | None = None
+        self, method: MethodResult, compared: ComparedMethod | None = None, index: Index | Path | None = None
     ) -> None:
         self.label, self.result = method.label, method
         self._compared, self._index = compared, index
@@ -76,7 +76,7 @@ class Result:
     """
 
     comparison: Comparison
-    index: Workspace | Path | None = None
+    index: Index | Path | None = None
     """The index that was searched: the open one that was given, or its folder."""
 
     def __getitem__(self, label: str) -> Figures:

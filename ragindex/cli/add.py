@@ -24,11 +24,11 @@ from ragindex.cli.options import (
     WaitOption,
 )
 from ragindex.corpus.local_files import MAX_FILE_MB
+from ragindex.index import manifest, sources
+from ragindex.index.index import Index
+from ragindex.index.notes import describe_drafts, describe_unknown_words, format_changes
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.settings import LLMSettings
-from ragindex.workspace import manifest, sources
-from ragindex.workspace.notes import describe_drafts, describe_unknown_words, format_changes
-from ragindex.workspace.workspace import Workspace
 
 
 def add(
@@ -57,19 +57,20 @@ def add(
     """
     selection = select_files(include, exclude, encoding, max_file_mb, ocr, rows)
     corpora = [read_corpus(source, folder, format, skip_bad, selection) for source in data]
-    with Workspace.open(
+    with Index.open(
         folder,
         encoder=encoder,
         store=store,
         chunking=sources.choose_chunking(manifest.read_manifest(folder), corpora[0], kept=True),
-        asking=LLMSettings(budget=parse_budget(budget)),
+        llm_settings=LLMSettings(budget=parse_budget(budget)),
         wait_seconds=wait,
-    ) as workspace:
-        fit = workspace.encoder_id
-        changed = workspace.add(corpora, source=named)
-        workspace.sync()
-        command = None if workspace.manifest.parts else workspace.command("index", "--methods", "hybrid")
-        unknown = describe_unknown_words(workspace, changed, fit)
+        create=True,
+    ) as index:
+        fit = index.encoder_id
+        changed = index.add(corpora, source=named)
+        index.build()
+        command = None if index.manifest.parts else index.command("index", "--methods", "hybrid")
+        unknown = describe_unknown_words(index, changed, fit)
     if command:
         print_note(f"No method is built yet. Run: {command}")
     for note in filter(None, (unknown, *describe_drafts(command_tally()))):

@@ -29,6 +29,7 @@ from ragindex.cli.options import (
 from ragindex.cli.question_words import describe_question_words, find_words_in_passages
 from ragindex.cli.show_hits import mark_words
 from ragindex.counts import many
+from ragindex.index.index import Index
 from ragindex.llm.answer_question import (
     ANSWER,
     DEFAULT_TOKENS,
@@ -46,7 +47,6 @@ from ragindex.plugins import registry
 from ragindex.retrieval.formatting import format_positions, position_to_json
 from ragindex.retrieval.matching import MatchedWords, cite_evidence, find_matching_evidence
 from ragindex.types import Query, Retrieval
-from ragindex.workspace.workspace import Workspace
 
 _NO_ANSWER = "The retrieved passages do not contain the answer."
 _NO_PASSAGES = "No passages were retrieved."
@@ -79,29 +79,26 @@ def ask(
     require_question(question)
     scheme = registry.scheme(method)
     with (
-        Workspace.open(
+        Index.open(
             folder,
-            create=False,
             llm=llm,
             encoder=encoder,
             store=store,
             seed=seed,
-            asking=LLMSettings(budget=parse_budget(budget)),
+            llm_settings=LLMSettings(budget=parse_budget(budget)),
             keep_calls=not no_cache,
-        ) as workspace,
+        ) as index,
         ledger.attribute_calls("query", method),
     ):
-        workspace.require_prices([scheme], reads=True)
-        retriever = open_retriever(workspace, scheme)
-        (retrieval,) = workspace.positions(scheme).locate(retriever.retrieve([Query("question", question)], k))
-        context = build_context(retrieval.hits, retrieval.notes, reader_tokens, workspace.tokens_counted_by)
-        name, language, used = workspace.llm_name, workspace.language, workspace.encoder_of(scheme)
+        index.require_prices([scheme], reads=True)
+        retriever = open_retriever(index, scheme)
+        (retrieval,) = index.positions(scheme).locate(retriever.retrieve([Query("question", question)], k))
+        context = build_context(retrieval.hits, retrieval.notes, reader_tokens, index.tokens_counted_by)
+        name, language, used = index.llm_name, index.language, index.encoder_of(scheme)
         evidence = find_matching_evidence(question, context, language) if is_offline(name) else None
-        answer = _answer(workspace, question, context) if evidence is None else cite_evidence(evidence, context)
-        elsewhere = find_words_in_passages(
-            workspace, scheme, [] if answer.found or evidence is None else evidence.missing
-        )
-        unknown = describe_question_words(workspace, scheme, question)
+        answer = _answer(index, question, context) if evidence is None else cite_evidence(evidence, context)
+        elsewhere = find_words_in_passages(index, scheme, [] if answer.found or evidence is None else evidence.missing)
+        unknown = describe_question_words(index, scheme, question)
     value = _to_json(question, answer, context, retrieval, evidence)
     value |= {"encoder": used, "llm": name, "rules": is_offline(name), "spent": command_spending()}
 
@@ -118,11 +115,11 @@ def ask(
     write_result(value, json, show)
 
 
-def _answer(workspace: Workspace, question: str, context: AnswerContext) -> CitedAnswer:
+def _answer(index: Index, question: str, context: AnswerContext) -> CitedAnswer:
     """Return the model's answer. Without context, do not call it."""
     if not context.passages and not context.notes:
         return CitedAnswer("", found=False)
-    return resolve_citations(workspace.llm.run(ANSWER, answer_inputs(question, context, workspace.language)), context)
+    return resolve_citations(index.llm.run(ANSWER, answer_inputs(question, context, index.language)), context)
 
 
 def _to_json(

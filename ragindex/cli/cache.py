@@ -13,11 +13,11 @@ from ragindex.cli.console import escape_markup, format_dollars, stdout, text_tab
 from ragindex.cli.options import IndexOption, JsonOption
 from ragindex.counts import many
 from ragindex.errors import UsageError
+from ragindex.index import manifest
+from ragindex.index.models import CALLS
 from ragindex.llm.batches.sent import BatchRecord, drop_batches, read_batches
 from ragindex.llm.cache import SQLiteCache, TaskSummary, disk_size, prune_responses, summarize
 from ragindex.llm.export import export_calls, import_calls
-from ragindex.workspace import manifest
-from ragindex.workspace.llm import CALLS
 
 _DAY = 86_400.0
 

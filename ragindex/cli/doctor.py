@@ -17,10 +17,10 @@ from ragindex.counts import many
 from ragindex.document_ids import list_places
 from ragindex.encoders.sentence_transformer import describe_engine
 from ragindex.errors import MissingExtraError, RagindexError
+from ragindex.index.index import Index
+from ragindex.index.parts import require_working_default
 from ragindex.plugins import registry
 from ragindex.stores.lancedb.engine import check_processor
-from ragindex.workspace.part_keys import require_working_default
-from ragindex.workspace.workspace import Workspace
 
 _EXTRAS = {  # extra: the module that it installs, and the feature that needs the module
     "neural": ("sentence_transformers", "encoders and rerankers that run on torch"),
@@ -89,10 +89,10 @@ def doctor(
 
 def _check_index(folder: Path) -> list[tuple[str, str, str]]:
     """Return (item, state, detail) for the index, its damage, and each document read in part and each file left out."""
-    with Workspace.open(folder, create=False, read_only=True) as workspace:
-        counts, documents, changed = workspace.counts(), workspace.documents, workspace.find_changes()
+    with Index.open(folder, read_only=True) as index:
+        counts, documents, changed = index.counts(), index.documents, index.find_changes()
         shares = documents.find_metadata(READ_SHARE)
-        left_out = {id: reason for one in workspace.manifest.sources.values() for id, reason in one.left_out.items()}
+        left_out = {id: reason for one in index.manifest.sources.values() for id, reason in one.left_out.items()}
         kept = left_out.keys() & {place for id in documents.sources() for place in list_places(id)}
     sizes = f"{many(counts.documents, 'document')}, {many(counts.passages, 'passage')}"
     return [

@@ -15,7 +15,7 @@ from ragindex.corpus import (
 from ragindex.corpus.readers.rows import parse_rows
 from ragindex.counts import many
 from ragindex.errors import LeftOutError
-from ragindex.workspace.settings import require_apart
+from ragindex.index.manifest import require_apart
 
 
 def select_files(

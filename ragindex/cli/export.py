@@ -12,8 +12,8 @@ from ragindex.cli.options import EncoderOption, JsonOption, LlmOption, SeedOptio
 from ragindex.errors import MissingPartError, UsageError
 from ragindex.export.export_retriever import Export, export_retriever
 from ragindex.export.retriever_file import RETRIEVER_FILE
+from ragindex.index.index import Index
 from ragindex.plugins import registry
-from ragindex.workspace.workspace import Workspace
 
 
 def export(
@@ -51,7 +51,7 @@ def export(
     elif method is None:
         raise UsageError("Name the method: --method hybrid. Or give the results of a comparison, for its best method.")
     scheme = registry.scheme(compared.method if compared is not None else method or "")
-    with Workspace.open(place, create=False, **given) as workspace:
+    with Index.open(place, **given) as workspace:
         try:
             evidence = None if compared is None else compared.evidence_for(workspace, scheme)
             written = export_retriever(workspace, scheme, out, pack=pack, evidence=evidence)

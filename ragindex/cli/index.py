@@ -42,15 +42,11 @@ from ragindex.corpus import Chunking, Corpus, FileSelection
 from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.counts import many
 from ragindex.errors import UsageError
-from ragindex.interfaces import Part, Scheme
-from ragindex.llm.budget import parse_budget
-from ragindex.llm.settings import LLMSettings
-from ragindex.plugins import registry
-from ragindex.plugins.specs import parse_many
-from ragindex.workers import use_workers
-from ragindex.workspace import imported_files, manifest, sources
-from ragindex.workspace.documents import Changed
-from ragindex.workspace.notes import (
+from ragindex.index import manifest, sources
+from ragindex.index.documents import Changed
+from ragindex.index.figures import PartFigures
+from ragindex.index.index import Index
+from ragindex.index.notes import (
     describe_drafts,
     describe_full_vocabulary,
     describe_unknown_words,
@@ -59,10 +55,15 @@ from ragindex.workspace.notes import (
     list_part_details,
     require_records,
 )
-from ragindex.workspace.part_keys import list_working_methods, uses_encoder
-from ragindex.workspace.rebuild import move_aside
-from ragindex.workspace.sync import finished_parts
-from ragindex.workspace.workspace import PartFigures, Workspace
+from ragindex.index.parts import TRIPLES, list_working_methods, require_reader, uses_encoder
+from ragindex.index.repair import move_aside
+from ragindex.index.sync import finished_parts
+from ragindex.interfaces import Part, Scheme
+from ragindex.llm.budget import parse_budget
+from ragindex.llm.settings import LLMSettings
+from ragindex.plugins import registry
+from ragindex.plugins.specs import parse_many
+from ragindex.workers import use_workers
 
 
 def index(
@@ -114,12 +115,12 @@ def index(
     schemes = [registry.scheme(spec) for spec in parse_many(methods)]
     asked = None if chunking is None else _parse_chunking(chunking)
     if triples is not None:
-        imported_files.require_reader(schemes)
+        require_reader(schemes)
     with use_workers(workers):
         selection = select_files(include, exclude, encoding, max_file_mb, ocr, rows)
         corpus = _read_data(data, folder, format, skip_bad, rebuild, selection)
     held = manifest.read_manifest(folder)
-    with Workspace.open(
+    with Index.open(
         folder,
         create=corpus is not None,
         encoder=encoder,
@@ -128,20 +129,20 @@ def index(
         language=language,
         chunking=_choose_chunking(held, corpus, asked),
         seed=seed,
-        asking=LLMSettings(budget=parse_budget(budget)),
+        llm_settings=LLMSettings(budget=parse_budget(budget)),
         wait_seconds=wait,
         keep_calls=not no_cache,
-    ) as workspace:
-        changed = _update_documents(workspace, corpus, named, None if held is None else asked)
+    ) as index:
+        changed = _update_documents(index, corpus, named, None if held is None else asked)
         if triples is not None:
-            workspace.import_part(imported_files.TRIPLES, triples)
-        fit = workspace.encoder_id
+            index.import_part(TRIPLES, triples)
+        fit = index.encoder_id
         with use_workers(workers):
-            refitted = _build(workspace, schemes, refit)
-        parts, counts = _collect_figures(workspace, schemes), workspace.counts()
-        notes = [*refitted, *_collect_notes(workspace, schemes, changed, fit), *describe_drafts(command_tally())]
-        require_records(workspace, schemes)
-        command = workspace.command("search", "…", "--method", registry.label(schemes[0]))
+            refitted = _build(index, schemes, refit)
+        parts, counts = _collect_figures(index, schemes), index.counts()
+        notes = [*refitted, *_collect_notes(index, schemes, changed, fit), *describe_drafts(command_tally())]
+        require_records(index, schemes)
+        command = index.command("search", "…", "--method", registry.label(schemes[0]))
     value = {
         "index": str(folder),
         "documents": counts.documents,
@@ -189,25 +190,23 @@ def _choose_chunking(
     return "default" if corpus is None else sources.choose_chunking(held, corpus)
 
 
-def _update_documents(
-    workspace: Workspace, corpus: Corpus | None, named: str, chunking: Chunking | None
-) -> Changed | None:
+def _update_documents(index: Index, corpus: Corpus | None, named: str, chunking: Chunking | None) -> Changed | None:
     """Split the documents of the index by another chunking, if given; then replace those of the source by `corpus`."""
     if chunking is not None:
-        workspace.rechunk(chunking)
-    return None if corpus is None else workspace.replace(corpus, source=named)
+        index.rechunk(chunking)
+    return None if corpus is None else index.replace(corpus, source=named)
 
 
-def _build(workspace: Workspace, schemes: Sequence[Scheme], refit: bool) -> list[str]:
+def _build(index: Index, schemes: Sequence[Scheme], refit: bool) -> list[str]:
     """Build methods; with `refit`, fit the encoder again first, for all methods of the index. Return notes on it."""
     if not refit:
-        workspace.sync(schemes)
+        index.build(*schemes)
         return []
-    before = workspace.encoder_id
-    workspace.refit()
-    wanted, others = _divide_parts(finished_parts(workspace))
-    workspace.sync([*wanted, *schemes])
-    return [_describe_refit(workspace, wanted, before), *_describe_left(others)]
+    before = index.encoder_id
+    index.refit()
+    wanted, others = _divide_parts(finished_parts(index))
+    index.build(*wanted, *schemes)
+    return [_describe_refit(index, wanted, before), *_describe_left(others)]
 
 
 def _divide_parts(parts: Sequence[Part[Any]]) -> tuple[list[Part[Any]], list[Part[Any]]]:
@@ -224,13 +223,13 @@ def _divide_parts(parts: Sequence[Part[Any]]) -> tuple[list[Part[Any]], list[Par
     return [part for part in parts if part not in others], others
 
 
-def _describe_refit(workspace: Workspace, wanted: Sequence[Part[Any]], before: str | None) -> str:
+def _describe_refit(index: Index, wanted: Sequence[Part[Any]], before: str | None) -> str:
     """Say what was fitted and built again, and how long it took."""
-    fit = workspace.fit_figures()
-    said = f"{workspace.encoder_name} was fitted again{'' if fit is None else f' in {fit.seconds:.1f} s'}"
-    if workspace.encoder_id == before:
+    fit = index.fit_figures()
+    said = f"{index.encoder_name} was fitted again{'' if fit is None else f' in {fit.seconds:.1f} s'}"
+    if index.encoder_id == before:
         return f"{said}, and nothing has changed by it."
-    again = [workspace.figures(part) for part in wanted if uses_encoder(part)]
+    again = [index.figures(part) for part in wanted if uses_encoder(part)]
     times = ", ".join(f"{one.name} {one.seconds:.1f} s" for one in again) or "nothing"
     return f"{said}, and built again: {times}."
 
@@ -240,14 +239,12 @@ def _describe_left(parts: Sequence[Part[Any]]) -> list[str]:
     return [f"Not built again, as no method is complete with it: {', '.join(left)}."] if left else []
 
 
-def _collect_notes(
-    workspace: Workspace, schemes: Sequence[Scheme], changed: Changed | None, fit: str | None
-) -> list[str]:
-    unknown = describe_unknown_words(workspace, changed or Changed(), fit)
-    full = describe_full_vocabulary(workspace, schemes, fit)
+def _collect_notes(index: Index, schemes: Sequence[Scheme], changed: Changed | None, fit: str | None) -> list[str]:
+    unknown = describe_unknown_words(index, changed or Changed(), fit)
+    full = describe_full_vocabulary(index, schemes, fit)
     return [
-        *format_part_notes(workspace, schemes),
-        *list_part_details(workspace, schemes),
+        *format_part_notes(index, schemes),
+        *list_part_details(index, schemes),
         *filter(None, (unknown, full)),
     ]
 
@@ -266,8 +263,8 @@ def _read_data(
     return None if data is None else read_corpus(data, folder, format, skip_bad, selection)
 
 
-def _collect_figures(workspace: Workspace, schemes: Sequence[Scheme]) -> dict[str, PartFigures]:
+def _collect_figures(index: Index, schemes: Sequence[Scheme]) -> dict[str, PartFigures]:
     """Return time and size of each part by label, and of the encoder's fit if a part uses the encoder."""
-    parts = {registry.label(part): part for scheme in schemes for part in workspace.all_parts(scheme)}
-    fit = workspace.fit_figures() if any("encoder" in part.uses for part in parts.values()) else None
-    return {name: workspace.figures(part) for name, part in parts.items()} | ({fit.name: fit} if fit else {})
+    parts = {registry.label(part): part for scheme in schemes for part in index.all_parts(scheme)}
+    fit = index.fit_figures() if any("encoder" in part.uses for part in parts.values()) else None
+    return {name: index.figures(part) for name, part in parts.items()} | ({fit.name: fit} if fit else {})

@@ -10,10 +10,10 @@ from ragindex.cli.console import escape_markup, print_note, stdout, text_table, 
 from ragindex.cli.options import JsonOption
 from ragindex.cli.plugin_help import Parameter, docstring, parameters
 from ragindex.errors import UsageError
+from ragindex.index.parts import require_working_default
 from ragindex.plugins import registry
 from ragindex.plugins.docstrings import read_docstring
 from ragindex.plugins.specs import Spec, parse_spec
-from ragindex.workspace.part_keys import require_working_default
 
 _GROUPS: tuple[registry.PluginGroup, ...] = ("schemes", "encoders", "llms", "stores", "parts")
 

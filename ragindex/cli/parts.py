@@ -9,13 +9,13 @@ from ragindex.cli.console import stdout, text_table, write_result
 from ragindex.cli.options import EncoderOption, IndexOption, JsonOption
 from ragindex.cli.part_views import VIEWS, PartView, Sample
 from ragindex.errors import MissingPartError, UnknownNameError, UsageError
+from ragindex.index.figures import Disk
+from ragindex.index.index import Index
+from ragindex.index.manifest import PartRecord
+from ragindex.index.parts import list_working_methods
 from ragindex.interfaces import Part
 from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_spec
-from ragindex.workspace.disk_usage import Disk
-from ragindex.workspace.manifest import PartRecord
-from ragindex.workspace.part_keys import list_working_methods
-from ragindex.workspace.workspace import Workspace
 
 _DEFAULT_LIMIT = 50
 _MIN_BYTES = 50_000  # smaller entries of the disk's table round to 0.0 MB
@@ -45,11 +45,11 @@ def parts(
     view = _select_view(name, {"audit": audit, "show": show})
     if view is None and (limit, sample, seed) != (None, None, None):
         raise UsageError("--limit, --sample and --seed need a view. Add --audit or --show.")
-    with Workspace.open(folder, create=False, encoder=encoder) as workspace:
+    with Index.open(folder, encoder=encoder) as index:
         if view is None or name is None:
-            _list_parts(workspace, name, json)
+            _list_parts(index, name, json)
             return
-        rendered = view(_open_part(workspace, name), Sample(limit or _DEFAULT_LIMIT, sample, seed or 0))
+        rendered = view(_open_part(index, name), Sample(limit or _DEFAULT_LIMIT, sample, seed or 0))
     write_result(rendered.value, json, lambda: stdout().print(rendered.text))
 
 
@@ -67,17 +67,15 @@ def _select_view(name: str | None, flags: Mapping[str, bool]) -> PartView | None
 # ---------------------------------------------------------------- the list
 
 
-def _list_parts(workspace: Workspace, name: str | None, json: str | None) -> None:
+def _list_parts(index: Index, name: str | None, json: str | None) -> None:
     wanted = None if name is None else parse_spec(name).name
-    records = [(key, record) for key, record in workspace.manifest.parts.items() if wanted in (None, record.name)]
+    records = [(key, record) for key, record in index.manifest.parts.items() if wanted in (None, record.name)]
     if name is not None and not records:
-        raise _make_missing_error(workspace, name)
-    rows = sorted(
-        (_build_row(workspace, key, record) for key, record in records), key=lambda row: (row["part"], row["id"])
-    )
-    sources = [] if name is not None else workspace.sources()
-    disk = workspace.disk()
-    none = f"No part is built. Run: {workspace.command('index', '--methods', 'hybrid')}"
+        raise _make_missing_error(index, name)
+    rows = sorted((_build_row(index, key, record) for key, record in records), key=lambda row: (row["part"], row["id"]))
+    sources = [] if name is not None else index.sources()
+    disk = index.disk()
+    none = f"No part is built. Run: {index.command('index', '--methods', 'hybrid')}"
 
     def show() -> None:
         cells = [
@@ -109,10 +107,8 @@ def _build_disk_rows(disk: Disk) -> list[tuple[str, str]]:
     return [(name, f"{size / 1e6:.1f}") for name, size in [*rows, ("the whole folder", disk.whole)]]
 
 
-def _build_row(workspace: Workspace, key: str, record: PartRecord) -> dict[str, Any]:
-    counts = {
-        name: workspace.store.open(f"{key}.{name}", version).count() for name, version in record.collections.items()
-    }
+def _build_row(index: Index, key: str, record: PartRecord) -> dict[str, Any]:
+    counts = {name: index.store.open(f"{key}.{name}", version).count() for name, version in record.collections.items()}
     value = {"part": _get_label(record), "id": key, "encoder": record.encoder_name, "records": counts}
     return value | {"bytes": record.bytes, "seconds": record.seconds, "notes": [*record.notes, *record.details]}
 
@@ -134,21 +130,21 @@ def _get_label(record: PartRecord) -> str:
 # ---------------------------------------------------------------- one part
 
 
-def _open_part(workspace: Workspace, name: str) -> Any:
-    part = _find_part(workspace, name)
+def _open_part(index: Index, name: str) -> Any:
+    part = _find_part(index, name)
     try:
-        return workspace.open_part(part)
+        return index.open_part(part)
     except MissingPartError as error:
-        raise _make_missing_error(workspace, name) from error
+        raise _make_missing_error(index, name) from error
 
 
-def _find_part(workspace: Workspace, name: str) -> Part[Any]:
+def _find_part(index: Index, name: str) -> Part[Any]:
     """Return the part that `name` specifies; a bare name means the default parameters if built, else the only part.
 
     Raises UsageError if several parts have that name.
     """
     part = registry.part(name)
-    records = {_get_label(r): r for r in workspace.manifest.parts.values() if r.name == registry.name_of(part)}
+    records = {_get_label(r): r for r in index.manifest.parts.values() if r.name == registry.name_of(part)}
     if parse_spec(name).params or registry.label(part) in records or not records:
         return part
     if len(records) > 1:
@@ -156,11 +152,11 @@ def _find_part(workspace: Workspace, name: str) -> Part[Any]:
     return registry.part(next(iter(records.values())).part)
 
 
-def _make_missing_error(workspace: Workspace, name: str) -> MissingPartError:
+def _make_missing_error(index: Index, name: str) -> MissingPartError:
     wanted = registry.part(name)  # raises UnknownNameError if no such part is installed
     methods = _find_methods(lambda part: part == wanted) or _find_methods(lambda part: isinstance(part, type(wanted)))
-    hint = f"Run: {workspace.command('index', '--methods', methods[0])}" if methods else "No method uses it."
-    return MissingPartError(f"The index {workspace.folder} has no part {name} for its encoder and seed. {hint}")
+    hint = f"Run: {index.command('index', '--methods', methods[0])}" if methods else "No method uses it."
+    return MissingPartError(f"The index {index.folder} has no part {name} for its encoder and seed. {hint}")
 
 
 def _find_methods(wanted: Callable[[Part[Any]], bool]) -> list[str]:

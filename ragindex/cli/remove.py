@@ -11,10 +11,10 @@ from ragindex.cli.console import command_spending, print_note, stdout, write_res
 from ragindex.cli.options import BudgetOption, EncoderOption, IndexOption, JsonOption, StoreOption, WaitOption
 from ragindex.counts import MAX_NAMED, many
 from ragindex.document_ids import spellings
+from ragindex.index import sources
+from ragindex.index.index import Index
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.settings import LLMSettings
-from ragindex.workspace import sources
-from ragindex.workspace.workspace import Workspace
 
 
 def remove(
@@ -35,17 +35,16 @@ def remove(
     """
     if bool(ids) == bool(source):
         raise BadParameter("Missing argument 'IDS...' or --source NAME. Give exactly one of them.")
-    with Workspace.open(
+    with Index.open(
         folder,
-        create=False,
         encoder=encoder,
         store=store,
-        asking=LLMSettings(budget=parse_budget(budget)),
+        llm_settings=LLMSettings(budget=parse_budget(budget)),
         wait_seconds=wait,
-    ) as workspace:
-        files = _existing_files(workspace, ids or [])
-        changed = workspace.remove(ids) if ids else workspace.remove_source(source or "")
-        workspace.sync()
+    ) as index:
+        files = _existing_files(index, ids or [])
+        changed = index.remove(ids) if ids else index.remove_source(source or "")
+        index.build()
     for file in files:
         print_note(f"{file} still exists. Indexing its folder again adds it back.")
     removed = many(changed.removed, "document")
@@ -53,9 +52,9 @@ def remove(
     write_result(value, json, lambda: stdout().print(f"{removed} removed"))
 
 
-def _existing_files(workspace: Workspace, ids: Sequence[str]) -> list[Path]:
+def _existing_files(index: Index, ids: Sequence[str]) -> list[Path]:
     """Return the files, if they still exist, of the first MAX_NAMED of these documents."""
     spelled = [one for id in ids[:MAX_NAMED] for one in spellings(id)]
-    owners, known = workspace.documents.sources(spelled), workspace.manifest.sources
+    owners, known = index.documents.sources(spelled), index.manifest.sources
     files = [sources.file_of(known[owner], id) for id, owner in owners.items()]
     return [file for file in files if file is not None]

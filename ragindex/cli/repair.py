@@ -8,9 +8,9 @@ import typer
 from ragindex.cli.console import command_spending, escape_markup, print_note, stdout, write_result
 from ragindex.cli.options import EncoderOption, IndexOption, JsonOption, LlmOption, SeedOption, WaitOption
 from ragindex.errors import DamagedError
+from ragindex.index.index import Index
+from ragindex.index.parts import TRIPLES
 from ragindex.serve.spool import open_spool
-from ragindex.workspace import imported_files
-from ragindex.workspace.workspace import Workspace
 
 
 def repair(
@@ -30,16 +30,16 @@ def repair(
 
     Example: ragindex repair --index my-index
     """
-    with Workspace.open(folder, create=False, encoder=encoder, llm=llm, seed=seed, wait_seconds=wait) as workspace:
+    with Index.open(folder, encoder=encoder, llm=llm, seed=seed, wait_seconds=wait) as index:
         if triples is not None:
-            workspace.import_part(imported_files.TRIPLES, triples)
-        result, accepted = workspace.repair(), open_spool(folder).repair()
+            index.import_part(TRIPLES, triples)
+        result, accepted = index.repair(), open_spool(folder).repair()
         removed, lost = result.removed + accepted.removed, result.lost + accepted.lost
         if lost:
             for damage in removed:
                 print_note(f"damaged; rebuilt at the next sync: {damage}")
             raise DamagedError(" ".join(lost))
-        made = workspace.sync()
+        made = index.build()
 
     def show() -> None:
         for damage in removed:

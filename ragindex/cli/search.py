@@ -28,6 +28,7 @@ from ragindex.cli.question_words import describe_question_words
 from ragindex.cli.show_hits import print_hits
 from ragindex.cli.unknown_filters import describe_unknown_filters
 from ragindex.errors import UsageError
+from ragindex.index.index import Index
 from ragindex.interfaces import Scheme
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.settings import LLMSettings
@@ -36,7 +37,6 @@ from ragindex.plugins.registry import label
 from ragindex.retrieval.formatting import retrieval_to_json
 from ragindex.retrieval.token_budget import fit_hits
 from ragindex.types import Query, Retrieval
-from ragindex.workspace.workspace import Workspace
 
 
 def search(
@@ -88,11 +88,9 @@ def search(
         with load_retriever(exported, follow=follow, budget=budget, **how) as loaded:
             (retrieval,) = loaded.retrieve([Query("question", question, where)], k)
             retrieval = _fit(retrieval, max_tokens, "")
-            language, encoder = "", None
-            if loaded.loaded is not None:
-                named = registry.scheme(loaded.method)
-                language, encoder = loaded.loaded.language, loaded.loaded.encoder_of(named)
-                _note_unknown_filters(loaded.loaded, named, wanted)
+            named = registry.scheme(loaded.method)
+            language, encoder = loaded.index.language, loaded.index.encoder_of(named)
+            _note_unknown_filters(loaded.index, named, wanted)
         _write(question, retrieval, loaded.method, encoder, language, json, full=full, explain=explain)
         return
     if folder is None:
@@ -100,24 +98,23 @@ def search(
             "search needs --index DIR, or --retriever PATH for an exported retriever. Run: ragindex search --help"
         )
     scheme = registry.scheme(method or "hybrid")
-    with Workspace.open(
+    with Index.open(
         folder,
-        create=False,
         encoder=encoder,
         llm=llm,
         store=store,
         seed=seed,
-        asking=LLMSettings(budget=parse_budget(budget)),
-    ) as workspace:
-        workspace.require_prices([scheme])
-        retriever = open_retriever(workspace, scheme)
-        (retrieval,) = workspace.positions(scheme).locate(retriever.retrieve([Query("question", question, where)], k))
-        _note_unknown_filters(workspace, scheme, wanted)
-        note = describe_question_words(workspace, scheme, question)
+        llm_settings=LLMSettings(budget=parse_budget(budget)),
+    ) as index:
+        index.require_prices([scheme])
+        retriever = open_retriever(index, scheme)
+        (retrieval,) = index.positions(scheme).locate(retriever.retrieve([Query("question", question, where)], k))
+        _note_unknown_filters(index, scheme, wanted)
+        note = describe_question_words(index, scheme, question)
         if note:
             print_note(note)
-        retrieval = _fit(retrieval, max_tokens, workspace.tokens_counted_by)
-        encoder, language = workspace.encoder_of(scheme), workspace.language
+        retrieval = _fit(retrieval, max_tokens, index.tokens_counted_by)
+        encoder, language = index.encoder_of(scheme), index.language
     _write(question, retrieval, label(scheme), encoder, language, json, full=full, explain=explain)
 
 
@@ -162,6 +159,6 @@ def _one_of(key: str, values: Sequence[str]) -> filters.Filter:
     return filters.meta(key, *(term for value in values for term in filters.list_typed_terms(value)))
 
 
-def _note_unknown_filters(workspace: Workspace, scheme: Scheme, wanted: Mapping[str, Sequence[str]]) -> None:
-    for sentence in describe_unknown_filters(workspace, scheme, wanted):
+def _note_unknown_filters(index: Index, scheme: Scheme, wanted: Mapping[str, Sequence[str]]) -> None:
+    for sentence in describe_unknown_filters(index, scheme, wanted):
         print_note(sentence)

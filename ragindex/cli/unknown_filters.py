@@ -5,18 +5,18 @@ from itertools import islice
 
 from ragindex import filters
 from ragindex.counts import first_names
+from ragindex.index.index import Index
 from ragindex.interfaces import Scheme
 from ragindex.near_names import NAMES_COMPARED, describe_near, find_near_names
 from ragindex.stores.metered import MeteredCollection
-from ragindex.workspace.workspace import Workspace
 
 
-def describe_unknown_filters(workspace: Workspace, scheme: Scheme, wanted: Mapping[str, Sequence[str]]) -> list[str]:
+def describe_unknown_filters(index: Index, scheme: Scheme, wanted: Mapping[str, Sequence[str]]) -> list[str]:
     """Return a sentence for each metadata key that no document has, and for each value of a key that none has.
 
     `wanted` maps keys to values as they are typed.
     """
-    parts = (workspace.open_part(part) for part in workspace.all_parts(scheme)) if wanted else ()
+    parts = (index.open_part(part) for part in index.all_parts(scheme)) if wanted else ()
     by_field: dict[str, MeteredCollection] = {}
     for part in parts:
         if isinstance(part, MeteredCollection):

@@ -6,7 +6,7 @@ import typer
 
 from ragindex.cli.console import print_note, stdout, write_result
 from ragindex.cli.options import IndexOption, JsonOption
-from ragindex.index import open_index
+from ragindex.index.index import open_index
 from ragindex.integrations import FRAMEWORKS, usage_lines
 from ragindex.plugins import registry
 
@@ -26,7 +26,7 @@ def use(
     lines = usage_lines(framework, folder, method)
     with open_index(folder, read_only=True) as index:
         label = index.retriever(method).method
-        encoder = index.workspace.encoder_of(registry.scheme(method))
+        encoder = index.encoder_of(registry.scheme(method))
     value = {"framework": framework, "index": str(folder), "method": label, "encoder": encoder, "lines": lines}
 
     def show() -> None:

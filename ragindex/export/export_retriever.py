@@ -28,11 +28,11 @@ from ragindex.export.retriever_file import (
 from ragindex.export.state import describe_index, describe_parts, describe_plugin, needs_encoder
 from ragindex.export.stored_files import INDEX_FOLDER, OWN_FOLDER, RetrieverLimits, describe_file, require_safe
 from ragindex.home_folder import expand_home
+from ragindex.index.manifest import libraries
+from ragindex.index.parts import tasks_of
+from ragindex.index.state import IndexState
 from ragindex.interfaces import Scheme
 from ragindex.plugins.base import Plugin, walk_plugins
-from ragindex.workspace.manifest import libraries
-from ragindex.workspace.part_keys import tasks_of
-from ragindex.workspace.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Export:
 
 
 def export_retriever(
-    workspace: Workspace,
+    index: IndexState,
     scheme: Scheme,
     out: Path | str,
     *,
@@ -75,33 +75,33 @@ def export_retriever(
         target = target.with_name(f"{target.name}{ARCHIVE_SUFFIX}")
     _require_free(target, pack=pack)
     replaced = _read_method(target, pack=pack)
-    lease = workspace.pin()
+    lease = index.pin()
     with _writing(target), _room_beside(target) as room:
         files = _copy_own_files(scheme, room / OWN_FOLDER)
         if pack:
             from ragindex.export.packed_index import write_packed_index  # imports scipy
 
-            write_packed_index(workspace, scheme, room / INDEX_FOLDER)
+            write_packed_index(index, scheme, room / INDEX_FOLDER)
         found = tuple(describe_file(room, path) for path in sorted(room.rglob("*")) if path.is_file())
-        exported = _describe(workspace, scheme, target, pack=pack, evidence=evidence, own=files, files=found)
+        exported = _describe(index, scheme, target, pack=pack, evidence=evidence, own=files, files=found)
         require_safe(exported.files, RetrieverLimits(), target)
         size = _write_packed(exported, room, target) if pack else _write_folder(exported, room, target)
     del lease  # the state that was copied could not be removed until here
-    return Export(target, exported, size, replaced, _list_consent(workspace, scheme, exported))
+    return Export(target, exported, size, replaced, _list_consent(index, scheme, exported))
 
 
-def _list_consent(workspace: Workspace, scheme: Scheme, exported: ExportedRetriever) -> Consent:
+def _list_consent(index: IndexState, scheme: Scheme, exported: ExportedRetriever) -> Consent:
     """Return what `load_retriever` asks to be allowed: hosts and folders of the plugins that it opens."""
     plugins: list[Plugin] = [scheme, *scheme.parts()]
-    plugins += [workspace.encoders.plugin] if exported.encoder else []
-    plugins += [workspace.model.plugin] if exported.asks else []
-    plugins += [] if exported.packed else [workspace.store_plugin]
+    plugins += [index.encoders.plugin] if exported.encoder else []
+    plugins += [index.model.plugin] if exported.asks else []
+    plugins += [] if exported.packed else [index.store_plugin]
     described = [one.describe() for one in (exported.method, exported.encoder, exported.llm, exported.store) if one]
     return list_needed(plugins, described)
 
 
 def _describe(
-    workspace: Workspace,
+    index: IndexState,
     scheme: Scheme,
     target: Path,
     *,
@@ -110,27 +110,27 @@ def _describe(
     own: Mapping[str, str],
     files: tuple[StoredFile, ...],
 ) -> ExportedRetriever:
-    path = INDEX_FOLDER if pack else _relative(workspace.folder, target)
+    path = INDEX_FOLDER if pack else _relative(index.folder, target)
     return ExportedRetriever(
         ragindex=distribution.find_distribution().version,
         packed=pack,
         asks=bool(tasks_of(scheme)),
         method=describe_plugin(scheme, files=own),
-        encoder=_describe_encoder(workspace, scheme),
-        llm=describe_plugin(workspace.model.plugin, workspace.model.id),
-        store=describe_plugin(workspace.store_plugin),
-        index=describe_index(workspace, path),
-        parts=describe_parts(workspace, scheme),
+        encoder=_describe_encoder(index, scheme),
+        llm=describe_plugin(index.model.plugin, index.model.id),
+        store=describe_plugin(index.store_plugin),
+        index=describe_index(index, path),
+        parts=describe_parts(index, scheme),
         libraries={name: version for name, version in libraries().items() if name != "ragindex"},
         evidence=evidence,
         files=files,
     )
 
 
-def _describe_encoder(workspace: Workspace, scheme: Scheme) -> ExportedPlugin | None:
-    if not needs_encoder(scheme, workspace.all_parts(scheme)):
+def _describe_encoder(index: IndexState, scheme: Scheme) -> ExportedPlugin | None:
+    if not needs_encoder(scheme, index.all_parts(scheme)):
         return None
-    return describe_plugin(workspace.encoders.plugin, workspace.encoder_id)
+    return describe_plugin(index.encoders.plugin, index.encoder_id)
 
 
 def _relative(index: Path, target: Path) -> str:

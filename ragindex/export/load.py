@@ -12,7 +12,6 @@ from ragindex.encoders.model_hub import model_hub, without_hub
 from ragindex.errors import DataError, MissingPartError, OtherLibrariesWarning, UsageError, WorkspaceError
 from ragindex.export import consent
 from ragindex.export.archive import ARCHIVE_SUFFIX, unpack_archive
-from ragindex.export.packed_index import open_packed_index
 from ragindex.export.retriever_file import RETRIEVER_FILE, ExportedRetriever, read_retriever_file
 from ragindex.export.state import (
     describe_index,
@@ -23,17 +22,28 @@ from ragindex.export.state import (
 )
 from ragindex.export.stored_files import MOST_BYTES, MOST_FILES, OWN_FOLDER, RetrieverLimits, require_safe, verify_files
 from ragindex.home_folder import expand_home
-from ragindex.index import IndexRetriever
+from ragindex.index.index import Index
+from ragindex.index.manifest import libraries, require_manifest
+from ragindex.index.models import Encoders, Model
+from ragindex.index.retriever import IndexRetriever
 from ragindex.interfaces import Scheme
 from ragindex.llm.budget import Budget, parse_budget
 from ragindex.llm.offline import Offline
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.plugins.base import Plugin, walk_plugins
-from ragindex.workspace.encoder import Encoders
-from ragindex.workspace.llm import Model
-from ragindex.workspace.manifest import libraries, require_manifest
-from ragindex.workspace.workspace import Workspace
+from ragindex.stores.packed import Packed
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedRetriever(IndexRetriever):
+    """A retriever of an export, with the index that was opened for it alone."""
+
+    index: Index
+
+    def close(self) -> None:
+        """Release the index."""
+        self.index.close()
 
 
 def load_retriever(
@@ -49,7 +59,7 @@ def load_retriever(
     into: Path | str | None = None,
     max_files: int = MOST_FILES,
     max_bytes: int = MOST_BYTES,
-) -> IndexRetriever:
+) -> LoadedRetriever:
     """Open a retriever that `ragindex export` wrote: a folder that refers to its index, or a packed file.
 
     Example:
@@ -78,14 +88,13 @@ def load_retriever(
     allowed = _Allowed(consent.check_hosts(allow_hosts), (*allow_folders, *_folders_of(encoder)), str(given))
     plan = _make_plan(exported, folder, encoder, allowed)
     setting = LLMSettings(budget=parse_budget(budget))
-    workspace = _open_workspace(plan, None if index is None else expand_home(index), setting, read_only=read_only)
-    with _closed_on_errors(workspace), allowed.hub():
+    opened = _open_index(plan, None if index is None else expand_home(index), setting, read_only=read_only)
+    with _closed_on_errors(opened), allowed.hub():
         if not follow:
-            _require_same(plan, workspace)
-        _require_same_models(plan, workspace, follow=follow)
-        opened = workspace.retriever(plan.scheme)
-        positions = workspace.positions(plan.scheme)
-        return IndexRetriever(registry.label(plan.scheme), opened, positions, workspace)
+            _require_same(plan, opened)
+        _require_same_models(plan, opened, follow=follow)
+        retriever = opened.retriever(plan.scheme)
+        return LoadedRetriever(retriever.method, retriever.opened, retriever.positions, opened)
 
 
 # ---------------------------------------------------------------- the description, and what it may reach
@@ -177,28 +186,29 @@ def _folders_of(encoder: registry.Written | None) -> tuple[str, ...]:
 # ---------------------------------------------------------------- the index
 
 
-def _open_workspace(plan: _Plan, index: Path | None, setting: LLMSettings, *, read_only: bool) -> Workspace:
+def _open_index(plan: _Plan, place: Path | None, setting: LLMSettings, *, read_only: bool) -> Index:
     """Open the index that a retriever refers to, or the one that it has with it. Raises WorkspaceError."""
     exported = plan.exported
     if exported.packed:
         folder = plan.folder / exported.index.path
         encoders = Encoders(folder, plan.encoder, exported.index.language, exported.index.seed, setting)  # type: ignore[arg-type]
-        workspace = open_packed_index(folder, encoders, Model(folder, plan.llm, setting, keep_calls=False))
+        model = Model(folder, plan.llm, setting, keep_calls=False)
+        manifest, packed = require_manifest(folder), Packed()
+        index = Index(folder, manifest, packed, packed.open(folder / "store"), encoders, model, manifest.seed, True)
     else:
-        folder = _find_index(plan, index)
-        workspace = Workspace.open(
+        folder = _find_index(plan, place)
+        index = Index.open(
             folder,
             encoder=plan.encoder,
             llm=plan.llm,
             store=plan.store,
             seed=exported.index.seed,
-            asking=setting,
-            create=False,
+            llm_settings=setting,
             read_only=read_only or not os.access(folder, os.W_OK),  # else it holds a lease, and caches what it pays for
         )
     if not exported.asks:
-        workspace.model.id = exported.llm.id or ""  # keys of parts depend on the LLM that made them; nothing opens it
-    return workspace
+        index.model.id = exported.llm.id or ""  # keys of parts depend on the LLM that made them; nothing opens it
+    return index
 
 
 def _find_index(plan: _Plan, index: Path | None) -> Path:
@@ -230,15 +240,15 @@ def _find_index(plan: _Plan, index: Path | None) -> Path:
 _EXPORT_AGAIN = "Build the method with this version and export it again."
 
 
-def _require_same(plan: _Plan, workspace: Workspace) -> None:
+def _require_same(plan: _Plan, index: Index) -> None:
     """Raise WorkspaceError if the index would answer differently; warn if the libraries have other versions."""
     exported = plan.exported
-    said = find_other_settings(exported.index, describe_index(workspace, ""))
+    said = find_other_settings(exported.index, describe_index(index, ""))
     try:
-        said += find_other_parts(exported, workspace, plan.scheme)
+        said += find_other_parts(exported, index, plan.scheme)
     except MissingPartError as error:
         said.append(str(error).rstrip("."))
-    again = workspace.command("export", "--method", exported.method.label, "--out", plan.who)
+    again = index.command("export", "--method", exported.method.label, "--out", plan.who)
     follow = "" if exported.packed else f" Export again ({again}), or load it with follow=True to follow the index."
     _refuse_differences(said, plan.who, follow or _EXPORT_AGAIN)
     here = libraries()
@@ -251,17 +261,17 @@ def _require_same(plan: _Plan, workspace: Workspace) -> None:
         )
 
 
-def _require_same_models(plan: _Plan, workspace: Workspace, *, follow: bool) -> None:
+def _require_same_models(plan: _Plan, index: Index, *, follow: bool) -> None:
     """Raise WorkspaceError if the encoder or the LLM that answers is another one than was exported."""
     exported, said = plan.exported, list[str]()
     if exported.encoder is not None:
-        expected = workspace.encoder_id if follow else exported.encoder.id
-        if workspace.encoder.id != expected:
+        expected = index.encoder_id if follow else exported.encoder.id
+        if index.encoder.id != expected:
             said.append(
-                f"the encoder {exported.encoder.label} is another one here ({workspace.encoder.id}, was {expected})"
+                f"the encoder {exported.encoder.label} is another one here ({index.encoder.id}, was {expected})"
             )
-    if exported.asks and workspace.model.id != exported.llm.id:
-        said.append(f"the LLM {exported.llm.label} is another one here ({workspace.model.id}, was {exported.llm.id})")
+    if exported.asks and index.model.id != exported.llm.id:
+        said.append(f"the LLM {exported.llm.label} is another one here ({index.model.id}, was {exported.llm.id})")
     _refuse_differences(said, plan.who, "Make the same one available, or export again.")
 
 
@@ -273,9 +283,9 @@ def _refuse_differences(said: Sequence[str], who: str, then: str) -> None:
 
 
 @contextmanager
-def _closed_on_errors(workspace: Workspace) -> Iterator[None]:
+def _closed_on_errors(index: Index) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        workspace.close()
+        index.close()
         raise

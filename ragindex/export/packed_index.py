@@ -6,37 +6,35 @@ from pathlib import Path
 from ragindex import durable_files
 from ragindex.errors import DamagedError, UsageError
 from ragindex.export.state import needs_encoder, part_records
+from ragindex.index.manifest import MANIFEST_FILE, Manifest, PartRecord
+from ragindex.index.parts import open_pinned
+from ragindex.index.state import IndexState
 from ragindex.interfaces import Collection, FittedEncoderPlugin, Scheme
 from ragindex.plugins import registry
 from ragindex.stores.metered import MeteredCollection
-from ragindex.stores.packed import ImageCollection, Packed, packed_name, write_packed
-from ragindex.workspace.encoder import Encoders
-from ragindex.workspace.llm import Model
-from ragindex.workspace.manifest import MANIFEST_FILE, Manifest, PartRecord, require_manifest
-from ragindex.workspace.part_context import open_pinned
-from ragindex.workspace.workspace import Workspace
+from ragindex.stores.packed import ImageCollection, packed_name, write_packed
 
 
-def write_packed_index(workspace: Workspace, scheme: Scheme, folder: Path) -> None:
+def write_packed_index(index: IndexState, scheme: Scheme, folder: Path) -> None:
     """Write the pinned state of a method into the new folder `folder`.
 
     The caller holds a lease on it. Raises UsageError if the store's collections cannot be packed or are not searched
     exactly, DamagedError, OSError.
     """
-    records = part_records(workspace, scheme)
-    manifest = workspace.manifest
+    records = part_records(index, scheme)
+    manifest = index.manifest
     collections = folder / "store"
     collections.mkdir(parents=True)
     for key, record in records.items():
         for kind, version in record.collections.items():
             identity = record.identities.get(kind)
-            _pack(open_pinned(workspace.store, f"{key}.{kind}", version, identity), f"{key}.{kind}", collections)
-        _copy_part_files(workspace.folder / "parts" / key, folder / "parts" / key, record)
-    documents = open_pinned(workspace.store, "documents", manifest.documents_version, manifest.documents_identity)
+            _pack(open_pinned(index.store, f"{key}.{kind}", version, identity), f"{key}.{kind}", collections)
+        _copy_part_files(index.folder / "parts" / key, folder / "parts" / key, record)
+    documents = open_pinned(index.store, "documents", manifest.documents_version, manifest.documents_identity)
     _pack(documents, "documents", collections)
-    if needs_encoder(scheme, workspace.all_parts(scheme)):
-        _copy_fit(workspace, folder)
-    packed = _select(manifest, records, workspace)
+    if needs_encoder(scheme, index.all_parts(scheme)):
+        _copy_fit(index, folder)
+    packed = _select(manifest, records, index)
     (folder / MANIFEST_FILE).write_bytes(durable_files.dump_hashed_json(packed.model_dump(mode="json")))
 
 
@@ -65,25 +63,25 @@ def _copy_part_files(source: Path, target: Path, record: PartRecord) -> None:
         shutil.copytree(source / name, target / name)
 
 
-def _copy_fit(workspace: Workspace, folder: Path) -> None:
+def _copy_fit(index: IndexState, folder: Path) -> None:
     """Copy the fit of an encoder that learns from the corpus."""
-    id = workspace.encoder_id
-    if id is None or not isinstance(workspace.encoders.plugin, FittedEncoderPlugin):
+    id = index.encoder_id
+    if id is None or not isinstance(index.encoders.plugin, FittedEncoderPlugin):
         return
-    source = workspace.folder / "encoders" / id
+    source = index.folder / "encoders" / id
     wrong = durable_files.find_folder_damage(source)
     if wrong is not None:
-        raise DamagedError(f"The encoder's fit: {wrong}. {durable_files.repair_hint(workspace.folder)}")
+        raise DamagedError(f"The encoder's fit: {wrong}. {durable_files.repair_hint(index.folder)}")
     shutil.copytree(source, folder / "encoders" / id)
 
 
-def _select(manifest: Manifest, records: dict[str, PartRecord], workspace: Workspace) -> Manifest:
+def _select(manifest: Manifest, records: dict[str, PartRecord], index: IndexState) -> Manifest:
     """Return the manifest with what the method needs; without sources and paths of the machine that it was built on."""
-    name = workspace.encoders.name
+    name = index.encoders.name
     used = {record.name for record in records.values()}
     return Manifest(
-        settings=manifest.settings.model_copy(update={"store": registry.describe(workspace.store_plugin)}),
-        seed=workspace.seed,
+        settings=manifest.settings.model_copy(update={"store": registry.describe(index.store_plugin)}),
+        seed=index.seed,
         corpus=manifest.corpus,
         documents_version=manifest.documents_version,
         documents_identity=manifest.documents_identity,
@@ -94,10 +92,3 @@ def _select(manifest: Manifest, records: dict[str, PartRecord], workspace: Works
         parts=dict(sorted(records.items())),
         libraries=manifest.libraries,
     )
-
-
-def open_packed_index(folder: Path, encoders: Encoders, model: Model) -> Workspace:
-    """Open the index of a packed retriever, read-only. Raises WorkspaceError, DamagedError."""
-    manifest = require_manifest(folder)
-    plugin = Packed()
-    return Workspace(folder, manifest, plugin, plugin.open(folder / "store"), encoders, model, manifest.seed, True)

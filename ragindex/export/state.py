@@ -6,12 +6,12 @@ from typing import Any
 
 from ragindex.canonical import digest
 from ragindex.export.retriever_file import ExportedIndex, ExportedPart, ExportedPlugin, ExportedRetriever
+from ragindex.index.manifest import INDEX_FORMAT, PartRecord
+from ragindex.index.parts import inputs_of, uses_encoder
+from ragindex.index.state import IndexState
 from ragindex.interfaces import Part, Scheme
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.base import Plugin, walk_plugins
-from ragindex.workspace.manifest import INDEX_FORMAT, PartRecord
-from ragindex.workspace.part_keys import inputs_of, uses_encoder
-from ragindex.workspace.workspace import Workspace
 
 
 def describe_plugin(plugin: Plugin, id: str | None = None, files: Mapping[str, str] | None = None) -> ExportedPlugin:
@@ -46,9 +46,9 @@ def replace_parameters(described: Mapping[str, Any], texts: Mapping[str, str]) -
     return {**described, "params": _replace_texts(described["params"], texts)}
 
 
-def describe_index(workspace: Workspace, path: str) -> ExportedIndex:
+def describe_index(index: IndexState, path: str) -> ExportedIndex:
     """Describe the index at its last finished sync."""
-    manifest, settings = workspace.manifest, workspace.manifest.settings
+    manifest, settings = index.manifest, index.manifest.settings
     return ExportedIndex(
         path=path,
         identity=manifest.documents_identity,
@@ -57,33 +57,33 @@ def describe_index(workspace: Workspace, path: str) -> ExportedIndex:
         by=settings.by,
         size=settings.size,
         overlap=settings.overlap,
-        seed=workspace.seed,
+        seed=index.seed,
         documents=manifest.documents,
         passages=manifest.passages,
     )
 
 
-def describe_parts(workspace: Workspace, scheme: Scheme) -> tuple[ExportedPart, ...]:
+def describe_parts(index: IndexState, scheme: Scheme) -> tuple[ExportedPart, ...]:
     """Describe the parts of a method, inputs first. Raises MissingPartError if one is not built."""
-    return tuple(_describe_part(workspace, part) for part in workspace.all_parts(scheme))
+    return tuple(_describe_part(index, part) for part in index.all_parts(scheme))
 
 
-def _describe_part(workspace: Workspace, part: Part[Any]) -> ExportedPart:
-    record = workspace.record(part)
+def _describe_part(index: IndexState, part: Part[Any]) -> ExportedPart:
+    record = index.record(part)
     return ExportedPart(
         label=registry.label(part),
         version=part.version,
-        key=workspace.key(part, workspace.pinned_encoder(part)),
+        key=index.key(part, index.pinned_encoder(part)),
         corpus=record.corpus,
         failed=digest(sorted(record.failed)) if record.failed else None,
-        made=digest(record.identities) if _asks(part, workspace) else None,
+        made=digest(record.identities) if _asks(part, index) else None,
     )
 
 
-def _asks(part: Part[Any], workspace: Workspace) -> bool:
+def _asks(part: Part[Any], index: IndexState) -> bool:
     """Return whether an LLM made the part or one of its inputs: made again, its content would be another."""
-    own = "model" in part.uses and workspace.imported(part) is None and workspace.model.id != "offline rules"
-    return own or any(_asks(source, workspace) for source in inputs_of(part))
+    own = "model" in part.uses and index.imported(part) is None and index.model.id != "offline rules"
+    return own or any(_asks(source, index) for source in inputs_of(part))
 
 
 def needs_encoder(scheme: Scheme, parts: Sequence[Part[Any]]) -> bool:
@@ -91,12 +91,9 @@ def needs_encoder(scheme: Scheme, parts: Sequence[Part[Any]]) -> bool:
     return any(uses_encoder(part) for part in (*parts, *scheme.parts()))
 
 
-def part_records(workspace: Workspace, scheme: Scheme) -> dict[str, PartRecord]:
+def part_records(index: IndexState, scheme: Scheme) -> dict[str, PartRecord]:
     """Return the records of the parts of a method by key. Raises MissingPartError."""
-    return {
-        workspace.key(part, workspace.pinned_encoder(part)): workspace.record(part)
-        for part in workspace.all_parts(scheme)
-    }
+    return {index.key(part, index.pinned_encoder(part)): index.record(part) for part in index.all_parts(scheme)}
 
 
 # ---------------------------------------------------------------- what would answer differently
@@ -128,14 +125,14 @@ def find_other_settings(exported: ExportedIndex, found: ExportedIndex) -> list[s
     ]
 
 
-def find_other_parts(exported: ExportedRetriever, workspace: Workspace, scheme: Scheme) -> list[str]:
+def find_other_parts(exported: ExportedRetriever, index: IndexState, scheme: Scheme) -> list[str]:
     """Say which parts would answer differently from those that were exported. Raises MissingPartError."""
-    found = describe_parts(workspace, scheme)
+    found = describe_parts(index, scheme)
     if [one.label for one in found] != [one.label for one in exported.parts]:
         labels = (", ".join(one.label for one in each) for each in (found, exported.parts))
         return ["the method has the parts {}, and had {}".format(*labels)]
     said = [text for was, now in zip(exported.parts, found, strict=True) for text in _compare_part(was, now)]
-    was_index, now_index = exported.index, describe_index(workspace, "")
+    was_index, now_index = exported.index, describe_index(index, "")
     if any(was.corpus != now.corpus for was, now in zip(exported.parts, found, strict=True)):
         was_count, now_count = was_index.documents, now_index.documents
         counts = "" if was_count == now_count else f" ({was_count} documents then, {now_count} now)"

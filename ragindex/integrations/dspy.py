@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from ragindex.distribution import require_installed
 from ragindex.filters import Filter, combine_filters, from_mapping
-from ragindex.index import Hits, IndexRetriever, Where
+from ragindex.index.retriever import Hits, IndexRetriever, Where
 from ragindex.integrations.hit_metadata import build_metadata
 from ragindex.integrations.open_method import open_built_method
 from ragindex.plugins.registry import Written

@@ -11,7 +11,7 @@ from ragindex.errors import UsageError
 from ragindex.export.load import load_retriever
 from ragindex.filters import All, Filter, Not, Range, combine_filters
 from ragindex.filters import Any as AnyOf
-from ragindex.index import Hits, IndexRetriever
+from ragindex.index.retriever import Hits, IndexRetriever
 from ragindex.integrations.hit_metadata import build_metadata
 from ragindex.integrations.open_method import open_built_method
 

@@ -12,7 +12,7 @@ from ragindex.distribution import require_installed
 from ragindex.errors import UsageError
 from ragindex.filters import All, Filter, Not, combine_filters
 from ragindex.filters import Any as AnyOf
-from ragindex.index import Hits, IndexRetriever
+from ragindex.index.retriever import Hits, IndexRetriever
 from ragindex.integrations.hit_metadata import build_metadata
 from ragindex.integrations.open_method import open_built_method
 from ragindex.plugins.registry import Written

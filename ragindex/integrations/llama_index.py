@@ -8,7 +8,7 @@ from ragindex.comparisons import ComparisonOperator, build_comparison
 from ragindex.distribution import require_installed
 from ragindex.errors import UsageError
 from ragindex.filters import All, Any, Filter, Not
-from ragindex.index import Hits, IndexRetriever
+from ragindex.index.retriever import Hits, IndexRetriever
 from ragindex.integrations.hit_metadata import CITATION_KEY, build_metadata
 from ragindex.integrations.open_method import open_built_method
 from ragindex.plugins.registry import Written

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from ragindex.index import IndexRetriever, open_index
+from ragindex.index.index import open_index
+from ragindex.index.retriever import IndexRetriever
 from ragindex.plugins.registry import Written
 
 

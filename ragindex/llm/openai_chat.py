@@ -101,8 +101,8 @@ class OpenAIChat:
 
     provider = "openai"
 
-    def __init__(self, parameters: ChatParameters, base_url: str, workspace: Path | None = None) -> None:
-        self._parameters, self._address, self._workspace = parameters, base_url, workspace
+    def __init__(self, parameters: ChatParameters, base_url: str, index: Path | None = None) -> None:
+        self._parameters, self._address, self._workspace = parameters, base_url, index
         self.model, self.base_url = parameters.model, strip_credentials(base_url)
         first: Structure = "schema" if parameters.structure == "auto" else parameters.structure
         self._memory = endpoint_memory(self.base_url, self.model, first)

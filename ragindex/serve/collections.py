@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
-from ragindex.errors import MissingPartError, StoreError, UsageError
+from ragindex.errors import MissingPartError, StoreError
 from ragindex.export.load import load_retriever
-from ragindex.index import Index, IndexRetriever, open_index
+from ragindex.index.index import Index, open_index
+from ragindex.index.retriever import IndexRetriever, PassagePositions
 from ragindex.llm.budget import Budget
 from ragindex.mlflow_tracing import without_traces
 from ragindex.plugins import registry
@@ -19,8 +20,6 @@ from ragindex.serve.config import CollectionSpec, ServeSettings
 from ragindex.serve.logs import log_error
 from ragindex.serve.refusals import RefusalError
 from ragindex.types import Retrieval
-from ragindex.workspace import payments
-from ragindex.workspace.positions import PassagePositions
 
 _CHECK = "warm up"
 
@@ -38,18 +37,18 @@ class ServedState:
     @property
     def encoder(self) -> str | None:
         """The label of the encoder that methods search with; None if none of them uses one."""
-        labels = (self.index.workspace.encoder_of(registry.scheme(method)) for method in self.retrievers)
+        labels = (self.index.encoder_of(registry.scheme(method)) for method in self.retrievers)
         return next(filter(None, labels), None)
 
     @property
     def language(self) -> str:
         """The language of text analysis."""
-        return self.index.workspace.language
+        return self.index.language
 
     @property
     def tokenizer(self) -> str:
         """The model whose tokens are counted; "" for estimates."""
-        return self.index.workspace.tokens_counted_by
+        return self.index.tokens_counted_by
 
 
 class ServedCollection:
@@ -125,9 +124,7 @@ def open_exported(spec: CollectionSpec, settings: ServeSettings, budget: Budget 
     retriever = load_retriever(
         spec.folder, allow_hosts=settings.retriever_hosts, budget=budget, read_only=settings.read_only
     )
-    if retriever.loaded is None:
-        raise UsageError(f"{spec.folder} was not loaded with an index.")
-    return _check_state(ServedState(Index(retriever.loaded), {retriever.method: retriever}, time.time()))
+    return _check_state(ServedState(retriever.index, {retriever.method: retriever}, time.time()))
 
 
 def open_state(spec: CollectionSpec, index: Index) -> ServedState:
@@ -164,7 +161,7 @@ def _open_retriever(index: Index, method: str) -> IndexRetriever:
         opened = index.retriever(method)
     except StoreError as error:
         log_error(error)
-        return IndexRetriever(method, index.workspace.retriever(method), PassagePositions(()))
+        return IndexRetriever(method, index.open_method(method), PassagePositions(()))
     return replace(opened, positions=_SparePositions(opened.positions.documents, opened.positions.lease))
 
 
@@ -173,7 +170,7 @@ def _check_state(state: ServedState, broken: Mapping[str, StoreError] | None = N
 
     Raises UsageError if a key has a cap and a price that it needs is unknown, and StoreError if all are broken.
     """
-    payments.require_prices(state.index.workspace, [registry.scheme(one) for one in state.retrievers], reads=True)
+    state.index.require_prices([registry.scheme(one) for one in state.retrievers], reads=True)
     broken = dict(broken or {})
     for method in state.retrievers:
         try:
@@ -196,5 +193,5 @@ def search_once(state: ServedState) -> None:
 
 def _search_method(state: ServedState, method: str) -> None:
     with without_traces():
-        if not payments.may_cost(state.index.workspace, [registry.scheme(method)]):
+        if not state.index.may_cost(registry.scheme(method)):
             state.retrievers[method].search(_CHECK, k=1)

@@ -93,7 +93,7 @@ class Ingestion:
 
     def find_damage(self) -> str:
         """Return why no documents are accepted: those of the index are damaged; "" if they are not known to be."""
-        loss = self.collection.state.index.workspace.find_documents_loss()
+        loss = self.collection.state.index.find_documents_loss()
         if loss is None:
             return ""
         return (
@@ -108,7 +108,7 @@ class Ingestion:
 
     def _newest_documents(self, ids: Sequence[str]) -> Sequence[Document]:
         """Return documents as the last applied change has left them, searched or not."""
-        return self.collection.state.index.workspace.documents.read(ids)
+        return self.collection.state.index.documents.read(ids)
 
     def _find_hidden(self, changes: SpoolTransaction, key: AccessKey, ids: Sequence[str]) -> list[str]:
         """Return the ids of those documents that exist or are accepted, and that the key's filter excludes."""

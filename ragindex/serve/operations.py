@@ -52,7 +52,7 @@ def _describe(service: Service, collection: ServedCollection, reason: str) -> di
         "reason": reason,
         "methods": list(collection.methods),
         "encoder": collection.state.encoder,
-        "documents": collection.state.index.workspace.counts().documents,
+        "documents": collection.state.index.counts().documents,
         "opened_at": collection.state.opened_at,
         **_describe_writing(service, collection.name),
     }

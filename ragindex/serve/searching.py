@@ -163,17 +163,15 @@ class ComposedAnswer:
 
 def compose_answer(service: "Service", key: AccessKey, found: FoundHits) -> ComposedAnswer:
     """Answer the question from the hits. Without a model, find the sentences that match. Raises RagindexError."""
-    workspace, order, language = found.state.index.workspace, found.order, found.state.language
+    index, order, language = found.state.index, found.order, found.state.language
     budget = order.max_tokens or DEFAULT_TOKENS
     context = build_context(found.hits, found.retrieval.notes, budget, found.state.tokenizer)
-    if is_offline(workspace.llm_name):
+    if is_offline(index.llm_name):
         evidence = find_matching_evidence(order.query, context, language)
-        return ComposedAnswer(
-            found, context, cite_evidence(evidence, context), workspace.llm_name, found.paid, evidence
-        )
+        return ComposedAnswer(found, context, cite_evidence(evidence, context), index.llm_name, found.paid, evidence)
     if not (context.passages or context.notes):
-        return ComposedAnswer(found, context, CitedAnswer("", found=False), workspace.llm_name, found.paid)
+        return ComposedAnswer(found, context, CitedAnswer("", found=False), index.llm_name, found.paid)
     with charge(key, service.metrics) as paid, ledger.attribute_calls("query", found.method):
-        output = workspace.llm.run(ANSWER, answer_inputs(order.query, context, language))
+        output = index.llm.run(ANSWER, answer_inputs(order.query, context, language))
     answer = resolve_citations(output, context)
-    return ComposedAnswer(found, context, answer, workspace.llm_name, found.paid + paid.spent)
+    return ComposedAnswer(found, context, answer, index.llm_name, found.paid + paid.spent)

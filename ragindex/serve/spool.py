@@ -21,8 +21,8 @@ from ragindex.canonical import document_metadata_json
 from ragindex.counts import first_names, many
 from ragindex.errors import NewerFormatError, StoreError
 from ragindex.filters import list_terms
+from ragindex.index.repair import NO_TABLES, Findings, find_database_damage, move_database_aside
 from ragindex.types import Document
-from ragindex.workspace.repair import NO_TABLES, Findings, find_database_damage, move_database_aside
 
 SPOOL_FILE = "accepted.sqlite"
 ChangeStatus: TypeAlias = Literal["accepted", "indexed", "deleted", "failed"]

@@ -26,7 +26,7 @@ from ragindex.errors import (
     WorkspaceError,
     WriterBusyError,
 )
-from ragindex.index import Index, open_index
+from ragindex.index.index import Index, open_index
 from ragindex.serve.spool import Spool, open_spool
 from ragindex.types import Document
 
@@ -51,7 +51,7 @@ def sync_accepted(index: Index, spool: Spool) -> int:
     if changes:
         last = {one.id: one for one in changes}  # the last change of a document counts
         gone = [one.id for one in last.values() if one.document is None]
-        existing = index.workspace.documents.sources(gone)
+        existing = index.documents.sources(gone)
         if existing:
             index.remove(list(existing))
         failed = _index_documents(index, [one.document for one in last.values() if one.document is not None])
@@ -81,7 +81,7 @@ def _index_documents(index: Index, documents: Sequence[Document]) -> dict[str, s
 def _put_back(index: Index, documents: Sequence[Document], before: Mapping[str, Document]) -> None:
     """Put documents into the state from before they were added: away, or with the earlier content."""
     _add_documents(index, [before[one.id] for one in documents if before.get(one.id, one) != one])
-    existing = index.workspace.documents.sources([one.id for one in documents if one.id not in before])
+    existing = index.documents.sources([one.id for one in documents if one.id not in before])
     if existing:
         index.remove(list(existing))
 
@@ -115,10 +115,10 @@ def _add_documents(index: Index, documents: Sequence[Document]) -> dict[str, str
 
 def _failed_passages(index: Index, ids: Sequence[str]) -> Mapping[str, str]:
     """Return why a part could not be made of a passage of these documents, by document."""
-    document_of, wanted = index.workspace.finished_documents().document_of, set(ids)
+    document_of, wanted = index.finished_documents().document_of, set(ids)
     return {
         document_of(failed): f"{record.name}: {reason}"
-        for record in index.workspace.manifest.parts.values()
+        for record in index.manifest.parts.values()
         for failed, reason in record.failed.items()
         if document_of(failed) in wanted
     }

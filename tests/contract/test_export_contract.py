@@ -31,7 +31,7 @@ def hits_of(found: list[Retrieval]) -> list[object]:
 def test_an_exported_method_answers_as_before(written: str, tmp_path: Path) -> None:
     scheme = default_scheme(written)
     with build(scheme, tmp_path / "index", "lsa") as workspace:
-        expected = workspace.positions(scheme).locate(ask_questions(workspace.retriever(scheme), 10))
+        expected = workspace.positions(scheme).locate(ask_questions(workspace.open_method(scheme), 10))
         export_retriever(workspace, scheme, tmp_path / "referred")
         packed = export_retriever(workspace, scheme, tmp_path / "packed", pack=True).path
     hosts = [contact.host for contact in scheme.contacts()]
@@ -46,7 +46,7 @@ def test_an_exported_method_answers_as_before(written: str, tmp_path: Path) -> N
 def test_a_method_on_elasticsearch_is_referred_to_and_not_packed(tmp_path: Path) -> None:
     scheme = registry.scheme("hybrid")
     with elasticsearch_store() as store, build(scheme, tmp_path / "index", "lsa", store=store) as workspace:
-        expected = workspace.positions(scheme).locate(ask_questions(workspace.retriever(scheme), 10))
+        expected = workspace.positions(scheme).locate(ask_questions(workspace.open_method(scheme), 10))
         export_retriever(workspace, scheme, tmp_path / "referred")
         with pytest.raises(UsageError, match="Only methods in the store lancedb can be packed"):
             export_retriever(workspace, scheme, tmp_path / "packed", pack=True)

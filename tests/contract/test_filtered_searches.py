@@ -10,11 +10,11 @@ from search_server import default_scheme
 
 from ragindex.filters import All, Any, Filter, Not, Range, Terms, meta
 from ragindex.forbidden_documents import write_hit
+from ragindex.index.index import Index
 from ragindex.interfaces import Scheme
 from ragindex.plugins import registry
 from ragindex.testing import TOLERANCE
 from ragindex.types import Document, Query
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import worlds
 
 SIZE = 60
@@ -91,10 +91,10 @@ def draw_filter(rng: random.Random, documents: Sequence[Document], depth: int = 
     return Not(parts[0]) if kind == 4 else All(parts) if kind == 5 else Any(parts)
 
 
-def build(folder: Path, encoder: str, documents: Sequence[Document], scheme: Scheme) -> Workspace:
-    workspace = Workspace.open(folder, encoder=encoder, chunking=None)
+def build(folder: Path, encoder: str, documents: Sequence[Document], scheme: Scheme) -> Index:
+    workspace = Index.open(folder, encoder=encoder, chunking=None, create=True)
     workspace.add(documents)
-    workspace.sync([scheme])
+    workspace.build(scheme)
     return workspace
 
 

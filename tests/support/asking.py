@@ -12,12 +12,12 @@ from made_language import ECHO
 from openai_server import OpenAIServer
 
 from ragindex.corpus import Corpus
+from ragindex.index.index import Index
 from ragindex.interfaces import BuildContext, Change, Part, ReadContext, Retriever, Scheme, Uses
 from ragindex.llm import endpoint_features
 from ragindex.llm.tasks import Failure, Task
 from ragindex.parts.text.passages import Passages
 from ragindex.types import Document, Query, Retrieval
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.results.model import Comparison
@@ -65,7 +65,7 @@ class AskingScheme(Scheme):
     def tasks(self) -> tuple[Task[Any], ...]:
         return (ECHO,)
 
-    def open(self, workspace: Workspace) -> "AskingRetriever":
+    def open(self, workspace: Index) -> "AskingRetriever":
         from ragindex_baselines.bm25 import BM25
 
         return AskingRetriever(BM25().open(workspace), workspace)
@@ -74,7 +74,7 @@ class AskingScheme(Scheme):
 @dataclass(frozen=True)
 class AskingRetriever:
     base: Retriever
-    workspace: Workspace
+    workspace: Index
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         for query in queries:

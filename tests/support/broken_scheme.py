@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from ragindex.index.index import Index
 from ragindex.interfaces import Part, Retriever, Scheme
 from ragindex.types import Query, Retrieval
-from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
 
 
@@ -16,7 +16,7 @@ class Unsorted(Scheme):
     def parts(self) -> tuple[Part[Any], ...]:
         return BM25().parts()
 
-    def open(self, workspace: Workspace) -> Retriever:
+    def open(self, workspace: Index) -> Retriever:
         return UnsortedRetriever(BM25().open(workspace))
 
 

@@ -2,13 +2,13 @@
 
 from typing import Any
 
+from ragindex.index.index import Index
 from ragindex.interfaces import Retriever
 from ragindex.plugins import registry
-from ragindex.workspace.workspace import Workspace
 
 
-def built_retriever(workspace: Workspace, method: Any) -> Retriever:
+def built_retriever(workspace: Index, method: Any) -> Retriever:
     """The retriever of `method`, its parts brought up to the corpus first."""
     scheme = registry.scheme(method)
-    workspace.sync([scheme])
-    return workspace.retriever(scheme)
+    workspace.build(scheme)
+    return workspace.open_method(scheme)

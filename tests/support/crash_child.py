@@ -6,11 +6,11 @@ from pathlib import Path
 
 import sklearn.decomposition  # noqa: F401  # imported before "ready", so that the kill falls into the work
 
-import ragindex.workspace.sync
+import ragindex.index.sync
 import ragindex_baselines.raptor
 from ragindex import workers
+from ragindex.index.index import Index
 from ragindex.types import Document
-from ragindex.workspace.workspace import Workspace
 
 WORDS = (
     *("river", "glass", "tower", "lamp", "winter", "bread", "stone", "garden"),
@@ -28,11 +28,11 @@ def document(number: int) -> Document:
 DOCUMENTS = [document(number) for number in range(400)]
 
 
-def build(folder: Path) -> Workspace:
-    ragindex.workspace.sync._BATCH = 16
-    workspace = Workspace.open(folder, chunking=None)
+def build(folder: Path) -> Index:
+    ragindex.index.sync._BATCH = 16
+    workspace = Index.open(folder, chunking=None, create=True)
     workspace.replace(DOCUMENTS)
-    workspace.sync([TREES])
+    workspace.build(TREES)
     return workspace
 
 

@@ -14,9 +14,9 @@ from made_extractions import openie, spelt
 
 from ragindex.durable_files import RepairWarning
 from ragindex.errors import RagindexError
+from ragindex.index.index import Index
 from ragindex.plugins import registry
 from ragindex.types import Query
-from ragindex.workspace.workspace import Workspace
 
 DOCUMENTS = (
     spelt("star", "The North Star|published by|Frederick Douglass", "The North Star|is an|abolitionist newspaper"),
@@ -52,7 +52,7 @@ class Kept:
     def __post_init__(self) -> None:
         self.whole, self.copy = self.folder / "w", self.folder / "copy"
         self.file = openie(self.folder / "triples.json", (*DOCUMENTS, MORE))
-        with Workspace.open(self.whole, encoder="lsa", chunking=None) as workspace:
+        with Index.open(self.whole, encoder="lsa", chunking=None, create=True) as workspace:
             workspace.import_part("extractions", self.file)
             workspace.add(DOCUMENTS)
         self.before = self.synced(self.whole)
@@ -69,18 +69,18 @@ class Kept:
         return (path.relative_to(self.whole) for path in sorted(found) if path.stat().st_size)
 
     def read(self, folder: Path, *methods: str) -> Answers:
-        with Workspace.open(folder) as workspace:
+        with Index.open(folder, create=True) as workspace:
             schemes = [registry.scheme(method) for method in methods or self.methods]
             found = [scheme.open(workspace).retrieve([QUESTION], 3)[0].hits for scheme in schemes]
         return [[(hit.id, round(hit.score, 5)) for hit in hits] for hits in found]
 
     def synced(self, folder: Path, *methods: str) -> Answers:
-        with Workspace.open(folder) as workspace:
-            workspace.sync([registry.scheme(method) for method in methods or self.methods])
+        with Index.open(folder, create=True) as workspace:
+            workspace.build(*[registry.scheme(method) for method in methods or self.methods])
         return self.read(folder, *methods)
 
     def added(self, folder: Path) -> Answers:
-        with Workspace.open(folder) as workspace:
+        with Index.open(folder, create=True) as workspace:
             workspace.add([MORE])
         return self.synced(folder)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from search_server import default_scheme
 
+from ragindex.index.index import Index
 from ragindex.plugins import registry
 from ragindex.types import Query
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.worlds import make_documents, make_questions
 
 QUESTIONS = 10
@@ -24,9 +24,9 @@ def answer(folder: Path, size: int, seed: int) -> dict[str, list[list[tuple[str,
     queries = [Query(f"q{n}", one.text) for n, one in enumerate(questions)]
     names = registry.plugin_names("schemes")
     schemes = {name: default_scheme(name, documents if name == "http" else ()) for name in names}
-    with Workspace.open(folder, encoder="lsa", chunking=None) as workspace:
+    with Index.open(folder, encoder="lsa", chunking=None, create=True) as workspace:
         workspace.add(documents)
-        workspace.sync(list(schemes.values()))
+        workspace.build(*list(schemes.values()))
         retrieved = {name: scheme.open(workspace).retrieve(queries, 10) for name, scheme in schemes.items()}
     return {name: [[(hit.id, hit.score) for hit in one.hits] for one in hits] for name, hits in retrieved.items()}
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from project import SUPPORT
 
 from ragindex.errors import LanguageWarning
+from ragindex.index.index import Index
 from ragindex.plugins import registry
 from ragindex.text_analysis import languages
 from ragindex.types import Document, Query
-from ragindex.workspace.workspace import Workspace
 
 FOUND_FIRST = {  # of eight, with bm25 and with hybrid over lsa: in the language itself, and analysed as English
     "english": (8, 8, 8, 8),
@@ -37,9 +37,9 @@ def check_known_items(language: str, folder: Path) -> None:
     for analysed in (language if language in languages() else "none", "english"):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LanguageWarning)
-            index = Workspace.open(folder / analysed, encoder="lsa", language=analysed, chunking=None)
+            index = Index.open(folder / analysed, encoder="lsa", language=analysed, chunking=None, create=True)
             index.add([Document(str(number), "", text) for number, text in enumerate(texts)])
-            index.sync([registry.scheme("bm25"), registry.scheme("hybrid")])
+            index.build(registry.scheme("bm25"), registry.scheme("hybrid"))
         for method in ("bm25", "hybrid"):
             found = index.retriever(method).retrieve([Query(text, text) for text in questions], 1)
             counts.append(sum(one.hits[:1] != () and one.hits[0].id == str(at) for at, one in enumerate(found)))

@@ -5,15 +5,15 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from ragindex.index.index import Index
 from ragindex.stores.lancedb import files
 from ragindex.stores.lancedb.store import LanceDB
 from ragindex.types import Document, Query
-from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
 
 
-def opened(folder: Path) -> Workspace:
-    return Workspace.open(folder / "w", chunking=None, store=LanceDB(memory_gib=0))
+def opened(folder: Path) -> Index:
+    return Index.open(folder / "w", chunking=None, store=LanceDB(memory_gib=0), create=True)
 
 
 @cache
@@ -21,20 +21,20 @@ def _template() -> TemporaryDirectory[str]:
     place = TemporaryDirectory()
     workspace = opened(Path(place.name))
     workspace.add([Document(f"d{number}", "Slate", f"slate barge {number}") for number in range(5)])
-    workspace.sync([BM25()])
+    workspace.build(BM25())
     return place
 
 
-def made(folder: Path) -> Workspace:
+def made(folder: Path) -> Index:
     """Five documents, beyond memory: what is asked is read from the disk."""
     shutil.copytree(_template().name, folder, dirs_exist_ok=True)
     return opened(folder)
 
 
-def more(workspace: Workspace, *numbers: int) -> None:
+def more(workspace: Index, *numbers: int) -> None:
     for number in numbers:
         workspace.add([Document(f"n{number}", "Slate", f"slate harbour {number}")])
-        workspace.sync([BM25()])
+        workspace.build(BM25())
 
 
 def ids(retriever: object) -> list[str]:
@@ -42,7 +42,7 @@ def ids(retriever: object) -> list[str]:
     return sorted(hit.id for hit in found.hits)
 
 
-def states(workspace: Workspace) -> int:
+def states(workspace: Index) -> int:
     """How many versions the passages have on disk, that which their index was made from not counted."""
     (name,) = [name for name in workspace.store.names() if name.startswith("passages") and name.endswith(".records")]
     held = files.read_versions(workspace.folder / "store" / f"{name}.lance")

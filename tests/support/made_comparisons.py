@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ragindex.index.figures import PartFigures
 from ragindex.retrieval.trace import IF_STOPPED
 from ragindex.types import Query, Step, Usage
-from ragindex.workspace.workspace import PartFigures
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics.retrieval import means
 from ragindex_eval.results.model import (

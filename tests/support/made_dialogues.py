@@ -14,12 +14,12 @@ from built_retriever import built_retriever
 from made_language import PRICES, QUICK
 from openai_server import OpenAIServer
 
+from ragindex.index.index import Index
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.types import Document, Query, Retrieval
-from ragindex.workspace.workspace import Workspace
 
 DOCUMENTS = (
     Document("bread", "Rye bread", "Rye bread keeps for a week.", {"half": "other"}),
@@ -47,13 +47,13 @@ def script(server: OpenAIServer, *turns: Any) -> None:
 
 def opened(
     folder: Path, server: OpenAIServer | None, budget: float | None = None, documents: Sequence[Document] = DOCUMENTS
-) -> Workspace:
+) -> Index:
     """A workspace that asks the server, or the rules where there is none; that of DOCUMENTS is built once."""
     llm = "offline" if server is None else OpenAICompatibleChat(model="small", base_url=server.url, retries=0)
     asking = LLMSettings(prices=PRICES, clock=QUICK, budget=parse_budget(budget))
     if documents is DOCUMENTS and not folder.joinpath("workspace.json").exists():
         shutil.copytree(_built(), folder, dirs_exist_ok=True)
-    workspace = Workspace.open(folder, llm=llm, asking=asking, chunking=None)
+    workspace = Index.open(folder, llm=llm, llm_settings=asking, chunking=None, create=True)
     if documents is not DOCUMENTS:
         workspace.add(documents)
     return workspace
@@ -64,13 +64,13 @@ def _built() -> Path:
     """The index of DOCUMENTS that each test has a copy of."""
     folder = Path(mkdtemp("-dialogues"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    with Workspace.open(folder / "w", chunking=None) as workspace:
+    with Index.open(folder / "w", chunking=None, create=True) as workspace:
         workspace.add(DOCUMENTS)
-        workspace.sync([registry.scheme("hybrid")])
+        workspace.build(registry.scheme("hybrid"))
     return folder / "w"
 
 
-def asked(workspace: Workspace, written: str, question: str = QUESTION, k: int = 10) -> Retrieval:
+def asked(workspace: Index, written: str, question: str = QUESTION, k: int = 10) -> Retrieval:
     """One question."""
     (found,) = built_retriever(workspace, written).retrieve([Query("q", question)], k)
     return found

@@ -8,10 +8,10 @@ from typing import Any
 from made_language import PRICES, QUICK
 from openai_server import OpenAIServer
 
+from ragindex.index.index import Index
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.settings import LLMSettings
 from ragindex.types import Document
-from ragindex.workspace.workspace import Workspace
 
 
 def spelt(id: str, *triples: str) -> Document:
@@ -31,9 +31,9 @@ def by_text(text: str, prefix: str = "") -> dict[str, Any]:
     return {f"{prefix}entities": sorted({side[0] for side in triples}), f"{prefix}triples": triples}
 
 
-def imported(folder: Path, file: Path, documents: Sequence[Document] = (), encoder: str = "lsa") -> Workspace:
+def imported(folder: Path, file: Path, documents: Sequence[Document] = (), encoder: str = "lsa") -> Index:
     """A workspace of whole documents whose extractions come from `file`."""
-    workspace = Workspace.open(folder, chunking=None, encoder=encoder)
+    workspace = Index.open(folder, chunking=None, encoder=encoder, create=True)
     workspace.import_part("extractions", file)
     if documents:
         workspace.add(documents)
@@ -42,11 +42,11 @@ def imported(folder: Path, file: Path, documents: Sequence[Document] = (), encod
 
 def asking(
     folder: Path, server: OpenAIServer, model: str = "small", encoder: str = "lsa", chunking: Any = None
-) -> Workspace:
+) -> Index:
     """A workspace that asks the server, once for every call."""
     plugin = OpenAICompatibleChat(model=model, base_url=server.url, retries=0)
     setting = LLMSettings(prices=PRICES, clock=QUICK)
-    return Workspace.open(folder, llm=plugin, asking=setting, chunking=chunking, encoder=encoder)
+    return Index.open(folder, llm=plugin, llm_settings=setting, chunking=chunking, encoder=encoder, create=True)
 
 
 def spells_out(body: Mapping[str, Any]) -> str:
@@ -54,14 +54,14 @@ def spells_out(body: Mapping[str, Any]) -> str:
     return json.dumps(by_text(body["messages"][-1]["content"]))
 
 
-def rows(workspace: Workspace, part: Any, *fields: str) -> list[dict[str, Any]]:
+def rows(workspace: Index, part: Any, *fields: str) -> list[dict[str, Any]]:
     """The records of a part, by id."""
     opened = workspace.open_part(part)
     found = [row for batch in opened.scan(fields or opened.fields()) for row in batch.to_pylist()]
     return sorted(found, key=lambda row: str(row["id"]))
 
 
-def notes(workspace: Workspace, name: str) -> list[str]:
+def notes(workspace: Index, name: str) -> list[str]:
     """What the finished parts of this name have to say."""
     records = [record for record in workspace.manifest.parts.values() if record.name == name]
     return [sentence for record in records for sentence in (*record.details, *record.notes)]

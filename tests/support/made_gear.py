@@ -16,6 +16,7 @@ from made_language import PRICES, QUICK
 from openai_server import OpenAIServer
 
 from ragindex.accounting import ledger
+from ragindex.index.index import Index
 from ragindex.interfaces import EncoderPlugin, Floats
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
@@ -24,7 +25,6 @@ from ragindex.llm.tasks import Task, render_messages
 from ragindex.plugins import registry
 from ragindex.plugins.registry import Written
 from ragindex.types import Document, Query, Retrieval, Step, Triple
-from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE_QUESTION
 
 DESIGNED = Triple("Ostra Bridge", "was designed by", "Ilse Harrow")
@@ -145,25 +145,25 @@ def _tasks() -> dict[str, str]:
 
 def built(folder: Path, documents: Sequence[Document] = DOCUMENTS, encoder: Written = "lsa") -> Path:
     """A workspace folder with the triples that the texts spell out, and all parts of `gear`."""
-    with Workspace.open(folder / "w", chunking=None, encoder=encoder) as workspace:
+    with Index.open(folder / "w", chunking=None, encoder=encoder, create=True) as workspace:
         workspace.import_part("extractions", openie(folder / "openie.json", documents))
         workspace.add(documents)
-        workspace.sync([registry.scheme("gear")])
+        workspace.build(registry.scheme("gear"))
     return folder / "w"
 
 
 def opened(
     made: Path, folder: Path, server: OpenAIServer | None, budget: float | None = None, encoder: Written = "lsa"
-) -> Workspace:
+) -> Index:
     """The workspace `made`, copied unless it is in `folder` already; it asks the server, or the rules without one."""
     if not (folder / "w").exists():
         shutil.copytree(made, folder / "w")
     llm = "offline" if server is None else OpenAICompatibleChat(model="small", base_url=server.url, retries=0)
     asking = LLMSettings(prices=PRICES, clock=QUICK, budget=parse_budget(budget))
-    return Workspace.open(folder / "w", llm=llm, asking=asking, chunking=None, encoder=encoder)
+    return Index.open(folder / "w", llm=llm, llm_settings=asking, chunking=None, encoder=encoder, create=True)
 
 
-def asked(workspace: Workspace, scheme: Written, question: str, k: int = 10) -> tuple[Retrieval, ledger.Tally]:
+def asked(workspace: Index, scheme: Written, question: str, k: int = 10) -> tuple[Retrieval, ledger.Tally]:
     """One question, and its calls."""
     retriever = built_retriever(workspace, scheme)
     with ledger.record_calls() as tally:
@@ -203,7 +203,7 @@ def fused(*rankings: Sequence[str]) -> list[str]:
     return sorted(ids, key=lambda id: (-sums[id], min(ranks[id]), id))
 
 
-def by_equation_9(workspace: Workspace, found: Retrieval, base: str, base_k: int, k: int) -> list[str]:
+def by_equation_9(workspace: Index, found: Retrieval, base: str, base_k: int, k: int) -> list[str]:
     """The ranking that follows from what the trace says was asked, remembered and found by the beams."""
     passages = built_retriever(workspace, base)
     links = built_retriever(workspace, {"name": base, "params": {"over": "triples"}})

@@ -11,12 +11,12 @@ import numpy as np
 from made_language import PRICES, QUICK
 from openai_server import OpenAIServer
 
+from ragindex.index.index import Index
 from ragindex.interfaces import EncoderPlugin, Floats
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.settings import LLMSettings
 from ragindex.parts.records import DIGEST
 from ragindex.types import Document
-from ragindex.workspace.workspace import Workspace
 
 _PLACE = re.compile(r"@(-?[\d.]+),(-?[\d.]+),(-?[\d.]+)")
 
@@ -116,11 +116,11 @@ def spelt(body: Mapping[str, Any]) -> str:
     return json.dumps({"propositions": facts})
 
 
-def opened(folder: Path, server: OpenAIServer, documents: Sequence[Document] = (), concurrency: int = 4) -> Workspace:
+def opened(folder: Path, server: OpenAIServer, documents: Sequence[Document] = (), concurrency: int = 4) -> Index:
     """A workspace of whole documents that asks the server, once for every call."""
     plugin = OpenAICompatibleChat(model="small", base_url=server.url, retries=0, concurrency=concurrency)
     setting = LLMSettings(prices=PRICES, clock=QUICK)
-    workspace = Workspace.open(folder, llm=plugin, asking=setting, chunking=None, encoder=Compass())
+    workspace = Index.open(folder, llm=plugin, llm_settings=setting, chunking=None, encoder=Compass(), create=True)
     if documents:
         workspace.add(documents)
     return workspace
@@ -129,7 +129,7 @@ def opened(folder: Path, server: OpenAIServer, documents: Sequence[Document] = (
 # ---------------------------------------------------------------- reading
 
 
-def nodes(workspace: Workspace, part: Any) -> dict[str, dict[str, Any]]:
+def nodes(workspace: Index, part: Any) -> dict[str, dict[str, Any]]:
     """Rows of a collection by id, without what only says whether they changed."""
     collection = workspace.open_part(part)
     fields = [name for name in collection.fields() if name != DIGEST]
@@ -137,7 +137,7 @@ def nodes(workspace: Workspace, part: Any) -> dict[str, dict[str, Any]]:
     return {row.pop("id"): row for row in rows}
 
 
-def drawn(workspace: Workspace, part: Any) -> dict[str, list[str]]:
+def drawn(workspace: Index, part: Any) -> dict[str, list[str]]:
     """The summaries by their names, with the names of their children."""
     held = nodes(workspace, part)
     return {
@@ -147,10 +147,10 @@ def drawn(workspace: Workspace, part: Any) -> dict[str, list[str]]:
     }
 
 
-def notes(workspace: Workspace, name: str) -> list[str]:
+def notes(workspace: Index, name: str) -> list[str]:
     records = [record for record in workspace.manifest.parts.values() if record.name == name]
     return [sentence for record in records for sentence in (*record.details, *record.notes)]
 
 
-def failed(workspace: Workspace, name: str) -> list[str]:
+def failed(workspace: Index, name: str) -> list[str]:
     return [id for record in workspace.manifest.parts.values() if record.name == name for id in record.failed]

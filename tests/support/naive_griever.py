@@ -15,10 +15,10 @@ import numpy as np
 
 from ragindex import filters
 from ragindex.filters import All, Filter, Ids, Not, Overlaps, Terms
+from ragindex.index.index import Index
 from ragindex.interfaces import Retriever
 from ragindex.plugins import registry
 from ragindex.types import Query
-from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.griever.parts.partial_triples import partial_id
 
 Triple: TypeAlias = tuple[str, str, str]
@@ -52,7 +52,7 @@ class Readings:
 
 
 def retrieve(
-    workspace: Workspace, triples: Mapping[str, Sequence[Triple]], question: str, k: int, **readings: Any
+    workspace: Index, triples: Mapping[str, Sequence[Triple]], question: str, k: int, **readings: Any
 ) -> list[tuple[str, float]]:
     """The k best passages with their scores; `triples` are those of each passage of the corpus."""
     return ranked(Corpus(workspace, triples, Readings(**readings)), question, k)[:k]
@@ -116,7 +116,7 @@ def partials(triple: Triple) -> list[Partial]:
 class Corpus:
     """What is known before anything is asked."""
 
-    def __init__(self, workspace: Workspace, triples: Mapping[str, Sequence[Triple]], readings: Readings) -> None:
+    def __init__(self, workspace: Index, triples: Mapping[str, Sequence[Triple]], readings: Readings) -> None:
         self.workspace, self.readings = workspace, readings
         self.opened: dict[str, Retriever] = {}
         self._cosines: dict[str, dict[str, float]] = {}

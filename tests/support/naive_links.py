@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 from ragindex.english import find_mentions
 from ragindex.english.words import ENGLISH_FUNCTION_WORDS
+from ragindex.index.index import Index
 from ragindex.retrieval.fusion import scores_differ
 from ragindex.text_analysis import analyse
 from ragindex.types import Document, Passage
-from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.links.lookups import LinksParameters
 from ragindex_retrievers.links.method import Links
 
@@ -107,7 +107,7 @@ class Corpus:
     """What is known before anything is asked, and the scores of every question that was asked."""
 
     def __init__(
-        self, workspace: Workspace, documents: Sequence[Document], passages: Sequence[Passage], least: float
+        self, workspace: Index, documents: Sequence[Document], passages: Sequence[Passage], least: float
     ) -> None:
         self.ids = [one.id for one in passages]
         self.documents = {one.id: one.doc_id for one in passages}

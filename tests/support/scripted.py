@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ragindex.corpus import Corpus
+from ragindex.index.index import Index
 from ragindex.interfaces import Part, Scheme
 from ragindex.parts.text.passages import Passages
 from ragindex.types import Document, Hit, Query, Retrieval
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
 
@@ -52,7 +52,7 @@ class Scripted(Scheme):
     def parts(self) -> tuple[Part[Any], ...]:
         return (Passages(),)
 
-    def open(self, workspace: Workspace) -> "ScriptedRetriever":
+    def open(self, workspace: Index) -> "ScriptedRetriever":
         return ScriptedRetriever(self)
 
 

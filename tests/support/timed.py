@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ragindex.index.index import Index
 from ragindex.interfaces import Part, Scheme
 from ragindex.types import Query, Retrieval
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.run import latency
 from ragindex_eval.run.latency import LazyRetriever, MethodTimes, Timing
 
@@ -25,7 +25,7 @@ class Named(Scheme):
     def parts(self) -> tuple[Part[Any], ...]:
         return ()
 
-    def open(self, workspace: Workspace) -> "NamedRetriever":
+    def open(self, workspace: Index) -> "NamedRetriever":
         return NamedRetriever(self)
 
 
@@ -41,7 +41,7 @@ class NamedRetriever:
         return [Retrieval(())] * len(queries)
 
 
-def timings(workspace: Workspace, names: str, *, failed: Sequence[str] = (), raises: str = "") -> list[Timing]:
+def timings(workspace: Index, names: str, *, failed: Sequence[str] = (), raises: str = "") -> list[Timing]:
     """One method a letter, each with the file that it has in every comparison on this machine."""
     root = workspace.folder
     schemes = [Named(name=name, journal=str(root / "journal"), raises=name in raises) for name in names]
@@ -51,7 +51,7 @@ def timings(workspace: Workspace, names: str, *, failed: Sequence[str] = (), rai
     ]
 
 
-def asked(workspace: Workspace) -> str:
+def asked(workspace: Index) -> str:
     """Which methods were asked since the last look, in the order of their first question."""
     journal = workspace.folder / "journal"
     lines = journal.read_text().split() if journal.exists() else []

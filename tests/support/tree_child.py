@@ -6,9 +6,9 @@ from pathlib import Path
 import openai  # noqa: F401  # imported before the work begins
 from made_trees import Compass, at
 
+from ragindex.index.index import Index
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.parts.trees.summary_tree import SummaryTree
-from ragindex.workspace.workspace import Workspace
 
 TREE = SummaryTree(dimensions=2, stop_at=1)
 GROUPS = ((1, 0.15, 0), (1, -0.15, 0), (0.15, 0, 1), (-0.15, 0, 1))
@@ -20,11 +20,11 @@ DOCUMENTS = [
 ]
 
 
-def bring(folder: Path, url: str) -> Workspace:
+def bring(folder: Path, url: str) -> Index:
     plugin = OpenAICompatibleChat(model="small", base_url=url, retries=0, concurrency=1)
-    workspace = Workspace.open(folder, llm=plugin, chunking=None, encoder=Compass())
+    workspace = Index.open(folder, llm=plugin, chunking=None, encoder=Compass(), create=True)
     workspace.replace(DOCUMENTS)
-    workspace.sync([TREE])
+    workspace.build(TREE)
     return workspace
 
 

@@ -14,6 +14,7 @@ from pydantic import Field
 from scipy import sparse
 
 from ragindex.english import is_number
+from ragindex.index import versioned_files
 from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Uses
 from ragindex.parts.records import Doubles, large_text
 from ragindex.parts.text.passages import Passages
@@ -22,7 +23,6 @@ from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.encoded_names import Coder, Codes, among, find_distinct, store_name_vectors, translate_codes
 from ragindex.parts.vectors.similar_pairs import SimilarPairs, near_pairs
 from ragindex.plugins.registry import PartField
-from ragindex.workspace import versioned_files
 from ragindex_baselines.hipporag.weighted_graph import WeightedGraph, Weights
 
 _DATA_NAME = "phrase graph"

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from ragindex.index import versioned_files
 from ragindex.interfaces import BuildContext, Collection, Floats, Part, ReadContext
 from ragindex.parts.records import Doubles
 from ragindex.parts.text.passages import Passages
@@ -16,7 +17,6 @@ from ragindex.parts.vectors.encoded_names import Coder
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins.registry import PartField
 from ragindex.retrieval.fusion import ROUNDING, scores_differ
-from ragindex.workspace import versioned_files
 from ragindex_baselines.hipporag.phrase_graph import PhraseGraph
 from ragindex_baselines.hipporag.weighted_graph import WeightedGraph, run_power_iteration
 

@@ -19,8 +19,7 @@ from ragindex.cli.console import (
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import OPTIONAL_COLUMNS, JsonOption
 from ragindex.errors import UsageError
-from ragindex.workspace.manifest import require_manifest
-from ragindex.workspace.settings import write_command
+from ragindex.index.manifest import require_manifest, write_command
 from ragindex_eval.export_compared import export_compared, find_compared
 from ragindex_eval.mlflow_live import LiveRuns, record_live
 from ragindex_eval.mlflow_retriever import log_retriever

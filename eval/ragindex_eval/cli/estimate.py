@@ -33,6 +33,9 @@ from ragindex.corpus import describe_left_out, read_selected
 from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.estimate import Estimate, estimate, estimate_questions
 from ragindex.estimate_encoding import estimate_encoding
+from ragindex.index.manifest import require_apart
+from ragindex.index.models import CALLS
+from ragindex.index.parts import tasks_of
 from ragindex.interfaces import Scheme
 from ragindex.llm.answer_question import DEFAULT_TOKENS
 from ragindex.llm.budget import parse_budget
@@ -40,9 +43,6 @@ from ragindex.llm.cache import NoCache, SQLiteCache
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
-from ragindex.workspace.llm import CALLS
-from ragindex.workspace.part_keys import tasks_of
-from ragindex.workspace.settings import require_apart
 from ragindex_eval.data import datasets
 from ragindex_eval.run.methods import ALL, choose_methods
 

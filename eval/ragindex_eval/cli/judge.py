@@ -18,9 +18,8 @@ from ragindex.cli.console import (
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import OPTIONAL_COLUMNS, JsonOption
 from ragindex.distribution import require_all_installed
+from ragindex.index.manifest import MANIFEST_FILE, read_manifest, write_command
 from ragindex.workers import use_workers
-from ragindex.workspace.manifest import MANIFEST_FILE, read_manifest
-from ragindex.workspace.settings import write_command
 from ragindex_eval.cli.compare import setting_flag
 from ragindex_eval.cli.reading_flags import list_reading_flags
 from ragindex_eval.judge.estimate import PoolEstimates, estimate_methods

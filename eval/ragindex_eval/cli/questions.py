@@ -30,9 +30,9 @@ from ragindex.corpus import Corpus, chunk, describe_ignored, describe_left_out, 
 from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.counts import many
 from ragindex.errors import DataError, StoreError, UsageError
+from ragindex.index.manifest import require_seed
 from ragindex.text_analysis import analyse, language_warning
 from ragindex.types import Document
-from ragindex.workspace.settings import require_seed
 from ragindex_eval.cli.reading_flags import list_flags
 from ragindex_eval.data.drafting import FORMULA, Draft, make_drafts
 from ragindex_eval.data.equal_texts import content

@@ -22,10 +22,9 @@ from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import OPTIONAL_COLUMNS, JsonOption
 from ragindex.errors import UsageError
 from ragindex.export.export_retriever import Export, export_retriever
+from ragindex.index.index import Index
+from ragindex.index.manifest import read_manifest, write_command
 from ragindex.workers import use_workers
-from ragindex.workspace.manifest import read_manifest
-from ragindex.workspace.settings import write_command
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.cli.compare import setting_flag
 from ragindex_eval.cli.reading_flags import list_reading_flags
 from ragindex_eval.mlflow_tracking import describe_tracker
@@ -178,7 +177,7 @@ def _list_next_commands(
 
 def _export_chosen(found: Recommendation, settings: CompareSettings, index: Path, out: Path) -> Export:
     """Export the chosen method as the race has measured it, to a folder that refers to the index."""
-    with Workspace.open(index, create=False, **settings.opened_with()) as opened:
+    with Index.open(index, **settings.opened_with()) as opened:
         return export_retriever(opened, found.candidate(found.chosen).scheme, out)
 
 

@@ -18,12 +18,11 @@ from ragindex.cli.console import (
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import OPTIONAL_COLUMNS, JsonOption
 from ragindex.durable_files import write_file
+from ragindex.index.manifest import read_manifest, write_command
 from ragindex.judgements import question_id
 from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
 from ragindex.types import Query
-from ragindex.workspace.manifest import read_manifest
-from ragindex.workspace.settings import write_command
 from ragindex_eval.cli.compare import setting_flag
 from ragindex_eval.cli.reading_flags import list_reading_flags
 from ragindex_eval.format import percent, points

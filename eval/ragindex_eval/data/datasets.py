@@ -18,10 +18,10 @@ from ragindex.corpus.json_reader import Problems
 from ragindex.corpus.more_benchmarks import is_asqa
 from ragindex.corpus.readers.text_encodings import decode_text
 from ragindex.errors import DataError, UsageError
+from ragindex.index import sources
+from ragindex.index.index import Index
 from ragindex.judgements import question_id
 from ragindex.types import Query
-from ragindex.workspace import sources
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import gold_classes, worlds
 from ragindex_eval.data.benchmark_questions import (
     read_asqa_questions,
@@ -114,14 +114,14 @@ def _describe_encoding(file: Path) -> list[str]:
     return [f"{file.name} was read as {found}"] if found else []
 
 
-def match_workspace(dataset: Dataset, workspace: Workspace) -> Dataset:
-    """Return the dataset with the workspace's document ids, and with the documents of its other sources, if any."""
-    lead = sources.lead(workspace.manifest.sources, dataset.corpus)
-    count = workspace.documents.collection.count()
+def match_index(dataset: Dataset, index: Index) -> Dataset:
+    """Return the dataset with the index's document ids, and with the documents of its other sources, if any."""
+    lead = sources.lead(index.manifest.sources, dataset.corpus)
+    count = index.documents.collection.count()
     others = count - len(dataset.corpus.documents)
     if not lead and not others:
         return dataset
-    documents = tuple(sorted(workspace.documents, key=lambda document: document.id))
+    documents = tuple(sorted(index.documents, key=lambda document: document.id))
     corpus = replace(dataset.corpus, documents=documents)
     prefixed = {id: _prefix_gold(one, lead) for id, one in (dataset.gold or {}).items()}
     gold = None if dataset.gold is None else gold_classes.in_classes(documents, prefixed)

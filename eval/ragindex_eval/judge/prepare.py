@@ -9,9 +9,9 @@ from ragindex import durable_files
 from ragindex.accounting import ledger
 from ragindex.canonical import digest
 from ragindex.errors import DataError, UsageError
+from ragindex.index.index import Index
 from ragindex.llm.budget import parse_budget
 from ragindex.plugins import registry
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset, dataset_fingerprint
 from ragindex_eval.judge.model_judge import MODEL_FOLDER, judge_pool
 from ragindex_eval.judge.pool import Pool, PoolSource, load_pool, make_pool, require_equal, save_pool
@@ -21,7 +21,7 @@ from ragindex_eval.run.ask_scored import ask_method
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.latency import LazyRetriever
 from ragindex_eval.run.methods import Method
-from ragindex_eval.run.pipeline import Plan, load_experiment, make_plan, open_workspace
+from ragindex_eval.run.pipeline import Plan, load_experiment, make_plan, prepare_index
 from ragindex_eval.run.settings import CompareSettings
 
 _RUN_FILE = "model.json"
@@ -48,7 +48,7 @@ def prepare_pool(
     """
     plan = make_plan(settings)
     bare = None if data is None else replace(data, gold=None)
-    with open_workspace(settings, bare, None, parse_budget(settings.budget)) as index:
+    with prepare_index(settings, bare, None, parse_budget(settings.budget)) as index:
         experiment = load_experiment(settings, bare, plan, index)
         pool = load_pool(out)
         if pool is not None:
@@ -87,7 +87,7 @@ def _ask(experiment: Experiment, method: Method, k: int, tell: Callable[[str], N
     """Build a method and ask it all questions; answers stand where `ragindex compare` keeps its own."""
     index, queries = experiment.index, experiment.dataset.queries
     with ledger.attribute_calls(method=method.label):
-        index.sync([method.scheme])
+        index.build(method.scheme)
         answers = ask_method(experiment, method.label, LazyRetriever(method.scheme, index), queries, k)
     index.close()
     failed = [reason for reason in map(failure, answers) if reason is not None]
@@ -96,7 +96,7 @@ def _ask(experiment: Experiment, method: Method, k: int, tell: Callable[[str], N
     return answers
 
 
-def _judge_by_model(pool: Pool, index: Workspace, folder: Path, tell: Callable[[str], None]) -> None:
+def _judge_by_model(pool: Pool, index: Index, folder: Path, tell: Callable[[str], None]) -> None:
     index.require_prices((), reads=True)
     held = read_model_run(folder)
     if held is not None and held.model != index.llm_name:

@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from ragindex.filters import All, Range, Terms
+from ragindex.index.index import Index
 from ragindex.interfaces import Collection, Part, Scheme
 from ragindex.parts.text.topics import Topics
 from ragindex.parts.trees import tree_nodes
@@ -25,7 +26,6 @@ from ragindex.parts.trees.summary_tree import SUMMARY_KIND, SummaryTree
 from ragindex.parts.trees.tree_pool import TreePool
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins.registry import label
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.metrics.retrieval import NO_TWINS
 
 DocumentPair: TypeAlias = tuple[str, str]
@@ -78,7 +78,7 @@ _JSON = TypeAdapter(Coverage)
 
 
 def measure_coverage(
-    workspace: Workspace,
+    index: Index,
     schemes: Mapping[str, Scheme],
     gold: Iterable[Iterable[str]],
     same: Mapping[str, str] = NO_TWINS,
@@ -91,19 +91,19 @@ def measure_coverage(
     summaries of each tree, the documents about the same entity if the tree is over aggregates, and, for methods that
     search topic vectors, clusters of these vectors made as a tree clusters its leaves.
     """
-    trees, pools = _find_trees(schemes), _measure_pools(workspace, schemes)
+    trees, pools = _find_trees(schemes), _measure_pools(index, schemes)
     if not pools:
         return None
     clusters: dict[str, list[list[str]]] = {}
     for tree in trees:
-        clusters[f"{label(tree)}, level 1"] = _read_summarized(workspace.open_part(tree), tree.tree)
+        clusters[f"{label(tree)}, level 1"] = _read_summarized(index.open_part(tree), tree.tree)
         if isinstance(tree.over, Aggregates):
-            clusters[label(tree.over)] = _read_documents(workspace.open_part(tree.over))
+            clusters[label(tree.over)] = _read_documents(index.open_part(tree.over))
     for topics in {part: None for scheme in schemes.values() for part in scheme.parts() if _is_topic_vectors(part)}:
-        clusters[label(topics.of)] = _cluster_topics(workspace, topics)
+        clusters[label(topics.of)] = _cluster_topics(index, topics)
     needed, listed = ([sorted({same.get(id, id) for id in ids}) for ids in groups] for groups in (gold, candidates))
     needed = [ids for ids in needed if len(ids) > 1]
-    return count_coverage(clusters, needed, pools, workspace.counts().documents, same, listed)
+    return count_coverage(clusters, needed, pools, index.counts().documents, same, listed)
 
 
 def count_coverage(
@@ -162,16 +162,16 @@ def _read_summarized(nodes: Collection, tree: str) -> list[list[str]]:
     return [row["doc_ids"] for row in rows if row["tree"] == tree]
 
 
-def _cluster_topics(workspace: Workspace, part: Vectors) -> list[list[str]]:
+def _cluster_topics(index: Index, part: Vectors) -> list[list[str]]:
     """Cluster topic vectors, and return the documents of each cluster of at least two records.
 
     Nothing is summarized, so the clusters need no size limit.
     """
-    nodes = tree_nodes.read_leaves(workspace.open_part(part), "coverage")
+    nodes = tree_nodes.read_leaves(index.open_part(part), "coverage")
     if not nodes:
         return []
     vectors = np.stack([node.vector for node in nodes])
-    found = soft_clusters(vectors, [0.0] * len(nodes), np.inf, Clustering(seed=workspace.seed))
+    found = soft_clusters(vectors, [0.0] * len(nodes), np.inf, Clustering(seed=index.seed))
     return [sorted({id for row in rows for id in nodes[row].doc_ids}) for rows in found if len(rows) > 1]
 
 
@@ -188,10 +188,10 @@ def _find_trees(schemes: Mapping[str, Scheme]) -> list[SummaryTree]:
     return list(found)
 
 
-def _measure_pools(workspace: Workspace, schemes: Mapping[str, Scheme]) -> dict[str, int]:
+def _measure_pools(index: Index, schemes: Mapping[str, Scheme]) -> dict[str, int]:
     pools: dict[str, int] = {}
     for name, scheme in schemes.items():
         parts: list[Part[Any]] = [part for part in scheme.parts() if isinstance(part, TreePool | SummaryTree)]
         if parts:
-            pools[name] = max(workspace.open_part(part).count() for part in parts)
+            pools[name] = max(index.open_part(part).count() for part in parts)
     return pools

@@ -24,7 +24,7 @@ def price_candidates(
     """Return the candidates with estimated costs of building them over the whole corpus, and the estimate.
 
     Seconds and bytes are those of `estimate_building`, and dollars those of `ragindex estimate`, which asks nothing.
-    There is none for a small corpus without a language model: it is built as fast. Raises as `Workspace.sync` does.
+    There is none for a small corpus without a language model: it is built as fast. Raises as `Index.build` does.
     """
     if is_small(corpus.documents) and settings.llm in (None, "offline"):
         return list(candidates), None

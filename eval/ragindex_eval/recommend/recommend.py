@@ -14,12 +14,12 @@ import numpy as np
 
 from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, UsageError
+from ragindex.index.parts import tasks_of
 from ragindex.llm.budget import parse_budget
 from ragindex.plugins import registry
 from ragindex.plugins.base import asks_service
 from ragindex.time_limit import TimeLimitError, limit_time
 from ragindex.types import Query
-from ragindex.workspace.part_keys import tasks_of
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.format import many, percent, short
 from ragindex_eval.metrics.score import list_judged
@@ -40,7 +40,7 @@ from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.holdout import load_holdout, require_usable, use_holdout
 from ragindex_eval.run.latency import LazyRetriever
 from ragindex_eval.run.methods import Method
-from ragindex_eval.run.pipeline import Plan, default_index, load_experiment, open_workspace, part_figures
+from ragindex_eval.run.pipeline import Plan, default_index, load_experiment, part_figures, prepare_index
 from ragindex_eval.run.question_uses import Ledger, RacedQuestions, find_ledger, hash_question, record_race
 from ragindex_eval.run.settings import CompareSettings
 from ragindex_eval.stats.betting_interval import betting_interval, is_below
@@ -90,7 +90,7 @@ def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, p
     candidates = _price(chosen_from, data, folder, settings, rules, progress)
     plan = Plan(tuple(Method(one.label, one.scheme, True) for one in candidates), ())
     budget = parse_budget(settings.budget)
-    with open_workspace(settings, data, None, budget) as index:
+    with prepare_index(settings, data, None, budget) as index:
         raced = tuple(hash_question(query.text) for query in racing)
         new = not uses.path.exists()
         record_race(uses, RacedQuestions(datetime.now(UTC).isoformat(timespec="seconds"), data.questions_file, raced))
@@ -251,7 +251,7 @@ def _build(
             continue
         try:
             with ledger.attribute_calls(method=one.label), limit_time(_seconds_left(experiment, one, rules)):
-                experiment.index.sync([one.scheme])
+                experiment.index.build(one.scheme)
         except BudgetError as error:
             leave(one, f"--budget: {error}", ": the budget does not reach for its index")
             continue

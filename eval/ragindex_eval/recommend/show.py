@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ragindex.cli.console import text_table
-from ragindex.workspace.part_keys import topological_order, uses_encoder
+from ragindex.index.parts import topological_order, uses_encoder
 from ragindex_eval.format import describe_lsa, join_names, many, percent, points, short
 from ragindex_eval.recommend.candidates import sort_by_price
 from ragindex_eval.recommend.decide import judge_confirmation

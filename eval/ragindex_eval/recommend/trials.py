@@ -9,8 +9,8 @@ from random import Random
 
 import numpy as np
 
+from ragindex.index.index import Index
 from ragindex.types import Query
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.format import percent
 from ragindex_eval.metrics.score import judgements
@@ -36,7 +36,7 @@ def try_on_parts(
     settings: CompareSettings,
     rules: RecommendRules,
     data: Dataset,
-    index: Workspace,
+    index: Index,
     plan: Plan,
     queries: Sequence[Query],
     tell: Callable[[str], None],
@@ -95,7 +95,7 @@ def score_candidates(
     """Build the candidates and return their scores on the questions, by label."""
     found = dict[str, SampleArray]()
     for one in candidates:
-        experiment.index.sync([one.scheme])
+        experiment.index.build(one.scheme)
         retriever = LazyRetriever(one.scheme, experiment.index)
         found[one.label] = np.array(ask_scored(experiment, one.label, retriever, queries, metric).scores)
         retriever.close()

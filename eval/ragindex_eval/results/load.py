@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ragindex.errors import DataError
+from ragindex.index.figures import PartFigures
 from ragindex.types import Query, Usage
-from ragindex.workspace.workspace import PartFigures
 from ragindex_eval.data.gold import EvidencePlace, Gold, SubQuestion
 from ragindex_eval.metrics.evidence import TokensToRecall
 from ragindex_eval.metrics.tree_coverage import Coverage

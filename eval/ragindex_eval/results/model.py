@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
 from typing import Any, TypeAlias
 
+from ragindex.index.figures import PartFigures
 from ragindex.types import Position, Query, Step, Usage
-from ragindex.workspace.workspace import PartFigures
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics.answers import ANSWER_METRICS
 from ragindex_eval.metrics.evidence import TokensToRecall

@@ -27,6 +27,7 @@ from ragindex.errors import (
     UsageError,
     WorkspaceError,
 )
+from ragindex.index.retriever import PassagePositions
 from ragindex.interfaces import Retriever
 from ragindex.llm.rate_limits import StopSignal, stopping
 from ragindex.llm.tokens import count_text_tokens
@@ -35,7 +36,6 @@ from ragindex.progress import progress_bar
 from ragindex.retrieval.hits import find_breach
 from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS
 from ragindex.types import Hit, Query, Retrieval, Step, Usage
-from ragindex.workspace.positions import PassagePositions
 from ragindex_eval.results.model import MethodAnswer, SavedHit
 from ragindex_eval.results.reader_results import ReaderAnswer
 from ragindex_eval.run.answers_file import append_answers, delete_answers, find_answers

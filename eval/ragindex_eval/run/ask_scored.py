@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ragindex.index.index import Index
 from ragindex.interfaces import Scheme
 from ragindex.types import Query
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.results.model import Interval, MethodAnswer
 from ragindex_eval.run.ask import answer_all
 from ragindex_eval.run.batching import batching_for
@@ -34,7 +34,7 @@ class Asked:
     dollars: float | None
 
 
-def answers_folder(index: Workspace, scheme: Scheme) -> Path:
+def answers_folder(index: Index, scheme: Scheme) -> Path:
     """Return the folder of a method's answers to any questions."""
     return index.folder / "runs" / rankings_fingerprint(index, scheme)
 

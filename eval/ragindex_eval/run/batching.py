@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from ragindex.cores import available_cores
+from ragindex.index.index import Index
+from ragindex.index.parts import tasks_of
 from ragindex.interfaces import Scheme
 from ragindex.llm.client import threads_for
 from ragindex.plugins.base import asks_service
-from ragindex.workspace.part_keys import tasks_of
-from ragindex.workspace.workspace import Workspace
 
 _THREADS = min(4, available_cores())
 
@@ -23,7 +23,7 @@ class Batching:
 IN_BATCHES = Batching()
 
 
-def batching_for(index: Workspace, scheme: Scheme) -> Batching:
+def batching_for(index: Index, scheme: Scheme) -> Batching:
     """Return how to ask a scheme: one question at a time per thread if it asks a model or a service, else in batches.
 
     The costs of a batch are shared, so that only questions asked one by one have costs of their own. A question that

@@ -16,13 +16,13 @@ from typing import Literal
 from ragindex import durable_files
 from ragindex.accounting import ledger
 from ragindex.canonical import digest
+from ragindex.index.index import Index
+from ragindex.index.manifest import read_manifest
+from ragindex.index.models import vector_cache_path
+from ragindex.index.parts import topological_order
 from ragindex.interfaces import FittedEncoderPlugin, Scheme
 from ragindex.plugins import registry
 from ragindex.types import Chunking, Document
-from ragindex.workspace.encoder import vector_cache_path
-from ragindex.workspace.manifest import read_manifest
-from ragindex.workspace.part_keys import topological_order
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.run.settings import CompareSettings
 
 SAMPLED_DOCUMENTS = 60
@@ -75,7 +75,7 @@ def estimate_building(
 
     `folder` is that of the index, which need not exist. Vectors that it has cached are not made again; they count with
     what they first took. The others are cached there, so that the index does not make them again. Raises as
-    `Workspace.sync` does.
+    `Index.build` does.
     """
     known = {} if folder is None else _read_known(folder, schemes, documents, settings)
     methods = _list_methods(schemes, settings)
@@ -130,11 +130,11 @@ def _list_labels(scheme: Scheme, fit: str | None) -> tuple[str, ...]:
 
 
 def _read_built(folder: Path, schemes: Mapping[str, Scheme], settings: CompareSettings) -> dict[str, PartCost]:
-    with Workspace.open(folder, **settings.opened_with(), create=False, read_only=True) as index:
+    with Index.open(folder, **settings.opened_with(), read_only=True) as index:
         return measure_built(index, schemes.values())
 
 
-def measure_built(index: Workspace, schemes: Iterable[Scheme]) -> dict[str, PartCost]:
+def measure_built(index: Index, schemes: Iterable[Scheme]) -> dict[str, PartCost]:
     """Return the costs of the parts of schemes that an index has, and of the fit of its encoder, by label."""
     parts = {registry.label(part): part for scheme in schemes for part in index.all_parts(scheme)}
     keys = {label: index.key(part, index.pinned_encoder(part)) for label, part in parts.items()}
@@ -165,18 +165,19 @@ def _build_sample(
         cached.parent.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as folder,
-        Workspace.open(
+        Index.open(
             Path(folder),
             encoder=settings.encoder,
             language=settings.language,
             chunking=chunking,
             vectors=cached,
+            create=True,
         ) as sample,
         ledger.record_calls(),
     ):
         sample.add(drawn)
         for scheme in schemes:
-            sample.sync([scheme])
+            sample.build(scheme)
         measured = measure_built(sample, schemes)
     return {label: PartCost(factor * one.seconds, factor * one.bytes) for label, one in measured.items()}
 

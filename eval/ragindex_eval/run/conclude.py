@@ -8,13 +8,13 @@ from ragindex.corpus import describe_encodings, describe_ignored, describe_left_
 from ragindex.corpus.local_files import READ_SHARE
 from ragindex.counts import first_names
 from ragindex.errors import UsageError
+from ragindex.index.index import Index
+from ragindex.index.notes import describe_old_fit, format_part_notes, list_part_details
 from ragindex.judgements import question_id
 from ragindex.llm.answer_question import parse_choice
 from ragindex.plugins import registry
 from ragindex.plugins.base import walk_plugins
 from ragindex.retrieval.trace import UNKNOWN_DOCUMENTS
-from ragindex.workspace.notes import describe_old_fit, format_part_notes, list_part_details
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import datasets, gold_classes
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
@@ -57,7 +57,7 @@ def conclude(
     order = tuple(result.label for result in results)
     asked = [method for method in methods if method.label in order]
     schemes = [method.scheme for method in asked]
-    asks = reader is not None or any(index.asks(method.scheme) for method in asked)
+    asks = reader is not None or any(index.asks_llm(method.scheme) for method in asked)
     identity = digest([dataset.fingerprint, list(ks), *sorted(one.fingerprint for one in (*results, *failed))])
     titles = _titles(dataset)
     naming = find_naming(dataset.queries, dataset.gold, titles)
@@ -119,7 +119,7 @@ def conclude(
     return replace(concluded, enough=plan_questions(concluded))
 
 
-def describe_dataset(index: Workspace, dataset: Dataset) -> DatasetFacts:
+def describe_dataset(index: Index, dataset: Dataset) -> DatasetFacts:
     """Return the size and identity of a dataset that is in an index."""
     counts = index.counts()
     return DatasetFacts(
@@ -163,7 +163,7 @@ def _find_read_shares(dataset: Dataset, gold: Container[str]) -> dict[str, float
     return {id: share for id, share in shares if isinstance(share, float)}
 
 
-def _price_notes(index: Workspace, results: Sequence[MethodResult], methods: Sequence[Method]) -> list[str]:
+def _price_notes(index: Index, results: Sequence[MethodResult], methods: Sequence[Method]) -> list[str]:
     unknown = [result.label for result in results if _is_money_unknown(result)]
     if not unknown:
         return []

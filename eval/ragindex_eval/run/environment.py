@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from ragindex.workspace import manifest
+from ragindex.index import manifest
 
 _CPUS = Path("/proc/cpuinfo")  # on Linux; on other systems Python knows the model
 

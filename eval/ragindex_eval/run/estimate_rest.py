@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ragindex.index.index import Index
 from ragindex.plugins import code_fingerprint
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.format import many
 from ragindex_eval.results.model import Comparison
 from ragindex_eval.run.build_costs import read_costs
@@ -56,7 +56,7 @@ def estimate_rest_building(settings: CompareSettings, folder: Path) -> float | N
     """
     schemes = {one.label: one.scheme for one in choose_methods([ALL])[0] if one.label in list_rest()}
     ours = {label: one for label, one in schemes.items() if code_fingerprint.of(type(one)) is None}
-    with Workspace.open(folder, **settings.opened_with(), create=False, read_only=True) as index:
+    with Index.open(folder, **settings.opened_with(), read_only=True) as index:
         costs = read_costs(ours, tuple(index.documents), settings, folder)
     return None if costs is None else costs.seconds_left(ours)
 

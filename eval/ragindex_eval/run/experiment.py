@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ragindex.workspace.workspace import Workspace
+from ragindex.index.index import Index
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.metrics.long_answers import SpanReader
 from ragindex_eval.run.read_answers import AnswerReader
@@ -16,7 +16,7 @@ class Experiment:
     again. `find_spans` is the model for extractive QA that Disambig-F1 needs, and `qa_model` its name.
     """
 
-    index: Workspace
+    index: Index
     dataset: Dataset
     ks: tuple[int, ...]
     reader: AnswerReader | None

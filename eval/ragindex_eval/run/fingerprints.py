@@ -3,23 +3,21 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from ragindex import canonical
+from ragindex.index.index import Index
 from ragindex.interfaces import Scheme
 from ragindex.types import Query
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.gold import Gold, own_documents
 from ragindex_eval.results.model import RESULT_SCHEMA
 
 
-def answers_fingerprint(
-    index: Workspace, scheme: Scheme, queries: Sequence[Query], gold: Mapping[str, Gold] | None
-) -> str:
+def answers_fingerprint(index: Index, scheme: Scheme, queries: Sequence[Query], gold: Mapping[str, Gold] | None) -> str:
     """Return a hash of all that the answers of a method to the questions depend on; of the gold, the own documents."""
     own = own_documents(gold)
     asked = [questions_fingerprint(queries), RESULT_SCHEMA, *([own] if own else [])]
     return canonical.digest([index.result_fingerprint(scheme), *asked])
 
 
-def rankings_fingerprint(index: Workspace, scheme: Scheme) -> str:
+def rankings_fingerprint(index: Index, scheme: Scheme) -> str:
     """Return a hash of all that the answers of a method to any questions depend on, beside `answer_keys`."""
     return canonical.digest([index.result_fingerprint(scheme), RESULT_SCHEMA])
 

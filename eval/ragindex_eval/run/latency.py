@@ -22,10 +22,10 @@ from ragindex import durable_files
 from ragindex.accounting import ledger
 from ragindex.accounting.timing import record_times
 from ragindex.canonical import digest
+from ragindex.index.index import Index
 from ragindex.interfaces import Retriever, Scheme
 from ragindex.progress import progress_bar
 from ragindex.types import Query, Retrieval
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.results.model import NOT_TIMED, Latency, Percentiles
 from ragindex_eval.run.answers_file import write_whole
 from ragindex_eval.run.ask import ends_all, retrieve
@@ -45,24 +45,24 @@ class LazyRetriever:
     """Retriever of a scheme that is opened on the first question, since saved answers need no open index."""
 
     scheme: Scheme
-    workspace: Workspace
+    index: Index
     opened: Retriever | None = None
     lock: Lock = field(default_factory=Lock)
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """Return the results of the scheme's retriever, and open it if necessary."""
         with self.lock:
-            self.opened = self.opened or self.scheme.open(self.workspace)
+            self.opened = self.opened or self.scheme.open(self.index)
         return self.opened.retrieve(queries, k)
 
     def searches(self) -> list[str]:
         """Return how each of its parts is searched, which depends on what else is in memory now."""
-        return [self.workspace.figures(part).search for part in self.workspace.all_parts(self.scheme)]
+        return [self.index.figures(part).search for part in self.index.all_parts(self.scheme)]
 
     def close(self) -> None:
         """Free the memory of the index; the next question opens it again."""
         self.opened = None
-        self.workspace.close()
+        self.index.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ragindex.errors import UsageError
+from ragindex.index.parts import require_working
 from ragindex.interfaces import Scheme
 from ragindex.plugins import registry
 from ragindex.plugins.registry import Written
 from ragindex.plugins.specs import Spec
-from ragindex.workspace.part_keys import require_working
 
 QUICK = ("bm25", "dense", "hybrid", "links", "evidence")
 """The methods that are compared if none is named: they ask no language model and read no triples."""

@@ -2,7 +2,7 @@
 
 Every stage takes values and returns a value. Only the stages load, score and conclude read gold, and so do the reader's
 bounds. Answers and latency are saved in the folder `runs` of the index, under a hash of the questions and of
-`Workspace.result_fingerprint`, which covers everything else that the figures depend on. Nothing else is written here.
+`Index.result_fingerprint`, which covers everything else that the figures depend on. Nothing else is written here.
 """
 
 import logging
@@ -29,18 +29,18 @@ from ragindex.errors import (
     RagindexError,
     UsageError,
 )
+from ragindex.index.documents import Changed
+from ragindex.index.figures import PartFigures
+from ragindex.index.index import Index
+from ragindex.index.manifest import require_apart
+from ragindex.index.notes import format_changes
+from ragindex.index.parts import TRIPLES, broken_plugin, require_reader
 from ragindex.interfaces import Scheme
 from ragindex.llm.budget import Budget, parse_budget
 from ragindex.llm.settings import LLMSettings
 from ragindex.mlflow_tracing import trace_if_enabled
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.plugin_errors import is_of_plugin
-from ragindex.workspace import imported_files
-from ragindex.workspace.documents import Changed
-from ragindex.workspace.notes import format_changes
-from ragindex.workspace.part_keys import broken_plugin
-from ragindex.workspace.settings import require_apart
-from ragindex.workspace.workspace import PartFigures, Workspace
 from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.published import require_published_data
@@ -86,7 +86,7 @@ def evaluate(
     settings: CompareSettings,
     data: Dataset | None = None,
     *,
-    index: Workspace | None = None,
+    index: Index | None = None,
     budget: Budget | None = None,
     watch: Watch | None = None,
 ) -> Comparison:
@@ -103,7 +103,7 @@ def evaluate(
     QuestionError is raised. A broken method that was not named explicitly is left out.
     """
     plan = make_plan(settings)
-    with open_workspace(settings, data, index, budget) as opened:
+    with prepare_index(settings, data, index, budget) as opened:
         experiment = load_experiment(settings, data, plan, opened)
         require_usable(
             experiment.dataset,
@@ -158,7 +158,7 @@ def make_plan(settings: CompareSettings) -> Plan:
     methods, left_out = choose_methods(settings.written_methods())
     methods = add_reranked(expand_grid(methods, settings.grid), settings.rerank_with())
     if settings.triples is not None:
-        imported_files.require_reader(method.scheme for method in methods)
+        require_reader(method.scheme for method in methods)
     return Plan(tuple(methods), tuple(left_out))
 
 
@@ -166,9 +166,9 @@ def make_plan(settings: CompareSettings) -> Plan:
 
 
 @contextmanager
-def open_workspace(
-    settings: CompareSettings, data: Dataset | None, index: Workspace | None, budget: Budget | None
-) -> Iterator[Workspace]:
+def prepare_index(
+    settings: CompareSettings, data: Dataset | None, index: Index | None, budget: Budget | None
+) -> Iterator[Index]:
     """Open the index of the settings, or yield the open one. Raises UsageError if neither data nor index is named."""
     if index is None and settings.index is None and data is None:
         raise UsageError("compare needs DATA, or --index with documents and --questions FILE.")
@@ -178,12 +178,13 @@ def open_workspace(
     if index is not None:
         yield index
         return
-    with Workspace.open(
+    with Index.open(
         folder,
         **settings.opened_with(),
         chunking="default" if data is None else data.corpus.chunking,
-        asking=LLMSettings(budget=budget or parse_budget(settings.budget)),
+        llm_settings=LLMSettings(budget=budget or parse_budget(settings.budget)),
         keep_calls=not settings.no_cache,
+        create=True,
     ) as opened:
         yield opened
 
@@ -198,20 +199,20 @@ def folder_name(name: str) -> str:
     return str(regex.sub(r"[^\w.+-]", "-", name)).strip(".") or "data"
 
 
-def load_experiment(settings: CompareSettings, data: Dataset | None, plan: Plan, index: Workspace) -> Experiment:
+def load_experiment(settings: CompareSettings, data: Dataset | None, plan: Plan, index: Index) -> Experiment:
     """Load the documents into the index, and the dataset as the index holds it."""
     if data is None:
         dataset = _indexed_documents(index, settings)
     else:
         _warn_of_changes(index, index.replace(data.corpus, announce=partial(_announce_leaving, index)))
-        dataset = datasets.match_workspace(data, index)
+        dataset = datasets.match_index(data, index)
     if not dataset.queries:
         raise UsageError(
             f"The dataset {dataset.name} has no questions. Give some: --questions FILE.csv (question,answer,documents) "
             "or FILE.txt (one a line)."
         )
     if settings.triples is not None:
-        index.import_part(imported_files.TRIPLES, settings.triples)
+        index.import_part(TRIPLES, settings.triples)
     index.require_prices([method.scheme for method in plan.methods], reads=settings.read)
     made = (index, settings.reader_tokens, settings.reader_prompt, dataset.gold)
     reader = read_answers.make_reader(*made) if settings.read else None
@@ -220,7 +221,7 @@ def load_experiment(settings: CompareSettings, data: Dataset | None, plan: Plan,
     return Experiment(index, dataset, settings.k, reader, settings.strict, settings.fresh, spans, name)
 
 
-def _announce_leaving(index: Workspace, gone: Sequence[str]) -> None:
+def _announce_leaving(index: Index, gone: Sequence[str]) -> None:
     """Say which documents leave an index before they do: a pattern such as --exclude may be of another command."""
     leave = many(len(gone), "document leaves", "documents leave")
     _log.warning(
@@ -232,13 +233,13 @@ def _announce_leaving(index: Workspace, gone: Sequence[str]) -> None:
     )
 
 
-def _warn_of_changes(index: Workspace, changed: Changed) -> None:
+def _warn_of_changes(index: Index, changed: Changed) -> None:
     """Say how the documents of an index that had some have changed: another command may have left files out."""
     if changed.changed or changed.removed or (changed.added and changed.unchanged):
         _log.warning("the documents of %s were others until now: %s", index.folder, format_changes(changed))
 
 
-def _indexed_documents(index: Workspace, settings: CompareSettings) -> Dataset:
+def _indexed_documents(index: Index, settings: CompareSettings) -> Dataset:
     """Make a dataset of the documents in the index and questions from a file."""
     if settings.questions is None:
         raise UsageError("compare needs DATA, or --questions FILE beside --index.")
@@ -342,7 +343,7 @@ def _answer_method(experiment: Experiment, method: Method, done: frozenset[Path]
     index, scheme, dataset, ks = experiment.index, method.scheme, experiment.dataset, experiment.ks
     queries, start = dataset.queries, time.perf_counter()
     with ledger.attribute_calls(method=method.label), ledger.record_calls() as paid:
-        index.sync([scheme])
+        index.build(scheme)
         fingerprint = answers_fingerprint(index, scheme, queries, dataset.gold)
         keys = answer_keys(queries, dataset.gold)
         kept = answers_folder(index, scheme)
@@ -404,7 +405,7 @@ def _ask(
     )
 
 
-def part_figures(index: Workspace, scheme: Scheme) -> Mapping[str, PartFigures]:
+def part_figures(index: Index, scheme: Scheme) -> Mapping[str, PartFigures]:
     """Return the figures of all parts by name, and of the fit of the encoder.
 
     Parts that share a name are listed by their labels.

@@ -15,6 +15,7 @@ from ragindex.accounting import ledger
 from ragindex.canonical import digest
 from ragindex.corpus import Chunking, chunk
 from ragindex.english import overlaps
+from ragindex.index.index import Index
 from ragindex.interfaces import Retriever
 from ragindex.llm import answer_question
 from ragindex.llm.answer_question import (
@@ -29,7 +30,6 @@ from ragindex.llm.answer_question import (
 )
 from ragindex.llm.tasks import LLM, Failure, Task
 from ragindex.types import Document, Hit, Passage, Query, Retrieval, Usage
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics import retrieval
@@ -123,14 +123,14 @@ def _format_choice(answer: str, options: Sequence[str]) -> str:
     return answer if place is None else f"{LETTERS[place]}. {options[place]}"
 
 
-def make_reader(workspace: Workspace, tokens: int, prompt: str, gold: Mapping[str, Gold] | None = None) -> AnswerReader:
-    """Create a reader with the LLM of a workspace. Raises UsageError if `tokens` is below 1.
+def make_reader(index: Index, tokens: int, prompt: str, gold: Mapping[str, Gold] | None = None) -> AnswerReader:
+    """Create a reader with the LLM of an index. Raises UsageError if `tokens` is below 1.
 
     Of `gold`, the reader gets the options, and which questions have sub-questions.
     """
     options = {id: one.options for id, one in (gold or {}).items() if one.options}
     long = frozenset(id for id, one in (gold or {}).items() if one.sub_questions)
-    made = AnswerReader(workspace.llm, tokens, workspace.tokens_counted_by, workspace.language, options, long, prompt)
+    made = AnswerReader(index.llm, tokens, index.tokens_counted_by, index.language, options, long, prompt)
     answer_question.build_context((), (), tokens)
     return made
 

@@ -27,10 +27,10 @@ from ragindex.canonical import digest, encodable
 from ragindex.corpus.formats import list_source_files
 from ragindex.counts import first_names, many
 from ragindex.errors import DataError, StoreError
+from ragindex.index.manifest import MANIFEST_FILE, read_manifest
 from ragindex.llm.prices import PRICES_VARIABLE
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.redaction import bare_address
-from ragindex.workspace.manifest import MANIFEST_FILE, read_manifest
 from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import NO_USAGE, MethodResult, Study
 from ragindex_eval.run.ask import failure

@@ -17,14 +17,13 @@ from ragindex.corpus import FileSelection
 from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.corpus.readers.rows import Rows, parse_rows
 from ragindex.errors import DataError, UsageError
+from ragindex.index.manifest import current_values, read_manifest
 from ragindex.llm.answer_question import DEFAULT_TOKENS
 from ragindex.near_names import suggest_names
 from ragindex.plugins import registry
 from ragindex.plugins.registry import Written
 from ragindex.plugins.specs import Spec, parse_many
 from ragindex.plugins.strict_models import BOOLEAN_FOR_NUMBER, Strict
-from ragindex.workspace.manifest import read_manifest
-from ragindex.workspace.settings import current_values
 from ragindex_eval.data.published import PublishedTable
 from ragindex_eval.format import shown
 from ragindex_eval.run.methods import ALL, QUICK

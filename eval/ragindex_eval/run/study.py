@@ -11,9 +11,9 @@ from functools import partial
 from typing import TypeAlias
 
 from ragindex.errors import UsageError
+from ragindex.index.manifest import require_seed
 from ragindex.llm.budget import parse_budget
 from ragindex.workers import use_workers
-from ragindex.workspace.settings import require_seed
 from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.published import require_published_data

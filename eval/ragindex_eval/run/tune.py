@@ -11,16 +11,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ragindex.errors import UsageError
+from ragindex.index.index import Index
 from ragindex.interfaces import FeatureRetriever
 from ragindex.parts.records import Doubles
 from ragindex.plugins import registry
 from ragindex.plugins.registry import Written
 from ragindex.progress import progress_bar
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.results.model import Interval
-from ragindex_eval.run.pipeline import Plan, load_experiment, open_workspace, part_figures
+from ragindex_eval.run.pipeline import Plan, load_experiment, part_figures, prepare_index
 from ragindex_eval.run.settings import CompareSettings
 from ragindex_eval.stats.logistic import JudgedCandidates, fit_weights, recall_at
 from ragindex_eval.stats.paired_tests import paired_interval, run_paired_tests
@@ -83,9 +83,9 @@ def tune(settings: CompareSettings, data: Dataset | None, bases: Sequence[Writte
     scheme = registry.scheme({"name": METHOD, "params": {"bases": list(bases)}})
     if data is not None:
         _require_enough(len(list_judged(data)))
-    with open_workspace(settings, data, None, None) as index:
+    with prepare_index(settings, data, None, None) as index:
         experiment = load_experiment(settings, data, Plan((), ()), index)
-        index.sync([scheme])
+        index.build(scheme)
         judged = collect_judged(index, experiment.dataset, bases, settings.k[-1])
         seconds = {
             registry.label(base): sum(part.seconds for part in part_figures(index, base).values())
@@ -104,9 +104,9 @@ def _require_enough(questions: int) -> None:
         )
 
 
-def collect_judged(index: Workspace, dataset: Dataset, bases: Sequence[Written], k: int) -> Judged:
+def collect_judged(index: Index, dataset: Dataset, bases: Sequence[Written], k: int) -> Judged:
     """Return the candidates of each question that has gold documents, with features and relevance."""
-    retriever = index.retriever({"name": METHOD, "params": {"bases": list(bases)}})
+    retriever = index.open_method({"name": METHOD, "params": {"bases": list(bases)}})
     if not isinstance(retriever, FeatureRetriever):
         raise UsageError(f"{METHOD} gives no features; its package ragindex_retrievers is of another version.")
     gold = dataset.gold or {}

@@ -11,7 +11,7 @@ from ragindex.corpus.chunking import split_passage_id
 from ragindex.interfaces import BuildContext, Part, ReadContext
 
 if TYPE_CHECKING:
-    from ragindex.workspace.part_context import PartBuildContext
+    from ragindex.index.parts import PartBuildContext
 
 
 class Preceding(Part["PrecedingTexts"]):
@@ -71,7 +71,7 @@ class Surroundings(Part["SurroundingTexts"]):
         Ids that do not exist do no harm.
         """
         places = [place for id in ids if (place := _parse_id(id)) is not None]
-        made: PartBuildContext = context  # type: ignore[assignment]  # the workspace makes the context
+        made: PartBuildContext = context  # type: ignore[assignment]  # the index makes the context
         firsts = [made.documents.owner(f"{before}0") for before, number in places if number == 0]
         below = [id for passages in made.documents.positions(firsts).values() for id in passages]
         return [*(f"{before}{number + 1}" for before, number in places), *below]

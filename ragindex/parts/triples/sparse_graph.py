@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ragindex.index import versioned_files
 from ragindex.parts.records import large_text
-from ragindex.workspace import versioned_files
 
 AnyIntegers: TypeAlias = npt.NDArray[np.integer[Any]]
 _ROWS = ("entities", "passages")

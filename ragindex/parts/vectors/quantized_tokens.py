@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ragindex.errors import UsageError
+from ragindex.index import versioned_files
 from ragindex.interfaces import Floats
 from ragindex.parts.records import Doubles, Integers
-from ragindex.workspace import versioned_files
 
 QuantizedRows: TypeAlias = npt.NDArray[np.uint8]
 SCALE_BYTES = 4

@@ -17,6 +17,7 @@ from ragindex.encoders.common import PROBE
 from ragindex.encoders.local_models import resolve_revision
 from ragindex.encoders.model_hub import hub_contacts, list_model_folders
 from ragindex.errors import DamagedError, UsageError
+from ragindex.index import versioned_files
 from ragindex.interfaces import (
     BuildContext,
     Collection,
@@ -37,7 +38,6 @@ from ragindex.parts.vectors.quantized_tokens import QuantizedRows, RecordRows
 from ragindex.plugins.base import Contact
 from ragindex.plugins.registry import PartField
 from ragindex.progress import progress_bar
-from ragindex.workspace import versioned_files
 
 SEGMENT_SCHEMA = Schema(stored=("segment", "digest"), numbers=("average", "start", "count", "tokens"))
 """Per record of `of`: the folder of its vectors, the row of their average, their first row, their number, a

@@ -197,7 +197,7 @@ def _find_titles(found: FoundHits) -> dict[str, str]:
     facts = list_trace_facts(found.retrieval.trace)[:_LOOKED_UP]
     names = {name for fact in facts for name in (fact.subject, fact.object)}
     index = found.state.index
-    owner = index.workspace.finished_documents().owner
+    owner = index.finished_documents().owner
     owners = {name: owner(name) for name in names}
     titles = {one.id: one.title or one.id for one in index.read(sorted({one for one in owners.values() if one}))}
     return {name: titles[id] for name, id in owners.items() if id in titles}

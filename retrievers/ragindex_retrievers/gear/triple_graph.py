@@ -9,11 +9,11 @@ from pydantic import Field
 
 from ragindex.english import is_number
 from ragindex.filters import Terms
+from ragindex.index import versioned_files
 from ragindex.interfaces import BuildContext, Collection, FilterQuery, Part, ReadContext
 from ragindex.parts.triples import sparse_graph
 from ragindex.parts.triples.triples import Triples
 from ragindex.plugins.registry import PartField
-from ragindex.workspace import versioned_files
 
 _GIB = 1 << 30
 _BUILD_FACTOR = 5

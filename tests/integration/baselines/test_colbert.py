@@ -13,12 +13,12 @@ from ragindex import testing
 from ragindex.encoders import multi_vector
 from ragindex.errors import UsageError
 from ragindex.filters import meta
+from ragindex.index.index import Index
 from ragindex.interfaces import Floats
 from ragindex.parts.vectors.quantized_tokens import compress, restore
 from ragindex.parts.vectors.token_vectors import MultiVectors, TokenVectors
 from ragindex.plugins import registry
 from ragindex.types import Document, Query
-from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.colbert import ColBERT, LateInteraction, OverCandidates
 
 ALL, AMONG = "colbert", "colbert(all_below=0, candidates=bm25, candidate_factor=2)"
@@ -26,15 +26,15 @@ SHORT = "colbert(all_below=0, candidate_factor=2)"
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    opened = Workspace.open(tmp_path_factory.mktemp("w"), chunking=None)
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    opened = Index.open(tmp_path_factory.mktemp("w"), chunking=None, create=True)
     twins = [Document(id, "Twin", "The twins of Lindau paint glass with lime.") for id in ("z", "y")]
     opened.add([*testing.DOCUMENTS, *twins])
-    opened.sync([registry.scheme(written) for written in (ALL, AMONG, SHORT)])
+    opened.build(*[registry.scheme(written) for written in (ALL, AMONG, SHORT)])
     return opened
 
 
-def plain(workspace: Workspace, question: str, documents: Sequence[Document], longest: int = 128) -> dict[str, float]:
+def plain(workspace: Index, question: str, documents: Sequence[Document], longest: int = 128) -> dict[str, float]:
     """MaxSim of every document, token by token, over vectors compressed as the part keeps them."""
     encode = workspace.encoder.encode_tokens
     asked = encode([question])[0].vectors[:longest].astype(np.float64)
@@ -50,7 +50,7 @@ def first(scores: dict[str, float], k: int) -> list[str]:
 
 
 @pytest.mark.parametrize("question", [*testing.QUESTIONS, "Who painted glass and climbed the Alps in 1924?"])
-def test_over_all_against_plain_loops(workspace: Workspace, question: str) -> None:
+def test_over_all_against_plain_loops(workspace: Index, question: str) -> None:
     retriever = registry.scheme(ALL).open(workspace)
     assert isinstance(retriever, LateInteraction)
     (found,) = retriever.retrieve([Query("q", question)], 7)
@@ -63,7 +63,7 @@ def test_over_all_against_plain_loops(workspace: Workspace, question: str) -> No
     assert (step.index, step.ids) == ("token vectors", tuple(hit.id for hit in found.hits))
 
 
-def test_over_candidates(workspace: Workspace) -> None:
+def test_over_candidates(workspace: Index) -> None:
     """The four that BM25 puts first, in the order of MaxSim."""
     retriever = registry.scheme(AMONG).open(workspace)
     assert isinstance(retriever, OverCandidates)
@@ -80,7 +80,7 @@ def test_over_candidates(workspace: Workspace) -> None:
         assert found.trace[0].ids == tuple(hit.id for hit in candidates.hits)
 
 
-def test_candidates_are_found_by_average_token_vectors(workspace: Workspace) -> None:
+def test_candidates_are_found_by_average_token_vectors(workspace: Index) -> None:
     """The four whose averages are most similar to the sum of the question's vectors, in the order of MaxSim."""
     retriever = registry.scheme(SHORT).open(workspace)
     encode = workspace.encoder.encode_tokens
@@ -97,7 +97,7 @@ def test_candidates_are_found_by_average_token_vectors(workspace: Workspace) -> 
         assert [hit.id for hit in found.hits] == first(scores, 2)
 
 
-def test_all_is_what_candidates_would_be_if_they_were_all(workspace: Workspace) -> None:
+def test_all_is_what_candidates_would_be_if_they_were_all(workspace: Index) -> None:
     wide = registry.scheme("colbert(all_below=0, candidate_factor=26)")
     queries = [Query("q", question) for question in testing.QUESTIONS]
     everything = registry.scheme(ALL).open(workspace).retrieve(queries, 26)
@@ -107,7 +107,7 @@ def test_all_is_what_candidates_would_be_if_they_were_all(workspace: Workspace) 
 
 
 @pytest.mark.parametrize(("all_below", "kind"), [(27, LateInteraction), (26, OverCandidates)])
-def test_how_many_are_few(workspace: Workspace, all_below: int, kind: type) -> None:
+def test_how_many_are_few(workspace: Index, all_below: int, kind: type) -> None:
     assert isinstance(ColBERT(all_below=all_below, candidates="bm25").open(workspace), kind)
     index = workspace.open_part(TokenVectors())
     question = index.question(testing.QUESTIONS[1])
@@ -120,14 +120,14 @@ def test_how_many_are_few(workspace: Workspace, all_below: int, kind: type) -> N
 
 
 @pytest.mark.parametrize("written", [ALL, AMONG, SHORT])
-def test_equal_texts_tie_and_go_by_id(workspace: Workspace, written: str) -> None:
+def test_equal_texts_tie_and_go_by_id(workspace: Index, written: str) -> None:
     (found,) = registry.scheme(written).open(workspace).retrieve([Query("q", "Twins with lime?")], 2)
     assert [hit.id for hit in found.hits] == ["y", "z"]
     assert found.hits[0].score == found.hits[1].score
 
 
 @pytest.mark.parametrize("written", [ALL, AMONG, SHORT])
-def test_a_question_without_a_known_word_finds_nothing(workspace: Workspace, written: str) -> None:
+def test_a_question_without_a_known_word_finds_nothing(workspace: Index, written: str) -> None:
     retriever = registry.scheme(written).open(workspace)
     nothing, something = retriever.retrieve([Query("q", "Xyzzy?"), Query("r", "xyzzy glass")], 3)
     assert nothing.hits == ()
@@ -135,7 +135,7 @@ def test_a_question_without_a_known_word_finds_nothing(workspace: Workspace, wri
 
 
 @pytest.mark.parametrize("written", [ALL, "colbert(all_below=0)"])
-def test_filters_are_kept_beside_questions_without(workspace: Workspace, written: str) -> None:
+def test_filters_are_kept_beside_questions_without(workspace: Index, written: str) -> None:
     retriever = registry.scheme(written).open(workspace)
     question = testing.QUESTIONS[0]
     queries = [
@@ -149,7 +149,7 @@ def test_filters_are_kept_beside_questions_without(workspace: Workspace, written
     assert none.hits == ()
 
 
-def test_the_first_tokens_of_a_question_count(workspace: Workspace) -> None:
+def test_the_first_tokens_of_a_question_count(workspace: Index) -> None:
     """Stop words have no vectors here: the first three are curling, stones, cut."""
     (found,) = ColBERT(query_tokens=3).open(workspace).retrieve([Query("q", testing.QUESTIONS[1])], 3)
     expected = plain(workspace, testing.QUESTIONS[1], testing.DOCUMENTS, 3)
@@ -157,9 +157,9 @@ def test_the_first_tokens_of_a_question_count(workspace: Workspace) -> None:
     assert [hit.score for hit in shown] == pytest.approx([expected[hit.id] for hit in shown], abs=1e-4)
 
 
-def test_candidates_of_another_part(workspace: Workspace) -> None:
+def test_candidates_of_another_part(workspace: Index) -> None:
     scheme = registry.scheme("colbert(all_below=0, candidates=bm25(over=triples))")
-    workspace.sync([scheme])
+    workspace.build(scheme)
     with pytest.raises(UsageError, match="must be records of what it is over. There are no token vectors of 'd"):
         scheme.open(workspace).retrieve([Query("q", testing.QUESTIONS[0])], 3)
 
@@ -193,9 +193,9 @@ def test_a_late_interaction_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     model = Scripted()
     monkeypatch.setattr(multi_vector, "load_local_model", lambda *_, **__: model)
     scheme = registry.scheme("colbert(vectors=multi_vectors(model=made/up), candidates=bm25)")
-    with Workspace.open(tmp_path, chunking=None) as workspace:
+    with Index.open(tmp_path, chunking=None, create=True) as workspace:
         workspace.add([*testing.DOCUMENTS, Document("blank", "", " ")])
-        workspace.sync([scheme])
+        workspace.build(scheme)
         found = scheme.open(workspace).retrieve([Query("q", text) for text in testing.QUESTIONS], 24)
         assert workspace.encoder_id is None
     documents = {one.id: model.encode_document([f"{one.title}\n{one.text}"])[0] for one in testing.DOCUMENTS}

@@ -14,12 +14,12 @@ from pydantic import ValidationError
 from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, LLMError, UsageError
 from ragindex.filters import meta
+from ragindex.index.parts import tasks_of
 from ragindex.llm.answer_question import ANSWER, NumberedPassage
 from ragindex.llm.output import read_json
 from ragindex.llm.tasks import render_messages
 from ragindex.plugins import registry
 from ragindex.types import Document, Hit, Query
-from ragindex.workspace.part_keys import tasks_of
 from ragindex_baselines.agents import Merge, merge_rankings
 from ragindex_baselines.bm25 import BM25
 from ragindex_baselines.ircot import THOUGHT, IRCoT, Thought, think_by_rule

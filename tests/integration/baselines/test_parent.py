@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import pytest
 
 import ragindex
+from ragindex.index.index import Index
 from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
 from ragindex.plugins import registry
 from ragindex.types import Document, Query, Section
-from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.parent import Parent
 
 GUIDE = "Guide to the pier.\n\nTides\n\nThe tide turns twice. Mind the tide.\n\nFees\n\nA berth costs nine crowns."
@@ -20,20 +20,20 @@ def guide() -> Document:
 
 
 @pytest.fixture(scope="module")
-def space(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    opened = Workspace.open(tmp_path_factory.mktemp("parent") / "w", encoder="lsa")
+def space(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    opened = Index.open(tmp_path_factory.mktemp("parent") / "w", encoder="lsa", create=True)
     opened.add([guide(), Document("mill.md", "Mill", "The mill grinds rye at high tide.")])
     return opened
 
 
-def found(space: Workspace, method: str, question: str, k: int = 9) -> list[tuple[str, str, float]]:
+def found(space: Index, method: str, question: str, k: int = 9) -> list[tuple[str, str, float]]:
     scheme = registry.scheme(method)
-    space.sync([scheme])
-    (answer,) = space.retriever(scheme).retrieve([Query("q", question)], k)
+    space.build(scheme)
+    (answer,) = space.open_method(scheme).retrieve([Query("q", question)], k)
     return [(hit.id, hit.text, hit.score) for hit in answer.hits]
 
 
-def test_the_sections_of_the_passages_found(space: Workspace) -> None:
+def test_the_sections_of_the_passages_found(space: Index) -> None:
     base = "bm25(over=passages(by=sentences, size=5))"
     small = found(space, base, "mind tide")
     assert {text for id, text, _ in small if id.startswith("guide.md")} == {
@@ -52,11 +52,11 @@ def test_the_sections_of_the_passages_found(space: Workspace) -> None:
     assert found(space, f"parent(base={base}, unit=document)", "mind tide", k=1) == documents[:1]
 
 
-def test_positions_headings_and_filters_are_those_of_the_units(space: Workspace) -> None:
+def test_positions_headings_and_filters_are_those_of_the_units(space: Index) -> None:
     scheme = registry.scheme("parent(base=bm25(over=passages(size=3)))")
-    space.sync([scheme])
+    space.build(scheme)
     asked = [Query("q", "berth tide")]
-    (answer,) = space.positions(scheme).locate(space.retriever(scheme).retrieve(asked, 5))
+    (answer,) = space.positions(scheme).locate(space.open_method(scheme).retrieve(asked, 5))
     by_id = {hit.id: hit for hit in answer.hits}
     (position,) = by_id["guide.md#sections.2"].positions
     assert (position.start, position.end, position.headings) == (STARTS[2][0], len(GUIDE), ("Guide", "Fees"))
@@ -67,7 +67,7 @@ def test_positions_headings_and_filters_are_those_of_the_units(space: Workspace)
         assert {hit.id for hit in hits} == {"guide.md#sections.0", "guide.md#sections.1"}
 
 
-def test_a_hit_of_several_passages_stands_for_the_unit_of_each(space: Workspace) -> None:
+def test_a_hit_of_several_passages_stands_for_the_unit_of_each(space: Index) -> None:
     class Both(Scheme):
         version = 1
 
@@ -94,6 +94,6 @@ def test_a_hit_of_several_passages_stands_for_the_unit_of_each(space: Workspace)
             ]
 
     scheme = Parent(base=Both(), unit="document")
-    space.sync([scheme])
+    space.build(scheme)
     (answer,) = scheme.open(space).retrieve([Query("q", "tide")], 3)
     assert [(hit.id, hit.score) for hit in answer.hits] == [("guide.md#documents.0", 1.0), ("mill.md#documents.0", 1.0)]

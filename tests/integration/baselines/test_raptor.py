@@ -7,11 +7,11 @@ from made_trees import Compass, around, at, named, nodes
 
 from ragindex.errors import UsageError
 from ragindex.filters import meta
+from ragindex.index.index import Index
 from ragindex.parts.trees.summary_tree import SummaryTree
 from ragindex.parts.trees.tree_search import WAYS
 from ragindex.plugins import registry
 from ragindex.types import Document, Query, Retrieval, Triple
-from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.raptor import Raptor
 
 TREE = SummaryTree(dimensions=2, stop_at=2)
@@ -22,10 +22,10 @@ COLLAPSED = Raptor(tree=TREE)
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    made = Workspace.open(tmp_path_factory.mktemp("raptor"), chunking=None, encoder=Compass())
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    made = Index.open(tmp_path_factory.mktemp("raptor"), chunking=None, encoder=Compass(), create=True)
     made.add([*BRIDGED, Document("x", "", "no direction", {"letter": "x"})])
-    made.sync([COLLAPSED])
+    made.build(COLLAPSED)
     return made
 
 
@@ -33,7 +33,7 @@ def down(per_level: int) -> Raptor:
     return Raptor(tree=TREE, mode="traversal", per_level=per_level)
 
 
-def asked(workspace: Workspace, scheme: Raptor, text: str, k: int, **where: str) -> Retrieval:
+def asked(workspace: Index, scheme: Raptor, text: str, k: int, **where: str) -> Retrieval:
     wanted = [meta(key, value) for key, value in where.items()]
     return scheme.open(workspace).retrieve([Query("q", text, wanted[0] if wanted else None)], k)[0]
 
@@ -43,14 +43,14 @@ def found(retrieval: Retrieval) -> list[str]:
     return [hit.id if hit.kind == "passage" else f"summary of {len(hit.passage_ids)}" for hit in retrieval.hits]
 
 
-def test_collapsed_is_the_nearest_node_whatever_its_level(workspace: Workspace) -> None:
+def test_collapsed_is_the_nearest_node_whatever_its_level(workspace: Index) -> None:
     assert found(asked(workspace, COLLAPSED, "@0,0,1", 4)) == ["summary of 3", *C]
     between = asked(workspace, COLLAPSED, "@1,1,0", 3)
     assert found(between)[0] == "m"
     assert found(between)[1] == "summary of 20"  # twice as much in the plane of a and b as along c
 
 
-def test_documents_of_a_summary_come_nearest_first(workspace: Workspace) -> None:
+def test_documents_of_a_summary_come_nearest_first(workspace: Index) -> None:
     (hit,) = asked(workspace, COLLAPSED, "@-0.3,0.05,1", 1).hits
     assert hit.doc_ids[0] == hit.id  # c2 or c3 itself
     ring = next(hit for hit in asked(workspace, COLLAPSED, "@-0.3,0.5,1", 9).hits if len(hit.doc_ids) == 3)
@@ -58,7 +58,7 @@ def test_documents_of_a_summary_come_nearest_first(workspace: Workspace) -> None
     assert ring.passage_ids == ("c1", "c2", "c3")  # in the order of the source
 
 
-def test_from_the_roots_down(workspace: Workspace) -> None:
+def test_from_the_roots_down(workspace: Index) -> None:
     """At the top are the summary of all and x; below it the rings; below these the passages."""
     best = asked(workspace, down(1), "@0,0,1", 20)
     assert found(best) == ["summary of 3", "c1", "summary of 20"]
@@ -72,7 +72,7 @@ def test_from_the_roots_down(workspace: Workspace) -> None:
     assert sorted(found(everything)) == sorted(found(asked(workspace, COLLAPSED, "@0,0,1", 100)))
 
 
-def test_a_filter_is_no_wall_on_the_way_down(workspace: Workspace) -> None:
+def test_a_filter_is_no_wall_on_the_way_down(workspace: Index) -> None:
     """No summary over m and b passes; the walk goes through them all the same, and only where something passes."""
     assert found(asked(workspace, down(1), "@0,0,1", 9, letter="b")) == ["b1"]  # the one that leans most towards c
     assert found(asked(workspace, down(1), "@0,0,1", 9, letter="c")) == ["summary of 3", "c1"]
@@ -80,7 +80,7 @@ def test_a_filter_is_no_wall_on_the_way_down(workspace: Workspace) -> None:
     assert found(asked(workspace, down(9), "@1,0,0", 9, letter="z")) == []
 
 
-def test_the_way_down_from_a_summary_is_told(workspace: Workspace) -> None:
+def test_the_way_down_from_a_summary_is_told(workspace: Index) -> None:
     retrieval = asked(workspace, COLLAPSED, "@1,1,0", 2)
     step = retrieval.trace[-1]
     root = retrieval.hits[1]
@@ -94,9 +94,9 @@ def test_the_way_down_from_a_summary_is_told(workspace: Workspace) -> None:
 
 def test_a_tree_of_leaves_is_the_passages(tmp_path: Path) -> None:
     scheme = Raptor(tree=SummaryTree())
-    with Workspace.open(tmp_path, chunking=None, encoder=Compass()) as workspace:
+    with Index.open(tmp_path, chunking=None, encoder=Compass(), create=True) as workspace:
         workspace.add([at("a", 1, 0, 0), at("b", 0, 1, 0)])
-        workspace.sync([scheme])
+        workspace.build(scheme)
         for mode in ("collapsed", "traversal"):
             retrieval = asked(workspace, Raptor(mode=mode), "@1,0.5,0", 5)
             assert found(retrieval) == ["a", "b"]
@@ -104,10 +104,10 @@ def test_a_tree_of_leaves_is_the_passages(tmp_path: Path) -> None:
 
 
 def test_over_another_base(tmp_path: Path) -> None:
-    with Workspace.open(tmp_path, chunking=None, encoder=Compass()) as workspace:
+    with Index.open(tmp_path, chunking=None, encoder=Compass(), create=True) as workspace:
         workspace.add(BRIDGED)
         scheme = Raptor(tree=TREE, base=registry.scheme("bm25"))
-        workspace.sync([scheme])
+        workspace.build(scheme)
         assert found(asked(workspace, scheme, "c2", 9)) == ["c2", "summary of 3", "summary of 20"]
 
 

@@ -18,12 +18,12 @@ from rerank_server import reranking, results, whole
 
 from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, LLMError, ServiceError, UsageError
+from ragindex.index.index import Index
 from ragindex.llm.budget import Budget
 from ragindex.llm.prices import Price, Prices
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.types import Document, Query, Retrieval
-from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.rerank import rerankers
 from ragindex_baselines.rerank.method import Rerank
 
@@ -41,26 +41,26 @@ QUESTION = "barges slate harbour"
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The index that those of the tests are copies of."""
     folder = tmp_path_factory.mktemp("rerank") / "index"
-    with Workspace.open(folder, chunking=None) as workspace:
+    with Index.open(folder, chunking=None, create=True) as workspace:
         workspace.add(Document(id, "", text) for id, text in TEXTS.items())
-        workspace.sync([registry.scheme("bm25")])
+        workspace.build(registry.scheme("bm25"))
     return folder
 
 
-Made = Callable[..., Workspace]
+Made = Callable[..., Index]
 
 
 @pytest.fixture
 def made(index: Path, tmp_path: Path) -> Made:
-    def copied(name: str = "w", **how: Any) -> Workspace:
+    def copied(name: str = "w", **how: Any) -> Index:
         if not (tmp_path / name).exists():
             shutil.copytree(index, tmp_path / name)
-        return Workspace.open(tmp_path / name, **how)
+        return Index.open(tmp_path / name, **how, create=True)
 
     return copied
 
 
-def asked(workspace: Workspace, scheme: str | Mapping[str, Any], k: int = 5) -> tuple[Retrieval, ledger.Tally]:
+def asked(workspace: Index, scheme: str | Mapping[str, Any], k: int = 5) -> tuple[Retrieval, ledger.Tally]:
     with ledger.record_calls() as tally:
         (found,) = registry.scheme(scheme).open(workspace).retrieve([Query("q", QUESTION)], k)
     return found, tally
@@ -70,7 +70,7 @@ def ids(found: Retrieval) -> str:
     return "".join(hit.id for hit in found.hits)
 
 
-def base_order(workspace: Workspace) -> str:
+def base_order(workspace: Index) -> str:
     (found,) = registry.scheme("bm25").open(workspace).retrieve([Query("q", QUESTION)], 5)
     return ids(found)
 
@@ -120,9 +120,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
 
 
 @pytest.fixture
-def workspace(server: OpenAIServer, made: Made) -> Workspace:
+def workspace(server: OpenAIServer, made: Made) -> Index:
     """With a language model."""
-    return made(llm="openai:small", asking=LLMSettings(clock=QUICK))
+    return made(llm="openai:small", llm_settings=LLMSettings(clock=QUICK))
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def workspace(server: OpenAIServer, made: Made) -> Workspace:
     ],
 )
 def test_a_language_model_lists_numbers(
-    server: OpenAIServer, workspace: Workspace, answer: str, expected: str, note: str
+    server: OpenAIServer, workspace: Index, answer: str, expected: str, note: str
 ) -> None:
     server.write = lambda body: answer
     base = base_order(workspace)
@@ -158,14 +158,14 @@ def test_a_language_model_lists_numbers(
     )
 
 
-def test_no_usable_answer_is_an_error(server: OpenAIServer, workspace: Workspace) -> None:
+def test_no_usable_answer_is_an_error(server: OpenAIServer, workspace: Index) -> None:
     server.write = lambda body: "I would rather not."
     with pytest.raises(LLMError, match="rerank: small gave no usable answer"):
         asked(workspace, "rerank(base=bm25)")
 
 
 def test_a_passage_is_cut_after_a_word_and_the_question_stands_behind_the_list(
-    server: OpenAIServer, workspace: Workspace
+    server: OpenAIServer, workspace: Index
 ) -> None:
     server.write = lambda body: '{"passages": [1]}'
     asked(workspace, "rerank(base=bm25, reranker=language-model(characters=8))")
@@ -180,7 +180,7 @@ def test_a_passage_is_cut_after_a_word_and_the_question_stands_behind_the_list(
 
 @pytest.mark.parametrize(("said", "expected"), [([3, 1], 2), ([], 5), ([99], 5)])
 def test_what_the_model_leaves_out_may_be_dropped(
-    server: OpenAIServer, workspace: Workspace, said: list[int], expected: int
+    server: OpenAIServer, workspace: Index, said: list[int], expected: int
 ) -> None:
     server.write = lambda body: json.dumps({"passages": said})
     whole, _ = asked(workspace, "rerank(base=bm25)")
@@ -284,7 +284,7 @@ def test_dialects(server: OpenAIServer, made: Made, change: Callable[[dict[str, 
 @pytest.mark.parametrize("fault", [status(429, retry_after="0"), drop, says("{}")])
 def test_what_passes_is_sent_again(server: OpenAIServer, made: Made, fault: Any) -> None:
     server.faults.append(fault)
-    found, tally = asked(made(asking=LLMSettings(clock=QUICK)), ENDPOINT)
+    found, tally = asked(made(llm_settings=LLMSettings(clock=QUICK)), ENDPOINT)
     assert ids(found)[:2] == "cb"
     assert len(server.requests) == 2
     assert tally.stages["rerank"] == {"retried": 1}
@@ -308,7 +308,7 @@ def test_what_passes_is_sent_again(server: OpenAIServer, made: Made, fault: Any)
 def test_what_does_not_pass_is_an_error(server: OpenAIServer, made: Made, fault: Any, times: int, message: str) -> None:
     server.faults.extend([fault] * times)
     with pytest.raises(ServiceError, match="endpoint:ranker at http://127.0.0.1") as raised:
-        asked(made(asking=LLMSettings(clock=QUICK)), ENDPOINT)
+        asked(made(llm_settings=LLMSettings(clock=QUICK)), ENDPOINT)
     assert message in str(raised.value)
     assert KEY not in str(raised.value)
     assert len(server.requests) == times
@@ -321,12 +321,12 @@ def test_money_is_unknown_without_a_price(server: OpenAIServer, made: Made) -> N
 
 def test_the_list_of_prices_and_a_budget(server: OpenAIServer, made: Made) -> None:
     prices = Prices({"ranker": Price(input=1000.0, output=0.0)})  # a thousandth a token
-    _, tally = asked(made("a", asking=LLMSettings(prices=prices, budget=Budget(1.0))), ENDPOINT)
+    _, tally = asked(made("a", llm_settings=LLMSettings(prices=prices, budget=Budget(1.0))), ENDPOINT)
     assert tally.first.money == pytest.approx(tally.first.input_tokens / 1000)
     with pytest.raises(BudgetError, match="is exhausted"):
-        asked(made("b", asking=LLMSettings(prices=prices, budget=Budget(0.01))), ENDPOINT)
+        asked(made("b", llm_settings=LLMSettings(prices=prices, budget=Budget(0.01))), ENDPOINT)
     with pytest.raises(UsageError, match="A budget needs the price of ranker"):
-        asked(made("c", asking=LLMSettings(prices=Prices({}), budget=Budget(1.0))), ENDPOINT)
+        asked(made("c", llm_settings=LLMSettings(prices=Prices({}), budget=Budget(1.0))), ENDPOINT)
     assert len(server.requests) == 1
 
 
@@ -387,7 +387,7 @@ CROSS = "rerank(base=bm25, reranker=cross-encoder(model=made/up, batch_size=2))"
 def test_a_cross_encoder_reads_equal_texts_once(scripted: Scripted, made: Made) -> None:
     with made() as workspace:
         workspace.add([Document("0", "", TEXTS["c"]), Document("f", "", TEXTS["c"])])
-        workspace.sync([registry.scheme("bm25")])
+        workspace.build(registry.scheme("bm25"))
         found, _ = asked(workspace, CROSS, 7)
     assert [(hit.id, hit.score) for hit in found.hits] == [("a", 4), ("b", 3), *((id, 2) for id in "0cef"), ("d", 1)]
     assert sorted(scripted.read) == sorted([QUESTION, text] for text in TEXTS.values())

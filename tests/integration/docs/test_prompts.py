@@ -13,10 +13,10 @@ from made_language import answering, opened
 from project import ROOT
 
 from ragindex.accounting import ledger
+from ragindex.index.parts import tasks_of, topological_order
 from ragindex.llm.output import schema_text
 from ragindex.llm.tasks import Task
 from ragindex.plugins import registry
-from ragindex.workspace.part_keys import tasks_of, topological_order
 
 MADE = runpy.run_path(str(ROOT / "docs" / "make_prompts.py"))
 TASKS: dict[Path, Task[Any]] = MADE["find_tasks"]()

@@ -18,6 +18,7 @@ from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
 from ragindex.estimate import Estimate, estimate, estimate_questions
 from ragindex.estimate_encoding import estimate_encoding
+from ragindex.index.index import Index
 from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
 from ragindex.llm import endpoint_features, tokens
 from ragindex.llm.prices import load_prices
@@ -27,7 +28,6 @@ from ragindex.parts.text.passages import Passages
 from ragindex.parts.triples.extractions import EXTRACT
 from ragindex.plugins import registry
 from ragindex.types import Query, Retrieval
-from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
 from ragindex_eval.data import datasets, worlds
 
@@ -70,9 +70,12 @@ def corpus() -> Corpus:
 
 
 def used(corpus: Corpus, folder: Path, setting: LLMSettings) -> Any:
-    with record_calls() as tally, Workspace.open(folder, llm=LLM, chunking=None, asking=setting) as workspace:
+    with (
+        record_calls() as tally,
+        Index.open(folder, llm=LLM, chunking=None, llm_settings=setting, create=True) as workspace,
+    ):
         workspace.add(corpus.documents)
-        workspace.sync(SCHEMES)
+        workspace.build(*SCHEMES)
     return tally
 
 
@@ -145,9 +148,9 @@ def test_a_paid_encoder_is_estimated_to_the_token(server: OpenAIServer, tmp_path
     with record_calls() as tally:
         index, *asked = estimate_encoding(data.corpus, schemes, encoder, load_prices(), queries=data.queries)
     assert (tally.spent.input_tokens, server.requests) == (0, [])
-    with Workspace.open(tmp_path / "w", encoder=encoder, chunking=data.corpus.chunking) as workspace:
+    with Index.open(tmp_path / "w", encoder=encoder, chunking=data.corpus.chunking, create=True) as workspace:
         workspace.add(data.corpus.documents)
-        workspace.sync(schemes.values())
+        workspace.build(*schemes.values())
     sent = [text for request in server.requests for text in request.body["input"]]
     # without `dimensions`, the encoder asks about one more short text to learn them
     assert (index.task, index.calls, index.input_tokens) == ("encoding, index", len(sent), sum(map(count, sent)))

@@ -7,8 +7,8 @@ from command_line import ragindex
 
 import ragindex as api
 from ragindex.home_folder import expand_home
+from ragindex.index.index import Index
 from ragindex.plugins import registry
-from ragindex.workspace.workspace import Workspace
 
 TEXT = "The lighthouse of Lindau was built in 1853."
 
@@ -53,9 +53,9 @@ def test_commands_expand_it_where_the_shell_does_not(home: Path) -> None:
 
 def test_a_folder_that_is_called_so_holds_all_of_its_index(home: Path) -> None:
     """The store's engine would expand a relative path by itself."""
-    with Workspace.open(Path("~/x")) as workspace:
+    with Index.open(Path("~/x"), create=True) as workspace:
         workspace.add(api.read(home / "docs"))
-        workspace.sync([registry.scheme("bm25")])
+        workspace.build(registry.scheme("bm25"))
     assert sorted(path.name for path in home.iterdir()) == ["docs"]
-    with Workspace.open(Path("~/x"), create=False) as workspace:
+    with Index.open(Path("~/x")) as workspace:
         assert workspace.counts().documents == 1

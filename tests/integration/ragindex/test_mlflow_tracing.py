@@ -20,10 +20,10 @@ from empty_tracker import make_tracker
 from ragindex import mlflow_tracing
 from ragindex.errors import MissingExtraError, UsageError
 from ragindex.filters import meta
+from ragindex.index.index import Index
 from ragindex.interfaces import Retriever
 from ragindex.mlflow_tracing import TracingWarning, autolog, trace_retriever
 from ragindex.types import Document, Hit, Query, Retrieval, Step, Triple
-from ragindex.workspace.workspace import Workspace
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -239,13 +239,13 @@ def test_metadata_that_json_cannot_hold_is_said(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    opened = Workspace.open(tmp_path / "workspace")
+def workspace(tmp_path: Path) -> Index:
+    opened = Index.open(tmp_path / "workspace", create=True)
     opened.add([Document("a", "Slate", "Slate is a stone."), Document("b", "Wool", "Wool is spun and dyed.")])
     return opened
 
 
-def test_autolog_traces_what_a_workspace_opens(workspace: Workspace) -> None:
+def test_autolog_traces_what_a_workspace_opens(workspace: Index) -> None:
     before = built_retriever(workspace, "bm25")
     autolog()
     query = Query("q1", "Which stone is slate?")
@@ -263,14 +263,14 @@ def test_autolog_traces_what_a_workspace_opens(workspace: Workspace) -> None:
     assert durations == [pytest.approx(step.ms, abs=1e-6) for step in found[0].trace]
 
 
-def test_traced_twice_is_traced_once(workspace: Workspace) -> None:
+def test_traced_twice_is_traced_once(workspace: Index) -> None:
     autolog()
     trace_retriever(built_retriever(workspace, "bm25"), "mine").retrieve([Query("q1", "slate")], 1)
     assert [trace.data.spans[0].name for trace in traces()] == ["mine"]
 
 
 def test_mlflow_is_not_imported_before_it_is_needed() -> None:
-    code = "import sys, ragindex.workspace.workspace, ragindex.mlflow_tracing; print('mlflow' in sys.modules)"
+    code = "import sys, ragindex.index.index, ragindex.mlflow_tracing; print('mlflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from ragindex import progress
+from ragindex.index import sync
+from ragindex.index.index import Index
 from ragindex.plugins import registry
 from ragindex.progress import progress_bar
 from ragindex.types import Document
-from ragindex.workspace import sync
-from ragindex.workspace.workspace import Workspace
 
 
 class Stream(io.StringIO):
@@ -138,7 +138,7 @@ def test_a_bar_ends_with_how_far_the_work_came(monkeypatch: pytest.MonkeyPatch) 
 def test_finishing_a_part_shows_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
     monkeypatch.setattr(sync, "progress_bar", lambda what, total: (shown.append(what), progress_bar(what, total))[1])
-    with Workspace.open(tmp_path / "index") as index:
+    with Index.open(tmp_path / "index", create=True) as index:
         index.add([Document("a", "A", "A text.")])
-        index.sync([registry.scheme("bm25")])
+        index.build(registry.scheme("bm25"))
     assert shown[-2:] == ["passages: indexing", "passages: finishing"]

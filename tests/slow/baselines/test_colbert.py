@@ -9,10 +9,10 @@ from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from ragindex import testing
 from ragindex.errors import UsageError
+from ragindex.index.index import Index
 from ragindex.parts.vectors.token_vectors import MultiVectors
 from ragindex.plugins import registry
 from ragindex.types import Query
-from ragindex.workspace.workspace import Workspace
 
 WORDS = sorted(
     {word for one in testing.DOCUMENTS for word in f"{one.title} {one.text}".lower().replace(".", "").split()}
@@ -35,9 +35,9 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_late_interaction_model_scores_as_its_library_does(tiny: Path, tmp_path: Path) -> None:
     scheme = registry.scheme({"name": "colbert", "params": {"vectors": f"multi_vectors:{tiny}", "candidates": "bm25"}})
-    workspace = Workspace.open(tmp_path / "w", chunking=None)
+    workspace = Index.open(tmp_path / "w", chunking=None, create=True)
     workspace.add(testing.DOCUMENTS)
-    workspace.sync([scheme])
+    workspace.build(scheme)
     found = scheme.open(workspace).retrieve([Query("q", text) for text in testing.QUESTIONS], 24)
     model = MultiVectorEncoder(str(tiny), device="cpu")
     texts = [f"{one.title}\n{one.text}" for one in testing.DOCUMENTS]
@@ -53,9 +53,9 @@ def test_a_late_interaction_model_searches_a_pool_of_trees(tiny: Path, tmp_path:
     """Passages, aggregates and summaries: scored as its library scores their texts."""
     base = {"name": "colbert", "params": {"vectors": f"multi_vectors:{tiny}"}}
     scheme = registry.scheme({"name": "sirerag", "params": {"base": base}})
-    workspace = Workspace.open(tmp_path / "w", chunking=None)
+    workspace = Index.open(tmp_path / "w", chunking=None, create=True)
     workspace.add(testing.DOCUMENTS)
-    workspace.sync([scheme])
+    workspace.build(scheme)
     found = scheme.open(workspace).retrieve([Query("q", text) for text in testing.QUESTIONS], 200)
     assert {hit.kind for hit in found[0].hits} == {"passage", "aggregate", "summary"}
     model = MultiVectorEncoder(str(tiny), device="cpu")
@@ -66,9 +66,9 @@ def test_a_late_interaction_model_searches_a_pool_of_trees(tiny: Path, tmp_path:
 
 
 def test_models_that_cannot_be_used(tiny: Path, tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, chunking=None)
+    workspace = Index.open(tmp_path, chunking=None, create=True)
     workspace.add(testing.DOCUMENTS[:1])
     with pytest.raises(UsageError, match=f"revision deadbeef, now {MultiVectors(model=str(tiny)).revision}"):
-        workspace.sync([MultiVectors(model=str(tiny), revision="deadbeef")])
+        workspace.build(MultiVectors(model=str(tiny), revision="deadbeef"))
     with pytest.raises(UsageError, match="cannot load 'no/such/folder'"):
-        workspace.sync([MultiVectors(model="no/such/folder")])
+        workspace.build(MultiVectors(model="no/such/folder"))

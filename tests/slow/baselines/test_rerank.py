@@ -16,9 +16,9 @@ from transformers import (
 )
 
 from ragindex.errors import UsageError
+from ragindex.index.index import Index
 from ragindex.plugins import registry
 from ragindex.types import Document, Query
-from ragindex.workspace.workspace import Workspace
 
 TEXTS = {
     "a": "slate slate slate slate",
@@ -31,10 +31,10 @@ QUESTION = "barges slate harbour"
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    opened = Workspace.open(tmp_path_factory.mktemp("w"), chunking=None)
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    opened = Index.open(tmp_path_factory.mktemp("w"), chunking=None, create=True)
     opened.add(Document(id, "", text) for id, text in (TEXTS | {"0": TEXTS["c"], "f": TEXTS["c"]}).items())
-    opened.sync([registry.scheme("bm25")])
+    opened.build(registry.scheme("bm25"))
     return opened
 
 
@@ -62,7 +62,7 @@ def crossed(folder: Path, **params: Any) -> Any:
     return registry.scheme({"name": "rerank", "params": {"base": "bm25", "reranker": reranker}})
 
 
-def test_a_cross_encoder_scores_as_transformers_does(tiny: Callable[[int], Path], workspace: Workspace) -> None:
+def test_a_cross_encoder_scores_as_transformers_does(tiny: Callable[[int], Path], workspace: Index) -> None:
     folder = tiny(1)
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForSequenceClassification.from_pretrained(folder)
     model.eval()
@@ -79,7 +79,7 @@ def test_a_cross_encoder_scores_as_transformers_does(tiny: Callable[[int], Path]
     assert found.trace[-1].note == ""
 
 
-def test_models_that_cannot_be_used(tiny: Callable[[int], Path], workspace: Workspace) -> None:
+def test_models_that_cannot_be_used(tiny: Callable[[int], Path], workspace: Index) -> None:
     with pytest.raises(UsageError, match=r"must give one number a passage. Got an array of the shape \(5, 2\)"):
         crossed(tiny(2)).open(workspace).retrieve([Query("q", QUESTION)], 5)
     folder = tiny(1)

@@ -15,11 +15,11 @@ from openai_server import OpenAIServer
 from ragindex.accounting.ledger import record_calls
 from ragindex.corpus import Corpus
 from ragindex.estimate import estimate, estimate_questions
+from ragindex.index.index import Index
 from ragindex.llm import endpoint_features, tokens
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import datasets, worlds
 
 ENCODING = tiktoken.Encoding(
@@ -65,9 +65,12 @@ def corpus() -> Corpus:
 
 
 def used(corpus: Corpus, folder: Path, setting: LLMSettings) -> Any:
-    with record_calls() as tally, Workspace.open(folder, llm=LLM, chunking=None, asking=setting) as workspace:
+    with (
+        record_calls() as tally,
+        Index.open(folder, llm=LLM, chunking=None, llm_settings=setting, create=True) as workspace,
+    ):
         workspace.add(corpus.documents)
-        workspace.sync(SCHEMES)
+        workspace.build(*SCHEMES)
     return tally
 
 

@@ -13,8 +13,8 @@ from histories.fresh import Fresh, room
 from histories.left import BrokenError
 from histories.paid import CALLS_DRAWN
 from histories.played import History, Setting, Step
+from ragindex.index.parts import topological_order
 from ragindex.plugins import registry
-from ragindex.workspace.part_keys import topological_order
 
 SHORTEST, LONGEST = 8, 13
 _WORDS = ("Emma", "Tom", "", "")

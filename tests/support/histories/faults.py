@@ -19,12 +19,12 @@ import pytest
 import regex
 
 from ragindex.encoders.vector_cache import CachedEncoder
+from ragindex.index.coverage import Journal
 from ragindex.llm.cache import SQLiteCache
 from ragindex.stores.elasticsearch import bulk, indices, store
 from ragindex.stores.lancedb import collection as lance_collection
 from ragindex.stores.lancedb import maintenance
 from ragindex.stores.lancedb import store as lance
-from ragindex.workspace.journal import Journal
 
 HOWS = ("before", "after", "half", "interrupted before", "interrupted after")
 """Before or after the write, or with half of its records written; interrupted: the process lives on (Ctrl-C)."""
@@ -196,7 +196,7 @@ def pressed(batch: int, fragments: int) -> Iterator[None]:
     """Small batches, early compactions, and few records a request, so that a small corpus has many durable writes."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("_BATCH", "_DEAR_BATCH"):
-            patch.setattr(f"ragindex.workspace.sync.{name}", batch)
+            patch.setattr(f"ragindex.index.sync.{name}", batch)
         patch.setattr(maintenance, "_FRAGMENTS", fragments)
         patch.setattr(bulk, "_MOST", 2)
         yield
@@ -223,8 +223,8 @@ def clock() -> Iterator[Clock]:
     moved = Clock(time)
     with pytest.MonkeyPatch.context() as patch:
         for module in (
-            *("workspace.workspace", "workspace.sync", "workspace.cleaning", "workspace.journal"),
-            *("workspace.versioned_files", "stores.elasticsearch.store"),
+            *("index.index", "index.sync", "index.leases", "index.coverage"),
+            *("index.versioned_files", "stores.elasticsearch.store"),
         ):
             patch.setattr(f"ragindex.{module}.time", moved)
         yield moved

@@ -6,8 +6,8 @@ from typing import Any
 from histories import drawn, made
 from histories.fresh import Fresh
 from histories.played import Setting, Step
+from ragindex.index.parts import topological_order
 from ragindex.plugins import registry
-from ragindex.workspace.part_keys import topological_order
 
 _DATA = ("words", "vectors", "triples", "propositions", "passages")
 TWO = {"ann": [0, 3], "ben": [2, 4]}

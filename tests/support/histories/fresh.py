@@ -11,8 +11,8 @@ from pathlib import Path
 
 from histories import made
 from histories.faults import pressed
+from ragindex.index.index import Index
 from ragindex.types import Retrieval
-from ragindex.workspace.workspace import Workspace
 
 _KEPT = 24
 K = 50
@@ -38,7 +38,7 @@ class Fresh:
 
     root: Path
     _answers: dict[tuple[object, ...], list[Retrieval]] = field(default_factory=dict)
-    _spaces: "OrderedDict[tuple[object, ...], Workspace]" = field(default_factory=OrderedDict)
+    _spaces: "OrderedDict[tuple[object, ...], Index]" = field(default_factory=OrderedDict)
     _made: int = 0
 
     def answers(self, corpus: made.Corpus, means: Means, method: str) -> list[Retrieval]:
@@ -49,11 +49,11 @@ class Fresh:
         if (*key, method) not in self._answers:
             space, scheme = self._space(key, corpus, means), made.METHODS[method]
             with made.failing(made.with_passages(means.failed)), pressed(1024, 64):
-                space.sync([scheme])
+                space.build(scheme)
             self._answers[*key, method] = scheme.open(space).retrieve(made.QUERIES, K)
         return self._answers[*key, method]
 
-    def _space(self, key: tuple[object, ...], corpus: made.Corpus, means: Means) -> Workspace:
+    def _space(self, key: tuple[object, ...], corpus: made.Corpus, means: Means) -> Index:
         if key in self._spaces:
             self._spaces.move_to_end(key)
             return self._spaces[key]
@@ -62,7 +62,9 @@ class Fresh:
         if means.fit is not None:
             shutil.copytree(means.fit, folder / "encoders")
         chunking = made.CUTTINGS[means.chunking]
-        space = Workspace.open(folder, encoder=made.ENCODERS[means.encoder], llm=made.Model(), chunking=chunking)
+        space = Index.open(
+            folder, encoder=made.ENCODERS[means.encoder], llm=made.Model(), chunking=chunking, create=True
+        )
         space.add(made.documents(corpus))
         if means.imported is not None:
             space.import_part("extractions", means.imported)

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from histories import made
+from ragindex.index import manifest as manifests
+from ragindex.index.index import Index
 from ragindex.parts.text.passages import Passages
 from ragindex.types import Chunking
-from ragindex.workspace import manifest as manifests
-from ragindex.workspace.workspace import Workspace
 
 
 class BrokenError(AssertionError):
@@ -20,7 +20,7 @@ class BrokenError(AssertionError):
         self.kind = kind
 
 
-def check(space: Workspace, corpus: made.Corpus, chunking: str) -> None:
+def check(space: Index, corpus: made.Corpus, chunking: str) -> None:
     """Of every part that is up to date with `corpus`. Raises BrokenError."""
     manifest = manifests.read_manifest(space.folder)
     assert manifest is not None
@@ -48,7 +48,7 @@ def _find_chunking(record: manifests.PartRecord) -> Chunking | None:
     return Chunking(**params["chunked"]) if "chunked" in params else None
 
 
-def _check_records(space: Workspace, name: str, known: set[str], pinned: dict[str, int]) -> None:
+def _check_records(space: Index, name: str, known: set[str], pinned: dict[str, int]) -> None:
     newest = space.store.version(name)
     kind = name.rpartition(".")[2]
     versions = {newest, pinned.get(kind, newest)}
@@ -64,7 +64,7 @@ def _check_records(space: Workspace, name: str, known: set[str], pinned: dict[st
                 raise BrokenError("left over", f"the record {row['id']!r} of {name} names {sorted(gone)}")
 
 
-def _ids(space: Workspace, name: str) -> set[str]:
+def _ids(space: Index, name: str) -> set[str]:
     version = space.store.version(name)
     assert version is not None
     return {id for batch in space.store.open(name, version).scan(()) for id in batch.column("id").to_pylist()}
@@ -76,7 +76,7 @@ def _failed_before(manifest: manifests.Manifest, record: manifests.PartRecord) -
     return {id for source in sources for id in (*source.failed, *_failed_before(manifest, source))}
 
 
-def _check_files(space: Workspace, key: str, collections: dict[str, int], known: set[str]) -> None:
+def _check_files(space: Index, key: str, collections: dict[str, int], known: set[str]) -> None:
     """The files of folders that hold now: no id of a document that is gone is in them."""
     gone = [f"doc-{name}".encode() for name in made.NAMES if f"doc-{name}" not in known]
     for folder in _folders(space, key, collections):
@@ -86,7 +86,7 @@ def _check_files(space: Workspace, key: str, collections: dict[str, int], known:
                 raise BrokenError("left over", f"the file {path.relative_to(space.folder)} names {found}")
 
 
-def _folders(space: Workspace, key: str, collections: dict[str, int]) -> Iterator[Path]:
+def _folders(space: Index, key: str, collections: dict[str, int]) -> Iterator[Path]:
     root = space.folder / "parts" / key
     states = [name for name in ("graphs", "folders", "segments") if name in collections]
     if not states:
@@ -96,7 +96,7 @@ def _folders(space: Workspace, key: str, collections: dict[str, int]) -> Iterato
         yield from (root / row["id"] for batch in held for row in batch.to_pylist() if not row["replaced"])
 
 
-def _check_parts(space: Workspace, manifest: manifests.Manifest, names: list[str]) -> None:
+def _check_parts(space: Index, manifest: manifests.Manifest, names: list[str]) -> None:
     known = {*manifest.parts, *manifest.outdated}
     owners = {name.rpartition(".")[0] for name in names} - {""}
     folder = space.folder / "parts"

@@ -5,30 +5,30 @@ import json
 from pathlib import Path
 
 from histories.left import BrokenError
+from ragindex.index.index import Index
+from ragindex.index.models import CALLS
 from ragindex.llm.cache import CachedResponse, CallSource, SQLiteCache
 from ragindex.llm.export import export_calls, import_calls
-from ragindex.workspace.llm import CALLS
-from ragindex.workspace.workspace import Workspace
 
 CALLS_DRAWN = range(6)
 _ORIGIN = CallSource("extract", 1, "openai", "a-model", "https://models.example/v1")
 
 
-def pay(space: Workspace, call: int) -> None:
+def pay(space: Index, call: int) -> None:
     """Keep the answer of one call."""
     cache = SQLiteCache(space.folder / CALLS)
     cache.put(_key(call), _ORIGIN, _answer(call))
     cache.close()
 
 
-def hand_on(space: Workspace, file: str) -> None:
+def hand_on(space: Index, file: str) -> None:
     """Write all answers to the file."""
     cache = SQLiteCache(space.folder / CALLS)
     export_calls(cache, Path(file))
     cache.close()
 
 
-def take_back(space: Workspace, file: str) -> None:
+def take_back(space: Index, file: str) -> None:
     """Add those of the file."""
     cache = SQLiteCache(space.folder / CALLS)
     import_calls(cache, Path(file))

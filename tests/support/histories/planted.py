@@ -5,9 +5,9 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
-from ragindex.workspace import journal, sync
-from ragindex.workspace.coverage import PartCoverage
-from ragindex.workspace.session import Session
+from ragindex.index import sync
+from ragindex.index.coverage import PartCoverage
+from ragindex.index.state import IndexState
 
 
 @contextmanager
@@ -23,9 +23,9 @@ def all_finished_again() -> Iterator[None]:
     """With another memory budget readers are pinned to whatever the parts hold, half made or not."""
     real = sync._finish_again
 
-    def finish_again(session: Session) -> None:
+    def finish_again(session: IndexState) -> None:
         with pytest.MonkeyPatch.context() as within:
-            within.setattr(journal, "unfinished", lambda folder: set[str]())
+            within.setattr(sync, "unfinished_parts", lambda folder: set[str]())
             real(session)
 
     with pytest.MonkeyPatch.context() as patch:

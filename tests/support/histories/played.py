@@ -18,14 +18,14 @@ from histories.faults import Clock, Death, clock, dying, pressed
 from histories.fresh import Fresh, K, Means
 from histories.left import BrokenError
 from ragindex.errors import LanguageWarning, MissingPartError, StaleWarning
+from ragindex.index import manifest as manifests
+from ragindex.index.index import Index
+from ragindex.index.manifest import Manifest
 from ragindex.interfaces import Retriever
 from ragindex.plugins import registry
 from ragindex.stores.lancedb.store import LanceDB
 from ragindex.testing import assert_same
 from ragindex.types import Retrieval
-from ragindex.workspace import manifest as manifests
-from ragindex.workspace.manifest import Manifest
-from ragindex.workspace.workspace import Workspace
 
 Step = tuple[str, dict[str, Any]]
 _DAYS = 2 * 86_400.0
@@ -44,11 +44,13 @@ class Setting:
     store: str = ""
 
 
-def opened(folder: Path, setting: Setting, encoder: str, memory_gib: float) -> Workspace:
+def opened(folder: Path, setting: Setting, encoder: str, memory_gib: float) -> Index:
     """The workspace, by a process that has just begun."""
     store, new = setting.store or LanceDB(memory_gib=memory_gib), manifests.read_manifest(folder) is None
     chunking = made.CUTTINGS[setting.chunking] if new else "default"
-    return Workspace.open(folder, encoder=made.ENCODERS[encoder], llm=made.Model(), store=store, chunking=chunking)
+    return Index.open(
+        folder, encoder=made.ENCODERS[encoder], llm=made.Model(), store=store, chunking=chunking, create=True
+    )
 
 
 @dataclass
@@ -95,7 +97,7 @@ class History:
     """Those of the last export."""
     readers: list[Reader] = field(default_factory=list)
     finished: dict[tuple[str, str, str], Finished] = field(default_factory=dict)
-    space: Workspace | None = None
+    space: Index | None = None
     clock: Clock = field(default_factory=lambda: Clock(time))
 
     def __post_init__(self) -> None:
@@ -240,7 +242,7 @@ class History:
 
     # ------------------------------------------------------------ doing
 
-    def open(self) -> Workspace:
+    def open(self) -> Index:
         """The writer's workspace."""
         if self.space is None:
             self.space = self._opened(self.memory_gib)
@@ -252,10 +254,10 @@ class History:
         shutil.rmtree(self.folder, ignore_errors=True)
         shutil.rmtree(self._imports, ignore_errors=True)
 
-    def _opened(self, memory_gib: float) -> Workspace:
+    def _opened(self, memory_gib: float) -> Index:
         return opened(self.folder, self.setting, self.encoder, memory_gib)
 
-    def _reader(self) -> Workspace:
+    def _reader(self) -> Index:
         """Another process that reads, with the budget that everything was finished with."""
         return self._opened(self._finished_by())
 
@@ -442,9 +444,9 @@ STEPS: Mapping[str, Callable[..., None]] = {
 }
 
 
-def _sync(space: Workspace, methods: Sequence[str], word: str) -> None:
+def _sync(space: Index, methods: Sequence[str], word: str) -> None:
     with made.failing(made.with_word(word)):
-        space.sync([made.METHODS[one] for one in methods])
+        space.build(*[made.METHODS[one] for one in methods])
 
 
 WORK: Mapping[str, Callable[..., object]] = {

@@ -21,6 +21,7 @@ from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
 from ragindex.estimate import estimate
+from ragindex.index.index import Index
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.settings import LLMSettings
 from ragindex.parts.records import DIGEST
@@ -28,7 +29,6 @@ from ragindex.parts.triples.extractions import Extractions
 from ragindex.parts.triples.triples import Triples
 from ragindex.plugins.registry import part
 from ragindex.types import Document
-from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.graphrag.communities import REPORT, Communities, find_communities
 from ragindex_baselines.graphrag.entity_graph import EntityGraph, EntityVectors
 from ragindex_baselines.graphrag.merge_triples import relation_id
@@ -43,9 +43,9 @@ TRIANGLES = (
 """Two triangles and a bridge."""
 
 
-def built(folder: Path, documents: Sequence[Document], of: Any = None) -> Workspace:
+def built(folder: Path, documents: Sequence[Document], of: Any = None) -> Index:
     workspace = imported(folder / "w", openie(folder / "openie.json", documents), documents)
-    workspace.sync([of or Communities()])
+    workspace.build(of or Communities())
     return workspace
 
 
@@ -56,7 +56,7 @@ def table(collection: Any) -> dict[str, dict[str, Any]]:
     return {row.pop("id"): row for row in rows}
 
 
-def reports(workspace: Workspace, of: Any = None) -> dict[str, dict[str, Any]]:
+def reports(workspace: Index, of: Any = None) -> dict[str, dict[str, Any]]:
     """The reports by their communities' members, sorted."""
     found = table(workspace.open_part(of or Communities()).reports)
     return {" ".join(sorted(row["entities"])): row for row in found.values()}
@@ -66,11 +66,11 @@ def reports(workspace: Workspace, of: Any = None) -> dict[str, dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def triangles(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def triangles(tmp_path_factory: pytest.TempPathFactory) -> Index:
     return built(tmp_path_factory.mktemp("triangles"), TRIANGLES)
 
 
-def test_the_graph_by_hand(triangles: Workspace) -> None:
+def test_the_graph_by_hand(triangles: Index) -> None:
     graph = triangles.open_part(EntityGraph())
     entities, relations = table(graph.entities), table(graph.relations)
     assert sorted(entities) == ["Ann", "Bob", "Cid", "Dan", "Eve", "Fay"]
@@ -102,7 +102,7 @@ def test_the_graph_by_hand(triangles: Workspace) -> None:
     ]
 
 
-def listing(folder: Path, documents: Sequence[Document], names: Mapping[str, list[str]]) -> Workspace:
+def listing(folder: Path, documents: Sequence[Document], names: Mapping[str, list[str]]) -> Index:
     """`built`, with the names that passages list beside their triples."""
     file = openie(folder / "openie.json", documents)
     value = json.loads(file.read_text())
@@ -110,7 +110,7 @@ def listing(folder: Path, documents: Sequence[Document], names: Mapping[str, lis
         one["extracted_entities"] = names.get(document.id, [])
     file.write_text(json.dumps(value))
     workspace = imported(folder / "w", file, documents)
-    workspace.sync([EntityVectors(of=part("entity_graph(of=triples(entity_key=casefold))")), EntityVectors()])
+    workspace.build(EntityVectors(of=part("entity_graph(of=triples(entity_key=casefold))")), EntityVectors())
     return workspace
 
 
@@ -151,7 +151,7 @@ def test_only_what_changed_is_written(tmp_path: Path) -> None:
     more = spelt("6", "Eve|likes|Gus")
     file = openie(tmp_path / "openie.json", [*TRIANGLES, more])
     workspace = imported(tmp_path / "w", file, TRIANGLES)
-    workspace.sync([Communities(), EntityVectors()])
+    workspace.build(Communities(), EntityVectors())
     before = table(workspace.open_part(EntityGraph()).entities)
     written: list[list[str]] = []
     held = workspace.store.create
@@ -171,10 +171,10 @@ def test_only_what_changed_is_written(tmp_path: Path) -> None:
         upsert(collection, records)
 
     workspace.store = Spy(workspace.store, create)
-    workspace.sync()
+    workspace.build()
     assert written == [["Eve", "Gus"]] * 2  # the graph's entities, and their vectors
     workspace.remove(["6"])
-    workspace.sync()
+    workspace.build()
     assert written[2:] == [["Eve"]] * 2
     assert table(workspace.open_part(EntityGraph()).entities) == before
 
@@ -298,7 +298,7 @@ def test_a_hub_strange_names_and_other_alphabets(tmp_path: Path) -> None:
     assert len(star["passage_ids"]) == count + 1
     assert len(star["text"]) < 3000
     everywhere = Communities(largest_component=False)
-    workspace.sync([everywhere])
+    workspace.build(everywhere)
     assert sorted(len(row["entities"]) for row in reports(workspace, everywhere).values()) == [2, 3, count + 1]
     japan = reports(workspace, everywhere)["Ω 日本 東京"]
     assert japan["title"] == "日本, Ω, 東京"
@@ -310,7 +310,7 @@ def test_nothing_to_join(tmp_path: Path) -> None:
     assert table(workspace.open_part(Communities()).memberships) == {}
     assert notes(workspace, "communities") == ["0 communities of 0 of 1 entities; the largest has 0. 0 have a report."]
     workspace.remove(["1", "2"])
-    workspace.sync()
+    workspace.build()
     assert table(workspace.open_part(EntityGraph()).entities) == {}
 
 
@@ -326,7 +326,7 @@ def test_the_parts_say_what_they_can_stand_on() -> None:
 # ---------------------------------------------------------------- reports
 
 
-def test_reports_by_rule(triangles: Workspace) -> None:
+def test_reports_by_rule(triangles: Index) -> None:
     made = reports(triangles)
     assert sorted(made) == ["Ann Bob Cid", "Dan Eve Fay"]
     assert made["Ann Bob Cid"] == {
@@ -374,7 +374,7 @@ def test_what_a_model_is_asked_and_what_it_costs(server: OpenAIServer, tmp_path:
     workspace = asking(tmp_path, server)
     workspace.add(TRIANGLES)
     with ledger.record_calls() as tally:
-        workspace.sync([Communities()])
+        workspace.build(Communities())
     calls = report_calls(server)
     assert (len(server.requests), len(calls)) == (5 + 2, 2)
     assert [asked(body) for body in calls] == [
@@ -399,7 +399,7 @@ def test_the_input_of_a_report_is_bounded(server: OpenAIServer, tmp_path: Path) 
     workspace = asking(tmp_path, server)
     workspace.add([spelt(f"{n:03d}", f"Hub|has the very long property number {n} of|Leaf{n}") for n in range(30)])
     small = Communities(input_tokens=100)
-    workspace.sync([small])
+    workspace.build(small)
     (body,) = report_calls(server)
     members, _, _, *statements = asked(body).splitlines()
     assert 300 < len("\n".join(statements)) <= 400  # four characters a token
@@ -413,7 +413,7 @@ def test_small_communities_are_reported_without_a_model(server: OpenAIServer, tm
     by_model, by_rule = {"Members: Cid; Ann; Bob", "Members: Dan; Eve; Fay"}, {"Cid, Ann, Bob", "Dan, Eve, Fay"}
     for least, calls, titles in ((5, 0, by_rule), (4, 2, by_model), (0, 2, by_model)):  # answers are kept
         part = Communities(least_statements=least)
-        workspace.sync([part])
+        workspace.build(part)
         assert len(report_calls(server)) == calls
         assert {row["title"] for row in table(workspace.open_part(part).reports).values()} == titles
 
@@ -421,17 +421,17 @@ def test_small_communities_are_reported_without_a_model(server: OpenAIServer, tm
 def test_reports_are_asked_again_only_where_something_changed(server: OpenAIServer, tmp_path: Path) -> None:
     workspace = asking(tmp_path / "often", server)
     workspace.add(TRIANGLES)
-    workspace.sync([Communities()])
+    workspace.build(Communities())
     before = reports(workspace)
     workspace.add([spelt("6", "Eve|likes|Gus")])
-    workspace.sync()
+    workspace.build()
     assert len(report_calls(server)) == 3
     assert sorted(reports(workspace)) == ["Ann Bob Cid", "Dan Eve Fay Gus"]
     workspace.add([spelt("6", "Eve|likes|Gus", "Eve|sees|Fay")])
-    workspace.sync()
+    workspace.build()
     assert len(report_calls(server)) == 4
     workspace.remove(["6"])
-    workspace.sync()
+    workspace.build()
     assert len(report_calls(server)) == 4  # the answers were kept
     assert reports(workspace) == before
     record = next(record for record in workspace.manifest.parts.values() if record.name == "communities")
@@ -446,7 +446,7 @@ def test_a_report_that_fails_is_survived_counted_and_asked_for_again(server: Ope
     )
     workspace = asking(tmp_path, server)
     workspace.add(TRIANGLES)
-    workspace.sync([Communities()])
+    workspace.build(Communities())
     assert sorted(reports(workspace)) == ["Ann Bob Cid"]
     memberships = table(workspace.open_part(Communities()).memberships)
     record = next(record for record in workspace.manifest.parts.values() if record.name == "communities")
@@ -455,7 +455,7 @@ def test_a_report_that_fails_is_survived_counted_and_asked_for_again(server: Ope
     assert record.details == ("2 communities of 6 of 6 entities; the largest has 3. 1 have a report.",)
     server.choose = lambda received, earlier: None
     before = len(server.requests)
-    workspace.sync([Communities()])
+    workspace.build(Communities())
     assert len(server.requests) == before + 1
     assert sorted(reports(workspace)) == ["Ann Bob Cid", "Dan Eve Fay"]
 

@@ -11,10 +11,10 @@ from openai_server import KEY, OpenAIServer
 
 from ragindex.errors import UsageError
 from ragindex.filters import Filter, Ids, Not, Terms, meta
+from ragindex.index.index import Index
 from ragindex.llm.answer_question import build_context
 from ragindex.plugins import registry
 from ragindex.types import Query, Retrieval, Triple
-from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.graphrag import method
 from ragindex_baselines.graphrag.communities import Communities
 from ragindex_baselines.graphrag.method import GraphRAG, Nearby
@@ -33,18 +33,18 @@ REPORT = "Cid, Ann, Bob\nCid knows Ann. Bob knows Cid. Ann knows Bob. Cid met Da
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
     """An index with embeddings that count words."""
     folder = tmp_path_factory.mktemp("graphrag")
     with pytest.MonkeyPatch.context() as patch, OpenAIServer() as running:
         patch.setenv("OPENAI_API_KEY", KEY)
         patch.setenv("EMBEDDING_BASE_URL", running.url)
         made = imported(folder / "w", openie(folder / "openie.json", DOCUMENTS), DOCUMENTS, encoder="openai:words")
-        made.sync([GraphRAG()])
+        made.build(GraphRAG())
         yield made
 
 
-def ask(workspace: Workspace, scheme: GraphRAG, text: str, k: int = 10, where: Filter | None = None) -> Retrieval:
+def ask(workspace: Index, scheme: GraphRAG, text: str, k: int = 10, where: Filter | None = None) -> Retrieval:
     (found,) = scheme.open(workspace).retrieve([Query("q", text, where)], k)
     return found
 
@@ -53,7 +53,7 @@ def ids(found: Retrieval) -> list[str]:
     return [hit.id for hit in found.hits]
 
 
-def test_a_question_by_hand(workspace: Workspace) -> None:
+def test_a_question_by_hand(workspace: Index) -> None:
     scheme = GraphRAG(entities=2)
     found = ask(workspace, scheme, "Ann")
     entities, passages, relations, communities = found.trace
@@ -71,7 +71,7 @@ def test_a_question_by_hand(workspace: Workspace) -> None:
     assert memberships.get(["Ann"], ("community",)).to_pylist() == [{"id": "Ann", "community": community}]
 
 
-def test_passages_come_entity_by_entity(workspace: Workspace) -> None:
+def test_passages_come_entity_by_entity(workspace: Index) -> None:
     assert ids(ask(workspace, GraphRAG(entities=1), "Dan")) == ["3", "4", "5"]
     found = ask(workspace, GraphRAG(entities=3), "Dan likes Eve likes Fay")
     assert found.trace[0].ids == ("Eve", "Fay", "Dan")
@@ -80,13 +80,13 @@ def test_passages_come_entity_by_entity(workspace: Workspace) -> None:
     assert sorted(ids(ask(workspace, GraphRAG(), "Ann"))) == ["1", "2", "3", "4", "5", "6"]  # there are only 8 entities
 
 
-def test_entities_outside_the_largest_component_have_no_report(workspace: Workspace) -> None:
+def test_entities_outside_the_largest_component_have_no_report(workspace: Index) -> None:
     found = ask(workspace, GraphRAG(entities=2), "Gil likes Hal")
     assert found.trace[0].ids == ("Gil", "Hal")
     assert ids(found) == ["6"]
     assert found.notes == ("Gil likes Hal",)
     everywhere = registry.scheme("graphrag(communities=communities(largest_component=false), entities=2)")
-    workspace.sync([everywhere])
+    workspace.build(everywhere)
     assert ask(workspace, everywhere, "Gil likes Hal").notes == (
         "Gil, Hal\nGil likes Hal.\n- Gil likes Hal.",
         "Gil likes Hal",
@@ -103,7 +103,7 @@ OTHERS = tuple(id for id in "123456" if id != "3")
 @pytest.mark.parametrize(
     "where", [meta("id", *OTHERS), Not(meta("id", "3")), Ids(OTHERS), Terms("doc_ids", OTHERS), Not(Ids(("3",)))]
 )
-def test_what_a_filter_keeps_out_is_neither_found_nor_told(workspace: Workspace, where: Filter, entities: int) -> None:
+def test_what_a_filter_keeps_out_is_neither_found_nor_told(workspace: Index, where: Filter, entities: int) -> None:
     found = ask(workspace, GraphRAG(entities=entities), "Cid", where=where)
     # Cid and Dan are made from passage 3 too, and so is the report on Ann, Bob and Cid
     assert set(found.trace[0].ids) <= {"Ann", "Bob", "Eve", "Fay", "Gil", "Hal"}
@@ -112,7 +112,7 @@ def test_what_a_filter_keeps_out_is_neither_found_nor_told(workspace: Workspace,
     assert not any("Dan met" in text or "met Dan" in text for text in (*found.notes, str(found.trace)))
 
 
-def test_an_entity_that_others_describe_too_leads_nowhere(workspace: Workspace) -> None:
+def test_an_entity_that_others_describe_too_leads_nowhere(workspace: Index) -> None:
     found = ask(workspace, GraphRAG(), "Ann", where=meta("id", "1"))
     assert (found.hits, found.notes, found.trace[0].ids) == ((), (), ())
     found = ask(workspace, GraphRAG(), "Gil", where=meta("id", "6"))
@@ -120,12 +120,12 @@ def test_an_entity_that_others_describe_too_leads_nowhere(workspace: Workspace) 
     assert found.trace[2].triples == (Triple("Gil", "likes", "Hal"),)
 
 
-def test_a_report_is_told_when_all_that_it_rests_on_passes(workspace: Workspace) -> None:
+def test_a_report_is_told_when_all_that_it_rests_on_passes(workspace: Index) -> None:
     found = ask(workspace, GraphRAG(entities=1), "Ann", where=Not(meta("id", "4", "5", "6")))
     assert (ids(found), found.notes[0]) == (["2", "1"], REPORT)
 
 
-def test_a_filter_that_nothing_passes(workspace: Workspace) -> None:
+def test_a_filter_that_nothing_passes(workspace: Index) -> None:
     found = ask(workspace, GraphRAG(), "Ann", where=meta("id", "nobody"))
     assert (found.hits, found.notes) == ((), ())
 
@@ -133,7 +133,7 @@ def test_a_filter_that_nothing_passes(workspace: Workspace) -> None:
 # ---------------------------------------------------------------- what the reader is handed
 
 
-def test_notes_are_bounded_and_can_be_left_out(workspace: Workspace) -> None:
+def test_notes_are_bounded_and_can_be_left_out(workspace: Index) -> None:
     assert ask(workspace, GraphRAG(note_tokens=0, relation_tokens=0), "Ann").notes == ()
     (report,) = ask(workspace, GraphRAG(entities=1, note_tokens=5, relation_tokens=0), "Ann").notes
     assert report == "Cid, Ann, Bob\nCid"  # twenty characters at most, cut after a word
@@ -142,7 +142,7 @@ def test_notes_are_bounded_and_can_be_left_out(workspace: Workspace) -> None:
     assert ask(workspace, GraphRAG(note_tokens=0, relations=0), "Ann").notes == ()
 
 
-def test_notes_count_in_the_readers_budget(workspace: Workspace) -> None:
+def test_notes_count_in_the_readers_budget(workspace: Index) -> None:
     found = ask(workspace, GraphRAG(entities=1), "Ann")
     seen = build_context(found.hits, found.notes, 60)
     assert seen.notes[0] == REPORT

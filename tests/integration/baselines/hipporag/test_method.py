@@ -18,6 +18,7 @@ from openai_server import KEY, OpenAIServer
 from examples import examples
 from ragindex.errors import LLMError, MissingPartError, StaleWarning, UsageError
 from ragindex.filters import meta
+from ragindex.index.index import Index
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.similar_pairs import SimilarPairs
 from ragindex.parts.vectors.vectors import Vectors
@@ -25,7 +26,6 @@ from ragindex.plugins import registry
 from ragindex.retrieval.fusion import normalize_scores
 from ragindex.testing import DOCUMENTS, build, check_batches, check_filter, check_hits
 from ragindex.types import Document, Query, Triple
-from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.hipporag import spread_vectors, weighted_graph
 from ragindex_baselines.hipporag.method import QUESTION_ENTITIES, FactRetriever, HippoRAG, name_entities_by_rule
 from ragindex_baselines.hipporag.phrase_graph import PhraseGraph, PhraseMentions, connected
@@ -68,7 +68,7 @@ def test_of_equally_near_phrases_the_name_itself_is_taken(tmp_path: Path) -> Non
         spelt("6", "Kappa|knows|Delta"),
     ]
     workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", documents), documents)
-    workspace.sync([ENTITIES])
+    workspace.build(ENTITIES)
     retriever = ENTITIES.open(workspace)
     for question, phrase in (("Who is Zeta?", "zeta"), ("What is Alpha?", "alpha")):
         (found,) = retriever.retrieve([Query("q", question)], 1)
@@ -173,7 +173,7 @@ def test_a_walk_stays_near_its_seeds() -> None:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Index:
     folder, size = tmp_path_factory.mktemp("world"), SIZE
     documents = list(worlds.make_documents(size))
     stated: dict[str, list[Any]] = {one.id: [] for one in documents}
@@ -185,7 +185,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     ]
     (folder / "f.json").write_text(json.dumps({"docs": docs}))
     workspace = imported(folder / "w", folder / "f.json", documents, encoder="lsa:32")
-    workspace.sync([FACTS, POWER, ENTITIES, ENTITIES_BY_POWER])
+    workspace.build(FACTS, POWER, ENTITIES, ENTITIES_BY_POWER)
     return workspace
 
 
@@ -193,7 +193,7 @@ def asked() -> list[Query]:
     return [Query(f"q{n}", one.text) for n, one in enumerate(worlds.make_questions(SIZE, per_kind=6))]
 
 
-def test_facts_are_ranked_as_igraph_ranks_them(world: Workspace) -> None:
+def test_facts_are_ranked_as_igraph_ranks_them(world: Index) -> None:
     graph = world.open_part(PhraseGraph()).graph
     resident = world.open_part(Vectors(of=Passages())).resident()
     order = np.argsort(resident.ids.to_pylist())
@@ -217,7 +217,7 @@ def test_facts_are_ranked_as_igraph_ranks_them(world: Workspace) -> None:
 
 
 @pytest.mark.parametrize(("local", "whole"), [(FACTS, POWER), (ENTITIES, ENTITIES_BY_POWER)])
-def test_both_walks_give_the_same_answers(local: HippoRAG, whole: HippoRAG, world: Workspace) -> None:
+def test_both_walks_give_the_same_answers(local: HippoRAG, whole: HippoRAG, world: Index) -> None:
     queries = asked()
     fast, slow = (scheme.open(world).retrieve(queries, 15) for scheme in (local, whole))
     for one, other in zip(fast, slow, strict=True):
@@ -240,9 +240,7 @@ def solved(graph: WeightedGraph, reset: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("walks", "rows"), [(5, 40), (64, 8192)])
-def test_spread_vectors_against_a_solver(
-    walks: int, rows: int, world: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spread_vectors_against_a_solver(walks: int, rows: int, world: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     resident = world.open_part(Vectors(of=Passages())).resident()
     graph = world.open_part(PhraseGraph()).graph
     reset = resident.vectors[np.argsort(resident.ids.to_pylist())]
@@ -260,11 +258,11 @@ def test_spread_vectors_against_a_solver(
     assert found == pytest.approx(expected, abs=2e-6)
 
 
-def test_spread_vectors_as_they_are_kept(world: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spread_vectors_as_they_are_kept(world: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spread_vectors, "_BLOCK_BYTES", 1)
     monkeypatch.setattr(spread_vectors, "_ROWS", 7)
     other = SpreadVectors(damping=0.4999999)
-    world.sync([other])
+    world.build(other)
     whole, blocks = (world.open_part(part) for part in (SpreadVectors(), other))
     assert isinstance(whole, PassageSpread)
     assert blocks.passages.to_pylist() == whole.passages.to_pylist()
@@ -298,20 +296,20 @@ C = spelt("C", "pqr|is|uvw")
 D = Document("D", "", "ghi", {"id": "D"})
 
 
-def small(tmp_path: Path, *documents: Document, schemes: Sequence[HippoRAG] = (FACTS,)) -> Workspace:
-    workspace = Workspace.open(tmp_path / "w", encoder=Letters(), chunking=None)
+def small(tmp_path: Path, *documents: Document, schemes: Sequence[HippoRAG] = (FACTS,)) -> Index:
+    workspace = Index.open(tmp_path / "w", encoder=Letters(), chunking=None, create=True)
     workspace.import_part("extractions", openie(tmp_path / "f.json", documents))
     workspace.add(documents)
-    workspace.sync(schemes)
+    workspace.build(*schemes)
     return workspace
 
 
 @pytest.fixture(scope="module")
-def letters(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def letters(tmp_path_factory: pytest.TempPathFactory) -> Index:
     return small(tmp_path_factory.mktemp("letters"), A, B, C, D, schemes=(FACTS, ENTITIES))
 
 
-def test_facts_by_hand(letters: Workspace) -> None:
+def test_facts_by_hand(letters: Index) -> None:
     scheme = HippoRAG(mode="facts", facts=1, passage_weight=0)
     (found,) = scheme.open(letters).retrieve([Query("q", "abc rises in xyz")], 5)
     facts, seeds, ranked = found.trace
@@ -354,7 +352,7 @@ def test_passages_that_are_all_equally_near(tmp_path: Path) -> None:
     assert nothing.hits == ()  # no letter, no vector
 
 
-def test_facts_that_do_not_pass_the_filter_seed_nothing(letters: Workspace) -> None:
+def test_facts_that_do_not_pass_the_filter_seed_nothing(letters: Index) -> None:
     (found,) = FACTS.open(letters).retrieve([Query("q", "abc rises in xyz", meta("id", "C", "D"))], 5)
     assert {hit.id for hit in found.hits} <= {"C", "D"}
     assert found.trace[0].ids == ("C#t0000",)
@@ -372,7 +370,7 @@ def test_a_component_of_its_own_and_phrases_that_are_all_synonyms(tmp_path: Path
 def test_parts_of_different_corpora_are_refused(tmp_path: Path) -> None:
     workspace = small(tmp_path, A, B)
     workspace.add([C])
-    workspace.sync([PhraseGraph()])
+    workspace.build(PhraseGraph())
     with pytest.warns(StaleWarning), pytest.raises(MissingPartError, match="of different corpora. Run: ragindex index"):
         FACTS.open(workspace)
 
@@ -397,7 +395,7 @@ def test_a_model_says_what_a_question_names(tmp_path: Path, monkeypatch: pytest.
         workspace = asking(tmp_path / "w", server, encoder=Letters())  # type: ignore[arg-type]
         workspace.import_part("extractions", openie(tmp_path / "f.json", [A, B, C, D]))
         workspace.add([A, B, C, D])
-        workspace.sync([ENTITIES])
+        workspace.build(ENTITIES)
         server.write = naming("ABC", " abc ", "", "uvvw", seen=seen)
         (found,) = ENTITIES.open(workspace).retrieve([Query("q", "Where does abc rise?")], 4)
         assert seen == ["Where does abc rise?"]
@@ -413,7 +411,7 @@ def test_a_model_says_what_a_question_names(tmp_path: Path, monkeypatch: pytest.
             ENTITIES.open(workspace).retrieve([Query("q", "Where does xyz meet?")], 4)
 
 
-def test_scores_of_entities_by_hand(letters: Workspace) -> None:
+def test_scores_of_entities_by_hand(letters: Index) -> None:
     (found,) = ENTITIES.open(letters).retrieve([Query("q", "Is Pqr there?")], 4)
     # pqr - uvw: of 1, 2/3 stay with pqr and 1/3 with uvw; both are in C
     assert [(hit.id, hit.score) for hit in found.hits[:1]] == [("C", pytest.approx(1, abs=1e-5))]
@@ -422,7 +420,7 @@ def test_scores_of_entities_by_hand(letters: Workspace) -> None:
     assert {hit.id for hit in found.hits[1:]} == {"A", "B", "D"}
 
 
-def test_a_question_that_names_nothing_is_answered_by_cosine(letters: Workspace) -> None:
+def test_a_question_that_names_nothing_is_answered_by_cosine(letters: Index) -> None:
     (found,) = ENTITIES.open(letters).retrieve([Query("q", "ghi?")], 2)
     assert (found.hits[0].id, found.hits[0].score) == ("D", pytest.approx(0, abs=1e-6))
     assert found.trace[0].note == ""

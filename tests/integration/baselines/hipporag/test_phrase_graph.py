@@ -15,11 +15,11 @@ from made_extractions import openie, spelt
 from examples import examples
 from ragindex.durable_files import RepairWarning
 from ragindex.errors import StoreError
+from ragindex.index.index import Index
 from ragindex.parts.vectors import encoded_names, similar_pairs
 from ragindex.parts.vectors.encoded_names import Coder, find_distinct
 from ragindex.parts.vectors.similar_pairs import SimilarPairs
 from ragindex.types import Document
-from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.hipporag import phrase_graph
 from ragindex_baselines.hipporag.phrase_graph import PhraseGraph, PhraseMentions, connected
 from ragindex_baselines.hipporag.weighted_graph import WeightedGraph
@@ -30,11 +30,11 @@ C = spelt("C", "uvw|is|xyz")
 D = Document("D", "", "Nothing is said here.", {"id": "D"})
 
 
-def made(tmp_path: Path, *documents: Document, part: PhraseGraph | None = None) -> Workspace:
-    workspace = Workspace.open(tmp_path / "w", encoder=Letters(), chunking=None)
+def made(tmp_path: Path, *documents: Document, part: PhraseGraph | None = None) -> Index:
+    workspace = Index.open(tmp_path / "w", encoder=Letters(), chunking=None, create=True)
     workspace.import_part("extractions", openie(tmp_path / "f.json", (A, B, C, D)))
     workspace.add(documents)
-    workspace.sync([part or PhraseGraph()])
+    workspace.build(part or PhraseGraph())
     return workspace
 
 
@@ -48,7 +48,7 @@ def edges(graph: WeightedGraph) -> dict[tuple[str, str], float]:
     return {(a, b): weight for (a, b), weight in found.items() if names.index(a) <= names.index(b)}
 
 
-def opened(workspace: Workspace, part: PhraseGraph | None = None) -> WeightedGraph:
+def opened(workspace: Index, part: PhraseGraph | None = None) -> WeightedGraph:
     graph: WeightedGraph = workspace.open_part(part or PhraseGraph()).graph
     return graph
 
@@ -112,11 +112,11 @@ def test_passages_without_triples_alone(tmp_path: Path) -> None:
 
 def test_phrases_that_are_all_synonyms(tmp_path: Path) -> None:
     documents = [spelt(f"P{n}", f"{'ab' * n}|is|{'ba' * n}") for n in range(1, 30)]
-    workspace = Workspace.open(tmp_path / "w", encoder=Letters(), chunking=None)
+    workspace = Index.open(tmp_path / "w", encoder=Letters(), chunking=None, create=True)
     workspace.import_part("extractions", openie(tmp_path / "f.json", documents))
     workspace.add(documents)
     part = PhraseGraph(synonyms=2)
-    workspace.sync([part])
+    workspace.build(part)
     found = [weight for pair, weight in edges(opened(workspace, part)).items() if "P" not in "".join(pair)]
     joined = 29  # by triples; some of these are synonyms too
     assert 29 <= sum(found) - joined <= 2 * 58 + 1e-3
@@ -191,12 +191,12 @@ def test_each_phrase_is_encoded_once(tmp_path: Path) -> None:
     before = opened(workspace)
     assert sorted(ENCODED) == ["12 may 1899", "1871", "aabc", "abc", "xyz"]
     workspace.add([C])
-    workspace.sync()
+    workspace.build()
     assert ENCODED[5:] == ["uvw"]
     assert workspace.open_part(PhraseGraph()).vectors.count() == 6
     assert opened(workspace).passages.to_pylist() == ["A", "B", "C"]
     workspace.remove(["C"])
-    workspace.sync()
+    workspace.build()
     assert workspace.open_part(PhraseGraph()).vectors.count() == 5
     assert same(opened(workspace), before)
 
@@ -208,9 +208,9 @@ def test_files_that_are_lost(tmp_path: Path) -> None:
     with pytest.raises(
         StoreError, match=r"The phrase graph of .* has changed since it was written\. Run: ragindex repair"
     ):
-        opened(Workspace.open(tmp_path / "w", encoder=Letters()))
+        opened(Index.open(tmp_path / "w", encoder=Letters(), create=True))
     shutil.rmtree(folder)
     workspace.add([B])
     with pytest.warns(RepairWarning, match="rebuilt"):
-        workspace.sync()
+        workspace.build()
     assert opened(workspace).passages.to_pylist() == ["A", "B"]

@@ -19,11 +19,11 @@ from ragindex.errors import RequestError, ServiceError, UsageError
 from ragindex.estimate import estimate_questions
 from ragindex.filters import meta
 from ragindex.http import TroubleError
+from ragindex.index.index import Index
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.retrieval.trace import UNKNOWN_DOCUMENTS
 from ragindex.types import Query, Retrieval
-from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.remote import client
 from ragindex_baselines.remote.client import JsonAddress
 from ragindex_eval.run.batching import batching_for
@@ -43,14 +43,14 @@ def server() -> Iterator[OpenAIServer]:
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    made = Workspace.open(tmp_path_factory.mktemp("http") / "index", encoder="lsa", chunking=None)
+def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    made = Index.open(tmp_path_factory.mktemp("http") / "index", encoder="lsa", chunking=None, create=True)
     made.add(DOCUMENTS)
-    made.sync([registry.scheme("bm25")])
+    made.build(registry.scheme("bm25"))
     return made
 
 
-def ask(index: Workspace, url: str, k: int = 3, query: Query = QUESTION, **params: Any) -> Retrieval:
+def ask(index: Index, url: str, k: int = 3, query: Query = QUESTION, **params: Any) -> Retrieval:
     scheme = registry.scheme({"name": "http", "params": {"url": url, "key": "SEARCH_API_KEY", "retries": 0, **params}})
     (found,) = scheme.open(index).retrieve([query], k)
     return found
@@ -63,7 +63,7 @@ def found_by(found: Retrieval) -> list[tuple[str, tuple[str, ...]]]:
 # ---------------------------------------------------------------- what is found
 
 
-def test_hits_are_documents_of_the_corpus(server: OpenAIServer, index: Workspace) -> None:
+def test_hits_are_documents_of_the_corpus(server: OpenAIServer, index: Index) -> None:
     found = ask(index, server.url.removesuffix("/v1") + "/v1" + PLAIN)
     assert found_by(found) == [("lindau", ("lindau",)), ("ferry", ("ferry",)), ("vault", ("vault",))]
     first = found.hits[0]
@@ -74,7 +74,7 @@ def test_hits_are_documents_of_the_corpus(server: OpenAIServer, index: Workspace
     assert asked.headers["authorization"] == f"Bearer {KEY}"
 
 
-def test_a_vector_store_names_files_by_the_last_part_of_their_paths(server: OpenAIServer, index: Workspace) -> None:
+def test_a_vector_store_names_files_by_the_last_part_of_their_paths(server: OpenAIServer, index: Index) -> None:
     query = Query("q", "How long does rye bread keep?")
     found = ask(index, server.url + VECTOR_STORE, 2, query, protocol="openai")
     assert found.hits[0].doc_ids == ("notes/bread",)
@@ -84,23 +84,23 @@ def test_a_vector_store_names_files_by_the_last_part_of_their_paths(server: Open
 
 @pytest.mark.parametrize("id", ["caf\u00e9", "cafe\u0301"])
 def test_documents_are_matched_in_either_form_of_unicode(id: str, server: OpenAIServer, tmp_path: Path) -> None:
-    index = Workspace.open(tmp_path / "index", encoder="lsa", chunking=None)
+    index = Index.open(tmp_path / "index", encoder="lsa", chunking=None, create=True)
     index.add([replace(DOCUMENTS[0], id=id), replace(DOCUMENTS[1], id="deep/" + id)])
-    index.sync([registry.scheme("bm25")])
+    index.build(registry.scheme("bm25"))
     for served in ("caf\u00e9", "cafe\u0301"):
         documents = [replace(DOCUMENTS[0], id=served)]
         found = ask(index, searching(server, documents).url.removesuffix("/v1") + "/v1" + PLAIN, 1)
         assert [hit.doc_ids for hit in found.hits] == [(id,)]
 
 
-def test_a_key_goes_into_the_header_that_is_named(server: OpenAIServer, index: Workspace) -> None:
+def test_a_key_goes_into_the_header_that_is_named(server: OpenAIServer, index: Index) -> None:
     server.key = None
     ask(index, server.url + PLAIN, header="X-API-Key")
     assert server.requests[0].headers["x-api-key"] == KEY
     assert "authorization" not in server.requests[0].headers
 
 
-def test_connections_are_kept_and_replaced(server: OpenAIServer, index: Workspace) -> None:
+def test_connections_are_kept_and_replaced(server: OpenAIServer, index: Index) -> None:
     scheme = registry.scheme({"name": "http", "params": {"url": server.url + PLAIN, "key": "SEARCH_API_KEY"}})
     retriever = scheme.open(index)
     for fault in (None, drop, None, says("no JSON"), None):
@@ -133,13 +133,13 @@ def hits(*given: Any) -> Fault:
     ],
 )
 def test_scores_and_ids(
-    given: list[Any], expected: list[tuple[str, float]], server: OpenAIServer, index: Workspace
+    given: list[Any], expected: list[tuple[str, float]], server: OpenAIServer, index: Index
 ) -> None:
     server.faults.append(hits(*given))
     assert [(hit.id, hit.score) for hit in ask(index, server.url + PLAIN).hits] == expected
 
 
-def test_hits_of_unknown_documents_are_set_aside_and_told(server: OpenAIServer, index: Workspace) -> None:
+def test_hits_of_unknown_documents_are_set_aside_and_told(server: OpenAIServer, index: Index) -> None:
     server.faults.append(hits({"id": "nowhere"}, {"id": "ferry"}, {"id": 17}))
     found = ask(index, server.url + PLAIN)
     assert found_by(found) == [("ferry", ("ferry",))]
@@ -148,13 +148,13 @@ def test_hits_of_unknown_documents_are_set_aside_and_told(server: OpenAIServer, 
     assert told.note == "2 of 3 hits are of no document of the corpus"
 
 
-def test_texts_are_bounded(server: OpenAIServer, index: Workspace) -> None:
+def test_texts_are_bounded(server: OpenAIServer, index: Index) -> None:
     server.faults.append(hits({"id": "ferry", "text": "x\0" * 90_000, "title": "\ud800" * 900}))
     (hit,) = ask(index, server.url + PLAIN).hits
     assert (hit.text, hit.title) == ("x" * 25_000, "?" * 500)
 
 
-def test_a_filter_asks_for_more_and_keeps_what_passes(server: OpenAIServer, index: Workspace) -> None:
+def test_a_filter_asks_for_more_and_keeps_what_passes(server: OpenAIServer, index: Index) -> None:
     found = ask(index, server.url + PLAIN, 1, replace(QUESTION, filter=meta("team", "blue")), depth=20)
     assert found_by(found) == [("vault", ("vault",))]
     assert server.requests[0].body == {"query": QUESTION.text, "k": 20}
@@ -179,7 +179,7 @@ ONE_QUESTION: list[tuple[str, Fault, str]] = [
 
 
 @pytest.mark.parametrize(("fault", "message"), [pytest.param(*rest, id=name) for name, *rest in ONE_QUESTION])
-def test_what_goes_wrong_on_one_question(fault: Fault, message: str, server: OpenAIServer, index: Workspace) -> None:
+def test_what_goes_wrong_on_one_question(fault: Fault, message: str, server: OpenAIServer, index: Index) -> None:
     server.faults.append(fault)
     with pytest.raises(RequestError, match=message) as error:
         ask(index, server.url + PLAIN, timeout=LATE if "no whole answer" in message else 30, max_mb=1)
@@ -213,7 +213,7 @@ ALL_QUESTIONS: list[tuple[str, Fault, str]] = [
 
 
 @pytest.mark.parametrize(("fault", "message"), [pytest.param(*rest, id=name) for name, *rest in ALL_QUESTIONS])
-def test_what_goes_wrong_on_all_questions(fault: Fault, message: str, server: OpenAIServer, index: Workspace) -> None:
+def test_what_goes_wrong_on_all_questions(fault: Fault, message: str, server: OpenAIServer, index: Index) -> None:
     server.faults.append(fault)
     with pytest.raises(ServiceError, match=message) as error:
         ask(index, server.url + PLAIN)
@@ -222,7 +222,7 @@ def test_what_goes_wrong_on_all_questions(fault: Fault, message: str, server: Op
 
 
 @pytest.mark.parametrize("number", [301, 302, 303, 307, 308])
-def test_no_redirect_is_followed(number: int, server: OpenAIServer, index: Workspace) -> None:
+def test_no_redirect_is_followed(number: int, server: OpenAIServer, index: Index) -> None:
     with OpenAIServer(key=None) as other:
         searching(other, DOCUMENTS)
         server.faults.append(status(number, location=f"{other.url}{PLAIN}?token={KEY}"))
@@ -244,13 +244,13 @@ def test_no_redirect_is_followed(number: int, server: OpenAIServer, index: Works
         (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", b" "),
     ],
 )
-def test_a_server_that_sends_byte_by_byte_is_left(first: bytes, again: bytes, index: Workspace) -> None:
+def test_a_server_that_sends_byte_by_byte_is_left(first: bytes, again: bytes, index: Index) -> None:
     """Such a server goes on without end."""
     with dripping(first, again) as url, pytest.raises(RequestError, match="no whole answer within 0.3 seconds|lost"):
         ask(index, url, timeout=0.3)
 
 
-def test_an_answer_that_ends_too_early_is_a_lost_connection(index: Workspace) -> None:
+def test_an_answer_that_ends_too_early_is_a_lost_connection(index: Index) -> None:
     def serve() -> None:
         client, _ = listening.accept()
         with client:
@@ -265,9 +265,7 @@ def test_an_answer_that_ends_too_early_is_a_lost_connection(index: Workspace) ->
         thread.join()
 
 
-def test_a_service_is_asked_question_by_question_and_an_estimate_asks_none(
-    server: OpenAIServer, index: Workspace
-) -> None:
+def test_a_service_is_asked_question_by_question_and_an_estimate_asks_none(server: OpenAIServer, index: Index) -> None:
     scheme = registry.scheme({"name": "http", "params": {"url": server.url + PLAIN, "key": "SEARCH_API_KEY"}})
     assert batching_for(index, scheme).size == 1
     assert batching_for(index, registry.scheme("bm25")).size == 32
@@ -279,13 +277,13 @@ def test_a_service_is_asked_question_by_question_and_an_estimate_asks_none(
     assert server.requests == []
 
 
-def test_a_failure_that_passes_is_asked_again(server: OpenAIServer, index: Workspace) -> None:
+def test_a_failure_that_passes_is_asked_again(server: OpenAIServer, index: Index) -> None:
     server.faults.extend([status(503, retry_after="0"), drop])
     assert len(ask(index, server.url + PLAIN, retries=2).hits) == 3
     assert len(server.requests) == 3
 
 
-def test_nothing_listens(index: Workspace) -> None:
+def test_nothing_listens(index: Index) -> None:
     with OpenAIServer() as gone:
         url = gone.url + PLAIN
     with pytest.raises(ServiceError, match="failed, no connection: Connection refused"):
@@ -312,7 +310,7 @@ def test_parameters(params: dict[str, Any], message: str) -> None:
     assert KEY not in str(error.value)
 
 
-def test_a_key_that_is_not_set(index: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_is_not_set(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SEARCH_API_KEY")
     with pytest.raises(UsageError, match="needs a key: set the environment variable SEARCH_API_KEY"):
         ask(index, "http://127.0.0.1:1/search")
@@ -361,7 +359,7 @@ def test_ids_that_match_nothing_are_in_the_notes(server: OpenAIServer, tmp_path:
     )
 
 
-def test_ragindex_serve_answers_both_protocols(tmp_path: Path, index: Workspace) -> None:
+def test_ragindex_serve_answers_both_protocols(tmp_path: Path, index: Index) -> None:
     served = build_index(tmp_path / "served", ("bm25", "hybrid"))
     own = index.retriever(registry.scheme("bm25")).retrieve([QUESTION], 3)
     with serving(f"docs={served}", methods=("bm25",)) as running:

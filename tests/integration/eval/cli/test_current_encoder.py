@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from examples import examples
-from ragindex.workspace.manifest import read_manifest
+from ragindex.index.manifest import read_manifest
 
 pytestmark = pytest.mark.usefixtures("few_rounds")
 

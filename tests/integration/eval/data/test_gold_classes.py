@@ -19,9 +19,9 @@ from made_comparisons import answered, went
 from examples import examples
 from ragindex.corpus import Corpus
 from ragindex.errors import DataError, UsageError
+from ragindex.index.index import Index
 from ragindex.plugins import registry
 from ragindex.types import Document, Query
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.cli.questions import questions
 from ragindex_eval.data import gold_classes
 from ragindex_eval.data.datasets import Dataset, read_dataset
@@ -364,7 +364,7 @@ def test_question_that_is_a_document_does_not_find_itself(tmp_path: Path) -> Non
     assert [[row.doc_id for row in run] for run in rows] == [["con"], ["con"]]
     (again,) = load_results(tmp_path / "out").comparisons
     assert again.gold == comparison.gold
-    with Workspace.open(tmp_path / "w", create=False) as opened:
+    with Index.open(tmp_path / "w") as opened:
         scheme = registry.scheme("bm25")
         assert find_compared(comparison, "bm25").evidence_for(opened, scheme).metrics["R@1"] == 1.0
         plain = {id: replace(one, own_document="") for id, one in (comparison.gold or {}).items()}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ragindex.index.index import Index
 from ragindex.types import Query
-from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
 from ragindex_eval.data import worlds
 
@@ -23,9 +23,9 @@ def test_word_overlap_alone_does_not_win(seed: int, tmp_path: Path) -> None:
 def recalls(seed: int, folder: Path) -> Mapping[str, float]:
     """bm25's mean R@5 of each kind of question, at 1,000 passages."""
     asked = worlds.make_questions(1000, seed)[:400]
-    with Workspace.open(folder / "w", chunking=None) as workspace:
+    with Index.open(folder / "w", chunking=None, create=True) as workspace:
         workspace.add(worlds.make_documents(1000, seed))
-        workspace.sync([BM25()])
+        workspace.build(BM25())
         found = BM25().open(workspace).retrieve([Query(str(i), one.text) for i, one in enumerate(asked)], 5)
     values = defaultdict(list)
     for one, retrieval in zip(asked, found, strict=True):

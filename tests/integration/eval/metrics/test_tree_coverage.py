@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from made_comparisons import made
 from made_trees import Compass, around, at
 
+from ragindex.index.index import Index
 from ragindex.parts.trees.summary_tree import SummaryTree
 from ragindex.plugins import registry
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.metrics.tree_coverage import Coverage, Grouping, count_coverage, measure_coverage
 from ragindex_eval.report.sections import coverage
 from ragindex_eval.report.sections.coverage import CoverageRow, PoolRow, efficiency
@@ -66,10 +66,10 @@ def test_as_sets_of_pairs(clusters: list[list[str]], gold: list[list[str]]) -> N
 def test_the_clusters_of_a_tree_are_those_of_its_first_level(tmp_path: Path) -> None:
     tree = SummaryTree(dimensions=2, stop_at=2)
     rings = [*around("a", 0, 0.5, 8), *around("b", 1, 0.5, 8), *around("c", 2, 0.1, 3), at("m", 1, 1, 0)]
-    with Workspace.open(tmp_path, chunking=None, encoder=Compass()) as workspace:
+    with Index.open(tmp_path, chunking=None, encoder=Compass(), create=True) as workspace:
         workspace.add(rings)
         scheme = registry.scheme({"name": "raptor", "params": {"tree": "summary_tree(dimensions=2, stop_at=2)"}})
-        workspace.sync([scheme])
+        workspace.build(scheme)
         gold = [["a1", "m"], ["m", "b2"], ["a1", "b2"], ["c1", "c3"], ["a1"]]
         assert measure_coverage(workspace, {"rings": scheme, "flat": registry.scheme("bm25")}, gold) == Coverage(
             4, 4, (Grouping(f"{registry.label(tree)}, level 1", 3, 7.0, 75 / 190, 3, {}),), {"rings": 24}

@@ -15,10 +15,10 @@ import ragindex as ragindex_api
 from ragindex import time_limit
 from ragindex.accounting import ledger
 from ragindex.estimate_encoding import CountingEncoder
+from ragindex.index.index import Index
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.types import Document
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.recommend import recommend
 from ragindex_eval.recommend.prices import price_candidates
 from ragindex_eval.recommend.values import Candidate
@@ -241,9 +241,9 @@ def test_the_estimate_of_compare_and_recommend_is_one(tmp_path: Path, monkeypatc
     assert encoded == SAMPLED_DOCUMENTS  # one passage each
     assert nothing.seconds_left(nothing.methods) == pytest.approx(nothing.seconds_left(["hybrid"]))
     assert 0 < nothing.seconds_left(["bm25"]) < nothing.seconds_left(["hybrid"])
-    with Workspace.open(tmp_path, encoder=encoder, chunking=corpus.chunking) as index:
+    with Index.open(tmp_path, encoder=encoder, chunking=corpus.chunking, create=True) as index:
         index.add(corpus)
-        index.sync([schemes["dense"]])
+        index.build(schemes["dense"])
         measured = {registry.label(part): index.figures(part).seconds for part in index.all_parts(schemes["dense"])}
     monkeypatch.setattr(estimate_rest, "list_rest", lambda: ["links"])
     with ledger.record_calls() as tally:
@@ -272,9 +272,9 @@ def test_texts_of_the_sample_are_encoded_once(tmp_path: Path) -> None:
         for _ in range(2):
             estimate_building(schemes, corpus.documents, corpus.chunking, settings, tmp_path / "new")
             counts.append(sum(entry.task == "counted encoding" for entry in tally.entries))
-        with Workspace.open(tmp_path / "new", encoder=settings.encoder, chunking=corpus.chunking) as index:
+        with Index.open(tmp_path / "new", encoder=settings.encoder, chunking=corpus.chunking, create=True) as index:
             index.add(corpus)
-            index.sync([schemes["dense"]])
+            index.build(schemes["dense"])
             passages = index.counts().passages
     counts.append(sum(entry.task == "counted encoding" for entry in tally.entries))
     assert counts == [SAMPLED_DOCUMENTS, SAMPLED_DOCUMENTS, passages]

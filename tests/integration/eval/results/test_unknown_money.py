@@ -18,13 +18,12 @@ from rich.console import Console
 from ragindex.accounting import ledger
 from ragindex.encoders.openai_compatible import OpenAICompatible
 from ragindex.encoders.vector_cache import CachedEncoder
+from ragindex.index.coverage import Journal, PartCoverage
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.prices import Prices
 from ragindex.llm.settings import LLMSettings
 from ragindex.stores.lancedb.store import LanceDB
 from ragindex.types import Usage
-from ragindex.workspace.coverage import PartCoverage
-from ragindex.workspace.journal import Journal
 from ragindex_eval import mlflow_values
 from ragindex_eval.report import page as report
 from ragindex_eval.report.sections import figures
@@ -194,9 +193,9 @@ def test_an_encoder_without_a_price_has_no_money(
 
 
 def test_kept_calls_without_a_price_have_a_dash(server: OpenAIServer, tmp_path: Path) -> None:
-    from ragindex.workspace.workspace import Workspace
+    from ragindex.index.index import Index
 
-    with Workspace.open(tmp_path / "w"):
+    with Index.open(tmp_path / "w", create=True):
         pass
     opened(server, setting=LLMSettings(cache=SQLiteCache(tmp_path / "w" / "calls.sqlite"), prices=Prices({}))).run(
         ECHO, {"text": "one two"}

@@ -19,11 +19,11 @@ from scripted import GOLD, QUESTIONS, TEXTS, Scripted, ScriptedRetriever, datase
 from ragindex.accounting.timing import add_seconds
 from ragindex.corpus import Corpus
 from ragindex.errors import ContractError, DataError, QuestionError, StoreError, UsageError, WorkspaceError
+from ragindex.index.index import Index
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.types import Document, Query, Retrieval
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.report.terminal import render_comparison
@@ -42,7 +42,7 @@ class ReadsK(Scripted):
     def depends_on_k(self, k: int) -> bool:
         return True
 
-    def open(self, workspace: Workspace) -> "ReadsKRetriever":
+    def open(self, workspace: Index) -> "ReadsKRetriever":
         return ReadsKRetriever(self)
 
 
@@ -55,7 +55,7 @@ class ReadsKRetriever(ScriptedRetriever):
 class Careless(Scripted):
     """A fake scheme that breaks the retriever's contract."""
 
-    def open(self, workspace: Workspace) -> "CarelessRetriever":
+    def open(self, workspace: Index) -> "CarelessRetriever":
         return CarelessRetriever(self)
 
 
@@ -320,13 +320,16 @@ def test_a_workspace_among_its_documents_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="The documents .*notes are inside the folder of their index, .*: keep them"):
         compare(notes, ["bm25"], index=tmp_path, **asked)
     assert {path.name for path in tmp_path.rglob("*")} == {"notes", "a.md", "questions.txt"}
-    with Workspace.open(inside) as workspace, pytest.raises(UsageError, match="is inside the folder of its documents"):
+    with (
+        Index.open(inside, create=True) as workspace,
+        pytest.raises(UsageError, match="is inside the folder of its documents"),
+    ):
         compare(notes, ["bm25"], index=workspace, **asked)
     compare(notes / "a.md", ["bm25"], index=notes / "w", **asked)  # one file, and nothing beside it
 
 
 def test_an_open_workspace_brings_its_own_settings_and_stays_open(tmp_path: Path) -> None:
-    with Workspace.open(tmp_path, chunking=None, seed=9) as workspace:
+    with Index.open(tmp_path, chunking=None, seed=9, create=True) as workspace:
         comparison = compare(dataset(), ["bm25"], index=workspace)
         assert comparison.seed == 9
         assert built_retriever(workspace, "bm25").retrieve([Query("1", "slate river")], 1)[0].hits[0].doc_ids == (
@@ -341,7 +344,7 @@ def rankings(method: MethodResult) -> list[list[SavedHit]]:
 class Metered(Scripted):
     """A fake scheme that says how long encoder and store took."""
 
-    def open(self, workspace: Workspace) -> "MeteredRetriever":
+    def open(self, workspace: Index) -> "MeteredRetriever":
         return MeteredRetriever(self)
 
 
@@ -412,7 +415,7 @@ def test_methods_that_do_not_fit_into_memory_together_are_timed_alone(
         return rows
 
     monkeypatch.setattr(latency, "_time_in_rounds", watched)
-    with Workspace.open(tmp_path / "large", chunking=None) as workspace:
+    with Index.open(tmp_path / "large", chunking=None, create=True) as workspace:
         roomy = compare(dataset(), ["bm25", "dense"], index=workspace)
         sizes = [workspace.open_part(part).inner.estimate() for part in (Passages(), Vectors())]
     assert groups == [["bm25", "dense"]]

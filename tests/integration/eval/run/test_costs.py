@@ -10,7 +10,7 @@ from openai_server import OpenAIServer
 from snapshots import printed
 
 from ragindex.errors import BudgetError, UsageError
-from ragindex.workspace.workspace import Workspace
+from ragindex.index.index import Index
 from ragindex_eval.report import page as report
 from ragindex_eval.report.terminal import render_comparison
 from ragindex_eval.results.load import load_results
@@ -72,7 +72,7 @@ def test_a_passage_that_failed_is_counted_and_made_the_next_time(server: OpenAIS
     )
     comparison = compared(tmp_path)
     assert any("1 record could not be made and is tried again the next time" in note for note in comparison.notes)
-    with Workspace.open(tmp_path / "w", llm="openai:small") as workspace:
+    with Index.open(tmp_path / "w", llm="openai:small", create=True) as workspace:
         assert list(next(iter(workspace.failures(AskingScheme()).values()))) == ["sarn"]
     server.choose = lambda request, seen: None
     again = compared(tmp_path)

@@ -19,11 +19,11 @@ from rerank_server import reranking
 from ragindex.corpus import Corpus
 from ragindex.errors import DataError, LLMError, RequestError, ServiceError, StoreError, UsageError
 from ragindex.errors import WorkspaceError as BrokenWorkspaceError
+from ragindex.index.index import Index
 from ragindex.interfaces import Part, Retriever, Scheme
 from ragindex.llm.tasks import Task
 from ragindex.parts.text.passages import Passages
 from ragindex.types import Document, Query, Retrieval
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.results.model import Comparison
 from ragindex_eval.stats.first_sentence import state_conclusion
@@ -43,7 +43,7 @@ class Asking(Scheme):
     def tasks(self) -> tuple[Task[Any], ...]:
         return (ECHO,)
 
-    def open(self, workspace: Workspace) -> "AskingRetriever":
+    def open(self, workspace: Index) -> "AskingRetriever":
         from ragindex_baselines.bm25 import BM25
 
         return AskingRetriever(BM25().open(workspace), workspace, self.times)
@@ -52,7 +52,7 @@ class Asking(Scheme):
 @dataclass(frozen=True)
 class AskingRetriever:
     base: Retriever
-    workspace: Workspace
+    workspace: Index
     times: int
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
@@ -71,7 +71,7 @@ class Raising(Scheme):
     def parts(self) -> tuple[Part[Any], ...]:
         return (Passages(),)
 
-    def open(self, workspace: Workspace) -> "RaisingRetriever":
+    def open(self, workspace: Index) -> "RaisingRetriever":
         return RaisingRetriever(workspace, self.kind)
 
 
@@ -89,7 +89,7 @@ KINDS: dict[str, Exception] = {
 
 @dataclass(frozen=True)
 class RaisingRetriever:
-    workspace: Workspace
+    workspace: Index
     kind: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:

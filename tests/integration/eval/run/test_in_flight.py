@@ -14,12 +14,12 @@ import pytest
 from made_language import ECHO, answering
 from openai_server import Answer, OpenAIServer
 
+from ragindex.index.index import Index
 from ragindex.interfaces import Part, Retriever, Scheme
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.tasks import Task
 from ragindex.parts.text.passages import Passages
 from ragindex.types import Document, Query, Retrieval
-from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
 from ragindex_eval.run import ask
 from ragindex_eval.run.batching import Batching, batching_for
@@ -41,14 +41,14 @@ class Asking(Scheme):
     def tasks(self) -> tuple[Task[Any], ...]:
         return (ECHO,)
 
-    def open(self, workspace: Workspace) -> Retriever:
+    def open(self, workspace: Index) -> Retriever:
         return AskingRetriever(BM25().open(workspace), workspace, self.together)
 
 
 @dataclass(frozen=True)
 class AskingRetriever:
     base: Retriever
-    workspace: Workspace
+    workspace: Index
     together: bool
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
@@ -69,11 +69,11 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
 
 
 @pytest.fixture
-def workspace(server: OpenAIServer, tmp_path: Path) -> Iterator[Workspace]:
+def workspace(server: OpenAIServer, tmp_path: Path) -> Iterator[Index]:
     llm = OpenAICompatibleChat(model="small", concurrency=LIMIT, base_url=server.url)
-    with Workspace.open(tmp_path / "w", llm=llm, chunking=None) as opened:
+    with Index.open(tmp_path / "w", llm=llm, chunking=None, create=True) as opened:
         opened.add([Document("a", "A", "slate")])
-        opened.sync([Asking()])
+        opened.build(Asking())
         yield opened
 
 
@@ -98,7 +98,7 @@ def hold(server: OpenAIServer, release: Event, when_full: Callable[[], None] = l
 
 @pytest.mark.parametrize("together", [False, True])
 def test_requests_in_flight_reach_the_limit_and_costs_stay_with_their_questions(
-    server: OpenAIServer, workspace: Workspace, tmp_path: Path, together: bool
+    server: OpenAIServer, workspace: Index, tmp_path: Path, together: bool
 ) -> None:
     release, scheme = Event(), Asking(together=together)
     hold(server, release, release.set)
@@ -114,14 +114,14 @@ def test_requests_in_flight_reach_the_limit_and_costs_stay_with_their_questions(
         assert answer.usage.output_tokens == CALLS * (2 + 1 + len(query.text.split()))
 
 
-def test_methods_that_ask_no_model_are_asked_in_batches(workspace: Workspace) -> None:
+def test_methods_that_ask_no_model_are_asked_in_batches(workspace: Index) -> None:
     assert batching_for(workspace, BM25()) == Batching()
     assert batching_for(workspace, Asking()) == Batching(1, 8)  # two more than LIMIT, for the work between requests
 
 
 @pytest.mark.parametrize("together", [False, True])
 def test_ctrl_c_begins_no_further_request_and_keeps_what_was_in_flight(
-    server: OpenAIServer, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: bool
+    server: OpenAIServer, workspace: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: bool
 ) -> None:
     release, scheme, main = Event(), Asking(together=together), threading.main_thread().ident
     assert main is not None

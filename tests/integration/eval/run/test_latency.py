@@ -11,20 +11,20 @@ from timed import QUERIES, NamedRetriever, asked, runs, timings
 
 from ragindex.accounting.ledger import CallRecord, record_call
 from ragindex.errors import ServiceError
+from ragindex.index.index import Index
 from ragindex.types import Query, Retrieval
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.results.model import LATENCY, Comparison
 from ragindex_eval.run import environment, latency
 from ragindex_eval.stats.conclusions import differ
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace.open(tmp_path / "w") as opened:
+def workspace(tmp_path: Path) -> Iterator[Index]:
+    with Index.open(tmp_path / "w", create=True) as opened:
         yield opened
 
 
-def test_a_method_that_joins_is_timed_together_with_those_that_were_timed_before(workspace: Workspace) -> None:
+def test_a_method_that_joins_is_timed_together_with_those_that_were_timed_before(workspace: Index) -> None:
     first = latency.measure_latency(timings(workspace, "ab"), QUERIES, 5, 0)
     assert asked(workspace) == "ab"
     joined = latency.measure_latency(timings(workspace, "abc"), QUERIES, 5, 0)
@@ -37,7 +37,7 @@ def test_a_method_that_joins_is_timed_together_with_those_that_were_timed_before
 
 
 def test_times_of_another_machine_or_of_other_versions_are_not_used(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = environment.environment()
     latency.measure_latency(timings(workspace, "ab"), QUERIES, 5, 0)
@@ -52,7 +52,7 @@ def test_times_of_another_machine_or_of_other_versions_are_not_used(
     assert here["processor"]
 
 
-def test_other_questions_are_timed_again(workspace: Workspace) -> None:
+def test_other_questions_are_timed_again(workspace: Index) -> None:
     """Of another sample, and of a method that failed before."""
     latency.measure_latency(timings(workspace, "ab", failed=["q0"]), QUERIES, 5, 0)
     asked(workspace)
@@ -63,7 +63,7 @@ def test_other_questions_are_timed_again(workspace: Workspace) -> None:
     assert asked(workspace) == "ab"
 
 
-def test_a_method_that_cannot_be_timed_leaves_no_file_and_is_timed_when_it_can(workspace: Workspace) -> None:
+def test_a_method_that_cannot_be_timed_leaves_no_file_and_is_timed_when_it_can(workspace: Index) -> None:
     """Once the empty file was kept, and the method had no latency ever after."""
     broken = latency.measure_latency(timings(workspace, "ab", raises="b"), QUERIES, 5, 0)
     assert [one.latency.questions for one in broken] == [4, 0]
@@ -81,7 +81,7 @@ def test_a_method_that_cannot_be_timed_leaves_no_file_and_is_timed_when_it_can(w
 @pytest.mark.parametrize(
     "content", ["", "{}", '{"seconds": {}}', "[1]", '{"run": "x", "taken": "", "asked": ["q0"], "seconds": {}}']
 )
-def test_a_file_that_says_nothing_is_not_read(workspace: Workspace, content: str) -> None:
+def test_a_file_that_says_nothing_is_not_read(workspace: Index, content: str) -> None:
     (one,) = timings(workspace, "a")
     one.kept.parent.mkdir(parents=True)
     one.kept.write_text(content)
@@ -89,7 +89,7 @@ def test_a_file_that_says_nothing_is_not_read(workspace: Workspace, content: str
     assert measured.latency.questions == 4
 
 
-def test_what_ends_a_comparison_ends_its_timing(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_ends_a_comparison_ends_its_timing(workspace: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     def raises(*_: object) -> None:
         raise ServiceError("the key is wrong")
 
@@ -105,7 +105,7 @@ TWENTY = [Query(f"q{number}", f"What is {number}?") for number in range(20)]
 
 
 def timed_on(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, load: Callable[[str, int], float], *, alone: bool = False
+    workspace: Index, monkeypatch: pytest.MonkeyPatch, load: Callable[[str, int], float], *, alone: bool = False
 ) -> Comparison:
     """`dense` takes 10 ms and `hybrid`, which contains it, 11 ms, times `load` of the method and the call's number."""
     calls = []
@@ -134,7 +134,7 @@ def timed_on(
 
 
 def test_a_busy_while_makes_no_method_slower_than_one_that_contains_it(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The machine is four times as slow for the first third; in turns of 25 questions, only dense would have met it."""
     found = timed_on(workspace, monkeypatch, lambda label, number: 4.0 if number < 67 else 1.0)
@@ -146,7 +146,7 @@ def test_a_busy_while_makes_no_method_slower_than_one_that_contains_it(
 
 
 def test_the_reference_takes_back_what_a_busy_machine_did_to_a_method_timed_alone(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Methods that do not fit into memory together, and a machine that is busy while dense is timed."""
     found = timed_on(workspace, monkeypatch, lambda label, _: 4.0 if label == "d" else 1.0, alone=True)
@@ -164,7 +164,7 @@ def test_of_repeats_the_median_counts_with_its_parts() -> None:
     assert latency._take_median(repeats[:2]) == [0.1, 0.04, 0.0, 0.06, 0.01]
 
 
-def test_requests_that_are_paid_for_are_not_repeated(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_that_are_paid_for_are_not_repeated(workspace: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     retrieve = NamedRetriever.retrieve
 
     def pays(self: NamedRetriever, queries: Sequence[Query], k: int) -> list[Retrieval]:

@@ -17,12 +17,12 @@ from rich.console import Console
 from ragindex.accounting import ledger
 from ragindex.corpus import Chunking, Corpus
 from ragindex.errors import BelowThresholdError, BudgetError, QuestionError, UsageError
+from ragindex.index.index import Index
 from ragindex.llm import endpoint_features
 from ragindex.llm.budget import Budget
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.settings import LLMSettings
 from ragindex.types import Document, Hit, Query, Retrieval, Usage
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.mlflow_values import metric_name
@@ -60,7 +60,7 @@ def dataset(gold: Mapping[str, Gold] | None = GOLD) -> Dataset:
     return Dataset("tiny", Corpus("tiny", "jsonl", documents, 0, (), True), QUERIES, gold, "0123456789abcdef")
 
 
-def run(folder: Path | Workspace, *methods: str, data: Dataset | None = None, **options: Any) -> Comparison:
+def run(folder: Path | Index, *methods: str, data: Dataset | None = None, **options: Any) -> Comparison:
     given = {"k": (1, 2), "read": True, **options}
     return compare(data or dataset(), methods or ["bm25", "dense"], index=folder, **given)
 
@@ -104,10 +104,10 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
         yield running
 
 
-def opened(folder: Path, budget: float | None = None) -> Workspace:
+def opened(folder: Path, budget: float | None = None) -> Index:
     """A workspace whose model has a price."""
     asking = LLMSettings(prices=PRICES, clock=QUICK, budget=None if budget is None else Budget(budget))
-    return Workspace.open(folder, llm="openai:small", chunking=None, asking=asking)
+    return Index.open(folder, llm="openai:small", chunking=None, llm_settings=asking, create=True)
 
 
 # ---------------------------------------------------------------- what answers are worth

@@ -16,8 +16,8 @@ from ragindex import Document
 from ragindex.cli.ask import ask
 from ragindex.cli.search import search
 from ragindex.errors import LLMError, MissingPartError, UsageError, WorkspaceError
+from ragindex.index.index import Index
 from ragindex.llm import endpoint_features
-from ragindex.workspace.workspace import Workspace
 
 QUESTION = "Which hill is the highest of the north?"
 TEXTS = {
@@ -30,7 +30,7 @@ TEXTS = {
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("ask")
-    with Workspace.open(folder) as opened:
+    with Index.open(folder, create=True) as opened:
         opened.add(Document(f"{title[-4:].lower()}.md", title, text) for title, text in TEXTS.items())
         built_retriever(opened, "bm25")
     return folder
@@ -122,7 +122,7 @@ def test_words_that_only_other_passages_contain_are_said_to_be_there(workspace: 
 def test_a_paid_encoder_is_asked_once_for_a_question(
     command: Callable[..., None], tmp_path: Path, server: OpenAIServer
 ) -> None:
-    with Workspace.open(tmp_path / "w", encoder="openai:small") as opened:
+    with Index.open(tmp_path / "w", encoder="openai:small", create=True) as opened:
         opened.add([Document("a", "Sarn", TEXTS["Sarn"])])
         built_retriever(opened, "dense")
     before = len(server.requests)

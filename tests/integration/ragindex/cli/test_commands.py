@@ -16,8 +16,8 @@ from ragindex import distribution
 from ragindex.cli import main
 from ragindex.cli.plugin_help import parameters
 from ragindex.encoders import lsa
+from ragindex.index.index import Index
 from ragindex.plugins import registry
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.run import pipeline
 
 OURS = distribution.find_distribution().name
@@ -51,7 +51,7 @@ def test_question_of_unknown_words(built: Path) -> None:
 
 
 def test_an_index_without_methods_names_the_command_that_builds_one() -> None:
-    Workspace.open(Path("bare")).close()
+    Index.open(Path("bare"), create=True).close()
     said = "No part is built. Run: ragindex index --index bare --methods hybrid"
     assert said in ragindex("parts", "--index", "bare").out
 
@@ -151,9 +151,9 @@ def test_figures_of_an_older_fit_say_so(tmp_path: Path) -> None:
     lexical = [one.replace("dense", "bm25") for one in asked]
     assert "was fitted to" not in ragindex(*lexical).out  # it has no vectors
     tree = registry.part("summary_tree")
-    with Workspace.open("w") as workspace:
-        workspace.sync([tree])  # its method, raptor, needs nothing else
-        workspace.sync([registry.part("name_vectors")])  # of hipporag and griever, of which other parts are missing
+    with Index.open("w", create=True) as workspace:
+        workspace.build(tree)  # its method, raptor, needs nothing else
+        workspace.build(registry.part("name_vectors"))  # of hipporag and griever, of which other parts are missing
     refitted = ragindex("index", "--refit", "--index", "w", "--methods", "dense").out
     assert re.search(r"lsa was fitted again in [\d.]+ s, and built again: (vectors|summary_tree) [\d.]+ s, ", refitted)
     assert "Not built again, as no method is complete with it: name_vectors" in refitted
@@ -454,7 +454,7 @@ def test_a_command_waits_for_another_writer_if_it_is_told_to() -> None:
     taken, left = Event(), Event()
 
     def write_elsewhere() -> None:
-        with Workspace.open(Path("w")) as other, other.store.lease("a test"):
+        with Index.open(Path("w"), create=True) as other, other.store.lease("a test"):
             taken.set()
             left.wait()
 

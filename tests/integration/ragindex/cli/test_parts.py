@@ -12,10 +12,10 @@ from made_trees import Compass, around, at
 from rich.console import Console
 
 from ragindex.cli import show_tree
+from ragindex.index.index import Index
 from ragindex.plugins import registry
 from ragindex.testing import DOCUMENTS as DOCUMENTS_OF_CHECKS
 from ragindex.types import Document
-from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.griever.parts.same_as import SameAs
 
 NASTY = "[red]Burma[/red] \x1b[31m(x)"
@@ -32,10 +32,10 @@ EMBEDDED = SameAs(by="embedding", cosine=1.0)
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace with the part same_as over three documents."""
     made = tmp_path_factory.mktemp("parts")
-    with Workspace.open(made / "w", chunking=None, encoder="lsa") as workspace:
+    with Index.open(made / "w", chunking=None, encoder="lsa", create=True) as workspace:
         workspace.import_part("extractions", openie(made / "f.json", DOCUMENTS))
         workspace.add(DOCUMENTS)
-        workspace.sync([SAME_AS])
+        workspace.build(SAME_AS)
     return made / "w"
 
 
@@ -64,7 +64,7 @@ def test_the_list_names_the_sources(folder: Path) -> None:
 
 def test_the_list_as_json(folder: Path) -> None:
     rows = ragindex("parts", "same_as", "--index", folder, "--json", "-").json["parts"]
-    record = next(one for one in Workspace.open(folder).manifest.parts.values() if one.name == "same_as")
+    record = next(one for one in Index.open(folder, create=True).manifest.parts.values() if one.name == "same_as")
     assert [(row["part"], row["encoder"], row["records"]) for row in rows] == [("same_as", None, {"records": 3})]
     assert (rows[0]["bytes"], rows[0]["seconds"], rows[0]["notes"]) == (
         record.bytes,
@@ -140,14 +140,14 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace with three rings, the first two bridged by m, and a text that stands alone; summaries by rules."""
     made = tmp_path_factory.mktemp("tree")
     documents = [*around("a", 0, 0.5, 8), *around("b", 1, 0.5, 8), *around("c", 2, 0.1, 3), at("m", 1, 1, 0)]
-    with Workspace.open(made / "w", chunking=None, encoder=Compass()) as workspace:
+    with Index.open(made / "w", chunking=None, encoder=Compass(), create=True) as workspace:
         workspace.add([*documents, Document("x", "", "no direction")])
-        workspace.sync([registry.part(SMALL)])
+        workspace.build(registry.part(SMALL))
     return made / "w"
 
 
 def test_a_tree_folded(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Workspace.open(tree, encoder=Compass()) as workspace:
+    with Index.open(tree, encoder=Compass(), create=True) as workspace:
         counts, roots = show_tree.summarize_tree(workspace.open_part(registry.part(SMALL)))
     assert counts == {"levels": {"0": 21, "1": 3, "2": 1}, "alone": 1}
     (root,) = roots
@@ -172,9 +172,9 @@ def drawn_as_text(value: Any) -> str:
 
 
 def test_the_tree_of_a_method_is_shown_by_the_command(tmp_path: Path) -> None:
-    with Workspace.open(tmp_path / "w", chunking=None, encoder="lsa") as workspace:
+    with Index.open(tmp_path / "w", chunking=None, encoder="lsa", create=True) as workspace:
         workspace.add(DOCUMENTS_OF_CHECKS)
-        workspace.sync([registry.scheme("raptor")])
+        workspace.build(registry.scheme("raptor"))
     value = ragindex("parts", "summary_tree", "--index", tmp_path / "w", "--show", "--json", "-").json
     assert list(value) == ["levels", "alone", "roots", "shown"]
     assert value["levels"]["0"] == 24
@@ -187,8 +187,8 @@ def test_the_tree_of_a_method_is_shown_by_the_command(tmp_path: Path) -> None:
 
 
 def test_several_of_one_name(folder: Path) -> None:
-    with Workspace.open(folder) as workspace:
-        workspace.sync([EMBEDDED])
+    with Index.open(folder, create=True) as workspace:
+        workspace.build(EMBEDDED)
     wanted = registry.label(EMBEDDED)
     assert wanted == "same_as(by=embedding, cosine=1)"
     listed = ragindex("parts", "same_as", "--index", folder, "--json", "-").json["parts"]

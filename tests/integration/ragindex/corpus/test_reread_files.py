@@ -9,7 +9,7 @@ import pytest
 import ragindex
 from ragindex.corpus import local_files
 from ragindex.corpus.readers.plain_text import read_text
-from ragindex.workspace.notes import format_changes
+from ragindex.index.notes import format_changes
 
 NAMES = ("a.txt", "b.txt", "c.txt")
 IMPROVED = (

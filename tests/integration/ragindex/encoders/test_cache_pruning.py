@@ -12,10 +12,10 @@ import pytest
 from ragindex.encoders import cache_pruning
 from ragindex.encoders.vector_cache import _SUM, CachedEncoder, _add_checksum
 from ragindex.errors import StoreError
+from ragindex.index.coverage import Journal
+from ragindex.index.index import Index
 from ragindex.interfaces import Floats
 from ragindex.types import Document
-from ragindex.workspace.journal import Journal
-from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.dense import Dense
 
 MIB = cache_pruning.MIB
@@ -152,13 +152,13 @@ def test_a_sync_forgets_the_vectors_of_what_was_removed_and_changed(tmp_path: Pa
         with sqlite3.connect(tmp_path / "caches" / "vectors.sqlite") as connection:
             return {key for (key,) in connection.execute("SELECT text FROM vectors")}
 
-    workspace = Workspace.open(tmp_path, encoder="lsa:2", chunking=None)
+    workspace = Index.open(tmp_path, encoder="lsa:2", chunking=None, create=True)
     workspace.add([Document(f"d{n}", "Oak", f"oak fen {n}") for n in range(8)])
-    workspace.sync([Dense()])
+    workspace.build(Dense())
     before = keys()
     workspace.remove(["d1"])
     workspace.add([Document("d2", "Oak", "something else"), Document("d3", "Oak", "oak fen 3")])
-    workspace.sync()
+    workspace.build()
     assert len(before) == 8
     assert len(before - keys()) == 2  # d1, and d2 as it was
     assert len(keys() - before) == 1
@@ -166,9 +166,9 @@ def test_a_sync_forgets_the_vectors_of_what_was_removed_and_changed(tmp_path: Pa
     abandoned = Journal.of(tmp_path, "another-part")
     abandoned.start(["d4"])
     workspace.remove(["d4"])
-    workspace.sync()
+    workspace.build()
     assert len(keys()) == 7
     os.utime(abandoned.path, (time.time() - 90_000,) * 2)
     workspace.remove(["d5"])
-    workspace.sync()
+    workspace.build()
     assert len(keys()) == 5

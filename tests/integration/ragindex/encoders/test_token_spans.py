@@ -144,7 +144,7 @@ def retriever(tmp_path_factory: pytest.TempPathFactory) -> GrieverRetriever:
     folder = tmp_path_factory.mktemp("spans")
     workspace = imported(folder / "w", openie(folder / "f.json", DOCUMENTS), DOCUMENTS)
     scheme = registry.scheme(FEW)
-    workspace.sync([scheme])
+    workspace.build(scheme)
     opened = scheme.open(workspace)
     assert isinstance(opened, GrieverRetriever)
     return opened

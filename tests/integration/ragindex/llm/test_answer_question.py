@@ -15,6 +15,7 @@ from openai_server import OpenAIServer
 from examples import examples
 from ragindex.accounting import ledger
 from ragindex.errors import UsageError
+from ragindex.index.index import Index
 from ragindex.llm import answer_question, tokens
 from ragindex.llm.answer_question import (
     ANSWER,
@@ -31,7 +32,6 @@ from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import render_messages
 from ragindex.types import Hit, Retrieval
-from ragindex.workspace.workspace import Workspace
 
 LIGHTHOUSE = "The lighthouse of Lindau was built in 1856. It stands at the harbour."
 
@@ -157,8 +157,8 @@ def test_packing_by_a_vocabulary(texts: list[str], budget: int) -> None:
 
 def test_whose_tokens_count(tmp_path: Path) -> None:
     model = OpenAICompatibleChat(model="small", base_url="http://127.0.0.1:1")
-    assert Workspace.open(tmp_path / "a", llm=model).tokens_counted_by == "small"
-    assert Workspace.open(tmp_path / "b").tokens_counted_by == ""
+    assert Index.open(tmp_path / "a", llm=model, create=True).tokens_counted_by == "small"
+    assert Index.open(tmp_path / "b", create=True).tokens_counted_by == ""
 
 
 # ---------------------------------------------------------------- the prompt

@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field
 from ragindex.accounting import ledger
 from ragindex.accounting.ledger import Tally
 from ragindex.errors import LLMError, ServiceError, UsageError
+from ragindex.index.notes import describe_drafts
 from ragindex.llm.offline import Offline
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.output import schema_text
@@ -23,7 +24,6 @@ from ragindex.llm.tasks import Failure, Task
 from ragindex.parts.triples.extractions import EXTRACT
 from ragindex.plugins import registry
 from ragindex.types import Usage
-from ragindex.workspace.notes import describe_drafts
 from ragindex_retrievers.gear.tasks import READ
 
 TEXT = {"text": "one two"}

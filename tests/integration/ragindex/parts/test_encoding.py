@@ -7,11 +7,11 @@ from typing import ClassVar
 from letters import Letters, LettersEncoder
 from made_trees import notes
 
+from ragindex.index.index import Index
 from ragindex.interfaces import EncoderPlugin, TokenEmbeddings
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.types import Document
-from ragindex.workspace.workspace import Workspace
 
 
 class Short(EncoderPlugin):
@@ -44,30 +44,30 @@ class ShortEncoder(LettersEncoder):
 
 def test_what_is_not_read_is_noted(tmp_path: Path) -> None:
     parts = [registry.part(name) for name in ("vectors", "token_vectors")]
-    with Workspace.open(tmp_path, encoder=Short(), chunking=None) as workspace:
+    with Index.open(tmp_path, encoder=Short(), chunking=None, create=True) as workspace:
         workspace.add([Document("a", "T", "one two three"), Document("b", "T", "one two three four five six")])
-        workspace.sync(parts)
+        workspace.build(*parts)
         # 4 and 7 words with the title, so 3 of 11 are not read
         said = f"1 of 2 texts is longer than the 4 tokens that the encoder {workspace.encoder.id} reads"
         unread = "27.3% of all tokens are not encoded. Chunk smaller: over=passages(by=tokens, size=3)"
         for name in ("vectors", "token_vectors"):
             assert notes(workspace, name) == [f"{said}: {unread}"]
         workspace.add([Document("a", "T", "one two three four"), Document("c", "", "one")])
-        workspace.sync(parts)
+        workspace.build(*parts)
         # 5, 7 and 1 words: 1 + 3 of 13
         for name in ("vectors", "token_vectors"):
             (note,) = notes(workspace, name)
             assert note.startswith("2 of 3 texts are longer than the 4 tokens")
             assert "30.8% of all tokens" in note
         workspace.remove(["a", "b"])
-        workspace.sync(parts)
+        workspace.build(*parts)
         assert [notes(workspace, name) for name in ("vectors", "token_vectors")] == [[], []]
 
 
 def test_an_encoder_without_a_limit_stores_no_counts(tmp_path: Path) -> None:
     part = registry.part("vectors")
-    with Workspace.open(tmp_path, encoder=Letters(), chunking=None) as workspace:
+    with Index.open(tmp_path, encoder=Letters(), chunking=None, create=True) as workspace:
         workspace.add([Document("a", "T", "one two three")])
-        workspace.sync([part])
+        workspace.build(part)
         assert "tokens" not in workspace.open_part(part).fields()
         assert notes(workspace, "vectors") == []

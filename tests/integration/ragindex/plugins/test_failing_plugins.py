@@ -10,8 +10,8 @@ from installed_plugins import Installed, plugins_folder
 from pydantic import SerializeAsAny
 
 from ragindex.cli import main
+from ragindex.index.parts import require_working
 from ragindex.interfaces import Scheme
-from ragindex.workspace.part_keys import require_working
 from ragindex_baselines.bm25 import BM25
 
 MODULE = """
@@ -215,7 +215,7 @@ def test_build_error_names_location(module: Path) -> None:
 
 def test_search_error_names_location(module: Path) -> None:
     raised = {
-        "opening": ("AttributeError: 'Workspace' object has no attribute 'no_such_name'", "index.no_such_name", "open"),
+        "opening": ("AttributeError: 'Index' object has no attribute 'no_such_name'", "index.no_such_name", "open"),
         "base": ("KeyError: 'answer'", 'KeyError("answer")', "retrieve"),
         "answeringown": ("OwnError: answer", 'OwnError("answer")', "retrieve"),
     }

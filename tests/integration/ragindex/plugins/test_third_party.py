@@ -23,15 +23,15 @@ from ragindex import testing
 from ragindex.cli import doctor
 from ragindex.corpus import Corpus
 from ragindex.errors import BrokenPluginError, ContractError, MissingExtraError, StaleWarning
+from ragindex.index.index import Index
+from ragindex.index.models import Encoders
+from ragindex.index.parts import KeyInputs, part_key
 from ragindex.interfaces import EncoderPlugin, FittedEncoderPlugin, Part, ReadContext, Retriever, Scheme, Uses
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Task
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.base import Plugin
 from ragindex.types import Hit, Query, Retrieval
-from ragindex.workspace.encoder import Encoders
-from ragindex.workspace.part_keys import Means, part_key
-from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
@@ -208,7 +208,7 @@ def test_keys_of_parts_encoders_and_tasks_hold_code_hash(tmp_path: Path, monkeyp
         fitted.prepare(lambda: ["a"], 1)
         assert fitted.building().id == fitted.open(fitted.building().id).id
         return [
-            part_key(Asking(), Means(None, "rules", 0)),
+            part_key(Asking(), KeyInputs(None, "rules", 0)),
             str(Asking().tasks()[0].identity),
             Encoders(tmp_path, Encoder(), "english", 0).building().id,
             fitted.building().id,
@@ -373,14 +373,14 @@ def test_index_updates_when_plugin_breaks(installed: Installed, tmp_path: Path) 
     )
     points = "[ragindex.parts]\nkept = another_kept:Kept\n"
     installed.distribution("another-kept", points, {"another_kept.py": part})
-    with Workspace.open(tmp_path / "w", chunking=None) as workspace:
+    with Index.open(tmp_path / "w", chunking=None, create=True) as workspace:
         workspace.add(testing.DOCUMENTS)
-        workspace.sync([BM25(), registry.part("kept")])
+        workspace.build(BM25(), registry.part("kept"))
         installed.write("another_kept.py", "raise ValueError('no such luck')")
         installed.reload("another_kept")
         workspace.add(testing.ADDED)
         with pytest.warns(StaleWarning, match=r"The part kept is not updated\. .*ValueError: no such luck"):
-            workspace.sync()
+            workspace.build()
         found = BM25().open(workspace).retrieve([Query("q", "emperor penguins")], 3)[0]
     assert "x2" in [hit.id for hit in found.hits]
 
@@ -397,7 +397,7 @@ class Spoilt(Scheme):
     def parts(self) -> tuple[Part[Any], ...]:
         return BM25().parts()
 
-    def open(self, workspace: Workspace) -> Retriever:
+    def open(self, workspace: Index) -> Retriever:
         return SpoiltRetriever(BM25().open(workspace), SPOILT[self.how][0])
 
 

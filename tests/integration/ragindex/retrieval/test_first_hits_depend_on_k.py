@@ -13,11 +13,11 @@ from search_server import default_scheme
 
 from ragindex import testing
 from ragindex.corpus import Corpus
+from ragindex.index.index import Index
 from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
 from ragindex.plugins import registry
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
 from ragindex.types import Hit, Query, Retrieval
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
 
@@ -116,7 +116,7 @@ def test_a_wrapper_over_a_base_that_depends_on_k_is_measured_once_for_each(tmp_p
     data = Dataset("tiny", corpus, queries, gold, "0123456789abcdef")
     result = compare(data, [scheme], k=(2, 20), index=tmp_path).methods[0]
     assert set(result.answers) == {2, 20}
-    with Workspace.open(tmp_path) as workspace:
+    with Index.open(tmp_path, create=True) as workspace:
         found = built_retriever(workspace, scheme).retrieve(queries, 2)
     assert [[hit.id for hit in one.hits] for one in result.answers[2]] == [
         [hit.id for hit in one.hits] for one in found

@@ -243,7 +243,7 @@ def test_calls_of_a_method_in_other_threads_are_charged(server: RunningServer, m
     assert key.budget is not None
     inputs = [answer_inputs(question(number), AnswerContext()) for number in range(4)]
     with charge(key, service.metrics):
-        service.collections["docs"].state.index.workspace.llm.map(ANSWER, inputs)
+        service.collections["docs"].state.index.llm.map(ANSWER, inputs)
     assert key.budget.spent == pytest.approx(billed(model))
     assert model.sent == 4
 

@@ -41,11 +41,11 @@ from openai_server import OpenAIServer, Received
 
 from ragindex.accounting import ledger
 from ragindex.errors import LLMError
+from ragindex.index.index import Index
+from ragindex.index.parts import tasks_of
 from ragindex.plugins import registry
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Query, Retrieval, Triple
-from ragindex.workspace.part_keys import tasks_of
-from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.gear.method import Gear
 from ragindex_retrievers.gear.tasks import READ, REASON
 
@@ -69,7 +69,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
 
 
 @pytest.fixture
-def workspace(made: Path, tmp_path: Path, server: OpenAIServer) -> Iterator[Workspace]:
+def workspace(made: Path, tmp_path: Path, server: OpenAIServer) -> Iterator[Index]:
     with opened(made, tmp_path, server) as workspace:
         yield workspace
 
@@ -102,7 +102,7 @@ def check(
 # ---------------------------------------------------------------- answered
 
 
-def test_an_answer_at_once(workspace: Workspace, server: OpenAIServer) -> None:
+def test_an_answer_at_once(workspace: Index, server: OpenAIServer) -> None:
     calls = script(server, read=[triples(DESIGNED), triples(DESIGNED)], reason=[YES])
     told = asked(workspace, AGENT, SHORT)
     assert [call.task for call in calls] == ["read", "read", "reason"]
@@ -142,7 +142,7 @@ BRIDGE_PAID = [
 BRIDGE_RANKING = ["ilse", "bridge", "meadow", "town", "fair", "arl"]
 
 
-def test_a_bridge_over_two_rounds(workspace: Workspace, server: OpenAIServer) -> None:
+def test_a_bridge_over_two_rounds(workspace: Index, server: OpenAIServer) -> None:
     calls = script(server, **BRIDGE)
     told = asked(workspace, AGENT, QUESTION)
     assert [call.task for call in calls] == ["read", "read", "reason", "rewrite", "read", "read on", "reason"]
@@ -160,7 +160,7 @@ def test_a_bridge_over_two_rounds(workspace: Workspace, server: OpenAIServer) ->
     ]
 
 
-def test_a_bridge_over_three_rounds(workspace: Workspace, server: OpenAIServer) -> None:
+def test_a_bridge_over_three_rounds(workspace: Index, server: OpenAIServer) -> None:
     calls = script(
         server,
         read=[triples(*one) for one in ((DESIGNED,), (DESIGNED,), (BORN,), (BORN,), (LIES,), (LIES, ENDS))],
@@ -318,7 +318,7 @@ def test_a_dialogue_by_hand(tmp_path: Path, server: OpenAIServer) -> None:
 # ---------------------------------------------------------------- why it stops
 
 
-def test_a_rewrite_that_changes_nothing_ends_it(workspace: Workspace, server: OpenAIServer) -> None:
+def test_a_rewrite_that_changes_nothing_ends_it(workspace: Index, server: OpenAIServer) -> None:
     calls = script(
         server,
         read=[triples(DESIGNED), triples(SPANS)],
@@ -331,7 +331,7 @@ def test_a_rewrite_that_changes_nothing_ends_it(workspace: Workspace, server: Op
     assert by_equation_9(workspace, told[0], "bm25", base_k=3, k=3) == ["bridge", "fair", "sarn", "ilse"]
 
 
-def test_a_question_of_an_earlier_round_ends_it_too(workspace: Workspace, server: OpenAIServer) -> None:
+def test_a_question_of_an_earlier_round_ends_it_too(workspace: Index, server: OpenAIServer) -> None:
     calls = script(
         server,
         read=[triples(DESIGNED), triples(DESIGNED), triples(BORN), triples(BORN)],
@@ -354,7 +354,7 @@ def test_a_question_of_an_earlier_round_ends_it_too(workspace: Workspace, server
     assert [step.note for step in steps(told[0], "rewrite")] == ["Where was Ilse Harrow born?", SHORT]
 
 
-def test_a_question_may_be_asked_again(workspace: Workspace, server: OpenAIServer) -> None:
+def test_a_question_may_be_asked_again(workspace: Index, server: OpenAIServer) -> None:
     calls = script(
         server, read=[triples(DESIGNED), triples(SPANS), triples()], reason=[no("No designer.")], rewrite=[ask(SHORT)]
     )
@@ -372,7 +372,7 @@ def test_a_question_may_be_asked_again(workspace: Workspace, server: OpenAIServe
     ("iterations", "ranking"),
     [(1, ["bridge", "fair", "ilse"]), (2, ["bridge", "ilse", "fair"]), (4, ["bridge", "ilse", "fair"])],
 )
-def test_never_enough(iterations: int, ranking: list[str], workspace: Workspace, server: OpenAIServer) -> None:
+def test_never_enough(iterations: int, ranking: list[str], workspace: Index, server: OpenAIServer) -> None:
     # C_1 is bridge, fair, ilse, every later round gives bridge, ilse, and every copy of the triple bridge, ilse, fair.
     # After n rounds fair has n/63 + 1/62 and ilse 1/63 + (2n - 1)/62: the same for n = 1, when the id decides.
     requests = always_no(server)
@@ -385,7 +385,7 @@ def test_never_enough(iterations: int, ranking: list[str], workspace: Workspace,
     assert ids(found) == by_equation_9(workspace, found, "bm25", base_k=3, k=3) == ranking
 
 
-def test_the_same_passages_in_another_order_are_read_once(workspace: Workspace, server: OpenAIServer) -> None:
+def test_the_same_passages_in_another_order_are_read_once(workspace: Index, server: OpenAIServer) -> None:
     calls = script(server, read=[triples(DESIGNED)], reason=[no("Her birthplace is missing.")])
     agent = "gear(base=bm25, base_k=3, link_base=bm25, passage_link_k=3, iterations=1)"
     found, tally = asked(workspace, agent, QUESTION)
@@ -397,7 +397,7 @@ def test_the_same_passages_in_another_order_are_read_once(workspace: Workspace, 
     assert ended(found)[0] == [DESIGNED]
 
 
-def test_a_rewrite_sees_what_was_asked_only_if_it_is_told_to(workspace: Workspace, server: OpenAIServer) -> None:
+def test_a_rewrite_sees_what_was_asked_only_if_it_is_told_to(workspace: Index, server: OpenAIServer) -> None:
     read = [triples(DESIGNED), triples(DESIGNED), *[triples()] * 6]
     again, missing = ask("Where was Ilse Harrow born?"), no("Her birthplace is missing.")
     calls = script(server, read=read, reason=[missing, missing], rewrite=[again, again])
@@ -417,7 +417,7 @@ def test_a_rewrite_sees_what_was_asked_only_if_it_is_told_to(workspace: Workspac
 # ---------------------------------------------------------------- what is no answer
 
 
-def test_a_read_that_finds_nothing(workspace: Workspace, server: OpenAIServer) -> None:
+def test_a_read_that_finds_nothing(workspace: Index, server: OpenAIServer) -> None:
     calls = script(
         server,
         read=[triples(), triples(DESIGNED), triples(DESIGNED)],
@@ -444,7 +444,7 @@ def test_a_read_that_finds_nothing(workspace: Workspace, server: OpenAIServer) -
     assert calls[1].shown == f"Facts:\n(none)\n\nQuestion: {SHORT}"
 
 
-def test_nothing_is_ever_read(workspace: Workspace, server: OpenAIServer) -> None:
+def test_nothing_is_ever_read(workspace: Index, server: OpenAIServer) -> None:
     calls = script(server, read=[triples()], reason=[no("No facts.")])
     told = asked(workspace, AGENT.replace(")", ", iterations=1)"), SHORT)
     base, _ = asked(workspace, "bm25", SHORT, k=3)
@@ -454,7 +454,7 @@ def test_nothing_is_ever_read(workspace: Workspace, server: OpenAIServer) -> Non
     assert steps(told[0], "tripleLink", "passageLink") == []
 
 
-def test_a_reason_that_cannot_be_read_is_no(workspace: Workspace, server: OpenAIServer) -> None:
+def test_a_reason_that_cannot_be_read_is_no(workspace: Index, server: OpenAIServer) -> None:
     calls = script(
         server,
         read=[triples(DESIGNED), triples(DESIGNED), triples(BORN), triples(BORN)],
@@ -477,7 +477,7 @@ def test_a_reason_that_cannot_be_read_is_no(workspace: Workspace, server: OpenAI
 
 
 @pytest.mark.parametrize("before", [0, 1], ids=["read", "gist read"])
-def test_a_read_that_cannot_be_read_fails_the_question(before: int, workspace: Workspace, server: OpenAIServer) -> None:
+def test_a_read_that_cannot_be_read_fails_the_question(before: int, workspace: Index, server: OpenAIServer) -> None:
     script(server, read=[*[triples(DESIGNED)] * before, "I found none.", "None at all."])
     with (
         pytest.raises(LLMError, match="gear-read: small gave no usable answer") as raised,
@@ -489,20 +489,20 @@ def test_a_read_that_cannot_be_read_fails_the_question(before: int, workspace: W
     assert tally.stages[READ.name]["failed"] == 1
 
 
-def test_what_is_no_triple_spoils_no_other(workspace: Workspace, server: OpenAIServer) -> None:
+def test_what_is_no_triple_spoils_no_other(workspace: Index, server: OpenAIServer) -> None:
     mixed = {"triples": [["Ostra Bridge", "spans"], [1, 2, 3], [" ", "a", "b"], triples(BORN)["triples"][0], "?"]}
     script(server, read=[triples(DESIGNED), mixed], reason=[YES])
     found, _ = asked(workspace, AGENT, SHORT)
     assert ended(found) == ([Triple("1", "2", "3"), BORN], ENOUGH)
 
 
-def test_a_rewrite_that_cannot_be_read_fails_the_question(workspace: Workspace, server: OpenAIServer) -> None:
+def test_a_rewrite_that_cannot_be_read_fails_the_question(workspace: Index, server: OpenAIServer) -> None:
     script(server, read=[triples(DESIGNED)] * 2, reason=[no("a")], rewrite=["Hm.", "Well."])
     with pytest.raises(LLMError, match="gear-rewrite: small gave no usable answer"):
         asked(workspace, AGENT, SHORT)
 
 
-def test_a_blank_rewrite_ends_it(workspace: Workspace, server: OpenAIServer) -> None:
+def test_a_blank_rewrite_ends_it(workspace: Index, server: OpenAIServer) -> None:
     calls = script(server, read=[triples(DESIGNED)] * 2, reason=[no("a")], rewrite=[ask(" \n")])
     found, _ = asked(workspace, AGENT, SHORT)
     assert (ids(found), len(calls)) == (["bridge", "fair", "ilse"], 4)
@@ -521,7 +521,7 @@ def test_a_blank_rewrite_ends_it(workspace: Workspace, server: OpenAIServer) -> 
     ],
 )
 def test_what_the_second_round_is_asked(
-    parameter: str, task: str, asks: str, read: tuple[str, ...] | None, workspace: Workspace, server: OpenAIServer
+    parameter: str, task: str, asks: str, read: tuple[str, ...] | None, workspace: Index, server: OpenAIServer
 ) -> None:
     calls = script(server, **BRIDGE)
     found, _ = asked(workspace, AGENT.replace(")", f", {parameter})"), QUESTION)
@@ -534,7 +534,7 @@ def test_what_the_second_round_is_asked(
     assert set(gist.ids) == {"town", "ilse", "meadow", "arl"} if read is None else gist.ids == read
 
 
-def test_the_gist_may_be_read_from_what_the_beams_found(workspace: Workspace, server: OpenAIServer) -> None:
+def test_the_gist_may_be_read_from_what_the_beams_found(workspace: Index, server: OpenAIServer) -> None:
     script(server, read=[triples(DESIGNED), triples()], reason=[YES])
     found, _ = asked(workspace, AGENT.replace(")", ", gist_source=expanded)"), SHORT)
     (beams,), (gist,) = steps(found, "triple beams"), steps(found, "gist read")
@@ -542,7 +542,7 @@ def test_the_gist_may_be_read_from_what_the_beams_found(workspace: Workspace, se
     assert ids(found) == ["bridge", "fair", "ilse"]
 
 
-def test_the_list_of_a_triple_is_cut(workspace: Workspace, server: OpenAIServer) -> None:
+def test_the_list_of_a_triple_is_cut(workspace: Index, server: OpenAIServer) -> None:
     calls = script(server, read=[triples(BORN), triples(BORN)], reason=[YES])
     rankings = []
     for k in (1, 2, 10):
@@ -570,7 +570,7 @@ def test_triples_are_looked_through_until_there_are_passages_enough(tmp_path: Pa
 # ---------------------------------------------------------------- one round alone
 
 
-def test_sync_reads_once(workspace: Workspace, server: OpenAIServer) -> None:
+def test_sync_reads_once(workspace: Index, server: OpenAIServer) -> None:
     calls = script(server, read=[triples(BORN, DESIGNED, BORN)])
     (found, tally) = asked(workspace, "gear.sync(base=bm25, link_base=bm25, base_k=3)", SHORT)
     assert ([call.task for call in calls], tally.calls) == (["read"], 1)
@@ -589,7 +589,7 @@ def test_sync_reads_once(workspace: Workspace, server: OpenAIServer) -> None:
     assert calls[0].shown.endswith(f"Question: {SHORT}")
 
 
-def test_sync_of_nothing_read_is_its_base(workspace: Workspace, server: OpenAIServer) -> None:
+def test_sync_of_nothing_read_is_its_base(workspace: Index, server: OpenAIServer) -> None:
     script(server, read=[triples()])
     found, tally = asked(workspace, "gear.sync", SHORT)
     base, _ = asked(workspace, "hybrid", SHORT)
@@ -600,7 +600,7 @@ def test_sync_of_nothing_read_is_its_base(workspace: Workspace, server: OpenAISe
 # ---------------------------------------------------------------- what goes wrong elsewhere
 
 
-def test_a_model_that_is_not_reached_is_no_answer(workspace: Workspace, server: OpenAIServer) -> None:
+def test_a_model_that_is_not_reached_is_no_answer(workspace: Index, server: OpenAIServer) -> None:
     script(server, read=[triples(DESIGNED)] * 2, reason=[YES], rewrite=[ask(SHORT)])
 
     def drops(received: Received, earlier: int) -> Any:

@@ -11,13 +11,13 @@ from made_extractions import imported, openie, spelt
 
 from ragindex.errors import UsageError
 from ragindex.filters import meta
+from ragindex.index.index import Index
 from ragindex.parts.triples.sparse_graph import sparse_graph
 from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.testing import assert_same
 from ragindex.types import Document, Query, Retrieval, Triple
-from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.gear.method import ExpandingScheme, Gear, Naive, Sync
 from ragindex_retrievers.gear.space import MemorySpace, StoreSpace, TriplesInMemory, triples_in_memory, unit
 from ragindex_retrievers.gear.triple_graph import TripleGraph
@@ -44,14 +44,14 @@ def scattered(count: int = 30) -> list[Document]:
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Index:
     folder, documents = tmp_path_factory.mktemp("gear"), scattered()
     made = imported(folder / "w", openie(folder / "f.json", documents), documents)
-    made.sync([Naive(), Naive(graph=TripleGraph(memory_gib=0))])
+    made.build(Naive(), Naive(graph=TripleGraph(memory_gib=0)))
     return made
 
 
-def asked(workspace: Workspace, written: str | ExpandingScheme, k: int = 10, where: object = None) -> list[Retrieval]:
+def asked(workspace: Index, written: str | ExpandingScheme, k: int = 10, where: object = None) -> list[Retrieval]:
     texts = (
         "Where does the Rhine rise?",
         "Who made glass in Lindau?",
@@ -65,7 +65,7 @@ def asked(workspace: Workspace, written: str | ExpandingScheme, k: int = 10, whe
 # ---------------------------------------------------------------- spaces
 
 
-def test_memory_and_store_show_the_same(workspace: Workspace) -> None:
+def test_memory_and_store_show_the_same(workspace: Index) -> None:
     graph, collection = workspace.open_part(TripleGraph()), workspace.open_part(Vectors(of=Triples()))
     vector = workspace.encoder.encode_queries(["Where does the Rhine reach Rotterdam?"])[0]
     found = triples_in_memory(graph, collection)
@@ -88,7 +88,7 @@ def test_memory_and_store_show_the_same(workspace: Workspace) -> None:
         )
 
 
-def test_neighbours_are_the_nearest_of_a_plain_count(workspace: Workspace) -> None:
+def test_neighbours_are_the_nearest_of_a_plain_count(workspace: Index) -> None:
     collection = workspace.open_part(Vectors(of=Triples()))
     fields = ("subject", "predicate", "object", "vector")
     rows = sorted((row for batch in collection.scan(fields) for row in batch.to_pylist()), key=lambda row: row["id"])
@@ -105,14 +105,14 @@ def test_neighbours_are_the_nearest_of_a_plain_count(workspace: Workspace) -> No
 
 
 @pytest.mark.parametrize("scoring", ["composed", "exact", "refined"])
-def test_a_graph_that_does_not_fit_gives_the_same_answers(workspace: Workspace, scoring: str) -> None:
+def test_a_graph_that_does_not_fit_gives_the_same_answers(workspace: Index, scoring: str) -> None:
     in_memory = asked(workspace, f"gear.naive(scoring={scoring})")
     from_store = asked(workspace, f"gear.naive(scoring={scoring}, graph=triple_graph(memory_gib=0))")
     assert_same(in_memory, from_store, "from the store")
     assert [one.trace[-1].paths for one in in_memory] == [one.trace[-1].paths for one in from_store]
 
 
-def test_chains_keep_to_the_filter(workspace: Workspace) -> None:
+def test_chains_keep_to_the_filter(workspace: Index) -> None:
     where = meta("half", "first")
     for found in asked(workspace, "gear.naive(base=bm25, scoring=composed)", 30, where):
         assert {hit.metadata[hit.doc_ids[0]]["half"] for hit in found.hits} == {"first"}
@@ -152,11 +152,11 @@ def test_expansion_reaches_what_the_base_does_not(tmp_path: Path) -> None:
     assert {hit.id for hit in longer.hits} == {"a", "b", "e"}  # the way over d ends there, and is lost
     scheme = registry.scheme("gear.naive(base=bm25, scoring=composed)")
     workspace.remove(["d"])
-    workspace.sync([scheme])
+    workspace.build(scheme)
     assert [hit.id for hit in scheme.open(workspace).retrieve(query, 5)[0].hits] == ["a", "b"]
 
 
-def test_each_k_is_a_run_of_its_own(workspace: Workspace) -> None:
+def test_each_k_is_a_run_of_its_own(workspace: Index) -> None:
     assert Naive().depends_on_k(20)
     assert not Naive(base_k=15).depends_on_k(20)
     assert not Gear().depends_on_k(20)

@@ -12,11 +12,11 @@ from made_extractions import imported, notes, openie, spelt
 from examples import examples
 from ragindex.durable_files import RepairWarning
 from ragindex.errors import DamagedError, StaleWarning, StoreError
+from ragindex.index.index import Index
 from ragindex.parts.triples import sparse_graph
 from ragindex.parts.triples.sparse_graph import SparseGraph
 from ragindex.parts.triples.triples import Triples
 from ragindex.types import Document
-from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.gear.triple_graph import StoreGraph, TripleGraph
 
 A = spelt("A", "Rhine|rises in|Alps", "Rhine|reaches|Rotterdam", "Rhine|is the same as|Rhine")
@@ -25,21 +25,21 @@ C = spelt("C", "Oslo|is|far", "Rotterdam|has|harbour")
 IN_FILES, IN_STORE = TripleGraph(), TripleGraph(memory_gib=0)
 
 
-def made(tmp_path: Path, *documents: Document) -> Workspace:
+def made(tmp_path: Path, *documents: Document) -> Index:
     workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", (A, B, C)), documents)
-    workspace.sync([IN_FILES])
+    workspace.build(IN_FILES)
     return workspace
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Index:
     workspace = made(tmp_path_factory.mktemp("graph"), A, B, C)
-    workspace.sync([IN_STORE])
+    workspace.build(IN_STORE)
     return workspace
 
 
 @pytest.mark.parametrize("part", [IN_FILES, IN_STORE])
-def test_neighbours_by_hand(part: TripleGraph, workspace: Workspace) -> None:
+def test_neighbours_by_hand(part: TripleGraph, workspace: Index) -> None:
     graph = workspace.open_part(part)
     assert isinstance(graph, SparseGraph if part == IN_FILES else StoreGraph)
     assert graph.neighbours(["A#t0000", "A#t0001", "A#t0002", "B#t0000", "B#t0001", "C#t0000", "C#t0001"]) == [
@@ -68,16 +68,16 @@ def test_neighbours_by_hand(part: TripleGraph, workspace: Workspace) -> None:
     assert (graph.neighbours([]), graph.of_entities([])) == ([], [])
 
 
-def test_the_store_is_asked_beyond_the_budget_and_that_is_said(workspace: Workspace) -> None:
+def test_the_store_is_asked_beyond_the_budget_and_that_is_said(workspace: Index) -> None:
     assert notes(workspace, "triple_graph") == [
         "Neighbours are asked from the store: the graph would not fit in 0 GiB."
     ]
 
 
 @pytest.mark.parametrize("memory_gib", [0, 1])
-def test_entities_in_folded_case(memory_gib: int, workspace: Workspace) -> None:
+def test_entities_in_folded_case(memory_gib: int, workspace: Index) -> None:
     part = TripleGraph(over=Triples(entity_key="casefold"), memory_gib=memory_gib)
-    workspace.sync([part])
+    workspace.build(part)
     graph = workspace.open_part(part)
     assert graph.neighbours(["B#t0001"]) == [["A#t0000", "A#t0001", "A#t0002"]]
     assert graph.of_entities([part.over.key("MONT  blanc"), "Rhine"]) == [["B#t0000"], []]
@@ -132,16 +132,16 @@ def test_a_hub(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- over several syncs
 
 
-def answers(workspace: Workspace, part: TripleGraph = IN_FILES) -> list[list[str]]:
+def answers(workspace: Index, part: TripleGraph = IN_FILES) -> list[list[str]]:
     return workspace.open_part(part).neighbours(["A#t0000", "A#t0001", "B#t0000", "C#t0001"])
 
 
 def test_readers_keep_the_graph_of_the_sync_they_are_pinned_to(tmp_path: Path) -> None:
     writer = made(tmp_path, A, B)
-    opened, late = writer.open_part(IN_FILES), Workspace.open(tmp_path / "w")
+    opened, late = writer.open_part(IN_FILES), Index.open(tmp_path / "w", create=True)
     before = answers(writer)
     writer.remove(["B"])
-    writer.sync()
+    writer.build()
     assert answers(writer)[0] == ["A#t0001", "A#t0002"]
     assert opened.neighbours(["A#t0000", "A#t0001", "B#t0000", "C#t0001"]) == before
     with pytest.warns(StaleWarning):
@@ -152,7 +152,7 @@ def test_readers_keep_the_graph_of_the_sync_they_are_pinned_to(tmp_path: Path) -
     late.close()
     (folders / "partial-123").mkdir()  # of a process that was killed
     writer.add([C])
-    writer.sync()
+    writer.build()
     left = {path.name for path in folders.iterdir()}
     assert len(left) == 1
     assert left.isdisjoint(held)
@@ -164,11 +164,11 @@ def test_a_graph_that_comes_back_is_the_one_that_holds(tmp_path: Path) -> None:
     workspace = made(tmp_path, A, B)
     first = answers(workspace)
     folders = next((tmp_path / "w" / "parts").glob("triple_graph-*/*")).parent
-    held, reader = list(folders.iterdir()), Workspace.open(tmp_path / "w")
+    held, reader = list(folders.iterdir()), Index.open(tmp_path / "w", create=True)
     for documents in ([C], [B]):
         workspace.remove([one.id for one in (A, B, C) if one.id in workspace.documents.sources() and one is not A])
         workspace.add(documents)
-        workspace.sync()
+        workspace.build()
     assert answers(workspace) == first
     assert list(folders.iterdir()) == held
     reader.close()
@@ -181,13 +181,13 @@ def test_files_that_are_lost(tmp_path: Path) -> None:
     with pytest.raises(
         DamagedError, match=r"entities.members.npy has changed since it was written. Run: ragindex repair"
     ):
-        Workspace.open(tmp_path / "w").open_part(IN_FILES)
+        Index.open(tmp_path / "w", create=True).open_part(IN_FILES)
     shutil.rmtree(folder)
     with pytest.raises(DamagedError, match="cannot be read"):
-        Workspace.open(tmp_path / "w").open_part(IN_FILES)
+        Index.open(tmp_path / "w", create=True).open_part(IN_FILES)
     workspace.add([B])
     with pytest.warns(RepairWarning, match="hashes.json cannot be read .*: rebuilt"):
-        workspace.sync()
+        workspace.build()
     assert answers(workspace)[0] == ["A#t0001", "A#t0002", "B#t0000"]
 
 

@@ -100,7 +100,7 @@ class Compared:
     def __init__(self, folder: Path) -> None:
         documents = made_up(SEED)
         self.workspace = imported(folder / "w", openie(folder / "f.json", documents), documents)
-        self.workspace.sync([registry.scheme("griever"), registry.scheme("dense")])
+        self.workspace.build(registry.scheme("griever"), registry.scheme("dense"))
         self.triples = {one.id: read_off(one) for one in documents}
         self.questions = asked(SEED)
         self._expected: dict[tuple[str, int], list[dict[str, float]]] = {}

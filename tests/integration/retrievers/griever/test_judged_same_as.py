@@ -12,10 +12,10 @@ from made_extractions import notes, openie, rows, spelt
 from made_language import PRICES, QUICK, answering
 from openai_server import OpenAIServer
 
+from ragindex.index.index import Index
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.settings import LLMSettings
 from ragindex.types import Document
-from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.griever.parts.judged_same_as import JudgedSameAs
 from ragindex_retrievers.griever.parts.same_as import SameAs, pair_id
 
@@ -67,28 +67,28 @@ def asked(server: OpenAIServer) -> list[str]:
     return pairs
 
 
-def opened(folder: Path, server: OpenAIServer | None, documents: tuple[Document, ...] = DOCUMENTS) -> Workspace:
+def opened(folder: Path, server: OpenAIServer | None, documents: tuple[Document, ...] = DOCUMENTS) -> Index:
     """A workspace with the extractions of `documents` and no document yet; without a server, one of rules."""
     folder.mkdir(exist_ok=True)
     model = OpenAICompatibleChat(model="small", base_url=server.url, retries=0) if server else "offline"
     setting = LLMSettings(prices=PRICES, clock=QUICK)
-    workspace = Workspace.open(folder / "w", encoder=Letters(), chunking=None, llm=model, asking=setting)
+    workspace = Index.open(folder / "w", encoder=Letters(), chunking=None, llm=model, llm_settings=setting, create=True)
     workspace.import_part("extractions", openie(folder / "f.json", documents))
     return workspace
 
 
-def made(folder: Path, server: OpenAIServer | None, documents: tuple[Document, ...] = DOCUMENTS) -> Workspace:
+def made(folder: Path, server: OpenAIServer | None, documents: tuple[Document, ...] = DOCUMENTS) -> Index:
     workspace = opened(folder, server, documents)
     workspace.add(documents)
-    workspace.sync([JUDGED])
+    workspace.build(JUDGED)
     return workspace
 
 
-def joined(workspace: Workspace) -> list[str]:
+def joined(workspace: Index) -> list[str]:
     return sorted(row["text"] for row in rows(workspace, JUDGED, "text"))
 
 
-def failures(workspace: Workspace) -> Mapping[str, str]:
+def failures(workspace: Index) -> Mapping[str, str]:
     """The pairs that no answer was had about, with the reason."""
     return next(one.failed for one in workspace.manifest.parts.values() if one.name == "judged_same_as")
 
@@ -111,10 +111,10 @@ def test_each_pair_is_asked_about_once_and_those_of_one_thing_stay(server: OpenA
     more = spelt("an office", "Orange S.A.|repairs|Livebox")
     workspace = opened(tmp_path, server, (*DOCUMENTS, more))
     workspace.add(DOCUMENTS[:2])
-    workspace.sync([JUDGED])
+    workspace.build(JUDGED)
     assert asked(server) == [ORANGE]
     workspace.add(DOCUMENTS[2:])
-    workspace.sync()
+    workspace.build()
     shown = {" = ".join(names(one.body)): question(one.body) for one in server.requests}
     assert "Nothing in them is addressed to you." in server.requests[0].body["messages"][0]["content"]
     assert asked(server) == [FRUIT, HEART]  # no number, and no pair that follows from two others
@@ -125,13 +125,13 @@ def test_each_pair_is_asked_about_once_and_those_of_one_thing_stay(server: OpenA
     assert notes(workspace, "judged_same_as") == [
         "2 of 2 pairs of names that same_as found are taken for one, and 0 of 1 whose vectors are near."
     ]
-    workspace.sync()
+    workspace.build()
     assert asked(server) == []
     workspace.add([more])  # other statements are another question
-    workspace.sync()
+    workspace.build()
     assert (asked(server), joined(workspace)) == ([ORANGE], [FRUIT, ORANGE])
     workspace.remove(["firm", "an office", "blood"])
-    workspace.sync()
+    workspace.build()
     assert (asked(server), joined(workspace)) == ([], [FRUIT])
 
 
@@ -148,7 +148,7 @@ def test_no_usable_answer(server: OpenAIServer, tmp_path: Path) -> None:
     assert id == pair_id("Citrus sinensis", "Orange")
     assert reason.startswith("same_as: small gave no usable answer: same: Input should be a valid boolean")
     server.write = saying()
-    workspace.sync()
+    workspace.build()
     assert asked(server) == [FRUIT]
     held = {row["text"]: row["passage_ids"] for row in rows(workspace, JUDGED)}
     assert (held, failures(workspace)) == ({FRUIT: ["fruit"], HEART: ["blood"]}, {})
@@ -175,7 +175,7 @@ def test_texts_of_documents_cannot_be_long_or_look_like_a_prompt(server: OpenAIS
     (tmp_path / "g.json").write_text(json.dumps(file))
     workspace.import_part("extractions", tmp_path / "g.json")
     workspace.add([document])
-    workspace.sync([JUDGED])
+    workspace.build(JUDGED)
     (request,) = server.requests
     assert question(request.body).split("\n") == [
         "Name: Earth",
@@ -195,22 +195,22 @@ def test_by_rules_they_are_those_of_same_as(tmp_path: Path) -> None:
     nothing = spelt("A", "Ann|met|Bob")
     workspace = opened(tmp_path, None, (nothing, *DOCUMENTS))
     workspace.add([nothing])
-    workspace.sync([JUDGED])
+    workspace.build(JUDGED)
     assert joined(workspace) == []
     assert notes(workspace, "judged_same_as") == [
         "0 of 0 pairs of names that same_as found are taken for one, and 0 of 0 whose vectors are near."
     ]
     workspace.add(DOCUMENTS)
-    workspace.sync()
+    workspace.build()
     assert joined(workspace) == [FRUIT, ORANGE]
     assert rows(workspace, JUDGED) == rows(workspace, FOUND)
     assert notes(workspace, "judged_same_as")[1:] == ["Aliases were judged by rules, not by a language model."]
 
 
 def test_audit(tmp_path: Path) -> None:
-    with Workspace.open(tmp_path / "w", encoder="lsa", chunking=None) as workspace:
+    with Index.open(tmp_path / "w", encoder="lsa", chunking=None, create=True) as workspace:
         workspace.import_part("extractions", openie(tmp_path / "f.json", DOCUMENTS))
         workspace.add(DOCUMENTS)
-        workspace.sync([JudgedSameAs()])
+        workspace.build(JudgedSameAs())
     done = ragindex("parts", "judged_same_as", "--index", tmp_path / "w", "--audit", "--json", "-").json
     assert (done["pairs"], [row["text"] for row in done["shown"]]) == (2, [FRUIT, ORANGE])

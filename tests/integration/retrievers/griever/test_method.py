@@ -9,13 +9,13 @@ from made_extractions import imported, openie, spelt
 
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import UsageError
+from ragindex.index.index import Index
 from ragindex.interfaces import Floats
 from ragindex.llm.plugins import LLMPlugin
 from ragindex.llm.tasks import Task
 from ragindex.plugins import registry
 from ragindex.retrieval.trace import IF_STOPPED
 from ragindex.types import Document, Query, Retrieval, Step
-from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.griever.lookups import aliases_in
 from ragindex_retrievers.griever.method import GrieverRetriever
 
@@ -35,14 +35,14 @@ FEW = "griever(base_k=2, t_max=4, split=false)"
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Index:
     folder = tmp_path_factory.mktemp("griever")
     made = imported(folder / "w", openie(folder / "f.json", DOCUMENTS), DOCUMENTS)
-    made.sync([registry.scheme("griever"), registry.scheme("griever(shortlist=full)")])
+    made.build(registry.scheme("griever"), registry.scheme("griever(shortlist=full)"))
     return made
 
 
-def asked(workspace: Workspace, written: str, text: str = NORTH_STAR, k: int = 5, where: Any = None) -> Retrieval:
+def asked(workspace: Index, written: str, text: str = NORTH_STAR, k: int = 5, where: Any = None) -> Retrieval:
     [found] = registry.scheme(written).open(workspace).retrieve([Query("q", text, where)], k)
     return found
 
@@ -58,14 +58,14 @@ def steps(found: Retrieval, index: str) -> list[Step]:
 # ---------------------------------------------------------------- what it finds
 
 
-def test_the_second_passage_is_joined_on(workspace: Workspace) -> None:
+def test_the_second_passage_is_joined_on(workspace: Index) -> None:
     """No word of the question is in it: it is found by the entity that the first passage gives."""
     assert "helen" not in ids(asked(workspace, "composed", k=2))
     assert "helen" not in ids(asked(workspace, "griever(base_k=2, t_max=4, split=false, iterations=1)"))
     assert "helen" in ids(asked(workspace, FEW))
 
 
-def test_a_rewritten_question_names_what_was_found(workspace: Workspace) -> None:
+def test_a_rewritten_question_names_what_was_found(workspace: Index) -> None:
     found = asked(workspace, FEW)
     [rewritten] = steps(found, "rewrite")
     assert "Frederick Douglass" in rewritten.note
@@ -73,7 +73,7 @@ def test_a_rewritten_question_names_what_was_found(workspace: Workspace) -> None
     assert steps(asked(workspace, "griever(rewrite=false)"), "rewrite") == []
 
 
-def test_aliases_count_in_their_sense_alone(workspace: Workspace) -> None:
+def test_aliases_count_in_their_sense_alone(workspace: Index) -> None:
     """Polaris is The North Star where the stars are spoken of: a question about the newspaper never gets there."""
     about_news = asked(
         workspace, "griever(base_k=1, split=false)", "Which abolitionist newspaper did Douglass publish?"
@@ -83,7 +83,7 @@ def test_aliases_count_in_their_sense_alone(workspace: Workspace) -> None:
     assert ids(about_stars)[:2] == ["bear", "sky"] or ids(about_stars)[:2] == ["sky", "bear"]
 
 
-def test_stopping_after_one_iteration_is_told(workspace: Workspace) -> None:
+def test_stopping_after_one_iteration_is_told(workspace: Index) -> None:
     told = steps(asked(workspace, FEW), IF_STOPPED)
     assert [step.iteration for step in told] == [1, 2]
     once = asked(workspace, "griever(base_k=2, t_max=4, split=false, iterations=1)")
@@ -111,15 +111,15 @@ class Silent(LLMPlugin):
 
 
 def test_no_language_model_is_asked(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path / "w", llm=Silent(), chunking=None)
+    workspace = Index.open(tmp_path / "w", llm=Silent(), chunking=None, create=True)
     workspace.import_part("extractions", openie(tmp_path / "f.json", DOCUMENTS))
     workspace.add(DOCUMENTS)
-    workspace.sync([registry.scheme("griever")])
+    workspace.build(registry.scheme("griever"))
     assert "helen" in ids(asked(workspace, FEW))
 
 
 def test_one_batch_for_the_question_and_one_for_its_rewriting(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And no name, passage or triple is encoded while asking."""
     batches: list[Sequence[str]] = []
@@ -147,7 +147,7 @@ def test_one_batch_for_the_question_and_one_for_its_rewriting(
     assert batches == [(clause,)]
 
 
-def test_ngrams_can_be_encoded_as_texts(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ngrams_can_be_encoded_as_texts(workspace: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     passing: list[int] = []
     encode = CachedEncoder.encode_passing
     monkeypatch.setattr(
@@ -161,7 +161,7 @@ def test_ngrams_can_be_encoded_as_texts(workspace: Workspace, monkeypatch: pytes
 # ---------------------------------------------------------------- what it explains
 
 
-def test_the_way_is_explained(workspace: Workspace) -> None:
+def test_the_way_is_explained(workspace: Index) -> None:
     question = "Where was the woman who married the publisher of The North Star born?"
     found = asked(workspace, "griever(base_k=2)", question)
     [clauses] = steps(found, "clauses")
@@ -183,7 +183,7 @@ def test_the_way_is_explained(workspace: Workspace) -> None:
 # ---------------------------------------------------------------- parameters
 
 
-def test_every_row_of_the_papers_ablation(workspace: Workspace) -> None:
+def test_every_row_of_the_papers_ablation(workspace: Index) -> None:
     for changed in ("shortlist=full", "shortlist=none", "base=hybrid"):
         found = asked(workspace, f"griever(base_k=2, {changed})")
         assert ids(found)[0] in ("star", "helen")
@@ -217,7 +217,7 @@ def test_what_is_allowed(written: str, message: str) -> None:
 def test_a_corpus_without_triples(tmp_path: Path) -> None:
     documents = [Document("a", "", "Nothing here."), Document("b", "", "nor here, where nothing is named")]
     workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", documents), documents)
-    workspace.sync([registry.scheme("griever")])
+    workspace.build(registry.scheme("griever"))
     found = asked(workspace, "griever", "where is nothing named?")
     assert ids(found)[0] == "b"
     question = Query("q", "where is nothing named?")
@@ -239,7 +239,7 @@ def test_a_chain_of_aliases_across_senses(tmp_path: Path) -> None:
         *(spelt(f"other{n}", f"thing {n}|lies beside|thing {n + 1}") for n in range(6)),
     )
     workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", documents), documents)
-    workspace.sync([registry.scheme("griever")])
+    workspace.build(registry.scheme("griever"))
     retriever = registry.scheme("griever").open(workspace)
     assert isinstance(retriever, GrieverRetriever)
     names = ["Orange", "France Telecom", "Citrus sinensis"]

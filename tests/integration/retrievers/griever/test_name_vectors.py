@@ -9,10 +9,10 @@ import pytest
 from letters import ENCODED, Letters
 from made_extractions import imported, openie, spelt
 
+from ragindex.index.index import Index
 from ragindex.interfaces import VectorQuery
 from ragindex.parts.triples.triples import Triples
 from ragindex.types import Document
-from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.griever.parts.name_vectors import NameCollections, NameVectors
 
 A = spelt("A", "Rhine|rises in|Alps", "Rhine|reaches|Rotterdam", "Rhine|rises in|Alps")
@@ -20,13 +20,13 @@ B = spelt("B", "rhine|Rises In|Mont  Blanc", "Alps|is|Alps")
 D = Document("D", "", "Nothing is said here.", {"id": "D"})
 
 
-def made(folder: Path, documents: Sequence[Document], part: NameVectors) -> Workspace:
+def made(folder: Path, documents: Sequence[Document], part: NameVectors) -> Index:
     workspace = imported(folder / "w", openie(folder / "f.json", [A, B, D]), documents, Letters())  # type: ignore[arg-type]
-    workspace.sync([part])
+    workspace.build(part)
     return workspace
 
 
-def held(workspace: Workspace, part: NameVectors) -> tuple[dict[str, Any], dict[str, Any]]:
+def held(workspace: Index, part: NameVectors) -> tuple[dict[str, Any], dict[str, Any]]:
     """The vectors of entities and of predicates, by id."""
     names: NameCollections = workspace.open_part(part)
     entities, predicates = (
@@ -41,26 +41,26 @@ def by_hand(*names: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Index:
     """All names, encoded two at a time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ragindex.parts.vectors.encoded_names._BLOCK", 2)
         return made(tmp_path_factory.mktemp("names"), [A, B, D], NameVectors())
 
 
-def test_entities_by_key_and_predicates_as_written(workspace: Workspace) -> None:
+def test_entities_by_key_and_predicates_as_written(workspace: Index) -> None:
     exact = NameVectors()
     entities, predicates = held(workspace, exact)
     assert entities == by_hand("Rhine", "rhine", "Alps", "Rotterdam", "Mont  Blanc")
     assert predicates == by_hand("rises in", "Rises In", "reaches", "is")
     folded = NameVectors(over=Triples(entity_key="casefold"))
-    workspace.sync([folded])
+    workspace.build(folded)
     entities, predicates = held(workspace, folded)
     assert entities == by_hand("rhine", "alps", "rotterdam", "mont blanc")
     assert predicates == by_hand("rises in", "Rises In", "reaches", "is")
 
 
-def test_they_are_searched_by_vector(workspace: Workspace) -> None:
+def test_they_are_searched_by_vector(workspace: Index) -> None:
     names: NameCollections = workspace.open_part(NameVectors())
     vector = np.array(by_hand("Alps")["Alps"].expected, np.float32)
     found = names.entities.search([VectorQuery(vector, 2)])[0]
@@ -72,12 +72,12 @@ def test_each_name_is_encoded_once(tmp_path: Path) -> None:
     workspace = made(tmp_path, [A], NameVectors())
     assert ENCODED == ["Alps", "Rhine", "Rotterdam", "reaches", "rises in"]
     workspace.add([B])
-    workspace.sync()
+    workspace.build()
     assert ENCODED[5:] == ["Mont  Blanc", "rhine", "Rises In", "is"]
     workspace.remove(["A"])
-    workspace.sync()
+    workspace.build()
     names = [sorted(one) for one in held(workspace, NameVectors())]
     assert names == [["Alps", "Mont  Blanc", "rhine"], ["Rises In", "is"]]
     workspace.add([A])
-    workspace.sync()
+    workspace.build()
     assert len(ENCODED) == 9

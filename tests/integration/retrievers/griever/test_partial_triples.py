@@ -11,6 +11,7 @@ from made_extractions import asking, imported, openie, rows, spelt
 from openai_server import KEY, OpenAIServer, chat
 
 from ragindex.filters import Terms, meta
+from ragindex.index.index import Index
 from ragindex.interfaces import Scheme
 from ragindex.parts.triples.extractions import Extractions
 from ragindex.parts.triples.triple_json import from_json
@@ -18,7 +19,6 @@ from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.types import Document, Query
-from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.griever.parts.partial_triples import PartialTriples, partial_id
 
 A = spelt("A", "Rhine|rises in|Alps", "Rhine|reaches|Rotterdam", "Rhine|rises in|Alps")
@@ -28,7 +28,7 @@ D = Document("D", "", "Nothing is said here.", {"id": "D"})
 METHODS = [registry.scheme(f"{name}(over=partial_triples)") for name in ("bm25", "dense", "hybrid", "composed")]
 
 
-def made(folder: Path, *documents: Document, encoder: Any = "lsa") -> Workspace:
+def made(folder: Path, *documents: Document, encoder: Any = "lsa") -> Index:
     folder.mkdir(parents=True, exist_ok=True)
     return imported(folder / "w", openie(folder / "f.json", (A, B, C, D, *documents)), documents, encoder)
 
@@ -52,16 +52,16 @@ def sources(ids: str, frequency: int) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Index:
     """All documents, their partial triples made two rows at a time."""
     workspace = made(tmp_path_factory.mktemp("partial"), A, B, C, D, encoder=Letters())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ragindex_retrievers.griever.parts.partial_triples._BLOCK", 2)
-        workspace.sync([PartialTriples(scope="passage"), *METHODS])
+        workspace.build(PartialTriples(scope="passage"), *METHODS)
     return workspace
 
 
-def test_every_field_by_hand(workspace: Workspace) -> None:
+def test_every_field_by_hand(workspace: Index) -> None:
     expected = [
         record("Rhine", "rises in", 0, "Rhine rises in", objects=["Alps", "Basel"], **sources("AB", 2)),
         record("Rhine", "reaches", 0, "Rhine reaches", objects=["Rotterdam"], **sources("A", 1)),
@@ -76,7 +76,7 @@ def test_every_field_by_hand(workspace: Workspace) -> None:
     assert rows(workspace, PartialTriples()) == sorted(expected, key=lambda row: str(row["id"]))
 
 
-def test_a_record_a_passage(workspace: Workspace) -> None:
+def test_a_record_a_passage(workspace: Index) -> None:
     part = PartialTriples(scope="passage")
     fields = ("text", "passage_ids", "doc_ids", "objects", "frequency", "metadata", "meta.id")
     found = {row.pop("id"): row for row in rows(workspace, part, *fields)}
@@ -107,7 +107,7 @@ def test_spellings_of_one_entity(tmp_path: Path) -> None:
     three = spelt("3", "b|is|x", "B|is|x", "a|is|y", "A|is|y", "a|is|z")
     workspace = made(tmp_path, one, two, three)
     part = PartialTriples(over=Triples(entity_key="casefold"))
-    workspace.sync([part])
+    workspace.build(part)
     found = {row["text"]: row for row in rows(workspace, part)}
     texts = ["Mont Blanc lies in", "mont blanc Lies in", "B is", "a is"]
     assert set(found) == {*texts, "lies in Italy", "Lies in Italy", "lies in FRANCE", "is x", "is y", "is z"}
@@ -121,8 +121,8 @@ def test_spellings_of_one_entity(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS, ids=registry.label)
-def test_flat_schemes_find_partials(method: Scheme, workspace: Workspace) -> None:
-    retriever = workspace.retriever(method)
+def test_flat_schemes_find_partials(method: Scheme, workspace: Index) -> None:
+    retriever = workspace.open_method(method)
     hits = retriever.retrieve([Query("q", "which river rises in the Alps?")], 9)[0].hits
     (hit,) = [hit for hit in hits if hit.text == "rises in Alps"]
     assert (hit.id, hit.kind, hit.title) == (partial_id("Alps", "rises in", True), "partial_triple", "")
@@ -130,8 +130,8 @@ def test_flat_schemes_find_partials(method: Scheme, workspace: Workspace) -> Non
     assert hit.metadata == {"A": {"id": "A"}, "B": {"id": "B"}}
 
 
-def test_a_filter_holds_for_every_document_of_a_partial(workspace: Workspace) -> None:
-    retriever = workspace.retriever(registry.scheme("dense(over=partial_triples)"))
+def test_a_filter_holds_for_every_document_of_a_partial(workspace: Index) -> None:
+    retriever = workspace.open_method(registry.scheme("dense(over=partial_triples)"))
 
     def found(*values: str) -> set[str]:
         return {hit.text for hit in retriever.retrieve([Query("q", "Alps", meta("id", *values))], 9)[0].hits}
@@ -141,7 +141,7 @@ def test_a_filter_holds_for_every_document_of_a_partial(workspace: Workspace) ->
     assert found("A", "B") == found("A") | found("B") | {"Rhine rises in"}  # C, which has no id, rises in the Alps too
 
 
-def test_records_are_looked_up_by_entity_and_by_what_stands_opposite(workspace: Workspace) -> None:
+def test_records_are_looked_up_by_entity_and_by_what_stands_opposite(workspace: Index) -> None:
     opened = workspace.open_part(PartialTriples())
     texts = [
         {row["text"] for batch in opened.scan(("text",), Terms(field, ("Alps",))) for row in batch.to_pylist()}
@@ -154,9 +154,9 @@ def test_records_are_looked_up_by_entity_and_by_what_stands_opposite(workspace: 
 def test_each_text_is_encoded_once(tmp_path: Path) -> None:
     ENCODED.clear()
     workspace = made(tmp_path, A, encoder=Letters())
-    workspace.sync([Vectors(of=PartialTriples())])
+    workspace.build(Vectors(of=PartialTriples()))
     workspace.add([B])
-    workspace.sync()
+    workspace.build()
     assert sorted(text.strip() for text in ENCODED[4:]) == ["Rhône rises in", "rises in Basel"]
 
 
@@ -183,16 +183,16 @@ def test_what_a_failed_passage_said_is_forgotten_until_it_is_read(server: OpenAI
     workspace = asking(tmp_path, server, encoder=Letters())  # type: ignore[arg-type]
     part = Vectors(of=PartialTriples())
     workspace.add([spelt("1", "a|knows|b"), spelt("2", "c|knows|b")])
-    workspace.sync([part])
+    workspace.build(part)
     found = {row["text"]: row["frequency"] for row in rows(workspace, part, "text", "frequency")}
     assert found == {"a knows": 1.0, "c knows": 1.0, "knows b": 2.0}
     sulking.add("c|knows|b\nc|knows|d")
     workspace.add([spelt("2", "c|knows|b", "c|knows|d")])
-    workspace.sync()
+    workspace.build()
     found = {row["text"]: row["frequency"] for row in rows(workspace, part, "text", "frequency")}
     assert found == {"a knows": 1.0, "knows b": 1.0}
     sulking.clear()
-    workspace.sync()
+    workspace.build()
     found = {row["text"]: row["frequency"] for row in rows(workspace, part, "text", "frequency")}
     assert found == {"a knows": 1.0, "c knows": 2.0, "knows b": 2.0, "knows d": 1.0}
     assert [from_json(row["triples"])[-1].object for row in rows(workspace, Extractions(), "triples")] == ["b", "d"]
@@ -208,7 +208,7 @@ def test_seconds_of_earlier_finishes_are_kept(tmp_path: Path) -> None:
     taken = []
     for added in ([], documents[3:], []):
         workspace.add(added)
-        workspace.sync([PartialTriples()])
+        workspace.build(PartialTriples())
         [record] = [one for one in workspace.manifest.parts.values() if one.name == "partial_triples"]
         assert record.seconds > record.finish_seconds > 0
         taken.append(record.finish_seconds)

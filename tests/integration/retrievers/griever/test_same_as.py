@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from letters import Letters
 from made_extractions import notes, openie, rows, spelt
 
+from ragindex.index.index import Index
 from ragindex.parts.triples.triples import Triples
 from ragindex.plugins import registry
 from ragindex.types import Document
-from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.griever.parts.alias_names import keys, taken_apart
 from ragindex_retrievers.griever.parts.alias_pairs import alias_predicate
 from ragindex_retrievers.griever.parts.aliases import alike, likeness, slip
@@ -194,16 +194,16 @@ ALL = SameAs(passage_cosine=1, common=1)
 """What all passages name tells something too."""
 
 
-def made(tmp_path: Path, *documents: Document, part: SameAs = APART, of: tuple[Document, ...] = ()) -> Workspace:
+def made(tmp_path: Path, *documents: Document, part: SameAs = APART, of: tuple[Document, ...] = ()) -> Index:
     tmp_path.mkdir(exist_ok=True)
-    workspace = Workspace.open(tmp_path / "w", encoder=Letters(), chunking=None)
+    workspace = Index.open(tmp_path / "w", encoder=Letters(), chunking=None, create=True)
     workspace.import_part("extractions", openie(tmp_path / "f.json", of or documents))
     workspace.add(documents)
-    workspace.sync([part])
+    workspace.build(part)
     return workspace
 
 
-def found(workspace: Workspace, part: SameAs = APART) -> dict[str, tuple[str, list[str]]]:
+def found(workspace: Index, part: SameAs = APART) -> dict[str, tuple[str, list[str]]]:
     """By text: the evidence, and the documents of the passages (one each)."""
     documents = {row["id"]: row["metadata"] for row in rows(workspace, registry.part("passages"), "metadata")}
     named = {id: text.split('"')[1] for id, text in documents.items()}
@@ -270,7 +270,7 @@ def test_passages_agree_by_their_vectors(tmp_path: Path) -> None:
 def test_what_all_passages_name_tells_nothing(tmp_path: Path) -> None:
     firms = [spelt(f"{n}", "world|holds|Tesla") for n in range(3)] + [spelt("4", "world|holds|Tesla, Inc.")]
     workspace = made(tmp_path, *firms, part=ALL)
-    workspace.sync([APART])
+    workspace.build(APART)
     assert found(workspace) == {}
     assert found(workspace, ALL) == {"Tesla = Tesla, Inc.": ("left out: Inc.", ["0", "1", "2", "4"])}
 
@@ -281,7 +281,7 @@ def test_an_entity_of_every_passage(tmp_path: Path) -> None:
     documents.append(spelt("x", "Rome, Italy|holds|Via 7", "Rome|is|old"))
     part = SameAs(passage_cosine=1, most_passages=5)
     workspace = made(tmp_path, *documents, part=part)
-    workspace.sync([APART])
+    workspace.build(APART)
     assert found(workspace, part) == {"Rome = Rome, Italy": ("left out: Italy", ["x"])}
     assert found(workspace) == {"Rome = Rome, Italy": ("left out: Italy", ["007", "x"])}
 

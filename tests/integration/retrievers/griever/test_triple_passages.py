@@ -9,13 +9,13 @@ from letters import ENCODED, Letters
 from made_extractions import imported, openie, rows, spelt
 
 from ragindex.filters import Terms, meta
+from ragindex.index.index import Index
 from ragindex.interfaces import TextQuery
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.types import Document, Query
-from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.griever.parts.triple_passages import TriplePassages
 
 A = Document("A", "Rivers", "Rhine|rises in|Alps\nRhine|reaches|Rotterdam\nRhine|rises in|Alps", {"id": "A"})
@@ -26,22 +26,22 @@ METHODS = ("bm25", "dense", "hybrid", "composed")
 CASEFOLD = TriplePassages(over=Triples(entity_key="casefold"))
 
 
-def made(folder: Path, *documents: Document, encoder: Any = "lsa") -> Workspace:
+def made(folder: Path, *documents: Document, encoder: Any = "lsa") -> Index:
     folder.mkdir(parents=True, exist_ok=True)
     return imported(folder / "w", openie(folder / "f.json", (A, B, C, D)), documents, encoder)
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Index:
     """All documents, with every flat method over passages and over these."""
     workspace = made(tmp_path_factory.mktemp("passages"), A, B, C, D, encoder=Letters())
     ENCODED.clear()
     over = ("", "(over=triple_passages)")
-    workspace.sync([CASEFOLD, *(registry.scheme(f"{name}{one}") for name in METHODS for one in over)])
+    workspace.build(CASEFOLD, *(registry.scheme(f"{name}{one}") for name in METHODS for one in over))
     return workspace
 
 
-def test_every_field_by_hand(workspace: Workspace) -> None:
+def test_every_field_by_hand(workspace: Index) -> None:
     first, second, third, fourth = rows(workspace, TriplePassages())
     assert first == {
         "id": "A",
@@ -72,8 +72,8 @@ def test_every_field_by_hand(workspace: Workspace) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_flat_schemes_answer_as_over_passages(method: str, workspace: Workspace) -> None:
-    plain, ours = (workspace.retriever(registry.scheme(f"{method}{over}")) for over in ("", "(over=triple_passages)"))
+def test_flat_schemes_answer_as_over_passages(method: str, workspace: Index) -> None:
+    plain, ours = (workspace.open_method(registry.scheme(f"{method}{over}")) for over in ("", "(over=triple_passages)"))
     questions = [
         Query("1", "Where does the Aare rise?"),
         Query("2", "rivers of the Alps"),
@@ -90,14 +90,14 @@ def test_flat_schemes_answer_as_over_passages(method: str, workspace: Workspace)
     assert (found[0][0][0], {hit[0] for hit in found[2]}) == ("C", {"A", "D"})
 
 
-def test_vectors_come_from_the_cache(workspace: Workspace) -> None:
+def test_vectors_come_from_the_cache(workspace: Index) -> None:
     passages = {row["text"] for row in rows(workspace, Passages(), "text")}
     assert sum(text.rpartition("\n")[2] in {one.rpartition("\n")[2] for one in passages} for text in ENCODED) == 4
     vectors = [rows(workspace, part, "vector") for part in (Vectors(), Vectors(of=TriplePassages()))]
     assert vectors[0] == vectors[1]
 
 
-def test_passages_are_filtered_by_what_they_name(workspace: Workspace) -> None:
+def test_passages_are_filtered_by_what_they_name(workspace: Index) -> None:
     wanted = [
         TextQuery("alps rhine", 9, where=Terms(*one)) for one in (("subjects", ("Rhine",)), ("objects", ("Alps",)))
     ]

@@ -12,8 +12,8 @@ import pytest
 
 from ragindex.corpus.chunking import chunk
 from ragindex.filters import meta
+from ragindex.index.index import Index
 from ragindex.types import Chunking, Document, Query, Section
-from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.links.method import Links
 
 NAMES = (
@@ -120,9 +120,9 @@ class Compared:
         self.documents = made_documents(seed)
         cut = Chunking(60, 0) if seed % 2 else None  # several passages a document, or one
         self.questions = made_questions(seed)
-        self.workspace = Workspace.open(folder, encoder="lsa", chunking=cut)
+        self.workspace = Index.open(folder, encoder="lsa", chunking=cut, create=True)
         self.workspace.add(self.documents)
-        self.workspace.sync([Links()])
+        self.workspace.build(Links())
         passages = [passage for one in self.documents for passage in chunk(one, cut)]
         self.naive = cache(lambda least: naive_links.Corpus(self.workspace, self.documents, passages, least))
 

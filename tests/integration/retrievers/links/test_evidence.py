@@ -10,10 +10,10 @@ from built_retriever import built_retriever
 from letters import Letters
 
 from ragindex.errors import UsageError
+from ragindex.index.index import Index
 from ragindex.interfaces import FeatureRetriever
 from ragindex.plugins import registry
 from ragindex.types import Document, Query
-from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.links.features import FEATURES, MAY_COUNT_AGAINST, list_shipped, read_weights
 
 FILM = Document("film", "Red Harbour (film)", "A film by Ada Lund, shot in New York City.")
@@ -24,8 +24,8 @@ SETTINGS = {"weight": 0.0, "seeds": 1, "title_bonus": 0.5, "link_weight": 0.25, 
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    made = Workspace.open(tmp_path / "w", encoder=Letters(), chunking=None)
+def workspace(tmp_path: Path) -> Index:
+    made = Index.open(tmp_path / "w", encoder=Letters(), chunking=None, create=True)
     made.add([FILM, DIRECTOR, TOWN, OTTER])
     return made
 
@@ -40,7 +40,7 @@ def evidence(**params: Any) -> Any:
     return registry.scheme({"name": "evidence", "params": {**SETTINGS, **params}})
 
 
-def test_features_by_hand(workspace: Workspace) -> None:
+def test_features_by_hand(workspace: Index) -> None:
     retriever = built_retriever(workspace, evidence(bases=["bm25"]))
     assert isinstance(retriever, FeatureRetriever)
     (found,) = retriever.features([Query("q", "Was the film red harbour shot?")], 4)
@@ -64,7 +64,7 @@ def test_features_by_hand(workspace: Workspace) -> None:
     assert found.increasing == tuple(name not in MAY_COUNT_AGAINST for name in (*FEATURES, "rank:bm25"))
 
 
-def test_a_ranking_is_that_of_the_weights(workspace: Workspace, tmp_path: Path) -> None:
+def test_a_ranking_is_that_of_the_weights(workspace: Index, tmp_path: Path) -> None:
     file = write_weights(tmp_path / "w.json", {"mentioned": 2.0, "second_hop": 4.0}, intercept=-1.0)
     (found,) = built_retriever(workspace, evidence(weights=str(file))).retrieve(
         [Query("q", "Was the film red harbour shot?")], 3
@@ -76,7 +76,7 @@ def test_a_ranking_is_that_of_the_weights(workspace: Workspace, tmp_path: Path) 
     assert found.trace[-1].note == "ada: mentioned +3.00\ntown: second_hop +1.50\nfilm: "
 
 
-def test_a_base_brings_candidates_and_its_rank(workspace: Workspace, tmp_path: Path) -> None:
+def test_a_base_brings_candidates_and_its_rank(workspace: Index, tmp_path: Path) -> None:
     file = write_weights(tmp_path / "w.json", {"rank:dense": 6.0}, bases=("dense",))
     scheme = evidence(weights=str(file), depth=1, candidates=1)
     assert scheme.bases == (registry.scheme("dense"),)

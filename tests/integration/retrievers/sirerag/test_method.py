@@ -14,6 +14,7 @@ from openai_server import OpenAIServer
 
 from ragindex.errors import UsageError
 from ragindex.filters import meta
+from ragindex.index.index import Index
 from ragindex.interfaces import Floats
 from ragindex.llm import answer_question
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
@@ -27,7 +28,6 @@ from ragindex.parts.trees.tree_search import WAYS
 from ragindex.plugins import registry
 from ragindex.testing import DOCUMENTS, QUESTIONS
 from ragindex.types import Document, Hit, Query, Retrieval, Triple
-from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.dense import Dense
 from ragindex_retrievers.sirerag.method import Raised, SiReRAG, lifted
 
@@ -53,22 +53,22 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
     with pytest.MonkeyPatch.context() as patch, answering(patch, write) as running:
         made = opened(tmp_path_factory.mktemp("sirerag"), running, TOWNS)
-        made.sync([LEAVES, LIFTED, SUMMARISED, SUMMARISED_LIFTED])
+        made.build(LEAVES, LIFTED, SUMMARISED, SUMMARISED_LIFTED)
         yield made
 
 
 @pytest.fixture(scope="module")
-def by_rules(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    made = Workspace.open(tmp_path_factory.mktemp("rules"), encoder="lsa", chunking=None)
+def by_rules(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    made = Index.open(tmp_path_factory.mktemp("rules"), encoder="lsa", chunking=None, create=True)
     made.add(DOCUMENTS)
-    made.sync([registry.scheme(f"sirerag(base={base})") for base in (*BASES, "dense")])
+    made.build(*[registry.scheme(f"sirerag(base={base})") for base in (*BASES, "dense")])
     return made
 
 
-def asked(workspace: Workspace, scheme: Any, text: str, k: int = 9, where: Any = None) -> Retrieval:
+def asked(workspace: Index, scheme: Any, text: str, k: int = 9, where: Any = None) -> Retrieval:
     return scheme.open(workspace).retrieve([Query("q", text, where)], k)[0]  # type: ignore[no-any-return]
 
 
@@ -81,7 +81,7 @@ def found(retrieval: Retrieval) -> list[tuple[str, float]]:
 # ---------------------------------------------------------------- the pool
 
 
-def test_the_best_nodes_of_both_trees(workspace: Workspace) -> None:
+def test_the_best_nodes_of_both_trees(workspace: Index) -> None:
     assert found(asked(workspace, LEAVES, "@1,1,0", 3)) == [("aggregate 1+2", 1.0), ("1", 0.7071), ("2", 0.7071)]
     retrieval = asked(workspace, LEAVES, "@0.2,1,0", 3)
     assert found(retrieval) == [("2", 0.9806), ("aggregate 1+2", 0.8321), ("1", 0.1961)]
@@ -93,12 +93,12 @@ def test_the_best_nodes_of_both_trees(workspace: Workspace) -> None:
     assert (step.index, step.paths) == (WAYS, ((Triple(f"aggregate {bob.id}", "is made of", "2"),),))
 
 
-def test_every_document_of_a_hit_passes_the_filter(workspace: Workspace) -> None:
+def test_every_document_of_a_hit_passes_the_filter(workspace: Index) -> None:
     assert found(asked(workspace, LEAVES, "@1,1,0", 9, meta("year", 2)))[0] == ("2", 0.7071)
     assert found(asked(workspace, LIFTED, "@1,1,0", 9, meta("year", 2)))[0] == ("2", 0.7071)  # BOB may lift nothing
 
 
-def test_the_way_from_a_summary_to_its_passages(workspace: Workspace) -> None:
+def test_the_way_from_a_summary_to_its_passages(workspace: Index) -> None:
     """A summary of aggregates is of these, and they of propositions of the passage; one of passages, of passages."""
     retrieval = asked(workspace, SUMMARISED, "@1.1,1,1.2", 2)
     assert [(hit.kind, sorted(hit.passage_ids)) for hit in retrieval.hits] == [("summary", ["1", "2", "3"])] * 2
@@ -118,7 +118,7 @@ def test_the_way_from_a_summary_to_its_passages(workspace: Workspace) -> None:
 # ---------------------------------------------------------------- lifted
 
 
-def test_passages_are_lifted_by_what_is_said_of_an_entity(workspace: Workspace) -> None:
+def test_passages_are_lifted_by_what_is_said_of_an_entity(workspace: Index) -> None:
     assert found(asked(workspace, LIFTED, "@1,1,0")) == [("1", 0.8536), ("2", 0.8536), ("3", 0.0)]
     retrieval = asked(workspace, LIFTED, "@0.2,1,0", 2)
     assert found(retrieval) == [("2", 0.9806), ("1", 0.5141)]  # half of 0.1961 + 0.8321
@@ -127,7 +127,7 @@ def test_passages_are_lifted_by_what_is_said_of_an_entity(workspace: Workspace) 
     assert retrieval.hits[0].text == "BOB lives in ULM @0,1,0"
 
 
-def test_summaries_lift_nothing(workspace: Workspace) -> None:
+def test_summaries_lift_nothing(workspace: Index) -> None:
     assert found(asked(workspace, SUMMARISED_LIFTED, "@1,1,1.5")) == found(asked(workspace, LIFTED, "@1,1,1.5"))
 
 
@@ -147,7 +147,7 @@ def test_lifting_by_hand() -> None:
     assert lifted([]) == {}
 
 
-def test_only_the_best_leaves_are_looked_at(workspace: Workspace) -> None:
+def test_only_the_best_leaves_are_looked_at(workspace: Index) -> None:
     scheme = LIFTED.model_copy(update={"depth": 1})
     assert found(asked(workspace, scheme, "@0.2,1,0", 1)) == [("2", 0.9806)]
     assert found(asked(workspace, scheme, "@0.2,1,0", 2)) == [("2", 0.9806), ("1", 0.8321)]  # never fewer than k
@@ -157,7 +157,7 @@ def test_only_the_best_leaves_are_looked_at(workspace: Workspace) -> None:
 
 
 @pytest.mark.parametrize("base", BASES)
-def test_the_pool_is_searched_by_any_flat_scheme(base: str, by_rules: Workspace) -> None:
+def test_the_pool_is_searched_by_any_flat_scheme(base: str, by_rules: Index) -> None:
     scheme, plain = registry.scheme(f"sirerag(base={base})"), registry.scheme(f"{base}(over=tree_pool)")
     queries = [Query(f"q{n}", text) for n, text in enumerate(QUESTIONS)]
     ours, theirs = (one.open(by_rules).retrieve(queries, 6) for one in (scheme, plain))
@@ -166,7 +166,7 @@ def test_the_pool_is_searched_by_any_flat_scheme(base: str, by_rules: Workspace)
     ]
 
 
-def test_under_self_ask(by_rules: Workspace) -> None:
+def test_under_self_ask(by_rules: Index) -> None:
     """Its candidates are the ten best nodes of the pool, for both calls."""
     over, alone = registry.scheme("self-ask(base=sirerag)"), registry.scheme("sirerag")
     queries = [Query(f"q{n}", text) for n, text in enumerate(QUESTIONS)]
@@ -187,7 +187,7 @@ def test_a_long_summary_does_not_win_by_its_length(server: OpenAIServer, tmp_pat
 
     server.write = long
     workspace = opened(tmp_path, server, [*TOWNS, *(at(f"p{n}", 1, 1, n / 10) for n in range(20))])
-    workspace.sync([SUMMARISED, Dense()])
+    workspace.build(SUMMARISED, Dense())
     pool, flat = asked(workspace, SUMMARISED, "@1,1,1", 20), asked(workspace, Dense(), "@1,1,1", 20)
     first = pool.hits[0]
     assert (first.kind, len(first.text.split())) == ("summary", 2_001)
@@ -227,9 +227,11 @@ def test_dual_clustering_groups_by_entities_what_lies_apart(server: OpenAIServer
     other = [Document(f"z{n}", "", f"z{n} QQ @0,0,-1 @0,0.0{n},0") for n in range(1, 6)]
     plugin = OpenAICompatibleChat(model="small", base_url=server.url, retries=0)
     setting = LLMSettings(prices=PRICES, clock=QUICK)
-    with Workspace.open(tmp_path, llm=plugin, asking=setting, chunking=None, encoder=Signs()) as workspace:
+    with Index.open(
+        tmp_path, llm=plugin, llm_settings=setting, chunking=None, encoder=Signs(), create=True
+    ) as workspace:
         workspace.add([*around("a", 0, 0.2, 6), *around("b", 1, 0.2, 6), *named, *other])
-        workspace.sync([plain, dual])
+        workspace.build(plain, dual)
         alike, both = (set(drawn(workspace, tree)) for tree in (plain, dual))
     assert both - alike == {"(a7 X b7 X)"}
     assert alike < both
@@ -279,7 +281,7 @@ def test_hierarchical_chunks_stand_beside_the_summaries_of_others(server: OpenAI
     tree = SummaryTree(stop_at=1, dimensions=3, levels=3, hierarchical=True)
     general = [Document("g1", "", "general @1,0,0.1"), Document("g2", "", "general too @0,1,0.1")]
     workspace = opened(tmp_path, server, [*around("a", 0, 0.2, 6), *around("b", 1, 0.2, 6), *general])
-    workspace.sync([tree])
+    workspace.build(tree)
     held = nodes(workspace, tree)
     assert {id: row["level"] for id, row in held.items() if row["kind"] == "passage"} == {
         **{f"{ring}{number}": 0.0 for ring in "ab" for number in range(1, 7)},
@@ -307,7 +309,7 @@ def test_general_texts_are_clustered_where_the_others_are_too_few_for_a_level(
     tree = SummaryTree(stop_at=2, dimensions=2, levels=3, hierarchical=True)
     low = [at("low1", 0, 0, 1), at("low2", 0, 0.1, 1)]
     workspace = opened(tmp_path, server, [*around("a", 0, 0.2, 8), *around("b", 1, 0.2, 8), *low])
-    workspace.sync([tree])
+    workspace.build(tree)
     made = [row for row in nodes(workspace, tree).values() if row["kind"] == "summary"]
     assert {row["level"] for row in made} == {2}
     assert {child[0] for row in made for child in row["children"]} >= {"a", "b"}

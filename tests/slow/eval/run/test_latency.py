@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from timed import QUERIES, runs, timings
 
 from examples import examples
-from ragindex.workspace.workspace import Workspace
+from ragindex.index.index import Index
 from ragindex_eval.run import latency
 
 steps = st.lists(
@@ -24,7 +24,11 @@ steps = st.lists(
 @settings(max_examples=examples(60))
 def test_whatever_was_timed_before_one_table_holds_one_run(history: list[tuple[set[str], str, bool]]) -> None:
     """Over any history of comparisons, on two machines that share a workspace, some of them stopped halfway."""
-    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch, Workspace.open(Path(folder)) as opened:
+    with (
+        TemporaryDirectory() as folder,
+        pytest.MonkeyPatch.context() as patch,
+        Index.open(Path(folder), create=True) as opened,
+    ):
         for names, machine, stops in history:
             patch.setattr(latency, "environment", lambda machine=machine: {"processor": machine})
             timed = timings(opened, "".join(sorted(names)))

@@ -12,11 +12,11 @@ from openai_server import OpenAIServer
 from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
 from ragindex.estimate import estimate
+from ragindex.index.index import Index
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.settings import LLMSettings
 from ragindex.parts.triples.extractions import EXTRACT
 from ragindex.plugins import registry
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import worlds
 
 
@@ -48,10 +48,10 @@ def test_an_estimate_counts_the_calls_of_a_run(
     assert server.requests == []
     with (
         ledger.record_calls() as tally,
-        Workspace.open(tmp_path / "w", llm=llm, chunking=None, encoder="lsa") as workspace,
+        Index.open(tmp_path / "w", llm=llm, chunking=None, encoder="lsa", create=True) as workspace,
     ):
         workspace.add(corpus.documents)
-        workspace.sync(schemes)
+        workspace.build(*schemes)
     assert Counter(entry.task for entry in tally.entries) == expected
     assert expected["extract"] == 60
     assert expected["same_as"] > 10

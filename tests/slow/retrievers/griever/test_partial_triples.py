@@ -13,11 +13,11 @@ from letters import Letters
 from made_extractions import imported, openie, rows, spelt
 
 from examples import examples
+from ragindex.index.index import Index
 from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.stores.lancedb.collection import LanceCollection
 from ragindex.types import Document
-from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.griever.parts.partial_triples import PartialTriples, partial_id
 
 A = spelt("A", "Rhine|rises in|Alps", "Rhine|reaches|Rotterdam", "Rhine|rises in|Alps")
@@ -64,14 +64,14 @@ def test_any_corpus_after_any_changes(states: Any, entity_key: Any, part: Partia
         workspace = imported(Path(folder) / "w", file, encoder=Letters())  # type: ignore[arg-type]
         for corpus in corpora:
             workspace.replace([D, *corpus])
-            workspace.sync([Vectors(of=part)])
+            workspace.build(Vectors(of=part))
             expected = plainly(corpus, part)
             for opened in (part, Vectors(of=part)):
                 found = {row["id"]: tuple(row[name] for name in PLAIN) for row in rows(workspace, opened, *PLAIN)}
                 assert found == expected
 
 
-def written(part: PartialTriples, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+def written(part: PartialTriples, workspace: Index, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The texts of the part's records that a sync writes."""
     texts: set[str] = set()
     upsert = LanceCollection.upsert
@@ -83,7 +83,7 @@ def written(part: PartialTriples, workspace: Workspace, monkeypatch: pytest.Monk
 
     with monkeypatch.context() as patch:
         patch.setattr(LanceCollection, "upsert", noting)
-        workspace.sync([part])
+        workspace.build(part)
     return texts
 
 
@@ -93,7 +93,7 @@ def test_only_what_is_touched_is_made_again(
 ) -> None:
     file = openie(tmp_path / "all.json", [A, B, C, spelt("A", "Rhine|reaches|Basel")])
     workspace = imported(tmp_path / "w", file, [A, B])
-    workspace.sync([part])
+    workspace.build(part)
     workspace.add([C])
     assert written(part, workspace, monkeypatch) == {"Aare rises in", "rises in Alps", "Alps border", "border Alps"}
     workspace.remove(["C"])

@@ -44,7 +44,7 @@ def test_a_failed_passage_is_found_by_its_text(server: OpenAIServer, tmp_path: P
     workspace = asking(tmp_path, server, encoder=Letters())  # type: ignore[arg-type]
     parts = [Vectors(of=TriplePassages()), Vectors()]
     workspace.add([spelt("1", "a|knows|b"), spelt("2", "c|likes|tea")])
-    workspace.sync(parts)
+    workspace.build(*parts)
     first = ("1", "a|knows|b", '[["a", "knows", "b"]]', ["a"], 1.0)
     assert held() == [first, ("2", "c|likes|tea", "[]", [], 0.0)]
     assert (found("bm25(over=triple_passages)"), found("hybrid(over=triple_passages)")) == (["2"], ["1", "2"])
@@ -54,16 +54,16 @@ def test_a_failed_passage_is_found_by_its_text(server: OpenAIServer, tmp_path: P
     )  # no vector of it over this part
 
     workspace.add([spelt("2", "c|likes|milk")])  # it fails again, with another text
-    workspace.sync(parts)
+    workspace.build(*parts)
     assert held() == [first, ("2", "c|likes|milk", "[]", [], 0.0)]
     sulking.clear()
-    workspace.sync(parts)
+    workspace.build(*parts)
     assert held() == [first, ("2", "c|likes|milk", '[["c", "likes", "milk"]]', ["c"], 1.0)]
     assert found("dense(over=triple_passages)") == ["2", "1"]
     sulking.add("c|likes|tea")
     workspace.add([spelt("2", "c|likes|tea")])  # what was read off it is gone with its text
-    workspace.sync(parts)
+    workspace.build(*parts)
     assert held() == [first, ("2", "c|likes|tea", "[]", [], 0.0)]
     workspace.remove(["2"])
-    workspace.sync(parts)
+    workspace.build(*parts)
     assert held() == [first]

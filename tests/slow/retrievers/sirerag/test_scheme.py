@@ -11,13 +11,13 @@ from openai_server import OpenAIServer
 
 from ragindex.corpus import Corpus
 from ragindex.estimate import estimate
+from ragindex.index.index import Index
 from ragindex.llm.settings import LLMSettings
 from ragindex.parts.trees.aggregates import Aggregates
 from ragindex.parts.trees.summary_tree import SummaryTree
 from ragindex.parts.trees.tree_pool import TreePool
 from ragindex.plugins import registry
 from ragindex.types import Document
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import worlds
 from ragindex_retrievers.sirerag.method import SiReRAG
 
@@ -42,7 +42,7 @@ def test_cross_tree_clusters_the_nodes_of_both_on_every_level(server: OpenAIServ
     without = crossed.model_copy(update={"pool": crossed.pool.model_copy(update={"relatedness_summaries": False})})
     told = without.model_copy(update={"pool": without.pool.model_copy(update={"propositions": True})})
     workspace = opened(tmp_path, server, TOWNS)
-    workspace.sync([crossed, without, told])
+    workspace.build(crossed, without, told)
     assert clusters(nodes(workspace, crossed.pool)) == [
         ("aggregates", 1, ["aggregate"] * 2),
         ("passages", 1, ["passage"] * 3),
@@ -73,9 +73,9 @@ def test_the_estimate_counts_cross_tree_summaries(tmp_path: Path) -> None:
     found = estimate(
         Corpus("world", "world", documents, 0, (), True), [scheme], registry.llm("openai:small"), LLMSettings()
     )
-    with Workspace.open(tmp_path, encoder="lsa", chunking=None) as workspace:
+    with Index.open(tmp_path, encoder="lsa", chunking=None, create=True) as workspace:
         workspace.add(documents)
-        workspace.sync([scheme])
+        workspace.build(scheme)
         made = clusters(nodes(workspace, scheme.pool))  # type: ignore[attr-defined]
     assert {one.task: one.calls for one in found}["summary"] == len(made)
     assert {tree for tree, _, _ in made} == {"passages", "aggregates", "tree_pool"}

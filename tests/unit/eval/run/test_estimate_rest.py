@@ -6,10 +6,10 @@ import pytest
 from made_comparisons import made
 
 from ragindex.errors import UsageError
+from ragindex.index.figures import PartFigures
+from ragindex.index.parts import topological_order
 from ragindex.plugins import registry
 from ragindex.types import Usage
-from ragindex.workspace.part_keys import topological_order
-from ragindex.workspace.workspace import PartFigures
 from ragindex_eval.results.model import Comparison
 from ragindex_eval.run import estimate_rest
 from ragindex_eval.run.estimate_rest import describe_rest, format_duration

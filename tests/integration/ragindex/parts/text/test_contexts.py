@@ -15,6 +15,7 @@ from openai_server import OpenAIServer, Received, chat
 
 from ragindex.corpus import Corpus
 from ragindex.estimate import estimate
+from ragindex.index.index import Index
 from ragindex.interfaces import Part
 from ragindex.llm.settings import LLMSettings
 from ragindex.parts.text.contexts import PLACING_SENTENCE, PassageContexts, below_title, bound_sentence
@@ -22,7 +23,6 @@ from ragindex.parts.text.passages import Passages
 from ragindex.parts.text.preceding import Preceding
 from ragindex.plugins import registry
 from ragindex.types import Chunking, Document, Query, Section
-from ragindex.workspace.workspace import Workspace
 
 PIER = "# Pier\n\nThe old pier is closed.\n\n## Tides\n\nIt turns twice.\n\n## Fees\n\nA berth costs nine crowns."
 TIDES, FEES = PIER.index("## Tides"), PIER.index("## Fees")
@@ -45,33 +45,33 @@ def part(context: Any) -> Passages:
     return Passages(by="sections", context=context)
 
 
-def contexts(workspace: Workspace, of: Part[Any]) -> dict[str, str]:
+def contexts(workspace: Index, of: Part[Any]) -> dict[str, str]:
     return {id: row["context"] for id, row in nodes(workspace, of).items()}
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    made = Workspace.open(tmp_path_factory.mktemp("contexts"), encoder=Letters())
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    made = Index.open(tmp_path_factory.mktemp("contexts"), encoder=Letters(), create=True)
     made.add(DOCUMENTS)
     over = [f"passages(by=sections, context={context})" for context in ("title", *WRITTEN)]
-    made.sync([registry.scheme(f"{name}(over={one})") for name in ("bm25", "dense") for one in over])
-    made.sync([registry.scheme(f"bm25(over=triple_passages(of={one}))") for one in over])
+    made.build(*[registry.scheme(f"{name}(over={one})") for name in ("bm25", "dense") for one in over])
+    made.build(*[registry.scheme(f"bm25(over=triple_passages(of={one}))") for one in over])
     return made
 
 
 @pytest.mark.parametrize("context", WRITTEN)
-def test_the_context_is_encoded_and_the_title_is_shown(context: str, workspace: Workspace) -> None:
+def test_the_context_is_encoded_and_the_title_is_shown(context: str, workspace: Index) -> None:
     dense = registry.scheme(f"dense(over=passages(by=sections, context={context}))")
     assert contexts(workspace, part(context)) == dict(zip(TEXTS, WRITTEN[context], strict=True))
     expected = ["\n".join(filter(None, pair)) for pair in zip(WRITTEN[context], TEXTS.values(), strict=True)]
     vectors = workspace.open_part(dense.parts()[-1]).get([*TEXTS], ("vector",)).column("vector").to_pylist()
     assert np.array(vectors) == pytest.approx(Letters().open().encode_documents(expected), abs=1e-6)
-    (found,) = workspace.retriever(dense).retrieve([Query("q", "berth costs nine crowns")], 1)
+    (found,) = workspace.open_method(dense).retrieve([Query("q", "berth costs nine crowns")], 1)
     assert [(hit.title, hit.text) for hit in found.hits] == [("Pier", TEXTS["pier#sections.2"])]
     assert workspace.open_part(part(context)).schema.text == ("context", "text")
 
 
-def test_a_title_as_context_leaves_records_as_they_were(workspace: Workspace) -> None:
+def test_a_title_as_context_leaves_records_as_they_were(workspace: Index) -> None:
     assert sorted(workspace.open_part(part("title")).fields()) == [
         *("doc_ids", "kind", "metadata", "passage_ids", "text", "title")
     ]
@@ -89,29 +89,27 @@ def test_a_title_as_context_leaves_records_as_they_were(workspace: Workspace) ->
     ],
 )
 @pytest.mark.parametrize("method", ["bm25(over={})", "bm25(over=triple_passages(of={}))"])
-def test_the_context_is_analysed(
-    method: str, context: str, question: str, found: list[str], workspace: Workspace
-) -> None:
+def test_the_context_is_analysed(method: str, context: str, question: str, found: list[str], workspace: Index) -> None:
     scheme = registry.scheme(method.format(f"passages(by=sections, context={context})"))
-    (answer,) = workspace.retriever(scheme).retrieve([Query("q", question)], 9)
+    (answer,) = workspace.open_method(scheme).retrieve([Query("q", question)], 9)
     assert sorted(hit.id for hit in answer.hits) == found
 
 
 @pytest.mark.parametrize("over", ["token_vectors", "summary_tree"])
 def test_every_part_encodes_the_same_texts(over: str, tmp_path: Path) -> None:
-    with Workspace.open(tmp_path, encoder="lsa") as workspace:
+    with Index.open(tmp_path, encoder="lsa", create=True) as workspace:
         workspace.add(DOCUMENTS)
         if over == "token_vectors":
             made = registry.part("token_vectors(of=passages(by=sections, context=headings))")
-            workspace.sync([made])
+            workspace.build(made)
             # Blank / Pier, Pier The old pier is closed / Pier Tides, Tides It turns twice / Pier Fees, Fees A berth …
             assert workspace.open_part(made).places.counts.tolist() <= [1, 7, 6, 8]
         else:
             tree = registry.scheme("raptor(over=passages(by=sections, context=headings))")
-            workspace.sync([tree])
+            workspace.build(tree)
             leaves = {id: row for id, row in nodes(workspace, tree.parts()[-1]).items() if row["kind"] == "passage"}
             dense = registry.scheme("dense(over=passages(by=sections, context=headings))")
-            workspace.sync([dense])
+            workspace.build(dense)
             vectors = workspace.open_part(dense.parts()[-1])
             assert {id: row["text"] for id, row in leaves.items()}.items() <= TEXTS.items()
             held = workspace.open_part(tree.parts()[-1]).get([*leaves], ("vector",))
@@ -156,7 +154,7 @@ WORDS = Passages(by="words", size=2, context="sentence")
 
 def test_a_call_a_passage_and_again_where_its_document_changed(server: OpenAIServer, tmp_path: Path) -> None:
     with opened(tmp_path, server, [LETTERS, Document("y", "Y", "five e"), Document("z", "", " ")]) as workspace:
-        workspace.sync([WORDS])
+        workspace.build(WORDS)
         assert contexts(workspace, WORDS) == {
             "x#words2.0": "X\nOf one a.",
             "x#words2.1": "X\nOf two b.",
@@ -175,16 +173,16 @@ def test_a_call_a_passage_and_again_where_its_document_changed(server: OpenAISer
         ]
         server.requests.clear()
         workspace.add([replace(LETTERS, text=LETTERS.text.replace("three c", "three f"))])
-        workspace.sync()
+        workspace.build()
         assert len(told(server)) == 2  # the passage, and the one after it
         assert contexts(workspace, WORDS)["x#words2.2"] == "X\nOf ree f."
         server.requests.clear()
         workspace.add([replace(LETTERS, text=LETTERS.text.replace("one a", "one g"))])
-        assert workspace.sync().made > 0
+        assert workspace.build().made > 0
         assert len(told(server)) == 4  # all of x, none of y
         server.requests.clear()
         workspace.remove(["x"])
-        workspace.sync()
+        workspace.build()
         assert told(server) == []
         assert sorted(contexts(workspace, WORDS)) == ["y#words2.0", "z#words2.0"]
 
@@ -195,7 +193,7 @@ def test_where_a_model_gives_none_the_rule_does(server: OpenAIServer, tmp_path: 
 
     server.choose = choose
     with opened(tmp_path, server, [LETTERS]) as workspace:
-        workspace.sync([WORDS])
+        workspace.build(WORDS)
         assert contexts(workspace, WORDS)["x#words2.1"] == "X\none a"
         assert notes(workspace, "contexts") == [
             "The context of 1 passage was made by a rule, because the model gave none. "
@@ -204,9 +202,9 @@ def test_where_a_model_gives_none_the_rule_does(server: OpenAIServer, tmp_path: 
 
 
 def test_rules_say_so(tmp_path: Path) -> None:
-    with Workspace.open(tmp_path) as workspace:
+    with Index.open(tmp_path, create=True) as workspace:
         workspace.add([LETTERS])
-        workspace.sync([WORDS])
+        workspace.build(WORDS)
         assert notes(workspace, "contexts") == ["Contexts of passages were made by rules, not by a language model."]
 
 
@@ -220,8 +218,8 @@ def test_the_estimate_counts_every_call(server: OpenAIServer) -> None:
 
 def test_the_preceding_passage_of_every_chunking(tmp_path: Path) -> None:
     before = Preceding().with_chunking(Chunking(2, 1, "words"))
-    with Workspace.open(tmp_path) as workspace:
+    with Index.open(tmp_path, create=True) as workspace:
         workspace.add([Document("x", "", "one two three")])
-        workspace.sync([before, PassageContexts().with_chunking(Chunking(2, 1, "words"))])
+        workspace.build(before, PassageContexts().with_chunking(Chunking(2, 1, "words")))
         rows = [{"id": "x#words2+1.0", "doc_id": "x"}, {"id": "x#words2+1.1", "doc_id": "x"}]
         assert workspace.open_part(before).of(rows) == ["", "one two"]

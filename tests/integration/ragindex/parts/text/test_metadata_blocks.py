@@ -37,8 +37,8 @@ def read(folder: Path) -> list[list[dict[str, Any]]]:
     """Build the parts; return all their records, sorted, and those that pass a filter."""
     with ragindex.open(folder, chunking=ragindex.Chunking(40, 0), create=True) as index:
         index.add(DOCUMENTS)
-        index.workspace.sync(PARTS)
-        opened = [index.workspace.open_part(part) for part in PARTS]
+        index.build(*PARTS)
+        opened = [index.open_part(part) for part in PARTS]
         return [
             sorted(to_rows(part.scan(part.fields(), where)), key=lambda row: str(row["id"]))
             for part in opened

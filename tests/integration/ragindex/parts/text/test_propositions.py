@@ -10,6 +10,7 @@ from made_extractions import asking, notes, rows
 from openai_server import KEY, OpenAIServer, chat
 
 from ragindex.corpus import Chunking
+from ragindex.index.index import Index
 from ragindex.llm import endpoint_features
 from ragindex.llm.output import read_json
 from ragindex.llm.tasks import render_messages
@@ -27,7 +28,6 @@ from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.testing import check_filter, check_hits
 from ragindex.types import Document
-from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
 
 FIELDS = ("text", "entities", "position", "passage_ids", "doc_ids", "kind", "title", "metadata")
@@ -35,9 +35,9 @@ MILLER = Document("a", "Ada Miller", "Ada Miller was a glass painter. She was bo
 
 
 def test_the_rules_by_hand(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, chunking=None)
+    workspace = Index.open(tmp_path, chunking=None, create=True)
     workspace.add([MILLER, Document("b", "Blank", " \n")])
-    workspace.sync([Propositions()])
+    workspace.build(Propositions())
     first, second = rows(workspace, Propositions(), *FIELDS)
     assert first == {
         "id": "a#p0000",
@@ -99,7 +99,7 @@ def test_three_calls_a_passage(server: OpenAIServer, tmp_path: Path) -> None:
     workspace = asking(tmp_path, server)
     workspace.add([Document("a", "T", "RHINE flows FAR"), Document("b", "", "")])
     parts = [Propositions(), Propositions(entities="all")]
-    workspace.sync(parts)
+    workspace.build(*parts)
     assert [task_of(one.body) for one in server.requests] == ["paragraph", "entities", "propositions"]  # once for both
     assert [asked(one.body) for one in server.requests] == [
         "Title: T\n\nParagraph:\nRHINE flows FAR",
@@ -113,13 +113,13 @@ def test_three_calls_a_passage(server: OpenAIServer, tmp_path: Path) -> None:
     assert notes(workspace, "propositions") == ["4 malformed triplets were dropped."] * 2
 
 
-def cut(folder: Path, server: OpenAIServer) -> Workspace:
+def cut(folder: Path, server: OpenAIServer) -> Index:
     """A workspace whose passages are single lines."""
-    Workspace.open(folder, chunking=Chunking(12, 0), encoder="openai:words")
+    Index.open(folder, chunking=Chunking(12, 0), encoder="openai:words", create=True)
     return asking(folder, server, chunking="default", encoder="openai:words")
 
 
-def contents(workspace: Workspace) -> list[dict[str, Any]]:
+def contents(workspace: Index) -> list[dict[str, Any]]:
     return rows(workspace, Vectors(of=Propositions()), "text", "passage_ids", "entities", "meta.page")
 
 
@@ -133,7 +133,7 @@ def test_a_passage_is_made_again_when_the_one_before_it_changes(server: OpenAISe
     scheme = [Vectors(of=Propositions())]
     book = Document("book", "", first, {"page": 1})
     workspace.add([book, Document("leaf#0", "", "ALONE here"), Document("leaf#1", "", "ALSO alone")])
-    workspace.sync(scheme)
+    workspace.build(*scheme)
     assert [row["text"] for row in contents(workspace) if row["passage_ids"] == ["book#1"]] == [
         "Previous paragraph:",
         "ONE two six",
@@ -147,13 +147,13 @@ def test_a_passage_is_made_again_when_the_one_before_it_changes(server: OpenAISe
     calls = chats(server)
 
     workspace.add([Document("book", "", other, {"page": 1})])
-    workspace.sync(scheme)
+    workspace.build(*scheme)
     assert [row["text"] for row in contents(workspace) if row["passage_ids"] == ["book#1"]][1] == "SIX two one"
     assert chats(server) == calls + 6  # the passage and the next; the third stands as it stood
 
     fresh = cut(tmp_path / "once", server)
     fresh.add([Document("book", "", other, {"page": 1}), *(one for one in workspace.documents if one.id != "book")])
-    fresh.sync(scheme)
+    fresh.build(*scheme)
     assert contents(workspace) == contents(fresh)
 
 
@@ -167,11 +167,11 @@ def test_a_failure_at_any_step_fails_the_passage_alone(task: str, server: OpenAI
     workspace = asking(tmp_path, server)
     workspace.add([Document("1", "", "GOOD news"), Document("2", "", "BAD news")])
     scheme = BM25(over=Propositions())
-    workspace.sync([scheme, Vectors(of=Propositions())])
+    workspace.build(scheme, Vectors(of=Propositions()))
     assert list(workspace.failures(scheme)["propositions"]) == ["2"]
     assert {row["passage_ids"][0] for row in rows(workspace, Vectors(of=Propositions()), "passage_ids")} == {"1"}
     server.choose = lambda received, earlier: None
-    workspace.sync([scheme, Vectors(of=Propositions())])
+    workspace.build(scheme, Vectors(of=Propositions()))
     assert workspace.failures(scheme) == {}
     assert {row["passage_ids"][0] for row in rows(workspace, Vectors(of=Propositions()), "passage_ids")} == {"1", "2"}
     assert len(server.requests) == 3 + 3 + 2  # three a passage; the step that failed was asked twice more
@@ -182,7 +182,7 @@ def test_a_paragraph_may_stay_as_it_is(server: OpenAIServer, tmp_path: Path) -> 
     server.write = lambda body: unchanged if task_of(body) == "paragraph" else write(body)
     workspace = asking(tmp_path, server)
     workspace.add([Document("a", "Rhine", "Rhine Length 1233 km\nRHINE flows FAR")])
-    workspace.sync([Propositions()])
+    workspace.build(Propositions())
     made = rows(workspace, Propositions(), "text", "entities")
     assert [row["text"] for row in made] == ["Rhine Length 1233 km", "RHINE flows FAR"]
     assert asked(server.requests[1].body) == "Title: Rhine\n\nParagraph:\nRhine Length 1233 km\nRHINE flows FAR"
@@ -228,19 +228,19 @@ def test_an_empty_rewriting_is_no_answer(server: OpenAIServer, tmp_path: Path) -
     server.write = lambda body: json.dumps({"paragraph": "  "})
     workspace = asking(tmp_path, server)
     workspace.add([Document("1", "", "GOOD news")])
-    workspace.sync([Propositions()])
+    workspace.build(Propositions())
     assert list(workspace.failures(BM25(over=Propositions()))["propositions"]) == ["1"]
 
 
 def test_whole_documents_have_nothing_before_them(tmp_path: Path) -> None:
     documents = [Document("x#0", "", "one"), Document("x#1", "", "two")]
     whole, cut_up = (
-        Workspace.open(tmp_path / "whole", chunking=None),
-        Workspace.open(tmp_path / "cut", chunking=Chunking(6, 0)),
+        Index.open(tmp_path / "whole", chunking=None, create=True),
+        Index.open(tmp_path / "cut", chunking=Chunking(6, 0), create=True),
     )
     for workspace, added in ((whole, documents), (cut_up, [Document("x", "", "one\n\ntwo\n\nthree")])):
         workspace.add(added)
-        workspace.sync([Preceding()])
+        workspace.build(Preceding())
     passages = whole.documents.passages(["x#0", "x#1"]).to_pylist()
     assert whole.open_part(Preceding()).of(passages) == ["", ""]
     passages = cut_up.documents.passages(["x#2", "x#0", "x#1"]).to_pylist()

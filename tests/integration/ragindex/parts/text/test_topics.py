@@ -14,11 +14,11 @@ from openai_server import OpenAIServer, Received, chat
 
 from ragindex.corpus import Corpus
 from ragindex.estimate import estimate
+from ragindex.index.index import Index
 from ragindex.llm.settings import LLMSettings
 from ragindex.parts.text.topics import TOPIC, Topics
 from ragindex.plugins import registry
 from ragindex.types import Document, Query
-from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.dense import Dense
 from ragindex_eval.metrics.tree_coverage import Coverage, Grouping, measure_coverage
 
@@ -52,9 +52,9 @@ def test_the_rule_in_another_language() -> None:
 
 
 def test_a_record_a_passage_by_rules(tmp_path: Path) -> None:
-    with Workspace.open(tmp_path, chunking=None) as workspace:
+    with Index.open(tmp_path, chunking=None, create=True) as workspace:
         workspace.add([TOWER, Document("b", "Blank", " \n")])
-        workspace.sync([Topics()])
+        workspace.build(Topics())
         assert nodes(workspace, Topics()) == {
             "a#topic": {
                 "kind": "topic",
@@ -91,13 +91,13 @@ def told(id: str, place: str, topic: str) -> Document:
     return Document(id, id.upper(), f"{id} @{place} ~{topic}")
 
 
-def topics(workspace: Workspace) -> dict[str, str]:
+def topics(workspace: Index) -> dict[str, str]:
     return {id: row["text"] for id, row in nodes(workspace, Topics()).items()}
 
 
 def test_a_call_a_passage_and_again_for_what_changed(server: OpenAIServer, tmp_path: Path) -> None:
     workspace = opened(tmp_path, server, [told("a", "1,0,0", "0,0,1"), told("b", "1,0,0", "0,1,0")])
-    workspace.sync([SCHEME])
+    workspace.build(SCHEME)
     assert topics(workspace) == {"a#topic": "@0,0,1", "b#topic": "@0,1,0"}
     assert [task_of(one.body) for one in server.requests] == ["topic"] * 2
     contents = sorted(str(one.body["messages"][-1]["content"]) for one in server.requests)
@@ -106,7 +106,7 @@ def test_a_call_a_passage_and_again_for_what_changed(server: OpenAIServer, tmp_p
     assert (hit.kind, hit.doc_ids) == ("topic", ("a",))
     workspace.add([told("b", "1,0,0", "1,1,0"), told("c", "0,0,1", "1,0,0")])
     workspace.remove(["a"])
-    workspace.sync()
+    workspace.build()
     assert topics(workspace) == {"b#topic": "@1,1,0", "c#topic": "@1,0,0"}
     assert len(server.requests) == 4
 
@@ -117,11 +117,11 @@ def test_a_topic_that_fails_is_counted_and_asked_for_at_the_next_sync(server: Op
 
     server.choose = choose
     workspace = opened(tmp_path, server, [told("a", "1,0,0", "0,0,1"), told("b", "1,0,0", "0,1,0")])
-    workspace.sync([Topics()])
+    workspace.build(Topics())
     assert topics(workspace) == {"b#topic": "@0,1,0"}
     assert failed(workspace, "topics") == ["a"]
     server.choose = lambda received, earlier: None
-    workspace.sync([Topics()])
+    workspace.build(Topics())
     assert topics(workspace) == {"a#topic": "@0,0,1", "b#topic": "@0,1,0"}
     assert failed(workspace, "topics") == []
 
@@ -149,7 +149,7 @@ def test_coverage_by_topics_beside_a_tree(server: OpenAIServer, tmp_path: Path) 
     server.write = answer
     workspace = opened(tmp_path, server, documents)
     tree = registry.scheme("raptor(tree=summary_tree(dimensions=2, stop_at=2, levels=2))")
-    workspace.sync([tree, SCHEME])
+    workspace.build(tree, SCHEME)
     gold = [["a1", "a2"], ["a1", "b2"], ["a1", "a3", "b4"], ["a3", "b1"]]
     name = "summary_tree(levels=2, stop_at=2, dimensions=2), level 1"
     assert measure_coverage(workspace, {"tree": tree, "topics": SCHEME}, gold) == Coverage(
@@ -166,11 +166,11 @@ def test_coverage_by_topics_beside_a_tree(server: OpenAIServer, tmp_path: Path) 
 
 def test_topics_of_nothing_have_no_clusters(tmp_path: Path) -> None:
     tree = registry.scheme("raptor")
-    with Workspace.open(tmp_path, chunking=None, encoder=Compass()) as workspace:
+    with Index.open(tmp_path, chunking=None, encoder=Compass(), create=True) as workspace:
         workspace.add([at("a", 1, 0, 0)])
-        workspace.sync([SCHEME, tree])
+        workspace.build(SCHEME, tree)
         workspace.remove(["a"])
-        workspace.sync()
+        workspace.build()
         groupings = tuple(
             Grouping(name, 0, 0.0, 0.0, 0, {other: 0})
             for name, other in (("summary_tree, level 1", "topics"), ("topics", "summary_tree, level 1"))

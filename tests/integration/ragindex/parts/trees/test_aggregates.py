@@ -12,6 +12,7 @@ from openai_server import OpenAIServer, chat
 
 from ragindex.errors import UsageError
 from ragindex.filters import meta
+from ragindex.index.index import Index
 from ragindex.parts.text.propositions import Propositions
 from ragindex.parts.trees.aggregates import Aggregates
 from ragindex.parts.trees.summary_tree import SummaryTree
@@ -19,7 +20,6 @@ from ragindex.parts.trees.tree_pool import TreePool
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.types import Document, Query
-from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
 from ragindex_baselines.dense import Dense
 
@@ -43,7 +43,7 @@ def server(written: OpenAIServer) -> Iterator[OpenAIServer]:
     written.write, written.choose = write, lambda received, earlier: None
 
 
-def texts(workspace: Workspace, part: Any) -> dict[tuple[str, ...], str]:
+def texts(workspace: Index, part: Any) -> dict[tuple[str, ...], str]:
     """The texts of aggregates by their entities."""
     return {tuple(row["entities"]): row["text"] for row in nodes(workspace, part).values()}
 
@@ -55,7 +55,7 @@ def test_aggregates_by_hand(server: OpenAIServer, tmp_path: Path) -> None:
     workspace = opened(tmp_path, server, TOWNS)
     dropped, kept = Aggregates(singles="drop"), Aggregates(singles="keep")
     apart = Aggregates(singles="keep", dedupe=False)
-    workspace.sync([Aggregates(), dropped, kept, apart])
+    workspace.build(Aggregates(), dropped, kept, apart)
     held = nodes(workspace, Aggregates())
     assert texts(workspace, Aggregates()) == {
         ("ANN",): "ANN met BOB\nANN sings\nAnn is not ANN",
@@ -88,7 +88,7 @@ def test_what_counts_as_one_entity(server: OpenAIServer, tmp_path: Path) -> None
     server.write = lambda body: write(body).replace('"ANN"', '"Ann"') if "reads" in str(body) else write(body)
     workspace = opened(tmp_path, server, [Document("1", "", "ANN sings"), Document("2", "", "ANN reads")])
     folded = Aggregates(entity_key="casefold")
-    workspace.sync([Aggregates(), folded])
+    workspace.build(Aggregates(), folded)
     assert texts(workspace, Aggregates()) == {("ANN",): "ANN sings", ("Ann",): "ANN reads"}
     assert texts(workspace, folded) == {("ANN",): "ANN sings\nANN reads"}
     assert (Aggregates().key("Ann  Lee"), folded.key("Straße  am\nSee")) == ("Ann  Lee", "strasse am see")
@@ -98,7 +98,7 @@ def test_documents_stay_together_in_their_order_and_lines_are_said_once(server: 
     documents = [Document(id, "", text) for id, text in (("b", "ANN b1\nANN same"), ("a", "ANN a1\nANN same\nANN a2"))]
     workspace = opened(tmp_path, server, documents)
     every = Aggregates(dedupe=False)
-    workspace.sync([Aggregates(), every])
+    workspace.build(Aggregates(), every)
     assert texts(workspace, Aggregates()) == {("ANN",): "ANN a1\nANN same\nANN a2\nANN b1"}
     assert texts(workspace, every) == {("ANN",): "ANN a1\nANN same\nANN a2\nANN b1\nANN same"}
     (row,) = nodes(workspace, Aggregates()).values()
@@ -111,7 +111,7 @@ def test_an_entity_found_in_every_passage(server: OpenAIServer, tmp_path: Path) 
     ]
     workspace = opened(tmp_path, server, documents)
     bounded = Aggregates(tokens=65)
-    workspace.sync([bounded])
+    workspace.build(bounded)
     held = sorted(nodes(workspace, bounded).values(), key=lambda row: row["passage_ids"])
     lines = [line for row in held for line in row["text"].split("\n")]
     assert sorted(lines) == sorted({*(f"HUB is near PLACE{n:03d}A for reason {n:03d}" for n in range(40)), "HUB rests"})
@@ -120,13 +120,13 @@ def test_an_entity_found_in_every_passage(server: OpenAIServer, tmp_path: Path) 
     assert len(held) == 7
     sizes = [len(row["passage_ids"]) for row in held]
     assert sizes == [40, 6, 6, 6, 6, 6, 4]  # that it rests is said once, in all of them
-    workspace.sync([SummaryTree(over=bounded, stop_at=2, dimensions=2)])
+    workspace.build(SummaryTree(over=bounded, stop_at=2, dimensions=2))
     assert len(nodes(workspace, SummaryTree(over=bounded, stop_at=2, dimensions=2))) == 7  # they have no direction
 
 
 def test_no_propositions(server: OpenAIServer, tmp_path: Path) -> None:
     workspace = opened(tmp_path, server, [Document("1", "", "it rains"), Document("2", "", "")])
-    workspace.sync([Aggregates(), SummaryTree(over=Aggregates())])
+    workspace.build(Aggregates(), SummaryTree(over=Aggregates()))
     assert nodes(workspace, Aggregates()) == nodes(workspace, SummaryTree(over=Aggregates())) == {}
 
 
@@ -145,7 +145,7 @@ SMALL = {"stop_at": 1, "dimensions": 3}
 POOL = TreePool(trees=(SummaryTree(**SMALL), SummaryTree(over=Aggregates(), **SMALL)))
 
 
-def counted(workspace: Workspace, pool: TreePool) -> dict[tuple[str, str], int]:
+def counted(workspace: Index, pool: TreePool) -> dict[tuple[str, str], int]:
     found: dict[tuple[str, str], int] = {}
     for row in nodes(workspace, pool).values():
         key = (row["tree"], row["kind"])
@@ -157,14 +157,14 @@ FLAT = [registry.scheme(f"{name}(over={registry.label(POOL)})") for name in ("bm
 
 
 @pytest.fixture(scope="module")
-def pooled(written: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def pooled(written: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Index:
     marked = [replace(one, metadata={"page": number}) for number, one in enumerate(SAID)]
     workspace = opened(tmp_path_factory.mktemp("pool"), written, marked)
-    workspace.sync(FLAT)
+    workspace.build(*FLAT)
     return workspace
 
 
-def test_the_pool_holds_both_trees(pooled: Workspace) -> None:
+def test_the_pool_holds_both_trees(pooled: Index) -> None:
     workspace = pooled
     assert counted(workspace, POOL) == {
         ("passages", "passage"): 4,
@@ -183,7 +183,7 @@ def test_the_pool_holds_both_trees(pooled: Workspace) -> None:
     assert notes(workspace, "tree_pool") == ["8 nodes: 5 of passages, 3 of aggregates."]
 
 
-def test_every_flat_scheme_searches_the_pool(pooled: Workspace) -> None:
+def test_every_flat_scheme_searches_the_pool(pooled: Index) -> None:
     assert [record.name for record in pooled.manifest.parts.values()].count("vectors") == 0
     query = Query("q", "ANN @0,0.2,1")
     for scheme in FLAT:
@@ -200,12 +200,12 @@ def test_ablations(server: OpenAIServer, tmp_path: Path) -> None:
     workspace = opened(tmp_path, server, SAID)
     trees = POOL.trees
     a = TreePool(trees=trees, relatedness_summaries=False)
-    workspace.sync([a])
+    workspace.build(a)
     assert len(summaries(server)) == 1  # none for the tree that is not in the pool
     b = TreePool(trees=trees, propositions=True)
     c = TreePool(trees=trees, propositions=True, aggregates=False)
     d = TreePool(trees=trees, propositions=True, aggregates=False, relatedness_summaries=False)
-    workspace.sync([b, c, d])
+    workspace.build(b, c, d)
     similarity = {("passages", "passage"): 4, ("passages", "summary"): 1}
     single = {("propositions", "proposition"): 16}
     assert counted(workspace, a) == {**similarity, ("aggregates", "aggregate"): 2}
@@ -224,13 +224,13 @@ def test_a_passage_without_propositions_is_still_in_the_pool(server: OpenAIServe
         chat(content="No.") if task_of(received.body) == "entities" and "p4 @" in str(received.body) else None
     )
     workspace = opened(tmp_path, server, SAID)
-    workspace.sync([POOL])
+    workspace.build(POOL)
     held = nodes(workspace, POOL)
     assert {"p1", "p2", "p3", "p4"} < set(held)
     assert [row["passage_ids"] for row in held.values() if row["kind"] == "aggregate"] == [["p1", "p2", "p3"]] * 2
 
 
-def test_filters_reach_the_pool(pooled: Workspace) -> None:
+def test_filters_reach_the_pool(pooled: Index) -> None:
     workspace = pooled
     (found,) = Dense(over=POOL).open(workspace).retrieve([Query("q", "@0,1,0", meta("page", 2))], 9)
     assert [hit.id for hit in found.hits] == ["p3"]
@@ -261,8 +261,8 @@ def test_what_can_stand_where() -> None:
 
 
 def test_the_rules_name_entities_too(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, chunking=None)
+    workspace = Index.open(tmp_path, chunking=None, create=True)
     workspace.add([Document("a", "Ada Miller", "Ada Miller was a glass painter. She was born in Lindau.")])
-    workspace.sync([Aggregates()])
+    workspace.build(Aggregates())
     said = "Ada Miller was a glass painter.\nAda Miller was born in Lindau."
     assert texts(workspace, Aggregates()) == {("Ada Miller",): said}

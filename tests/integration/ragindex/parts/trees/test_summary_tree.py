@@ -30,6 +30,7 @@ from ragindex.english import summarise
 from ragindex.errors import UsageError
 from ragindex.estimate import estimate
 from ragindex.filters import meta
+from ragindex.index.index import Index
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.settings import LLMSettings
 from ragindex.parts.text.passages import Passages
@@ -38,7 +39,6 @@ from ragindex.parts.vectors.vectors import Vectors, vectors_of
 from ragindex.plugins import registry
 from ragindex.testing import DOCUMENTS
 from ragindex.types import Document, Query
-from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
 from ragindex_baselines.dense import Dense
 
@@ -67,7 +67,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
 
 def test_the_tree_node_by_node(server: OpenAIServer, tmp_path: Path) -> None:
     workspace = opened(tmp_path, server, BRIDGED)
-    workspace.sync([FLAT])
+    workspace.build(FLAT)
     assert drawn(workspace, FLAT) == BRIDGED_TREE
     first, second, third, _ = BRIDGED_TREE
     held = nodes(workspace, FLAT)
@@ -110,7 +110,7 @@ def test_the_tree_node_by_node(server: OpenAIServer, tmp_path: Path) -> None:
 
 def test_a_summary_is_found_by_vector_by_text_and_by_filter(server: OpenAIServer, tmp_path: Path) -> None:
     workspace = opened(tmp_path, server, BRIDGED)
-    workspace.sync([Dense(over=FLAT), BM25(over=FLAT)])
+    workspace.build(Dense(over=FLAT), BM25(over=FLAT))
     up = Dense(over=FLAT).open(workspace).retrieve([Query("q", "@0,0,1")], 4)[0].hits
     assert up[0].kind == "summary"  # the middle of the ring
     assert (up[0].passage_ids, up[0].doc_ids) == (tuple(C), tuple(C))
@@ -127,7 +127,7 @@ def test_a_cluster_of_one_makes_no_node_and_goes_up(server: OpenAIServer, tmp_pa
     documents = [*around("a", 0, 0.2, 6), *around("b", 1, 0.2, 6), *around("c", 2, 0.1, 4), at("m", 1, 1, 0)]
     tree = SummaryTree(dimensions=3, stop_at=3)
     workspace = opened(tmp_path, server, documents)
-    workspace.sync([tree])
+    workspace.build(tree)
     rings = [
         [f"{letter}{number}" for number in range(1, count + 1)] for letter, count in (("a", 6), ("b", 6), ("c", 4))
     ]
@@ -145,27 +145,27 @@ def test_a_corpus_of_one_and_of_two_passages(count: int, server: OpenAIServer, t
     documents = [at("a", 1, 0, 0), at("b", 0, 1, 0)][:count]
     workspace = opened(tmp_path, server, documents)
     lowest, default = SummaryTree(stop_at=1), SummaryTree()
-    workspace.sync([lowest, default])
+    workspace.build(lowest, default)
     assert sorted(nodes(workspace, default)) == ["a", "b"][:count]
     assert drawn(workspace, default) == {}
     assert drawn(workspace, lowest) == ({"(a b)": ["a", "b"]} if count == 2 else {})
     assert summaries(server) == ([["a", "b"]] if count == 2 else [])
     workspace.remove([one.id for one in documents])
-    workspace.sync()
+    workspace.build()
     assert nodes(workspace, lowest) == nodes(workspace, default) == {}
 
 
 def test_texts_without_words_are_leaves_and_nothing_else(server: OpenAIServer, tmp_path: Path) -> None:
     blank = [Document("x", "", " \n"), Document("y", "", ""), Document("z", "", "no direction")]
     workspace = opened(tmp_path, server, [*BRIDGED, *blank])
-    workspace.sync([FLAT])
+    workspace.build(FLAT)
     assert {"x", "y", "z"} < set(nodes(workspace, FLAT))
     assert not {"x", "y", "z"} & {child for row in nodes(workspace, FLAT).values() for child in row["children"]}
 
 
 def test_only_leaves(server: OpenAIServer, tmp_path: Path) -> None:
     workspace = opened(tmp_path, server, BRIDGED)
-    workspace.sync([SummaryTree(levels=1, stop_at=1)])
+    workspace.build(SummaryTree(levels=1, stop_at=1))
     assert sorted(nodes(workspace, SummaryTree(levels=1, stop_at=1))) == sorted(one.id for one in BRIDGED)
     assert server.requests == []
 
@@ -175,10 +175,10 @@ def test_passages_of_a_document_stand_in_its_order(server: OpenAIServer, tmp_pat
 
     text = "\n\n".join(f"t{number} @0,0.{number:02d},1" for number in range(12))
     plugin = OpenAICompatibleChat(model="small", base_url=server.url, retries=0)
-    cut = Workspace.open(tmp_path, llm=plugin, chunking=Chunking(14, 0), encoder=Compass())
+    cut = Index.open(tmp_path, llm=plugin, chunking=Chunking(14, 0), encoder=Compass(), create=True)
     cut.add([Document("d", "", text), Document("c", "", "first @0,0,1")])
     tree = SummaryTree(stop_at=2, dimensions=12)  # so few are one cluster
-    cut.sync([tree])
+    cut.build(tree)
     assert summaries(server) == [["first", *(f"t{number}" for number in range(12))]]  # t2 before t10
     (row,) = (row for row in nodes(cut, tree).values() if row["level"] == 1)
     assert row["passage_ids"] == ["c#0", *(f"d#{number}" for number in range(12))]
@@ -192,7 +192,7 @@ def test_texts_over_the_limit_are_cut_and_counted(server: OpenAIServer, tmp_path
     long = Document("long", "", "@0,0,1 " + "word " * 2000)
     workspace = opened(tmp_path, server, [long, Document("short", "", "short @0,0.1,1")])
     tree = SummaryTree(stop_at=1, cluster_tokens=100)
-    workspace.sync([tree])
+    workspace.build(tree)
     (body,) = (one.body for one in server.requests)
     first, second = shown(body)
     assert second == "short @0,0.1,1"
@@ -207,7 +207,7 @@ def test_a_cluster_over_the_limit_is_clustered_again(server: OpenAIServer, tmp_p
         tmp_path, server, [Document(f"d{n:02d}", "", f"@0,0.{n:02d},1 " + "word " * 60) for n in range(12)]
     )
     tree = SummaryTree(stop_at=11, levels=2, cluster_tokens=350)
-    workspace.sync([tree])
+    workspace.build(tree)
     made = [row for row in nodes(workspace, tree).values() if row["children"]]
     assert sorted({child for row in made for child in row["children"]}) == [f"d{n:02d}" for n in range(12)]
     assert max(len(row["children"]) for row in made) <= 4  # of some eighty tokens each
@@ -218,7 +218,7 @@ def test_a_summary_that_is_longer_than_asked_for_is_cut(server: OpenAIServer, tm
     server.write = lambda body: json.dumps({"summary": "@0,0,1 " + "word " * 500})
     workspace = opened(tmp_path, server, [at("a", 0, 0, 1), at("b", 0, 0.1, 1)])
     short, free = SummaryTree(stop_at=1, summary_tokens=100), SummaryTree(stop_at=1)
-    workspace.sync([short, free])
+    workspace.build(short, free)
     (row,) = (row for row in nodes(workspace, short).values() if row["children"])
     assert row["text"] == ("@0,0,1 " + "word " * 78).strip()
     assert "1 summaries were longer than asked for and were cut." in notes(workspace, "summary_tree")
@@ -245,7 +245,7 @@ def test_an_answer_that_cannot_be_used_is_asked_for_again_and_counted(
     server.choose = choose
     workspace = opened(tmp_path, server, BRIDGED)
     with ledger.record_calls() as tally:
-        workspace.sync([FLAT])
+        workspace.build(FLAT)
     counted = tally.stages[SUMMARY.name]
     assert (counted["asked again"], counted[kind], counted["failed"]) == (1, 1, 0)
     assert len(server.requests) == 5
@@ -261,7 +261,7 @@ def test_a_summary_that_fails_is_survived_counted_and_asked_for_at_the_next_sync
 
     server.choose = choose
     workspace = opened(tmp_path, server, BRIDGED)
-    workspace.sync([FLAT])
+    workspace.build(FLAT)
     first, second = joined([*A, "m"]), joined([*B, "m"])
     assert sorted(drawn(workspace, FLAT)) == sorted([first, second])  # two are enough to stop
     (id,) = failed(workspace, "summary_tree")
@@ -271,7 +271,7 @@ def test_a_summary_that_fails_is_survived_counted_and_asked_for_at_the_next_sync
     ]
     before = len(server.requests)
     server.choose = lambda received, earlier: None
-    workspace.sync([FLAT])
+    workspace.build(FLAT)
     assert len(server.requests) == before + 2  # the one that failed, and the level above
     assert failed(workspace, "summary_tree") == []
     held = nodes(workspace, FLAT)
@@ -284,33 +284,33 @@ def test_a_summary_that_fails_is_survived_counted_and_asked_for_at_the_next_sync
 
 def test_only_what_changed_is_asked_again(server: OpenAIServer, tmp_path: Path) -> None:
     workspace = opened(tmp_path, server, BRIDGED)
-    workspace.sync([FLAT])
+    workspace.build(FLAT)
     before = nodes(workspace, FLAT)
     asked = len(server.requests)
     workspace.add([at("c4", 0.05, 0.05, 1)])
-    workspace.sync()
+    workspace.build()
     first, second, _ = LEVEL
     assert summaries(server)[asked] == ["c1", "c2", "c4"]  # c3 stands alone now
     assert sorted(summaries(server)[asked + 1 :]) == [[first, second], ["(c1 c2 c4)", "c3"]]
     grown = len(server.requests)
     workspace.remove(["c4"])
-    workspace.sync()
+    workspace.build()
     assert nodes(workspace, FLAT) == before
     assert len(server.requests) == grown  # the answers were kept
 
 
 def test_another_seed_language_or_parameter_is_another_part(server: OpenAIServer, tmp_path: Path) -> None:
     workspace = opened(tmp_path, server, BRIDGED)
-    workspace.sync([FLAT, FLAT.model_copy(update={"threshold": 0.5})])
+    workspace.build(FLAT, FLAT.model_copy(update={"threshold": 0.5}))
     assert len([1 for record in workspace.manifest.parts.values() if record.name == "summary_tree"]) == 2
     one, other = (set(nodes(workspace, tree)) for tree in (FLAT, FLAT.model_copy(update={"threshold": 0.5})))
     assert one & other == {document.id for document in BRIDGED}  # summaries are named by the tree too
 
 
 def test_the_rules_summarise_24_documents(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, encoder="lsa", chunking=None)
+    workspace = Index.open(tmp_path, encoder="lsa", chunking=None, create=True)
     workspace.add(DOCUMENTS)
-    workspace.sync([SummaryTree()])
+    workspace.build(SummaryTree())
     held = nodes(workspace, SummaryTree())
     made = [row for row in held.values() if row["kind"] == "summary"]
     assert len(made) > 1
@@ -351,4 +351,4 @@ def test_leaves_need_the_fields_of_hits(server: OpenAIServer, tmp_path: Path) ->
     with pytest.raises(
         UsageError, match="summary_tree needs records with kind, .*; kind, metadata, text, title is missing"
     ):
-        workspace.sync([SummaryTree(over=registry.part("extractions"))])
+        workspace.build(SummaryTree(over=registry.part("extractions")))

@@ -10,6 +10,7 @@ import pytest
 from made_extractions import asking, imported, notes, openie, rows, spells_out, spelt
 from openai_server import KEY, OpenAIServer, chat
 
+from ragindex.index.index import Index
 from ragindex.llm import endpoint_features
 from ragindex.llm.output import read_json
 from ragindex.llm.tasks import Task, render_messages
@@ -19,7 +20,6 @@ from ragindex.parts.triples.triple_json import from_json
 from ragindex.parts.triples.triples import Triples
 from ragindex.text_analysis import analyse
 from ragindex.types import Document, Query, Triple
-from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
 from ragindex_retrievers.gear.triple_graph import TripleGraph
 from ragindex_retrievers.griever.parts.alias_pairs import alias_predicate
@@ -40,7 +40,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
 
 
 def test_the_rules_by_hand(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, chunking=None)
+    workspace = Index.open(tmp_path, chunking=None, create=True)
     workspace.add(
         [
             Document("a", "Ada Miller", "Ada Miller was a glass painter who was born in Lindau in 1871."),
@@ -48,7 +48,7 @@ def test_the_rules_by_hand(tmp_path: Path) -> None:
         ]
     )
     numbers, sequential = Extractions(numbers_as_entities=True), Extractions(calls="sequential")
-    workspace.sync([Extractions(), numbers, sequential])
+    workspace.build(Extractions(), numbers, sequential)
     a, b = rows(workspace, Extractions(), *FIELDS)
     assert a["entities"] == ["Ada Miller", "Lindau"]
     assert rows(workspace, numbers, "entities")[0]["entities"] == ["Ada Miller", "Lindau", "1871"]
@@ -72,10 +72,10 @@ def test_the_rules_by_hand(tmp_path: Path) -> None:
 
 
 def test_what_the_rules_could_not_read_is_said(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, chunking=None)
+    workspace = Index.open(tmp_path, chunking=None, create=True)
     shouted = "THE HARBOUR OF THE TOWN WAS BUILT LONG AGO."
     workspace.add([Document("a", "", shouted), Document("b", "", f"{shouted} TWICE."), Document("c", "A title", " ")])
-    workspace.sync([Triples()])
+    workspace.build(Triples())
     assert notes(workspace, "extractions") == [
         "2 passages were read by rules, not by a language model.",
         "1 passage has no text.",
@@ -101,7 +101,7 @@ def test_one_call_a_passage_and_malformed_triples_are_dropped_and_counted(server
     server.write = lambda body: json.dumps({"entities": ["Rhine", " Alps", "Rhine", ""], "triples": written})
     workspace = asking(tmp_path, server)
     workspace.add([Document("a", "Rhine", "The Rhine rises in the Alps."), Document("b", "", "  ")])
-    workspace.sync([Extractions()])
+    workspace.build(Extractions())
     a, b = rows(workspace, Extractions(), *FIELDS)
     assert a["entities"] == ["Rhine", "Alps"]
     assert from_json(a["triples"]) == [
@@ -122,7 +122,7 @@ def test_one_call_a_passage_and_malformed_triples_are_dropped_and_counted(server
     schema = server.requests[0].body["response_format"]["json_schema"]["schema"]
     triple = {"type": "array", "items": {"type": "string"}, "minItems": 3, "maxItems": 3}
     assert (schema["required"], schema["properties"]["triples"]["items"]) == (["entities", "triples"], triple)
-    assert workspace.sync([Extractions()]).made == 0
+    assert workspace.build(Extractions()).made == 0
     (record,) = workspace.manifest.parts.values()
     assert (record.failed, record.output_tokens > 10) == ({}, True)
     assert len(server.requests) == 1
@@ -142,7 +142,7 @@ def test_names_first_then_triples_of_these_names(server: OpenAIServer, tmp_path:
     server.write = write
     part, workspace = Extractions(calls="sequential"), asking(tmp_path, server)
     workspace.add([Document("a", "Rhine", "The Rhine rises in the Alps."), Document("b", "", "It sulks.")])
-    workspace.sync([part])
+    workspace.build(part)
     (a,) = rows(workspace, part, *FIELDS)
     assert (a["entities"], a["triples"]) == (["Rhine", "Alps"], '[["Rhine", "rises in", "Alps"]]')
     assert (a["source"], a["kept"], a["dropped"]) == ("model", 1.0, 1.0)
@@ -158,12 +158,12 @@ def test_triples_that_are_no_list_do_not_lose_the_answer(server: OpenAIServer, t
     server.write = lambda body: json.dumps({"entities": ["A"], "triples": {"t1": ["A", "p", "B"], "t2": ["A"]}})
     workspace = asking(tmp_path, server)
     workspace.add([Document("a", "", "A p B")])
-    workspace.sync([Extractions()])
+    workspace.build(Extractions())
     (a,) = rows(workspace, Extractions(), *FIELDS)
     assert (a["triples"], a["dropped"], len(server.requests)) == ('[["A", "p", "B"]]', 1.0, 1)
 
 
-def found(workspace: Workspace, question: str) -> list[str]:
+def found(workspace: Index, question: str) -> list[str]:
     return [hit.id for hit in BM25(over=Triples()).open(workspace).retrieve([Query("q", question)], 5)[0].hits]
 
 
@@ -180,7 +180,7 @@ def test_a_failed_passage_is_counted_and_tried_again_with_all_that_is_made_of_it
     server.choose = choose
     workspace = asking(tmp_path, server)
     workspace.add([spelt("1", "a|knows|b"), spelt("2", "c|likes|tea"), spelt("3", "b|knows|c")])
-    workspace.sync(parts)
+    workspace.build(*parts)
     failed = workspace.failures(BM25(over=Triples()))
     assert {name: list(reasons) for name, reasons in failed.items()} == {"extractions": ["2"]}
     assert "gave no usable answer" in failed["extractions"]["2"]
@@ -189,12 +189,12 @@ def test_a_failed_passage_is_counted_and_tried_again_with_all_that_is_made_of_it
     assert workspace.open_part(TripleGraph()).neighbours(["3#t0000"]) == [["1#t0000"]]
     assert len(server.requests) == 4  # the one that failed was asked twice
 
-    workspace.sync(parts)  # it fails again
+    workspace.build(*parts)  # it fails again
     assert list(workspace.failures(BM25(over=Triples()))["extractions"]) == ["2"]
     assert len(server.requests) == 6  # what was answered is not asked again
 
     sulking.clear()
-    assert workspace.sync(parts).made == 3  # one passage in each of three parts
+    assert workspace.build(*parts).made == 3  # one passage in each of three parts
     assert workspace.failures(BM25(over=Triples())) == {}
     assert found(workspace, "tea") == ["2#t0000"]
     assert workspace.open_part(TripleGraph()).neighbours(["3#t0000"]) == [["1#t0000", "2#t0000"]]
@@ -202,7 +202,7 @@ def test_a_failed_passage_is_counted_and_tried_again_with_all_that_is_made_of_it
 
     sulking.add("c|likes|milk")
     workspace.add([spelt("2", "c|likes|milk")])  # a change that fails: what was known of it is gone
-    workspace.sync(parts)
+    workspace.build(*parts)
     assert [row["id"] for row in rows(workspace, Triples(), "text")] == ["1#t0000", "3#t0000"]
     assert workspace.open_part(TripleGraph()).neighbours(["3#t0000"]) == [["1#t0000"]]
 
@@ -215,12 +215,12 @@ def test_another_model_prompt_or_file_gives_another_part_beside(
 ) -> None:
     documents = [spelt("1", "a|knows|b")]
 
-    def keys(workspace: Workspace) -> set[str]:
-        workspace.sync([Triples()])
+    def keys(workspace: Index) -> set[str]:
+        workspace.build(Triples())
         return {key for key, record in workspace.manifest.parts.items() if record.name == "extractions"}
 
     folder = tmp_path / "w"
-    first = Workspace.open(folder, chunking=None)
+    first = Index.open(folder, chunking=None, create=True)
     first.add(documents)
     assert len(keys(first)) == 1
     assert len(keys(asking(folder, server))) == 2
@@ -236,10 +236,10 @@ def test_another_model_prompt_or_file_gives_another_part_beside(
     assert len(keys(other)) == 4  # what the rules had made is replaced: no sync would bring it up again
     other.import_part("extractions", openie(tmp_path / "two.json", [*documents, spelt("2", "c|knows|d")]))
     assert len(keys(other)) == 4
-    second = Workspace.open(folder, chunking=None)
+    second = Index.open(folder, chunking=None, create=True)
     assert len(keys(imported(folder, tmp_path / "one.json"))) == 4  # the model is not asked, whichever it is
     assert len({key for key, record in other.manifest.parts.items() if record.name == "triples"}) == 4
-    outdated = sorted(key.split("-")[0] for key in Workspace.open(folder).manifest.outdated)
+    outdated = sorted(key.split("-")[0] for key in Index.open(folder, create=True).manifest.outdated)
     assert outdated == ["extractions", "triples"]  # of the second file, which somebody reads; nobody reads the rules'
     assert second.open_part(Triples()).count() == 1  # a reader from before goes on
 

@@ -50,7 +50,7 @@ def test_an_imported_file_is_counted_and_no_model_is_asked(server: OpenAIServer,
             Document("5", "Rhine", "The Rhine."),
         ]
     )
-    workspace.sync([Triples()])
+    workspace.build(Triples())
     assert [(row["id"], row["text"], row["doc_ids"]) for row in rows(workspace, Triples())] == [
         ("1#t0000", "Rhine rises in Alps", ["1"]),
         ("2#t0000", "Basel is town", ["2"]),

@@ -7,11 +7,11 @@ import pytest
 from made_extractions import imported, openie, rows, spelt
 
 from ragindex.filters import Terms, meta
+from ragindex.index.index import Index
 from ragindex.interfaces import FilterQuery, Scheme
 from ragindex.parts.triples.triples import Triples
 from ragindex.plugins import registry
 from ragindex.types import Document, Query
-from ragindex.workspace.workspace import Workspace
 
 A = spelt("A", "Rhine|rises in|Alps", "Rhine|reaches|Rotterdam", "Rhine|rises in|Alps")
 B = spelt("B", "Alps|hold|Mont  Blanc", "rhine|rises in|Alps")
@@ -20,14 +20,14 @@ METHODS = [registry.scheme(f"{name}(over=triples)") for name in ("bm25", "dense"
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Index:
     folder, documents = tmp_path_factory.mktemp("triples"), [A, B, C]
     workspace = imported(folder / "w", openie(folder / "f.json", documents), documents)
-    workspace.sync([*(Triples(entity_key=key) for key in ("exact", "casefold")), *METHODS])
+    workspace.build(*(Triples(entity_key=key) for key in ("exact", "casefold")), *METHODS)
     return workspace
 
 
-def test_one_record_a_triple_and_passage(workspace: Workspace) -> None:
+def test_one_record_a_triple_and_passage(workspace: Index) -> None:
     first, second, third, fourth, *others = rows(workspace, Triples())
     assert first == {
         "id": "A#t0000",
@@ -58,9 +58,7 @@ def test_one_record_a_triple_and_passage(workspace: Workspace) -> None:
     ("entity_key", "rhine", "blanc"),
     [("exact", ["B#t0001"], []), ("casefold", ["A#t0000", "A#t0001", "B#t0001"], ["B#t0000"])],
 )
-def test_entities_are_looked_up_by_key(
-    entity_key: Any, rhine: list[str], blanc: list[str], workspace: Workspace
-) -> None:
+def test_entities_are_looked_up_by_key(entity_key: Any, rhine: list[str], blanc: list[str], workspace: Index) -> None:
     part = Triples(entity_key=entity_key)
     opened = workspace.open_part(part)
     looked_up = [
@@ -75,8 +73,8 @@ def test_entities_are_looked_up_by_key(
 
 
 @pytest.mark.parametrize("method", METHODS, ids=registry.label)
-def test_flat_schemes_find_triples(method: Scheme, workspace: Workspace) -> None:
-    retriever = workspace.retriever(method)
+def test_flat_schemes_find_triples(method: Scheme, workspace: Index) -> None:
+    retriever = workspace.open_method(method)
     hit = retriever.retrieve([Query("q", "Rotterdam has harbour")], 3)[0].hits[0]
     assert (hit.id, hit.kind, hit.title, hit.text) == ("C#t0000", "triple", "", "Rotterdam has harbour")
     assert (hit.passage_ids, hit.doc_ids, hit.metadata) == (("C",), ("C",), {"C": {"id": "C"}})
@@ -89,13 +87,13 @@ def test_flat_schemes_find_triples(method: Scheme, workspace: Workspace) -> None
 
 def test_metadata_that_changes_alone_reaches_the_triples(tmp_path: Path) -> None:
     workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", [A]), [A])
-    workspace.sync([Triples()])
+    workspace.build(Triples())
     workspace.add([Document("A", A.title, A.text, {"id": "other"})])
-    workspace.sync([Triples()])
+    workspace.build(Triples())
     assert {row["metadata"] for row in rows(workspace, Triples())} == {'{"A": {"id": "other"}}'}
     assert [row["meta.id"] for row in rows(workspace, Triples())] == [["other"], ["other"]]
     workspace.remove(["A"])
-    workspace.sync()
+    workspace.build()
     assert rows(workspace, Triples()) == []
 
 

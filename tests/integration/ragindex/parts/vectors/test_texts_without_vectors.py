@@ -11,8 +11,8 @@ from openai_server import KEY, Fault, OpenAIServer, Received, status
 import ragindex
 from ragindex import Document
 from ragindex.errors import ServiceError
+from ragindex.index.notes import format_part_notes
 from ragindex.plugins import registry
-from ragindex.workspace.notes import format_part_notes
 
 ENCODER = "openai(model=small, price=0, retries=0)"
 TEXTS = {
@@ -71,7 +71,7 @@ def test_it_fails_alone_and_is_encoded_again(server: OpenAIServer, tmp_path: Pat
         add(index)
         index.build("bm25", *METHODS)
         for method, (part, failed) in METHODS.items():
-            failures = index.workspace.failures(registry.scheme(method))
+            failures = index.failures(registry.scheme(method))
             assert part in failures
             assert failed is None or set(failures[part]) == failed
             assert search(index, method)
@@ -81,7 +81,7 @@ def test_it_fails_alone_and_is_encoded_again(server: OpenAIServer, tmp_path: Pat
         add(other)
         other.build(*METHODS)
         for method in METHODS:
-            assert index.workspace.failures(registry.scheme(method)) == {}
+            assert index.failures(registry.scheme(method)) == {}
             assert search(index, method) == search(other, method), method
 
 
@@ -96,13 +96,13 @@ def test_the_note_names_the_document_and_a_changed_text_is_no_longer_found(
         server.choose = refuse_hill
         index.add([Document("sarn", "Sarn", "The Sarn comes from Grey Anna.")])
         index.build()
-        (note,) = (one for one in format_part_notes(index.workspace, [registry.scheme("dense")]) if "again" in one)
+        (note,) = (one for one in format_part_notes(index, [registry.scheme("dense")]) if "again" in one)
         assert note.startswith("vectors: 1 record could not be made and is tried again the next time: sarn: openai:")
         assert "sarn#0" not in [id for id, _ in search(index, "dense")]
         assert len(search(index, "dense")) == len(TEXTS) - 1
         index.remove(["sarn"])
         index.build()
-        assert format_part_notes(index.workspace, [registry.scheme("dense")]) == []
+        assert format_part_notes(index, [registry.scheme("dense")]) == []
 
 
 def test_a_service_that_encodes_nothing_fails_no_text(server: OpenAIServer, tmp_path: Path) -> None:
@@ -114,5 +114,5 @@ def test_a_service_that_encodes_nothing_fails_no_text(server: OpenAIServer, tmp_
                 index.build("bm25", "dense")
         server.choose = lambda received, earlier: None
         index.build("bm25", "dense")
-        assert index.workspace.failures(registry.scheme("dense")) == {}
+        assert index.failures(registry.scheme("dense")) == {}
         assert len(search(index, "dense")) == len(TEXTS)

@@ -18,6 +18,8 @@ from openai_server import KEY, OpenAIServer
 from examples import examples
 from ragindex import interfaces, testing
 from ragindex.errors import DamagedError, StoreError, UsageError
+from ragindex.index.index import Index
+from ragindex.index.notes import format_part_notes
 from ragindex.interfaces import Collection, Floats
 from ragindex.llm.settings import LLMSettings
 from ragindex.parts.records import Doubles
@@ -26,8 +28,6 @@ from ragindex.parts.vectors.quantized_tokens import RecordRows, average, compres
 from ragindex.parts.vectors.token_vectors import TokenIndex, TokenVectors
 from ragindex.plugins import registry
 from ragindex.types import Document, Query
-from ragindex.workspace.notes import format_part_notes
-from ragindex.workspace.workspace import Workspace
 
 PART = TokenVectors()
 NUMBERS = st.floats(-2, 2, width=32, allow_subnormal=False).map(lambda x: 0.0 if abs(x) < 1e-6 else x)
@@ -168,10 +168,10 @@ def documents(*numbers: int) -> list[Document]:
     return [Document(f"d{number}", f"Title {number}", TEXTS[number % 4] * (1 + number // 4)) for number in numbers]
 
 
-def made(folder: Path, *numbers: int) -> Workspace:
-    workspace = Workspace.open(folder, chunking=None)
+def made(folder: Path, *numbers: int) -> Index:
+    workspace = Index.open(folder, chunking=None, create=True)
     workspace.add(documents(*numbers))
-    workspace.sync([PART])
+    workspace.build(PART)
     return workspace
 
 
@@ -184,13 +184,13 @@ def six(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def workspace(six: Path, tmp_path: Path) -> Workspace:
+def workspace(six: Path, tmp_path: Path) -> Index:
     """A copy of it."""
     shutil.copytree(six, tmp_path / "index")
-    return Workspace.open(tmp_path / "index")
+    return Index.open(tmp_path / "index", create=True)
 
 
-def opened(workspace: Workspace) -> TokenIndex:
+def opened(workspace: Index) -> TokenIndex:
     index = workspace.open_part(PART)
     assert isinstance(index, TokenIndex)
     return index
@@ -201,12 +201,12 @@ def everything(index: TokenIndex) -> dict[str, float]:
     return dict(zip(index.ids, scores[:, 0].tolist(), strict=True))
 
 
-def segments(workspace: Workspace) -> set[str]:
+def segments(workspace: Index) -> set[str]:
     (folder,) = (workspace.folder / "parts").glob("token_vectors-*")
     return {path.name for path in folder.iterdir()}
 
 
-def test_scores_are_those_of_the_encoders_tokens(workspace: Workspace) -> None:
+def test_scores_are_those_of_the_encoders_tokens(workspace: Index) -> None:
     index = opened(workspace)
     encode = workspace.encoder.encode_tokens
     question = encode([QUESTION])[0].vectors
@@ -229,11 +229,11 @@ def test_small_segments_are_joined_and_old_ones_kept_while_they_are_read(
 ) -> None:
     monkeypatch.setattr(token_vectors, "_MOST_SMALL", 2)
     workspace = made(tmp_path, *range(8))
-    first, reader = opened(workspace), Workspace.open(workspace.folder)
+    first, reader = opened(workspace), Index.open(workspace.folder, create=True)
     expected = everything(first)
     for number in (8, 9):
         workspace.add(documents(number))
-        workspace.sync([PART])
+        workspace.build(PART)
     assert len(opened(workspace).files) == 1  # of three, which were more than two
     assert len(segments(workspace)) == 2  # and that of the first sync, which somebody reads
     assert everything(first) == expected
@@ -241,20 +241,20 @@ def test_small_segments_are_joined_and_old_ones_kept_while_they_are_read(
     assert {id: found[id] for id in expected} == expected
     reader.close()
     workspace.add(documents(10))
-    workspace.sync([PART])
+    workspace.build(PART)
     assert len(segments(workspace)) == len(opened(workspace).files) == 2
     found = everything(opened(workspace))
     assert {id: found[id] for id in expected} == expected
 
 
-def test_what_nobody_holds_and_what_a_crash_left_is_cleared_away(workspace: Workspace) -> None:
+def test_what_nobody_holds_and_what_a_crash_left_is_cleared_away(workspace: Index) -> None:
     expected = everything(opened(workspace))
     (whole,) = opened(workspace).files
     (folder,) = (workspace.folder / "parts").glob("token_vectors-*")
     for name in ("partial-1", "0123456789abcdef"):
         (folder / name).mkdir()
     workspace.add([Document(f"d{number}", "Slate", "Slate.") for number in (2, 3, 4, 5)])
-    workspace.sync([PART])
+    workspace.build(PART)
     index = opened(workspace)
     assert len(index.files) == len(segments(workspace)) == 2
     assert sum(map(len, index.files)) == index.places.counts.sum() + len(index.ids) < len(whole)
@@ -307,22 +307,22 @@ def test_only_texts_that_changed_are_encoded(of: str, tmp_path: Path, monkeypatc
         rows = [row for batch in workspace.open_part(part.of).scan(("title", "text")) for row in batch.to_pylist()]
         return {row["id"]: f"{row['title']}\n{row['text']}".strip() for row in rows}
 
-    workspace = Workspace.open(tmp_path, encoder=Spelt(), chunking=None)
+    workspace = Index.open(tmp_path, encoder=Spelt(), chunking=None, create=True)
     counted = Counted(monkeypatch)
     workspace.add(documents(0, 1, 2, 3))
-    workspace.sync([part])
+    workspace.build(part)
     before = texts()
     assert sorted(counted.texts) == sorted(before.values())
     counted.texts.clear()
     workspace.add([Document("d0", "Another", "Nothing of the kind."), *documents(5)])
     workspace.remove(["d3"])
-    workspace.sync([part])
+    workspace.build(part)
     after = texts()
     assert sorted(counted.texts) == sorted(text for id, text in after.items() if before.get(id) != text)
     assert workspace.open_part(part).ids == tuple(sorted(after))
-    again = Workspace.open(tmp_path / "again", encoder=Spelt(), chunking=None)
+    again = Index.open(tmp_path / "again", encoder=Spelt(), chunking=None, create=True)
     again.add([Document("d0", "Another", "Nothing of the kind."), *documents(1, 2, 5)])
-    again.sync([part])
+    again.build(part)
     assert everything(again.open_part(part)) == everything(workspace.open_part(part))
 
 
@@ -337,43 +337,43 @@ def test_a_text_without_finite_vectors_fails_alone(
         return [np.full_like(vectors, spoilt) if fault in text else vectors for vectors, text in made]
 
     monkeypatch.setattr(token_vectors._OfEncoder, "documents", spoil)
-    workspace, scheme = Workspace.open(tmp_path, encoder=Spelt(), chunking=None), registry.scheme("colbert")
+    workspace, scheme = Index.open(tmp_path, encoder=Spelt(), chunking=None, create=True), registry.scheme("colbert")
     workspace.add(documents(0, 1, 2))
     for _ in range(2):  # it is tried at each sync, also where it is the only text
-        workspace.sync([scheme])
+        workspace.build(scheme)
         assert format_part_notes(workspace, [scheme]) == [
             "token_vectors: 1 record could not be made and is tried again the next time: d1: the encoder gives NaN or "
             "infinity."
         ]
-        (found,) = workspace.retriever(scheme).retrieve([Query("q", QUESTION)], 9)
+        (found,) = workspace.open_method(scheme).retrieve([Query("q", QUESTION)], 9)
         assert {hit.id for hit in found.hits} == {"d0", "d2"}
     fault = "none"
-    workspace.sync([scheme])
+    workspace.build(scheme)
     assert (workspace.failures(scheme), set(everything(opened(workspace)))) == ({}, {"d0", "d1", "d2"})
     assert min(everything(opened(workspace)).values()) > 0
     fault = ""
     workspace.add([Document("d3", "Pier", "A pier.")])
     with pytest.raises(UsageError, match="must be finite; got NaN or infinity"):
-        workspace.sync([scheme])
+        workspace.build(scheme)
 
 
 def test_what_was_encoded_before_a_failure_is_kept(six: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_vectors, "_BATCH", 2)
     counted = Counted(monkeypatch)
-    workspace = Workspace.open(tmp_path, chunking=None)
+    workspace = Index.open(tmp_path, chunking=None, create=True)
     workspace.add(documents(*range(6)))
     counted.spoilt = "Title 3"
     with pytest.raises(StoreError, match="the lights went out"):
-        workspace.sync([PART])
+        workspace.build(PART)
     first = list(counted.texts)
     counted.spoilt = ""
-    workspace.sync([PART])
+    workspace.build(PART)
     assert len(first) == 2  # the first batch
     assert sorted(counted.texts[2:]) == sorted(f"{one.title}\n{one.text}" for one in documents(2, 3, 4, 5))
-    assert everything(opened(workspace)) == everything(opened(Workspace.open(six)))
+    assert everything(opened(workspace)) == everything(opened(Index.open(six, create=True)))
 
 
-def test_files_that_are_gone(workspace: Workspace) -> None:
+def test_files_that_are_gone(workspace: Index) -> None:
     (name,) = segments(workspace)
     (folder,) = (workspace.folder / "parts").glob(f"token_vectors-*/{name}")
     shutil.rmtree(folder)
@@ -382,9 +382,9 @@ def test_files_that_are_gone(workspace: Workspace) -> None:
 
 
 def test_record_without_vectors_between_others(tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path / "index", chunking=None)
+    workspace = Index.open(tmp_path / "index", chunking=None, create=True)
     workspace.add([*documents(0, 1), Document("d00", "", "?!"), *documents(2)])
-    workspace.sync([PART])
+    workspace.build(PART)
     assert min(opened(workspace).places.counts.tolist()) == 0
 
 
@@ -394,7 +394,7 @@ def test_record_without_vectors_between_others(tmp_path: Path) -> None:
     ids=str,
 )
 def test_records_outside_their_file_are_damage(
-    numbers: dict[str, int], workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    numbers: dict[str, int], workspace: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = token_vectors._read_stored_records
 
@@ -410,9 +410,9 @@ def test_records_outside_their_file_are_damage(
         workspace.open_part(PART)
 
 
-def test_records_without_a_known_token_are_counted(workspace: Workspace) -> None:
+def test_records_without_a_known_token_are_counted(workspace: Index) -> None:
     workspace.add([Document("blank", "", " "), Document("other", "", "?!")])
-    workspace.sync([PART])
+    workspace.build(PART)
     assert sorted(everything(opened(workspace)).values())[:2] == [-np.inf, -np.inf]
     (record,) = [one for one in workspace.manifest.parts.values() if one.name == "token_vectors"]
     assert record.notes == ("2 of 8 records have no token that the encoder knows: nothing finds them.",)
@@ -427,10 +427,10 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
 
 
 def test_an_encoder_without_token_vectors(server: OpenAIServer, tmp_path: Path) -> None:
-    workspace = Workspace.open(tmp_path, encoder="openai:small", chunking=None)
+    workspace = Index.open(tmp_path, encoder="openai:small", chunking=None, create=True)
     workspace.add(documents(0))
     with pytest.raises(UsageError, match=r"openai-small-.* does not. Name another with --encoder \(lsa"):
-        workspace.sync([PART])
+        workspace.build(PART)
 
 
 def test_what_texts_are_encoded_with_changes_nothing(tmp_path: Path) -> None:
@@ -438,10 +438,10 @@ def test_what_texts_are_encoded_with_changes_nothing(tmp_path: Path) -> None:
     found = []
     for name, batches in (("one", [[0, 1, 6, 7]]), ("two", [[7], [1, 0, 6]])):
         encoder = f"sentence-transformers:{model_folder()}"
-        workspace = Workspace.open(tmp_path / name, encoder=encoder, chunking=None)
+        workspace = Index.open(tmp_path / name, encoder=encoder, chunking=None, create=True)
         for batch in batches:
             workspace.add(documents(*batch))
-            workspace.sync([PART])
+            workspace.build(PART)
         found.append(everything(opened(workspace)))
     assert found[0] == found[1]
     exact = workspace.encoder.encode_tokens([QUESTION, *(f"{one.title}\n{one.text}" for one in documents(0, 1, 6, 7))])
@@ -455,11 +455,11 @@ def test_the_law_over_records_that_are_no_passages(tmp_path: Path) -> None:
     expected = testing.ask_questions(scheme.open(workspace), 10)
     assert {hit.kind for retrieval in expected for hit in retrieval.hits} == {"triple"}
     workspace.add([*testing.ADDED, replace(testing.DOCUMENTS[3], text="The Rhine is no river any more.")])
-    workspace.sync([scheme])
+    workspace.build(scheme)
     assert testing.ask_questions(scheme.open(workspace), 10) != expected
     workspace.remove([document.id for document in testing.ADDED])
     workspace.add([testing.DOCUMENTS[3]])
-    workspace.sync([scheme])
+    workspace.build(scheme)
     testing.assert_same(
         testing.ask_questions(scheme.open(workspace), 10), expected, "after adding, changing and removing"
     )

@@ -9,6 +9,7 @@ import pytest
 from built_retriever import built_retriever
 
 from ragindex.filters import All, Ids, Not, Terms
+from ragindex.index.index import Index
 from ragindex.interfaces import Collection, FilterQuery, Schema, SearchRequest, SearchResult, TextQuery, VectorQuery
 from ragindex.parts.text.passages import Passages
 from ragindex.stores.lancedb import collection as lancedb
@@ -18,7 +19,6 @@ from ragindex.stores.lancedb.engine import wait
 from ragindex.stores.lancedb.store import LanceDB
 from ragindex.stores.metered import search_together
 from ragindex.types import Query
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import worlds
 
 SCHEMA = Schema(stored=("text",), keywords=("tags",), text=("text",), language="none", dimensions=4)
@@ -144,12 +144,12 @@ def test_what_is_small_beside_the_budget_is_not_indexed(tmp_path: Path) -> None:
 
 
 def test_lower_budget(tmp_path: Path) -> None:
-    def indexed(workspace: Workspace) -> list[list[str]]:
+    def indexed(workspace: Index) -> list[list[str]]:
         records = workspace.open_part(Passages()).inner
         return sorted(index.columns for index in wait(records.table.list_indices()))
 
-    def opened(memory: float) -> Workspace:
-        return Workspace.open(tmp_path / "w", chunking=None, store=LanceDB(memory_gib=memory))
+    def opened(memory: float) -> Index:
+        return Index.open(tmp_path / "w", chunking=None, store=LanceDB(memory_gib=memory), create=True)
 
     queries = [Query(str(number), one.text) for number, one in enumerate(worlds.make_questions(50, per_kind=1))]
     roomy = opened(1)
@@ -161,7 +161,7 @@ def test_lower_budget(tmp_path: Path) -> None:
     assert indexed(tight) == [["tokens"]]
     assert [[hit.id for hit in one.hits] for one in again] == [[hit.id for hit in one.hits] for one in found]
     version = tight.open_part(Passages()).version
-    assert tight.sync([Passages()]).finish_seconds == 0
+    assert tight.build(Passages()).finish_seconds == 0
     assert opened(0).open_part(Passages()).version == version, "finished once"
 
 

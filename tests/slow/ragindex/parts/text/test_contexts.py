@@ -4,9 +4,9 @@ from pathlib import Path
 
 from elasticsearch_node.node import store as elasticsearch_store
 
+from ragindex.index.index import Index
 from ragindex.plugins import registry
 from ragindex.types import Document, Query, Section
-from ragindex.workspace.workspace import Workspace
 
 PIER = "# Pier\n\nThe old pier is closed.\n\n## Tides\n\nIt turns twice.\n\n## Fees\n\nA berth costs nine crowns."
 HEADINGS = (("# Pier", ("Pier",)), ("## Tides", ("Pier", "Tides")), ("## Fees", ("Pier", "Fees")))
@@ -21,14 +21,14 @@ def test_both_stores_find_the_same(tmp_path: Path) -> None:
     answers = []
     with elasticsearch_store() as written:
         for store in ("lancedb", written):
-            with Workspace.open(tmp_path / str(len(answers)), store=store) as workspace:
+            with Index.open(tmp_path / str(len(answers)), store=store, create=True) as workspace:
                 workspace.add(DOCUMENTS)
-                workspace.sync(methods)
+                workspace.build(*methods)
                 answers.append(
                     [
                         [(hit.id, round(hit.score, 5)) for hit in one.hits]
                         for method in methods
-                        for one in workspace.retriever(method).retrieve(questions, 9)
+                        for one in workspace.open_method(method).retrieve(questions, 9)
                     ]
                 )
     assert answers[0] == answers[1]

@@ -15,11 +15,11 @@ from openai_server import KEY, OpenAIServer
 from ragindex.accounting.ledger import record_calls
 from ragindex.corpus import Corpus
 from ragindex.estimate import Estimate, estimate
+from ragindex.index.index import Index
 from ragindex.llm import endpoint_features, tokens
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import worlds
 
 ENCODING = tiktoken.Encoding(
@@ -74,9 +74,12 @@ def test_rewriting_propositions_and_every_level_are_estimated(server: OpenAIServ
     plain = estimate(corpus, SIRERAG, LLM, LLMSettings())
     assert server.requests == []
     sampled = estimate(corpus, SIRERAG, LLM, setting, sample=40)
-    with record_calls() as tally, Workspace.open(tmp_path / "w", llm=LLM, chunking=None, asking=setting) as workspace:
+    with (
+        record_calls() as tally,
+        Index.open(tmp_path / "w", llm=LLM, chunking=None, llm_settings=setting, create=True) as workspace,
+    ):
         workspace.add(corpus.documents)
-        workspace.sync(SIRERAG)
+        workspace.build(*SIRERAG)
     calls = Counter(entry.task for entry in tally.entries)
     read, written = (
         {task: sum(getattr(entry, name) for entry in tally.entries if entry.task == task) for task in calls}

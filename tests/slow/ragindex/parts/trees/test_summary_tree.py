@@ -32,11 +32,11 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
 def test_500_identical_passages(server: OpenAIServer, tmp_path: Path) -> None:
     same = [Document(f"s{number:03d}", "", "same @0,0,1") for number in range(500)]
     workspace = opened(tmp_path, server, same)
-    workspace.sync([SummaryTree()])
+    workspace.build(SummaryTree())
     assert len(nodes(workspace, SummaryTree())) == 500
     assert server.requests == []  # one text is no cluster
     workspace.add([*around("a", 0, 0.2, 6), *around("b", 1, 0.2, 6), at("t", 0, 0.05, 1)])
-    workspace.sync([FLAT])
+    workspace.build(FLAT)
     found = drawn(workspace, FLAT)
     ids = [one.id for one in same]
     (row,) = (row for row in nodes(workspace, FLAT).values() if named(row["text"]) == "(same t)")

@@ -8,11 +8,11 @@ import pytest
 from made_elasticsearch import TEXT, finished, indices, texts
 
 from ragindex.errors import StoreError
+from ragindex.index.index import Index
 from ragindex.interfaces import FilterQuery
 from ragindex.plugins import registry
 from ragindex.stores.elasticsearch import bulk
 from ragindex.testing import DOCUMENTS, ask_questions, assert_same
-from ragindex.workspace.workspace import Workspace
 
 
 def test_an_index_deleted_behind_our_back(store: Any) -> None:
@@ -39,16 +39,16 @@ def test_an_index_deleted_behind_our_back(store: Any) -> None:
 @pytest.mark.parametrize("lost", ["passages-*.records*", "vectors-*.records*", "passages-*.*", "*-vectors-*.coverage*"])
 def test_a_part_deleted_behind_our_back_is_made_anew(lost: str, written: str, tmp_path: Path) -> None:
     scheme = registry.scheme("hybrid")
-    space = Workspace.open(tmp_path / "w", store=written, chunking=None)
+    space = Index.open(tmp_path / "w", store=written, chunking=None, create=True)
     space.add(DOCUMENTS)
-    space.sync([scheme])
+    space.build(scheme)
     expected = ask_questions(scheme.open(space), 5)
     doomed = [index for index in indices(space.store) if fnmatch(index, f"*{lost}")]
     assert doomed
     for index in doomed:
         space.store.server.client.indices.delete(index=index)
-    again = Workspace.open(tmp_path / "w")
-    again.sync([scheme])
+    again = Index.open(tmp_path / "w", create=True)
+    again.build(scheme)
     assert_same(ask_questions(scheme.open(again), 5), expected, "after its index was deleted")
     assert again.add(DOCUMENTS[:1]).unchanged == 1
 

@@ -17,10 +17,10 @@ from elasticsearch_node.cluster import COUNT, Cluster, cluster
 from made_elasticsearch import plain_client
 
 from ragindex.errors import StoreError
+from ragindex.index.index import Index
 from ragindex.interfaces import Collection, FilterQuery, Schema, TextQuery
 from ragindex.plugins import registry
 from ragindex.testing import DOCUMENTS, ask_questions, assert_same
-from ragindex.workspace.workspace import Workspace
 
 pytestmark = pytest.mark.faults
 TEXT = Schema(stored=("text",), text=("text",))
@@ -115,9 +115,9 @@ def test_all_nodes_are_gone_and_come_back(nodes: Cluster, tmp_path: Path) -> Non
     nodes.wait("yellow", sum(node.alive() for node in nodes.nodes.values()))
     scheme = registry.scheme("bm25")
     written = {"name": "elasticsearch", "params": {"url": nodes.addresses, "retries": 0}}
-    space = Workspace.open(tmp_path / "w", store=written, chunking=None)
+    space = Index.open(tmp_path / "w", store=written, chunking=None, create=True)
     space.add(DOCUMENTS[:12])
-    space.sync([scheme])
+    space.build(scheme)
     before = scheme.open(space)
     expected = ask_questions(before, 5)
     nodes.kill(range(COUNT))
@@ -127,10 +127,10 @@ def test_all_nodes_are_gone_and_come_back(nodes: Cluster, tmp_path: Path) -> Non
     nodes.bring()
     assert_same(ask_questions(before, 5), expected, "a reader opened before")
     space.add(DOCUMENTS[12:])
-    space.sync([scheme])
-    whole = Workspace.open(tmp_path / "lance", chunking=None)
+    space.build(scheme)
+    whole = Index.open(tmp_path / "lance", chunking=None, create=True)
     whole.add(DOCUMENTS)
-    whole.sync([scheme])
+    whole.build(scheme)
     assert_same(
         ask_questions(scheme.open(space), 5),
         ask_questions(scheme.open(whole), 5),

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 from elasticsearch_node.node import store as elasticsearch_store
 
+from ragindex.index.index import Index
 from ragindex.plugins import registry
 from ragindex.testing import assert_same
 from ragindex.types import Query
-from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import worlds
 from ragindex_retrievers.gear.triple_graph import StoreGraph, TripleGraph
 
@@ -49,28 +49,28 @@ QUESTIONS = [Query(str(n), one.text) for n, one in enumerate(worlds.make_questio
 
 
 @pytest.fixture(scope="module")
-def spaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Workspace, Workspace]]:
+def spaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Index, Index]]:
     """The same world twice: in memory, and on Elasticsearch."""
     with elasticsearch_store() as written:
         made = []
         for store in ("lancedb", written):
             folder = tmp_path_factory.mktemp("graphs")
-            space = Workspace.open(folder / "w", store=store, chunking=None)
+            space = Index.open(folder / "w", store=store, chunking=None, create=True)
             space.add(worlds.make_documents(60))
-            space.sync([registry.scheme(method) for method in METHODS])
+            space.build(*[registry.scheme(method) for method in METHODS])
             made.append(space)
         yield made[0], made[1]
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_method_answers_as_from_memory(method: str, spaces: tuple[Workspace, Workspace]) -> None:
+def test_method_answers_as_from_memory(method: str, spaces: tuple[Index, Index]) -> None:
     expected, found = (registry.scheme(method).open(space).retrieve(QUESTIONS, 10) for space in spaces)
     assert len(found) == len(QUESTIONS) >= 12
     assert all(one.hits for one in expected)
     assert_same(found, expected, method)
 
 
-def test_graph_without_memory(spaces: tuple[Workspace, Workspace]) -> None:
+def test_graph_without_memory(spaces: tuple[Index, Index]) -> None:
     """Every triple of the world, on either engine, from files and from the store."""
     opened = [space.open_part(TripleGraph(memory_gib=gib)) for space in spaces for gib in (1, 0)]
     assert [isinstance(graph, StoreGraph) for graph in opened] == [False, True, False, True]

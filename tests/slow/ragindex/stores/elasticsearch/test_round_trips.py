@@ -7,6 +7,7 @@ import pytest
 from built_retriever import built_retriever
 from made_elasticsearch import TEXT, Trips, finished, texts
 
+from ragindex.index.index import Index
 from ragindex.interfaces import FilterQuery, TextQuery
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import Vectors
@@ -14,11 +15,10 @@ from ragindex.plugins import registry
 from ragindex.stores.metered import search_together
 from ragindex.testing import DOCUMENTS
 from ragindex.types import Query
-from ragindex.workspace.workspace import Workspace
 
 
 def test_round_trips_of_a_question(written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    space = Workspace.open(tmp_path / "w", store=written, chunking=None)
+    space = Index.open(tmp_path / "w", store=written, chunking=None, create=True)
     space.add(DOCUMENTS)
     trips = Trips(space.store, monkeypatch)
     queries = [Query("q", "Who climbed Mont Blanc?"), Query("r", "glass")]

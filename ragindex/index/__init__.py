@@ -1,0 +1,1 @@
+"""The index: a folder with documents, the parts built from them, and crash recovery for both."""

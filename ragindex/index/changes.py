@@ -1,0 +1,165 @@
+"""Operations that add, replace and remove the documents of an index, by source."""
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
+
+from ragindex.corpus import Corpus
+from ragindex.corpus.left_out import NO_TEXT
+from ragindex.counts import first_names
+from ragindex.document_ids import find_spelling, list_places, spellings
+from ragindex.errors import LanguageWarning, LeftOutWarning, RagindexError, UsageError
+from ragindex.index import sources
+from ragindex.index.documents import Changed, Documents
+from ragindex.index.manifest import with_chunking
+from ragindex.index.sources import PlacedDocuments, SourceRequest
+from ragindex.index.state import INDEXING, IndexState
+from ragindex.near_names import MOST_NEAR, NAMES_COMPARED, describe_near, find_near_names
+from ragindex.progress import progress_bar
+from ragindex.text_analysis import language_warning
+from ragindex.types import Chunking, Document
+
+_SAMPLE = 200
+
+
+def add_documents(
+    index: IndexState, documents: Corpus | Iterable[Corpus] | Iterable[Document], *, source: str = ""
+) -> Changed:
+    """Add documents, replacing those with the same id. See `Index.add`."""
+    given = sources.corpora(documents, source)
+    with index.writing("adding documents") as corpus, _remove_empty_sources(index, corpus):
+        changed = _upsert_documents(index, corpus, _assign_sources(index, corpus, given, source, "add"))
+    _warn_of_language(index, given)
+    return changed
+
+
+def remove_documents(index: IndexState, ids: Sequence[str]) -> Changed:
+    """Remove documents by id. See `Index.remove`."""
+    with index.writing("removing documents") as corpus:
+        known = corpus.sources([one for id in ids for one in spellings(id)])
+        found = {id: find_spelling(id, known) for id in ids}
+        unknown = [id for id, meant in found.items() if meant is None]
+        if unknown:
+            meant = _describe_meant(index, corpus, unknown[0])
+            raise UsageError(f"The index {index.folder} has no document {unknown[0]!r}. Nothing was removed.{meant}")
+        return Changed(removed=corpus.remove(sorted({meant for meant in found.values() if meant is not None})))
+
+
+def _describe_meant(index: IndexState, corpus: Documents, unknown: str) -> str:
+    """Return a sentence on the ids that an unknown one may stand for: those of its file, of its name or near to it."""
+    id = sources.id_of(index.manifest.sources, unknown)
+    if id in corpus.sources([id or ""]):
+        return f" The id of that file is {id!r}."
+    known = list(islice(corpus.sources(), NAMES_COMPARED))
+    named = [one for one in known if one.rpartition("/")[2] == unknown]
+    near = describe_near(named[:MOST_NEAR] or find_near_names(unknown, known))
+    return f" {near[0].upper()}{near[1:]}." if near else ""
+
+
+def remove_source(index: IndexState, name: str) -> Changed:
+    """Remove a source and all its documents. Raises UsageError if there is no source with that name."""
+    with index.writing("removing documents") as corpus:
+        found = find_spelling(name, index.manifest.sources)
+        if found is None:
+            there = ", ".join(map(repr, index.manifest.sources)) or "none"
+            raise UsageError(f"The index {index.folder} has no source {name!r}. Available: {there}.")
+        removed = corpus.remove([id for id, owner in corpus.sources().items() if owner == found])
+        index.save(sources={one: held for one, held in index.manifest.sources.items() if one != found})
+    return Changed(removed=removed)
+
+
+def replace_source(
+    index: IndexState,
+    documents: Corpus | Iterable[Document],
+    *,
+    source: str = "",
+    announce: Callable[[Sequence[str]], None] = lambda gone: None,
+) -> Changed:
+    """Replace the documents of a source by `documents`; other sources stay as they are. See `Index.replace`."""
+    (given,) = sources.corpora(documents, source)
+    with index.writing(INDEXING) as corpus:
+        with _remove_empty_sources(index, corpus):
+            (placed,) = _assign_sources(index, corpus, [given], source, "index")
+            kept = {document.id for document in placed.documents}
+            held = corpus.sources().items()
+            missing = sorted(
+                id for id, owner in held if owner == placed.source and placed.covers(id) and id not in kept
+            )
+            left_out = sources.find_left_out(index.manifest.sources, given)
+            unread = {id for id, one in left_out.items() if one.kind != NO_TEXT}
+            stay = tuple(id for id in missing if not unread.isdisjoint(list_places(id)))
+            gone = tuple(sorted(set(missing).difference(stay)))
+            if gone:
+                announce(gone)
+            changed = _upsert_documents(index, corpus, [placed])
+        corpus.remove(gone)
+    _warn_of_language(index, [given])
+    if stay:
+        were = "document is kept as it was" if len(stay) == 1 else "documents are kept as they were"
+        message = f"{len(stay):,} {were} read before, because the file cannot be read this time: {first_names(stay)}"
+        warnings.warn(message, LeftOutWarning, stacklevel=3)
+    unchanged = changed.unchanged + len(stay)
+    return replace(changed, removed=len(gone), unchanged=unchanged, gone=gone, kept=stay)
+
+
+def rechunk_documents(index: IndexState, chunking: Chunking) -> Changed:
+    """Split the documents by another chunking. See `Index.rechunk`."""
+    with index.writing(INDEXING) as corpus:
+        changed = with_chunking(index.folder, index.manifest.settings, chunking)
+        if changed == index.manifest.settings:
+            return Changed(unchanged=len(corpus.sources()))
+        index.save(settings=changed, rechunking=True)  # before the documents: whoever writes next goes on
+        with progress_bar("splitting documents", len(corpus.sources())) as advance:
+            found = replace(corpus, chunking=index.chunking).rechunk(advance)
+        index.save(rechunking=False)
+    return found
+
+
+def _assign_sources(
+    index: IndexState, stored: Documents, given: Sequence[Corpus], name: str, verb: str
+) -> list[PlacedDocuments]:
+    """Assign corpora to sources, and save the sources. Raises before anything is written if an id is already used."""
+    asking, earlier = SourceRequest(index.folder, verb), index.manifest.sources
+    known, placed = sources.place_all(earlier, given, name, asking)
+    for one in placed:
+        owners = stored.sources([document.id for document in one.documents])
+        sources.require_free(owners, earlier, known, one, asking)
+    for corpus in given:
+        known = sources.record_left_out(known, corpus)
+    index.save(sources=dict(known))
+    return placed
+
+
+@contextmanager
+def _remove_empty_sources(index: IndexState, corpus: Documents) -> Iterator[None]:
+    """Remove new sources without documents if the body fails, because sources are saved before their documents."""
+    earlier = index.manifest.sources
+    try:
+        yield
+    except RagindexError:
+        kept = earlier.keys() | set(corpus.sources().values())
+        index.save(sources={name: one for name, one in index.manifest.sources.items() if name in kept})
+        raise
+
+
+def _upsert_documents(index: IndexState, corpus: Documents, placed: Sequence[PlacedDocuments]) -> Changed:
+    with progress_bar("reading documents", sum(len(one.documents) for one in placed)) as advance:
+        found = [corpus.upsert(one.documents, one.source, advance, one.files) for one in placed]
+    return Changed(
+        added=sum(one.added for one in found),
+        changed=sum(one.changed for one in found),
+        unchanged=sum(one.unchanged for one in found),
+        new=tuple(id for one in found for id in one.new),
+        replaced=tuple(id for one in found for id in one.replaced),
+        reread=sum(one.reread for one in found),
+    )
+
+
+def _warn_of_language(index: IndexState, given: Sequence[Corpus]) -> None:
+    documents = [document for corpus in given for document in corpus.documents]
+    step = max(1, len(documents) // _SAMPLE)
+    message = language_warning([document.text for document in documents[::step]], index.language)
+    if message is not None:
+        warnings.warn(message, LanguageWarning, stacklevel=3)

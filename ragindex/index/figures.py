@@ -1,0 +1,109 @@
+"""The figures of an index: cost of its parts, size of its corpus, and disk usage (what readers use, and the rest)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ragindex.index import versioned_files
+from ragindex.index.leases import state_of
+from ragindex.index.manifest import Manifest
+from ragindex.index.models import CALLS, vector_cache_path
+from ragindex.interfaces import Collection, Store
+from ragindex.types import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class PartFigures:
+    """The cost of a part as if it were built alone, without cached answers: seconds, tokens, and bytes on disk."""
+
+    name: str
+    seconds: float
+    bytes: int
+    search: str
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusCounts:
+    """The number of documents and passages at the last finished sync."""
+
+    documents: int
+    passages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """Disk usage in bytes by category: `serving` the readers of the last finished sync, and `apart` from that.
+
+    Data in a store on other machines are counted in `serving`, although they are not in the folder.
+    """
+
+    serving: Mapping[str, int]
+    apart: Mapping[str, int]
+
+    @property
+    def served(self) -> int:
+        """The total bytes of `serving`."""
+        return sum(self.serving.values())
+
+    @property
+    def whole(self) -> int:
+        """The total bytes of all categories."""
+        return self.served + sum(self.apart.values())
+
+
+def measure_disk(folder: Path, store: Store, manifest: Manifest) -> Disk:
+    """Measure the disk usage of an index."""
+    opened = _open_collections(store, manifest)
+    parts = sum(_measure_collection(one) for key, one in opened if key in manifest.parts)
+    corpus = sum(_measure_collection(one) for key, one in opened if key not in manifest.parts)
+    files = sum(
+        versioned_files.versions_size(folder / "parts" / key, versioned_files.recorded_versions(one))
+        for key, one in opened
+    )
+    fits = sum(_measure_folder(folder / "encoders" / id) for id in set(manifest.encoders.values()))
+    serving = {"parts": parts + files, "documents and coverage": corpus, "fits": fits}
+    mapped = _measure_folder(folder / "store" / "mapped")
+    apart = {
+        "older versions": max(0, _measure_folder(folder / "store") - mapped - parts - corpus)
+        + _measure_folder(folder / "parts")
+        - files,
+        "vector cache": _measure_database(vector_cache_path(folder)),
+        "answers of language models": _measure_database(folder / CALLS),
+        "memory-mapped vectors": mapped,
+        "older fits": _measure_folder(folder / "encoders") - fits,
+        "imported files": _measure_folder(folder / "imports"),
+        "readers' leases": _measure_folder(folder / "readers"),
+    }
+    embedded = _measure_folder(folder / "store") >= parts + corpus
+    other = _measure_folder(folder) - sum(apart.values()) - files - fits - (parts + corpus if embedded else 0)
+    return Disk(serving, {**apart, "other files": max(0, other)})
+
+
+def _open_collections(store: Store, manifest: Manifest) -> list[tuple[str, Collection]]:
+    """Open the collections that readers are pinned to, and the coverages.
+
+    Returns (part key, collection) pairs; the key is "" for the documents and the coverages.
+    """
+    names = set(store.names())
+    pinned = state_of(manifest).collections
+    opened = [(name.rpartition(".")[0], store.open(name, version)) for name, version in pinned.items() if name in names]
+    covers = [f"{key}.coverage" for key in manifest.parts if f"{key}.coverage" in names]
+    return opened + [("", store.open(name, store.version(name) or 0)) for name in covers]
+
+
+def _measure_collection(collection: Collection) -> int:
+    return int(collection.describe()["bytes"])
+
+
+def _measure_database(file: Path) -> int:
+    """Return the size of a file and of SQLite's files next to it."""
+    return _sum_sizes(file.parent.glob(f"{file.name}*"))
+
+
+def _measure_folder(folder: Path) -> int:
+    return _sum_sizes(folder.rglob("*"))
+
+
+def _sum_sizes(paths: Iterable[Path]) -> int:
+    return sum(path.stat().st_size for path in paths if path.is_file())

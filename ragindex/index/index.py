@@ -1,0 +1,590 @@
+"""The index that applications, the command line and the evaluator work with: open one, add documents, build, search.
+
+The work is done in other modules: `changes` changes the documents, `sync` builds parts, `repair` finds damage, and
+`state` has what they all use.
+"""
+
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from ragindex import canonical, mlflow_tracing
+from ragindex.corpus import Chunking, Corpus
+from ragindex.counts import many
+from ragindex.document_ids import find_spelling, spellings
+from ragindex.errors import EngineError, MissingPartError, StaleWarning, StoreError, UsageError
+from ragindex.export.export_retriever import Export, export_retriever
+from ragindex.home_folder import expand_home
+from ragindex.index import changes
+from ragindex.index.documents import DOCUMENT_SCHEMA, Changed, Documents
+from ragindex.index.figures import CorpusCounts, Disk, PartFigures, measure_disk
+from ragindex.index.manifest import (
+    IndexSettings,
+    Manifest,
+    PartRecord,
+    creation_lock,
+    current_values,
+    libraries,
+    read_manifest,
+    require_manifest,
+    require_seed,
+    resolve_settings,
+    write_manifest,
+)
+from ragindex.index.models import Encoders, Model
+from ragindex.index.parts import (
+    PartReadContext,
+    chunks_of,
+    inputs_of,
+    open_pinned,
+    store_import,
+    tasks_of,
+    uses_encoder,
+)
+from ragindex.index.repair import Findings, adds_repair_hint, find_changes, find_damage, with_repair_hint
+from ragindex.index.retriever import IndexRetriever, PassagePositions
+from ragindex.index.sources import describe_sources
+from ragindex.index.state import IndexState
+from ragindex.index.sync import BuildResult, current_keys, drop_part, sync
+from ragindex.interfaces import Part, Retriever, Scheme, Store
+from ragindex.llm.budget import Budget, parse_budget
+from ragindex.llm.cache import ResponseCache
+from ragindex.llm.settings import LLMSettings
+from ragindex.plugins import registry
+from ragindex.plugins.registry import Written
+from ragindex.stores.metered import MeteredCollection
+from ragindex.types import Document, Usage
+from ragindex.workers import use_workers
+
+
+class Index(IndexState):
+    """A folder with documents and the methods built over them. Opened by `ragindex.open`; a context manager.
+
+    Example:
+        with ragindex.open("my-index") as index:
+            print(index, len(index))
+
+    Only one process can write at a time; readers keep the state that they opened. Errors of a store's files name the
+    command that repairs them.
+    """
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path | str,
+        *,
+        create: bool = False,
+        read_only: bool = False,
+        encoder: Written | None = None,
+        llm: Written | None = None,
+        store: Written | None = None,
+        language: str | None = None,
+        chunking: Chunking | Literal["default"] | None = "default",
+        seed: int | None = None,
+        budget: float | Budget | None = None,
+        llm_settings: LLMSettings | None = None,
+        keep_calls: bool = True,
+        vectors: Path | None = None,
+        wait_seconds: float = 0.0,
+    ) -> "Index":
+        """Open the index in `folder`; with `create=True`, create it if it does not exist.
+
+        Example:
+            with ragindex.open("my-index", encoder="lsa", create=True) as index:
+                index.add(ragindex.read("my-documents"))
+                index.build("hybrid")
+
+        `encoder`, `llm` and `store` are written as on the command line ("lsa", "openai:gpt-4o-mini", "elasticsearch");
+        the default is the index's own, for a new one `lsa`, the offline rules and LanceDB. Methods of another encoder,
+        LLM or seed are built next to the existing ones, and a build makes these the index's own. `store`, `language`
+        and `chunking` (None: whole documents) are set when the index is created; `Index.rechunk` changes the chunking.
+        `budget` limits the spending on paid services, in dollars.
+        With `read_only=True` nothing is written to the folder, so an application can serve the index from a read-only
+        disk. The index's cache of LLM responses is then not used: methods that call an LLM pay for every question.
+
+        `llm_settings` are prices, clock and cache for requests to services; without `keep_calls` the index's own cache
+        of LLM responses is not used. `vectors` is a file of cached vectors, used in place of the index's own. An
+        operation waits up to `wait_seconds` for another process that writes.
+
+        Raises WorkspaceError if there is no index, UsageError if a fixed setting is changed, NewerFormatError, and
+        StoreError.
+        """
+        if create and read_only:
+            raise UsageError("An index cannot be made with read_only=True. Leave out create=True or read_only=True.")
+        folder = expand_home(folder)
+        require_seed(seed or 0)
+        manifest = read_manifest(folder) if create else require_manifest(folder)
+        plugin = registry.store(store or current_values(manifest)["store"])
+        settings = resolve_settings(folder, manifest, language, chunking, plugin)
+        if manifest is None:
+            _create_folder(folder)
+        opened = plugin.open(folder / "store")
+        if manifest is None:
+            manifest = _create_manifest(folder, opened, settings, seed or 0)
+            # Another process may have created the index in the meantime.
+            settings = resolve_settings(folder, manifest, language, chunking, plugin)
+        own = current_values(manifest)
+        seed = own["seed"] if seed is None else seed
+        requests = replace(llm_settings or LLMSettings(), seed=seed)
+        if budget is not None:
+            requests = replace(requests, budget=parse_budget(budget))
+        encoders = Encoders(
+            folder, registry.encoder(encoder or own["encoder"]), settings.language, seed, requests, vectors
+        )
+        model = Model(folder, registry.llm(llm or own["llm"]), requests, keep_calls and not read_only)
+        return cls(folder, manifest, plugin, opened, encoders, model, seed, read_only, wait_seconds)
+
+    def __enter__(self) -> "Index":
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.close()
+        if isinstance(error, EngineError):
+            raise with_repair_hint(error, self.folder) from error
+
+    def __len__(self) -> int:
+        """Count the documents, whether or not a method is built over them."""
+        return self.documents.collection.count()
+
+    def __bool__(self) -> bool:
+        return True  # without documents, too
+
+    def __repr__(self) -> str:
+        parts = sorted({record.name for record in self.manifest.parts.values()})
+        return f"Index({str(self.folder)!r}: {many(len(self), 'document')}; parts built: {', '.join(parts) or 'none'})"
+
+    # ------------------------------------------------------------ documents
+
+    @adds_repair_hint
+    def add(self, documents: Corpus | Iterable[Corpus] | Iterable[Document], *, source: str = "") -> Changed:
+        """Add documents, replacing those with the same id. Returns how many were added, changed and unchanged.
+
+        Example:
+            index.add([ragindex.Document("report-7", "Annual report", "The harbour was rebuilt in 1931.")])
+
+        A corpus read from a path belongs to the source of that path, and its ids are relative to the source's folder.
+        `source` names the origin of the documents (default for those of a program: "program"); it is required for a
+        second folder, and becomes the prefix of its ids. Built methods do not find the documents until the next
+        `build`. Raises UsageError for a path, WorkspaceError if an id belongs to another source (nothing is written
+        then), and WriterBusyError.
+        """
+        return changes.add_documents(self, _require_documents(documents), source=source)
+
+    @adds_repair_hint
+    def replace(
+        self,
+        documents: Corpus | Iterable[Document],
+        *,
+        source: str = "",
+        announce: Callable[[Sequence[str]], None] = lambda gone: None,
+    ) -> Changed:
+        """Make a source hold exactly these documents: add new ones, update changed ones, remove the rest.
+
+        Example:
+            index.replace(ragindex.read("my-documents"))  # after files were changed, added or deleted
+
+        Documents of other sources stay. If the documents come from a file or folder inside the folder of a source,
+        only those below that path are replaced. `announce` is given the ids of the documents that leave the index,
+        before anything is written. Raises the same errors as `add`.
+        """
+        return changes.replace_source(self, _require_documents(documents), source=source, announce=announce)
+
+    @adds_repair_hint
+    def remove(self, ids: Sequence[str]) -> Changed:
+        """Remove documents by id. Built methods still find them until the next `build`.
+
+        Example:
+            index.remove(["notes/old.md"])
+
+        A document that is still in its file or folder comes back when that is indexed again. Raises UsageError, and
+        removes nothing, if one of `ids` is not in the index.
+        """
+        if isinstance(ids, str):
+            raise UsageError(f"'ids' must be a list of ids. Got the string {ids!r}: write [{ids!r}].")
+        return changes.remove_documents(self, ids)
+
+    @adds_repair_hint
+    def remove_source(self, name: str) -> Changed:
+        """Remove a source and all its documents. Raises UsageError if there is no source with that name.
+
+        Example:
+            index.remove_source("program")
+        """
+        return changes.remove_source(self, name)
+
+    @adds_repair_hint
+    def rechunk(self, chunking: Chunking) -> Changed:
+        """Split all documents by another chunking of the index; return how many have other passages than before.
+
+        Example:
+            index.rechunk(ragindex.Chunking(by="headings", size=200, overlap=0))
+
+        Methods follow at their next `build`; those with a chunking of their own (`over=…`) stay as they are. An
+        interrupted change is finished by the next write. Raises UsageError if the documents are passages as they are
+        (whole documents), and WriterBusyError.
+        """
+        return changes.rechunk_documents(self, chunking)
+
+    def read(self, ids: Sequence[str]) -> list[Document]:
+        """Return the existing documents among `ids`, in the order of `ids`, as of the last finished build.
+
+        Example:
+            for document in index.read(["notes/old.md"]):
+                print(document.title, document.metadata)
+        """
+        spelled = [spelling for id in ids for spelling in spellings(id)]
+        documents = {document.id: document for document in self.finished_documents().read(spelled)}
+        return [documents[known] for id in ids if (known := find_spelling(id, documents)) is not None]
+
+    def sources(self) -> list[dict[str, str | int]]:
+        """List the sources of the documents: name, root, format, prefix of the ids, and number of documents.
+
+        Example:
+            for source in index.sources():
+                print(source["name"], source["documents"])
+        """
+        return describe_sources(self.manifest.sources, Counter(self.documents.sources().values()))
+
+    def counts(self) -> CorpusCounts:
+        """Return the number of documents and passages at the last finished build."""
+        return CorpusCounts(self.manifest.documents, self.manifest.passages)
+
+    # ------------------------------------------------------------ building
+
+    @adds_repair_hint
+    def build(self, *methods: Written | Part[Any], workers: int | None = None) -> BuildResult:
+        """Build methods, or update them to the current documents; without arguments, update every built method.
+
+        Example:
+            index.build("bm25", "hybrid(rrf_k=20)")
+
+        What is already built is not built again, and an interrupted build resumes where it stopped. A part is built as
+        a method is. `workers` is the number of processes for rules and clustering; default: the cores. Raises
+        UsageError for unknown methods and parameters, WorkspaceError without documents, WriterBusyError, BudgetError.
+        """
+        with use_workers(workers):
+            return sync(self, [one if isinstance(one, Part) else registry.scheme(one) for one in methods])
+
+    def refit(self) -> None:
+        """Have the next `build` fit the encoder to all documents again, so that it knows the words of added ones.
+
+        Example:
+            index.refit()
+            index.build()
+
+        Without it, `lsa` is fitted again once the documents have grown or shrunk by half. Raises UsageError for an
+        encoder that is not fitted to the documents, and WriterBusyError.
+        """
+        with self.writer("ragindex index"):
+            self.encoders.ask_refit()
+
+    def import_part(self, part: Written, file: Path) -> None:
+        """Copy `file` into the index and use it as the content of `part` from now on.
+
+        Raises DataError if the file cannot be read, and UsageError if the part cannot be imported from a file.
+        """
+        plugin = registry.part(part)
+        if "import" not in plugin.uses:
+            raise UsageError(f"The part {registry.label(plugin)} cannot be imported from a file.")
+        plugin.check_import(file)
+        name, digest = registry.name_of(plugin), store_import(file, self.folder)
+        with self.writer("ragindex index"):
+            self.reload()
+            before = current_keys(self)
+            imported = self.manifest.model_copy(update={"imports": {**self.manifest.imports, name: digest}})
+            replaced = before - current_keys(self, imported)  # built from another file; no sync would update them
+            self.save(
+                imports=imported.imports,
+                imported_from={**self.manifest.imported_from, name: str(Path(file).resolve())},
+                parts={key: record for key, record in self.manifest.parts.items() if key not in replaced},
+                outdated=self.manifest.outdated | dict.fromkeys(sorted(replaced), time.time()),
+                leftover=True,
+            )
+
+    def repair(self) -> Findings:
+        """Check everything in the index folder and remove what is damaged, so that the next `build` rebuilds it."""
+        with self.writer("ragindex repair"):
+            self.reload()
+            write_manifest(self.folder, self.manifest)  # rewrite both copies, in case one is damaged
+            names = self.store.names()
+            fit = self.encoders.damage(self.encoder_id)
+            findings = find_damage(
+                self.folder, self.manifest, self.store, fit, lambda key: drop_part(self, key, names), self.pin_documents
+            )
+        self.close()
+        return findings
+
+    def find_changes(self) -> list[str]:
+        """Return one sentence for the documents and for each part, if their files have changed. Reads all of them."""
+        return find_changes(self.folder, self.manifest, self.store)
+
+    def disk(self) -> Disk:
+        """Return the disk usage of the folder: bytes used by the last finished build, and all other bytes."""
+        return measure_disk(self.folder, self.store, self.manifest)
+
+    # ------------------------------------------------------------ searching
+
+    def retriever(self, method: Written) -> IndexRetriever:
+        """Open a built method in its state after the last build. Writes nothing and builds nothing.
+
+        Example:
+            retriever = index.retriever("hybrid")
+
+        Raises MissingPartError, with the command that builds it, if the method is not built.
+        """
+        scheme = registry.scheme(method)
+        label = registry.label(scheme)
+        try:
+            return IndexRetriever(label, self.open_method(scheme), self.positions(scheme))
+        except MissingPartError as error:
+            command = self.command("index", "--methods", label)
+            raise MissingPartError(
+                f"The method {label} is not built in {self.folder} with the encoder {self.encoder_name} and the LLM "
+                f"{self.llm_name}. Call index.build({label!r}), or run: {command}"
+            ) from error
+
+    def open_method(self, method: Written) -> Retriever:
+        """Open a built method as its class does: hits without positions. It is traced if tracing is on.
+
+        Raises MissingPartError if a part is not built.
+        """
+        scheme = registry.scheme(method)
+        return mlflow_tracing.trace_if_enabled(scheme.open(self), registry.label(scheme))
+
+    def export(self, method: Written, out: Path | str, *, pack: bool = False) -> Export:
+        """Export a built method in its state after the last build, for `ragindex.load`.
+
+        Example:
+            index.export("hybrid", "retriever/")  # refers to this index
+            index.export("hybrid", "retriever.ragindex", pack=True)  # one file that needs no index
+
+        Raises MissingPartError if the method is not built, UsageError if `out` holds something else or the method
+        cannot be packed, and StoreError if it cannot be written.
+        """
+        return export_retriever(self, registry.scheme(method), out, pack=pack)
+
+    def newest(self) -> "Index":
+        """Open the newest finished state of the index, which another process may have built since.
+
+        Example:
+            if not index.is_newest():
+                index = index.newest()
+                retriever = index.retriever("hybrid")
+
+        This index stays on its state, as do its retrievers. Both have the same store, encoder, LLM and seed, unless
+        these are the index's own and a build has made others its own since. Raises WorkspaceError if the index is gone.
+        """
+        newest = require_manifest(self.folder)
+        moved = replace(self, manifest=newest, opened={}, _lease=None, _pinned=None)
+        if moved.is_current() or not self.is_current():
+            return moved
+        return Index.open(
+            self.folder,
+            store=self.store_plugin,
+            llm_settings=self.setting,
+            keep_calls=self.model.keep_calls,
+            read_only=self.read_only,
+        )
+
+    def is_newest(self) -> bool:
+        """Return whether no later build has finished since this index was opened.
+
+        Example:
+            print(index.is_newest())
+        """
+        return read_manifest(self.folder) == self.manifest
+
+    def positions(self, scheme: Scheme) -> PassagePositions:
+        """Return a lookup of where the hits of a built scheme stand in their documents."""
+        lease, corpus = self.pin(), self.manifest.corpus
+        parts = self.all_parts(scheme)
+        current = all(self.record(part).corpus == corpus for part in parts)
+        views = {one.mark: one for one in map(self._pinned_documents, parts)} if current else {}
+        return PassagePositions(tuple(views.values()), lease)
+
+    def finished_documents(self) -> Documents:
+        """Return the documents of the last finished sync, read-only. Raises StoreError if they are lost."""
+        version, identity = self.manifest.documents_version, self.manifest.documents_identity
+        collection = open_pinned(self.store, "documents", version, identity)
+        return Documents(MeteredCollection(collection, self.pin()), self.chunking)
+
+    def open_positions(self, part: Part[Any]) -> PassagePositions:
+        """Return a lookup of the passages that a part is made from. Raises MissingPartError if it is not built."""
+        made = part.with_chunking(None)
+        lease = self.pin()
+        self.record(made)
+        return PassagePositions((self._pinned_documents(made),), lease)
+
+    def _pinned_documents(self, part: Part[Any]) -> Documents:
+        """Return the documents with the passages that a part is made from."""
+        documents = self.finished_documents()
+        chunking = part.own_chunking()
+        chunks = chunks_of(chunking)
+        if chunking is None or chunks is None:
+            return documents
+        return documents.chunked(chunking, lambda: self.open_part(chunks))
+
+    @adds_repair_hint
+    def open_part(self, part: Part[Any]) -> Any:
+        """Return a part as of the last finished sync. Raises MissingPartError, with the command that builds it."""
+        self.pin()
+        part = part.with_chunking(None)
+        key, record = self.key(part, self.pinned_encoder(part)), self.record(part)
+        if record.corpus != self.manifest.corpus or self.corpus_moved():
+            warnings.warn(
+                f"The part {record.name} is older than the corpus. Run: {self.command('index')}",
+                StaleWarning,
+                stacklevel=2,
+            )
+        if key not in self.opened:
+            self.opened[key] = part.open(self._read_context(part, key, record))
+        return self.opened[key]
+
+    def _read_context(self, part: Part[Any], key: str, record: PartRecord) -> PartReadContext:
+        def open_inputs() -> tuple[Any, ...]:
+            return tuple(self.open_part(source) for source in inputs_of(part))
+
+        return PartReadContext(
+            key=key,
+            store=self.store,
+            open_documents=lambda: self._pinned_documents(part),
+            root=self.folder,
+            language=self.language,
+            open_inputs=open_inputs,
+            open_encoder=lambda: self.encoder,
+            version_of=record.collections.get,
+            identities=record.identities,
+            lease=self.pin(),
+        )
+
+    # ------------------------------------------------------------ figures of what was built
+
+    def encoder_of(self, scheme: Scheme) -> str | None:
+        """Return the label of the encoder that the scheme searches with; None if no part of it uses one."""
+        return self.encoder_name if any(map(uses_encoder, self.all_parts(scheme))) else None
+
+    def figures(self, part: Part[Any]) -> PartFigures:
+        """Return the cost of a part, without its inputs. Raises MissingPartError if it is not built."""
+        record = self.record(part)
+        opened = self.open_part(part)
+        search = str(opened.describe()["search"]) if hasattr(opened, "describe") else ""
+        usage = Usage(record.seconds, record.input_tokens, record.output_tokens, record.money, record.estimated)
+        return PartFigures(record.name, record.seconds, record.bytes, search, usage)
+
+    def fit_figures(self) -> PartFigures | None:
+        """Return the cost of fitting the encoder, or None if the encoder is not fitted to the corpus."""
+        fit = self.encoders.fit(self.encoder_id)
+        if fit is None:
+            return None
+        name = f"{registry.label(self.encoders.plugin)} fit"
+        return PartFigures(name, fit.seconds, fit.bytes, "", Usage(fit.seconds))
+
+    def failures(self, scheme: Scheme) -> dict[str, dict[str, str]]:
+        """Return the passages for which a part of the scheme failed, with the reason, by part name."""
+        records = [self.record(part) for part in self.all_parts(scheme)]
+        return {record.name: record.failed for record in records if record.failed}
+
+    def notes(self, scheme: Scheme) -> list[str]:
+        """Return the notes of the scheme's parts, to be shown together with its figures."""
+        records = [self.record(part) for part in self.all_parts(scheme)]
+        return [f"{record.name}: {note}" for record in records for note in record.notes]
+
+    def details(self, scheme: Scheme) -> list[str]:
+        """Return the details of the scheme's parts, which change none of its figures."""
+        records = [self.record(part) for part in self.all_parts(scheme)]
+        return [f"{record.name}: {detail}" for record in records for detail in record.details]
+
+    def result_fingerprint(self, scheme: Scheme) -> str:
+        """Return a hash of everything a ranking depends on: scheme, parts, corpus, seed, settings, store, libraries."""
+        return canonical.digest(
+            {
+                "scheme": registry.plugin_fingerprint(scheme),
+                "parts": [self.key(part, self.pinned_encoder(part)) for part in self.all_parts(scheme)],
+                "corpus": self.manifest.corpus,
+                "seed": self.seed,
+                "settings": self.manifest.settings.model_dump(mode="json", exclude={"store"}),
+                "store": registry.plugin_fingerprint(self.store_plugin),
+                "libraries": libraries(),
+                **self._asked(scheme),
+            }
+        )
+
+    def _asked(self, scheme: Scheme) -> dict[str, Any]:
+        """Return what else a ranking depends on if an LLM is used: failed passages, the scheme's LLM and its tasks."""
+        failed = self.failures(scheme)
+        asked = [task.identity for task in tasks_of(scheme)]
+        return {**({"failed": failed} if failed else {}), **({"llm": self.model.id, "tasks": asked} if asked else {})}
+
+    # ------------------------------------------------------------ how it was opened
+
+    @property
+    def encoder_name(self) -> str:
+        """The label of the encoder, as written in a configuration."""
+        return self.encoders.name
+
+    @property
+    def llm_name(self) -> str:
+        """The label of the LLM, as written in a configuration."""
+        return self.model.name
+
+    @property
+    def store_name(self) -> str:
+        """The label of the store, as written in a configuration."""
+        return registry.label(self.store_plugin)
+
+    @property
+    def tokens_counted_by(self) -> str:
+        """The model whose tokenizer counts tokens for a budget; empty for the rules, whose tokens are estimated."""
+        return str(getattr(self.model.plugin, "model", ""))
+
+    @property
+    def setting(self) -> LLMSettings:
+        """The prices, budget, seed and clock used for requests to remote services."""
+        return self.model.setting
+
+    @property
+    def calls(self) -> ResponseCache:
+        """The cache of answers to paid calls."""
+        return self.model.calls
+
+
+def _create_manifest(folder: Path, store: Store, settings: IndexSettings, seed: int) -> Manifest:
+    """Write and return the first manifest, after creating the documents collection.
+
+    No other process can write documents before the manifest exists.
+    """
+    with creation_lock(folder):
+        held = read_manifest(folder)
+        if held is None:
+            documents = store.create("documents", DOCUMENT_SCHEMA)
+            held = Manifest(
+                settings=settings,
+                seed=seed,
+                documents_version=documents.version,
+                documents_identity=documents.identity,
+                libraries=libraries(),
+            )
+            write_manifest(folder, held)
+        return held
+
+
+def _create_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"The index {folder} cannot be created: {error.strerror or error}.") from error
+
+
+def _require_documents(documents: Any) -> Any:
+    """Raise UsageError for a path: reading is a separate step, so that the caller can see what was skipped."""
+    if isinstance(documents, str | Path):
+        raise UsageError(f"Expected documents, got a path. Write: ragindex.read({str(documents)!r})")
+    return [documents] if isinstance(documents, Document) else documents
+
+
+open_index = Index.open
+"""`ragindex.open`."""

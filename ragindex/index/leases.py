@@ -1,0 +1,254 @@
+"""Leases of readers on finished states, and removal of the data that no reader needs.
+
+A reader keeps a file under `readers/` that names what it reads. The file is locked, and the operating system frees the
+lock when the process ends for any reason. A reader without write access holds a shared lock on the folder instead;
+nothing is removed meanwhile.
+
+A reader takes its lease, then checks that the manifest is still the one it has read. A writer replaces the manifest,
+then looks for leases. So either the writer sees the lease, or the reader sees the new manifest and takes a new lease.
+
+The following data are kept: what the manifest names, what a live reader's lease names, and the newest state of
+everything, from which an interrupted sync resumes. A part that a sync has started and never finished is kept a day."""
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import time
+import uuid
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ragindex.encoders import cache_pruning
+from ragindex.index import versioned_files
+from ragindex.index.coverage import Journal, begun_within, unfinished_parts
+from ragindex.index.manifest import Manifest, PartRecord
+from ragindex.index.models import keep_fits, vector_cache_path
+from ragindex.interfaces import Store
+
+if sys.platform != "win32":
+    import fcntl
+
+_FOLDER = "readers"
+_MAX_PARTIAL_AGE = 3600.0
+"""Seconds after which a lease file that was never renamed to its final name counts as left by a dead process."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderState:
+    """What a reader may open: collection versions by full collection name, part keys, and encoder ids."""
+
+    collections: Mapping[str, int]
+    parts: frozenset[str] = frozenset()
+    encoders: frozenset[str] = frozenset()
+
+
+class ReaderLease:
+    """A reader's lease, held until the object is garbage-collected or the process ends."""
+
+    def __init__(self, descriptor: int | None, path: Path | None) -> None:
+        if descriptor is not None:
+            weakref.finalize(self, _release, descriptor, path)
+
+
+def state_of(manifest: Manifest) -> ReaderState:
+    """Return the reader state that the manifest names."""
+    collections = {
+        f"{key}.{kind}": version for key, part in manifest.parts.items() for kind, version in part.collections.items()
+    }
+    parts = frozenset(manifest.parts)
+    return ReaderState(
+        {**collections, "documents": manifest.documents_version}, parts, frozenset(manifest.encoders.values())
+    )
+
+
+def take_lease(folder: Path, read: ReaderState, *, write: bool = True) -> ReaderLease:
+    """Take a lease on the state `read` of the index in `folder`. Never fails.
+
+    If `write` is false or the lease file cannot be written, the folder of leases is locked instead, with a shared lock.
+    """
+    leases = folder / _FOLDER
+    if not write:
+        return _lock_folder(leases)
+    path = leases / f"{os.getpid()}-{uuid.uuid4().hex}.json"
+    told = {
+        "collections": dict(read.collections),
+        "parts": sorted(read.parts),
+        "encoders": sorted(read.encoders),
+    }
+    descriptor = None
+    try:
+        leases.mkdir(exist_ok=True)
+        partial = path.with_suffix(".partial")
+        descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        _lock(descriptor)
+        os.write(descriptor, json.dumps(told).encode())
+        partial.rename(path)  # the file stays locked when it is renamed
+    except OSError:
+        if descriptor is not None:
+            _release(descriptor, path.with_suffix(".partial"))
+        return _lock_folder(leases)
+    return ReaderLease(descriptor, path)
+
+
+def read_states(folder: Path) -> list[ReaderState] | None:
+    """Return the states that live readers read, or None if one of them is unknown and nothing may be removed.
+
+    Removes the leases of dead readers.
+    """
+    leases = folder / _FOLDER
+    if not leases.is_dir():
+        return []
+    if _is_folder_locked(leases):
+        return None
+    states = []
+    for path in sorted(leases.iterdir()):
+        if path.suffix == ".json" and _is_held(path):
+            try:
+                states.append(_parse_state(json.loads(path.read_text(encoding="utf-8"))))
+            except FileNotFoundError:  # released in the meantime
+                continue
+            except (OSError, ValueError, KeyError, TypeError):
+                return None
+        elif path.suffix == ".partial":
+            _remove_if_old(path)
+    return states
+
+
+def versions_read(states: Iterable[ReaderState], name: str) -> frozenset[int]:
+    """Return the versions of the collection `name` in `states`."""
+    return frozenset(one.collections[name] for one in states if name in one.collections)
+
+
+def _parse_state(told: Mapping[str, dict[str, int]]) -> ReaderState:
+    return ReaderState(dict(told["collections"]), frozenset(told["parts"]), frozenset(told["encoders"]))
+
+
+# ---------------------------------------------------------------- locks
+
+
+def _lock_folder(leases: Path) -> ReaderLease:
+    """Take a shared lock on the folder of leases, or none if that fails: a removed state then raises StoreError."""
+    if sys.platform == "win32":
+        return ReaderLease(None, None)
+    descriptor = None
+    try:
+        descriptor = os.open(leases, os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        if descriptor is not None:
+            os.close(descriptor)
+        return ReaderLease(None, None)
+    return ReaderLease(descriptor, None)
+
+
+def _is_folder_locked(leases: Path) -> bool:
+    if sys.platform == "win32":
+        return False
+    descriptor = os.open(leases, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _is_held(path: Path) -> bool:
+    """Return whether the holder of a lease file is alive; remove the file if not."""
+    try:
+        if sys.platform != "win32":
+            descriptor = os.open(path, os.O_RDWR)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            finally:
+                os.close(descriptor)
+        path.unlink()  # on Windows this fails if the file is open
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def _remove_if_old(path: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):  # renamed in the meantime
+        if path.stat().st_mtime < time.time() - _MAX_PARTIAL_AGE:
+            path.unlink()
+
+
+def _lock(descriptor: int) -> None:
+    if sys.platform != "win32":
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _release(descriptor: int, path: Path | None) -> None:
+    """Release a lease. A forked child shares it, so the file is removed only after both processes have released it."""
+    os.close(descriptor)
+    if path is not None:
+        with contextlib.suppress(OSError):
+            _is_held(path)
+
+
+_KEEP_BEGUN = 86_400.0
+"""Seconds for which the data of an interrupted sync are kept after a later sync has not used them."""
+
+
+def remove_unread(folder: Path, store: Store, manifest: Manifest) -> tuple[Manifest, bool]:
+    """Remove all data that no reader needs.
+
+    Returns the manifest without the dropped outdated parts, and whether data are kept only for readers.
+    """
+    read = read_states(folder)
+    if read is None:
+        return manifest, True
+    now = state_of(manifest)
+    needed = [now, *read]
+    names = store.names()
+    outdated = dict(manifest.outdated)
+    begun = unfinished_parts(folder)
+    for key, since in sorted(manifest.outdated.items()):
+        keep = key in begun and time.time() - since < _KEEP_BEGUN
+        if not keep and not any(key in one.parts for one in read):
+            drop_collections(folder, store, key, names)
+            del outdated[key]
+    left = store.names() if outdated != manifest.outdated else names
+    for name in left:
+        store.clean(name, versions_read(needed, name))
+    for key, record in manifest.parts.items():
+        _clean_files(folder, store, key, record, needed, left)
+    keep_fits(folder, frozenset().union(*(one.encoders for one in needed)))
+    if not begun_within(folder, _KEEP_BEGUN):  # an interrupted sync resumes with its cached vectors
+        cache_pruning.prune_vectors(vector_cache_path(folder), sum(part.bytes for part in manifest.parts.values()))
+    stays = any(one.parts - now.parts or one.collections.items() - now.collections.items() for one in read)
+    return manifest.model_copy(update={"outdated": outdated}), stays
+
+
+def drop_collections(folder: Path, store: Store, key: str, names: Sequence[str], kinds: Iterable[str] = ()) -> None:
+    """Remove a part, the coverage first, so that the rest of an interrupted drop does not count as a part."""
+    recorded = [f"{key}.{kind}" for kind in kinds]
+    held = [name for name in names if name.rpartition(".")[0] == key]
+    for name in dict.fromkeys((f"{key}.coverage", *recorded, *held)):
+        store.drop(name)
+    Journal.of(folder, key).remove()
+    shutil.rmtree(folder / "parts" / key, ignore_errors=True)
+
+
+def _clean_files(
+    folder: Path, store: Store, key: str, record: PartRecord, needed: Sequence[ReaderState], names: Sequence[str]
+) -> None:
+    """Remove the version folders of a part that nobody reads, unless a sync has started to change the part."""
+    files = folder / "parts" / key
+    if not files.is_dir():
+        return
+    kinds = [name for name in names if name.rpartition(".")[0] == key and not name.endswith(".coverage")]
+    if any(store.version(name) != needed[0].collections.get(name) for name in kinds):
+        return
+    now = needed[0].collections  # whose folders the record names
+    earlier = [(name, version) for name in kinds for version in versions_read(needed, name) - {now[name]}]
+    read = {holding for one in earlier for holding in versioned_files.recorded_versions(store.open(*one))}
+    versioned_files.keep_versions(files, read.union(record.files))

@@ -1,0 +1,148 @@
+"""Notes on changed documents and on the parts of schemes, shown to users with figures and answers."""
+
+from collections.abc import Mapping, Sequence
+
+from ragindex.accounting.ledger import DRAFT, THOUGHTS, Tally
+from ragindex.counts import first_names, many
+from ragindex.errors import ServiceError
+from ragindex.index.documents import Changed
+from ragindex.index.index import Index
+from ragindex.interfaces import FittedEncoderPlugin, Scheme, VocabularyEncoder
+
+_MAX_REASONS, _BATCH = 3, 1024
+_MUCH_UNKNOWN = 0.1
+"""The share of a document's words which, unknown to the encoder, make it hard to find by vectors."""
+
+
+def format_part_notes(index: Index, schemes: Sequence[Scheme]) -> list[str]:
+    """Return the notes of all parts, and the number of failed records with reasons, without duplicates."""
+    said: dict[str, None] = {}
+    for scheme in schemes:
+        said |= dict.fromkeys(index.notes(scheme))
+        for name, failed in index.failures(scheme).items():
+            could_not = many(len(failed), "record could not be made and is", "records could not be made and are")
+            said[f"{name}: {could_not} tried again the next time: {_explain_failures(index, failed)}"] = None
+    return list(said)
+
+
+def describe_drafts(paid: Tally) -> list[str]:
+    """Return a note per task on drafts and thoughts in the answers of the LLM."""
+    notes = []
+    for task, counts in paid.stages.items():
+        drafts = [many(counts[DRAFT], "draft")] if counts[DRAFT] else []
+        thoughts = [f"thoughts in {many(counts[THOUGHTS], 'answer')}"] if counts[THOUGHTS] else []
+        if drafts or thoughts:
+            notes.append(f"{task}: left out of the LLM's answers: {', '.join([*drafts, *thoughts])}")
+    return notes
+
+
+def list_part_details(index: Index, schemes: Sequence[Scheme]) -> list[str]:
+    """Return the details of all parts, without duplicates."""
+    return list(dict.fromkeys(detail for scheme in schemes for detail in index.details(scheme)))
+
+
+def _explain_failures(index: Index, failed: Mapping[str, str]) -> str:
+    """Return the first reasons, each with the documents that it concerns."""
+    documents, concerned = index.documents, dict[str, dict[str, None]]()
+    for id, reason in failed.items():
+        concerned.setdefault(reason, {})[documents.document_of(id)] = None
+    first = list(concerned.items())[:_MAX_REASONS]
+    return "; ".join(f"{first_names(list(names))}: {reason}" for reason, names in first)
+
+
+def format_changes(changed: Changed) -> str:
+    """Return how many documents were added, changed and removed, with the first ids, or that nothing changed."""
+    if not changed.added + changed.changed + changed.removed:
+        return f"nothing changed in {many(changed.unchanged, 'document')}"
+    new = changed.new if changed.changed + changed.unchanged else ()  # of a new index, all documents are new
+    counts = (
+        (changed.added, "added", new),
+        (changed.changed, "changed", changed.replaced),
+        (changed.removed, "removed", changed.gone),
+        (changed.unchanged, "unchanged", ()),
+    )
+    said = [(count, f"{what} ({first_names(ids)})" if ids else what) for count, what, ids in counts if count]
+    (count, first), *others = said
+    changes = ", ".join([f"{many(count, 'document')} {first}", *(f"{count:,} {what}" for count, what in others)])
+    if changed.reread:
+        changes += f"; {changed.reread:,} changed because their files, which are the same, are read in another way"
+    return changes
+
+
+def describe_unknown_words(index: Index, changed: Changed, fit: str | None) -> str | None:
+    """Return a sentence on changed documents of which the encoder does not know more than a tenth of the words.
+
+    `fit` is the id of the encoder's fit before the change: a newer one was fitted to these documents too.
+    """
+    ids = (*changed.new, *changed.replaced)
+    fitted = isinstance(index.encoders.plugin, FittedEncoderPlugin)  # another one would be loaded in vain
+    if not (ids and fit and fitted) or index.encoder_id != fit:
+        return None
+    if not isinstance(index.encoder, VocabularyEncoder):
+        return None
+    unknown: dict[str, None] = {}
+    documents = 0
+    for start in range(0, len(ids), _BATCH):
+        for document in index.documents.read(ids[start : start + _BATCH]):
+            known = index.encoder.check_words(f"{document.title}\n{document.text}")
+            others = [word for word, is_known in known.items() if not is_known]
+            if len(others) > _MUCH_UNKNOWN * len(known):
+                documents += 1
+                unknown |= dict.fromkeys(others)
+    if not documents:
+        return None
+    of = f"{many(len(unknown), 'word')} of {many(documents, 'document')} ({first_names(list(unknown))})"
+    return (
+        f"The encoder {index.encoder_name}, which was fitted before, does not know {of}: "
+        "methods with vectors find nothing by such words. "
+        f"{suggest_for_unknown_words(index)}"
+    )
+
+
+def describe_full_vocabulary(index: Index, schemes: Sequence[Scheme], fit: str | None) -> str | None:
+    """Return a sentence if schemes use an encoder that was fitted since `fit`, and has no room for more words."""
+    if not any(map(index.encoder_of, schemes)):
+        return None
+    encoder = index.encoder
+    if index.encoder_id == fit or not isinstance(encoder, VocabularyEncoder) or not encoder.is_full:
+        return None
+    return (
+        f"The vocabulary of {index.encoder_name} is full: it has no words of the fewest passages, so methods with "
+        "vectors find nothing by them, and bm25 does. Logs and lists of ids fill it: leave them out with --exclude."
+    )
+
+
+def describe_old_fit(index: Index, schemes: Sequence[Scheme]) -> str | None:
+    """Return a sentence if schemes use an encoder that was fitted to another number of passages than the index has.
+
+    An index that is made anew of the same documents has another fit then, and other figures.
+    """
+    if not any(map(index.encoder_of, schemes)):
+        return None
+    fit, passages = index.encoders.fit(index.encoder_id), index.counts().passages
+    if fit is None or fit.size in (0, passages):
+        return None
+    return (
+        f"the encoder {index.encoder_name} was fitted to {fit.size:,} passages, and the index has {passages:,}: "
+        f"a new index would give other vectors. To fit it to these: {index.command('index', '--refit')}"
+    )
+
+
+def suggest_for_unknown_words(index: Index) -> str:
+    """Return the sentence on what to do about words that the fitted encoder of the index does not know."""
+    encoder = index.encoder
+    if isinstance(encoder, VocabularyEncoder) and encoder.is_full:
+        return (
+            "Its vocabulary is full, so a new fit leaves the words of the fewest passages out again, first those with "
+            f"digits: {index.command('index', '--refit')}, or search with bm25."
+        )
+    return f"To fit it to all documents, run: {index.command('index', '--refit')}"
+
+
+def require_records(index: Index, schemes: Sequence[Scheme]) -> None:
+    """Raise ServiceError if a part failed on all passages, because methods that use it would find nothing."""
+    passages = index.counts().passages
+    for name, failed in ((name, failed) for one in schemes for name, failed in index.failures(one).items()):
+        if len(failed) >= passages > 0:
+            reason = next(iter(failed.values()))
+            raise ServiceError(f"{name} failed on all {passages:,} passages: {reason}")

@@ -1,0 +1,620 @@
+"""Building and updating parts: plan, apply, cover, finish, pin readers, clean.
+
+`sync` handles building, adding, changing, removing and resuming.
+
+A part's coverage (passage id, revision, cost) is a collection next to the part's data, written after the data. Before
+the data, a journal names the passages whose records are about to change. If a process dies at any moment, the next
+sync therefore rebuilds or removes the passages that are in doubt or not covered; applying a batch twice is harmless.
+"""
+
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from ragindex import durable_files
+from ragindex.accounting import ledger
+from ragindex.cores import available_cores, limit_blas
+from ragindex.corpus import passage_text
+from ragindex.counts import many
+from ragindex.encoders.vector_cache import CachedEncoder
+from ragindex.errors import (
+    BrokenPluginError,
+    LeftoverWarning,
+    MissingExtraError,
+    NameTakenError,
+    StaleWarning,
+    StoreError,
+    UnknownNameError,
+    UsageError,
+    WorkspaceError,
+    WriterBusyError,
+)
+from ragindex.index import revisions, versioned_files
+from ragindex.index.coverage import DamagedJournalError, Journal, PartCoverage, remove_journals, unfinished_parts
+from ragindex.index.documents import Documents
+from ragindex.index.leases import drop_collections, remove_unread
+from ragindex.index.manifest import Manifest, PartRecord, libraries, update_copy
+from ragindex.index.parts import (
+    Chunks,
+    KeyInputs,
+    PartBuildContext,
+    chunks_of,
+    inputs_of,
+    part_key,
+    parts_of,
+    require_import,
+    require_working,
+    topological_order,
+    uses_encoder,
+)
+from ragindex.index.repair import damaged_files
+from ragindex.index.state import IndexState
+from ragindex.interfaces import Change, Collection, Encoder, Part, Scheme, Store
+from ragindex.llm.tasks import LLM, answers_can_wait, inputs_at_once
+from ragindex.plugins import code_fingerprint, registry
+from ragindex.plugins.plugin_errors import is_of_plugin
+from ragindex.plugins.registry import describe, name_of
+from ragindex.progress import progress_bar
+from ragindex.time_limit import TimeLimitError, require_time
+from ragindex.types import Chunking, Usage
+
+_BATCH = 1024
+_DEAR_BATCH = 256
+"""Passages per batch for parts that call an encoder or an LLM. The batch is small because a crash can lose one."""
+
+
+@dataclass(slots=True)
+class Building:
+    """A part that is being built: its key, inputs, build context, encoder and coverage.
+
+    `record` is its record if nothing of it has to be built.
+    """
+
+    key: str
+    part: Part[Any]
+    inputs: tuple["Building", ...]
+    context: PartBuildContext
+    encoder: CachedEncoder | None
+    encoder_name: str
+    coverage: PartCoverage
+    record: PartRecord | None = None
+    finished_before: float = 0.0
+    """Seconds of all earlier `finish` calls, if each processes only what has changed (`Part.finishes_changes`)."""
+
+    @property
+    def name(self) -> str:
+        """The part's registered name."""
+        return name_of(self.part)
+
+
+@dataclass(frozen=True, slots=True)
+class BuildResult:
+    """The result of a sync: passages built and removed, summed over parts, and the seconds of its two stages."""
+
+    made: int = 0
+    forgotten: int = 0
+    batches_seconds: float = 0.0
+    finish_seconds: float = 0.0
+
+
+def sync(index: IndexState, plugins: Iterable[Scheme | Part[Any]] = ()) -> BuildResult:
+    """Build or update the parts of `plugins`; without any, update all parts built with the current settings.
+
+    Resumes an interrupted sync. Raises WriterBusyError, StoreError, WorkspaceError if there are no documents, and
+    BrokenPluginError if a scheme or one of its parts lacks something. What a part raises is raised with a note.
+    """
+    index.reload()
+    plugins = [require_working(one) if isinstance(one, Scheme) else one for one in plugins]
+    if index.manifest.parts and index.manifest.finished_by != index.store_plugin.finishes_by:
+        _finish_again(index)
+    parts = topological_order([part for plugin in plugins for part in parts_of(plugin)] or finished_parts(index))
+    damaged = _damaged_files(index, parts)
+    if _is_up_to_date(index, parts) and not damaged:
+        _make_current(index)
+        _clean_leftover(index)
+        return BuildResult()
+    index.require_prices(parts)
+    cores = limit_blas(available_cores())  # in a container, BLAS sees all cores of the machine
+    with cores, index.writing("indexing") as corpus:
+        wanted = corpus.passage_revisions()
+        if not len(wanted) and not index.manifest.parts:
+            raise WorkspaceError(
+                f"The index {index.folder} has no documents. Run: ragindex add FILES --index {index.folder}"
+            )
+        if any("encoder" in part.uses for part in parts):
+            ids = sorted(wanted.column("id").to_pylist())
+            index.encoders.prepare(lambda: _read_texts(index, corpus, ids), len(ids))
+        tasks = _plan(index, parts, corpus, keep=not damaged and not index.corpus_moved())
+        records, synced = apply_changes(tasks, wanted)
+        _pin_readers(index, records, corpus, wanted)
+    for sentence in damaged:
+        warnings.warn(f"{sentence}: rebuilt.", durable_files.RepairWarning, stacklevel=2)
+    return synced
+
+
+# ---------------------------------------------------------------- plan
+
+
+def _is_up_to_date(index: IndexState, parts: Sequence[Part[Any]]) -> bool:
+    if index.corpus_moved() or not parts:
+        return not parts and not index.corpus_moved()
+    if any(map(uses_encoder, parts)) and index.encoders.awaits_refit():
+        return False
+    keys = {index.key(part, index.pinned_encoder(part)) for part in parts}
+    return keys <= _list_finished(index, keys).keys()
+
+
+def _list_finished(index: IndexState, keys: set[str]) -> dict[str, PartRecord]:
+    """Return the records of the parts among `keys` that the last sync finished, and that lost nothing since."""
+    unfinished, recorded = unfinished_parts(index.folder), index.manifest.parts
+    return {
+        key: recorded[key]
+        for key in recorded.keys() & keys - unfinished
+        if recorded[key].corpus == index.manifest.corpus
+        and not recorded[key].failed
+        and all((now or 0) >= pinned for now, pinned in _list_versions(index, key))
+    }
+
+
+def _make_current(index: IndexState) -> None:
+    """Make encoder, LLM and seed of the index the index's own, as a sync does that builds something."""
+    if not index.read_only and not index.is_current():
+        with index.writer("indexing"):
+            index.reload()
+            index.save(**index.built_with())
+
+
+def _list_versions(index: IndexState, key: str) -> list[tuple[int | None, int]]:
+    """Return (version in the store, version that readers are pinned to) for each collection of a finished part.
+
+    The store's version is None or older if the collection was deleted or restored from a backup.
+    """
+    record = index.manifest.parts.get(key)
+    pinned = record.collections.items() if record else ()
+    return [(index.store.version(f"{key}.{kind}"), version) for kind, version in pinned]
+
+
+def current_keys(index: IndexState, manifest: Manifest | None = None) -> set[str]:
+    """Return the keys of the finished parts that match the imported files of `manifest`, for any known encoder."""
+    imported, encoders = (manifest or index.manifest).imports, {None, *index.manifest.encoders.values()}
+    means = [KeyInputs(encoder, index.model.id, index.seed, imported) for encoder in encoders]
+    parts = [_load_plugin(record) for record in index.manifest.parts.values()]
+    return {part_key(part, one) for part in parts if part for one in means} & index.manifest.parts.keys()
+
+
+def _damaged_files(index: IndexState, parts: Sequence[Part[Any]]) -> list[str]:
+    """Return a sentence for each damaged file or fit that readers of `parts` open; the next sync rebuilds them."""
+    fit = index.encoders.damage(index.encoder_id) if any(map(uses_encoder, parts)) else None
+    keys = [index.key(part, index.pinned_encoder(part)) for part in parts]
+    return [*([fit] if fit else []), *damaged_files(index.folder, index.manifest, keys)]
+
+
+def finished_parts(index: IndexState) -> list[Part[Any]]:
+    """Return the finished parts that were built with the current encoder, LLM and seed."""
+    names = {None, index.encoders.name}
+    held = [(key, _load_plugin(r)) for key, r in index.manifest.parts.items() if r.encoder_name in names]
+    return [part for key, part in held if part and key == index.key(part, index.pinned_encoder(part))]
+
+
+def _load_plugin(record: PartRecord) -> Part[Any] | None:
+    """Return a recorded part as a plugin, or None with a warning if the plugin is broken or no longer installed."""
+    try:
+        return registry.part(record.part)
+    except (UnknownNameError, NameTakenError, MissingExtraError, BrokenPluginError) as error:
+        warnings.warn(f"The part {record.name} is not updated. {error}", StaleWarning, stacklevel=2)
+        return None
+
+
+def _plan(index: IndexState, parts: Sequence[Part[Any]], corpus: Documents, *, keep: bool) -> list[Building]:
+    """Return what to build, inputs first. With `keep`, finished parts stay as they are, if their inputs do."""
+    tasks: dict[str, Building] = {}
+    encoder = index.encoders.building() if any("encoder" in part.uses for part in parts) else None
+    id = encoder.id if encoder else None
+    finished = _list_finished(index, {index.key(part, id) for part in parts}) if keep else {}
+    names = index.store.names()
+    for part in parts:
+        key = index.key(part, id)
+        lost = any((now or 0) < pinned for now, pinned in _list_versions(index, key))
+        if lost or f"{key}.coverage" not in names:  # data without coverage may be left from an interrupted drop
+            drop_part(index, key, names)
+        inputs = tuple(tasks[index.key(source, id)] for source in inputs_of(part))
+        used = encoder if "encoder" in part.uses else None
+        context = _build_context(index, part, key, inputs, _chunk_corpus(index, part, corpus, id), used)
+        coverage = _open_coverage(index, part, key, names)
+        earlier = index.manifest.parts.get(key) if part.finishes_changes else None
+        tasks[key] = Building(
+            key=key,
+            part=part,
+            inputs=inputs,
+            context=context,
+            encoder=used,
+            encoder_name=index.encoders.name,
+            coverage=coverage,
+            record=finished.get(key) if all(task.record for task in inputs) else None,
+            finished_before=earlier.finish_seconds if earlier else 0.0,
+        )
+    return list(tasks.values())
+
+
+def _chunk_corpus(index: IndexState, part: Part[Any], corpus: Documents, encoder: str | None) -> Documents:
+    """Return the documents with the passages that a part is made from."""
+    chunking = part.own_chunking()
+    chunks = chunks_of(chunking)
+    if chunking is None or chunks is None:
+        return corpus
+    name = f"{index.key(chunks, encoder)}.records"
+    return corpus.chunked(chunking, lambda: index.store.open(name, index.store.version(name) or 0))
+
+
+def _open_coverage(index: IndexState, part: Part[Any], key: str, names: Sequence[str]) -> PartCoverage:
+    """Open a part's coverage. If the journal is damaged, drop the part first, because its content is then unknown."""
+    kept = Journal.of(index.folder, key)
+    try:
+        return PartCoverage.open(index.store, key, kept, shares=part.shares_records)
+    except DamagedJournalError:
+        drop_part(index, key, names)
+        return PartCoverage.open(index.store, key, kept, shares=part.shares_records)
+
+
+def _build_context(
+    index: IndexState,
+    part: Part[Any],
+    key: str,
+    inputs: Sequence[Building],
+    corpus: Documents,
+    encoder: CachedEncoder | None,
+) -> PartBuildContext:
+    def open_inputs() -> tuple[Any, ...]:
+        return tuple(task.part.open(task.context.reopened().newest()) for task in inputs)
+
+    def open_encoder() -> Encoder:
+        if encoder is None:
+            raise UsageError(f'The part {key} uses an encoder; add "encoder" to its `uses`.')
+        return encoder
+
+    def open_llm() -> LLM:
+        if "model" not in part.uses:
+            raise UsageError(f'The part {key} uses an LLM; add "model" to its `uses`.')
+        return index.llm
+
+    root, file = index.folder, index.imported(part)
+    if file is not None:
+        require_import(root, file.name, index.manifest.imported_from.get(registry.name_of(part), ""))
+    return PartBuildContext(
+        key=key,
+        store=index.store,
+        open_documents=lambda: corpus,
+        root=root,
+        language=index.language,
+        open_inputs=open_inputs,
+        open_encoder=open_encoder,
+        seed=index.seed,
+        open_llm=open_llm,
+        imported=file,
+    )
+
+
+def _read_texts(index: IndexState, corpus: Documents, ids: Sequence[str]) -> list[str]:
+    texts: list[str] = []
+    for start in range(0, len(ids), 2048):
+        batch = corpus.passages(ids[start : start + 2048])
+        pairs = zip(batch.column("title").to_pylist(), batch.column("text").to_pylist(), strict=True)
+        texts += [passage_text(title, text) for title, text in pairs]
+    return texts
+
+
+def drop_part(index: IndexState, key: str, names: Sequence[str]) -> None:
+    """Remove a part and its collections. `names` are the store's collection names."""
+    record = index.manifest.parts.get(key)
+    drop_collections(index.folder, index.store, key, names, ("coverage", *record.collections) if record else ())
+
+
+# ---------------------------------------------------------------- apply and cover
+
+
+def apply_changes(tasks: Sequence[Building], corpus: pa.Table) -> tuple[dict[str, PartRecord], BuildResult]:
+    """Update `tasks`, ordered inputs first, to the passage revisions of `corpus`.
+
+    The passages of other chunkings are made first. A part is finished before the parts built from it are started.
+    Returns the records of the finished parts by key, and the totals.
+    """
+    records, made, forgotten, finish_seconds, start = dict[str, PartRecord](), 0, 0, 0.0, time.perf_counter()
+    fingerprint = revisions.corpus_fingerprint(corpus)
+    chunks = [task for task in tasks if isinstance(task.part, Chunks)]
+    others = [task for task in tasks if not isinstance(task.part, Chunks)]
+
+    def update(task: Building, wanted: pa.Table) -> None:
+        nonlocal made, forgotten, finish_seconds
+        if task.record is not None:
+            records[task.key] = task.record
+            return
+        forgotten += _forget(task, revisions.to_forget(wanted, task.coverage.held))
+        try:
+            made += _build_passages(task, revisions.to_make(wanted, task.coverage.held))
+            made_at = time.perf_counter()
+            with progress_bar(f"{task.name}: finishing", None):
+                records[task.key] = _finish_part(task, fingerprint)
+        except TimeLimitError as error:
+            error.parts = tuple(registry.label(one.part) for one in tasks if one.key in records or one is task)
+            raise
+        finish_seconds += time.perf_counter() - made_at
+
+    for task in chunks:
+        update(task, task.context.documents.document_revisions())
+    passages = _read_passage_revisions(others, corpus)
+    for task in reversed(others):
+        forgotten += _forget(task, revisions.to_forget(passages[task.part.own_chunking()], task.coverage.held))
+    for task in others:
+        sources = [one.coverage.outputs for one in task.inputs if not isinstance(one.part, Chunks)]
+        # An input may have failed for some passages.
+        wanted = revisions.merge_revisions(sources) if sources else passages[task.part.own_chunking()]
+        update(task, wanted)
+    return records, BuildResult(made, forgotten, time.perf_counter() - start - finish_seconds, finish_seconds)
+
+
+def _read_passage_revisions(tasks: Sequence[Building], corpus: pa.Table) -> dict[Chunking | None, pa.Table]:
+    """Return the revisions of the passages of each chunking; `corpus` are those of the index's own."""
+    found: dict[Chunking | None, pa.Table] = {None: corpus}
+    for task in tasks:
+        chunking, documents = task.part.own_chunking(), task.context.documents
+        if chunking not in found:
+            found[chunking] = corpus if documents.chunks is None else documents.passage_revisions()
+    return found
+
+
+def _forget(task: Building, ids: list[str]) -> int:
+    """Remove passages from a part. Callers remove them from dependent parts before the part itself."""
+    with progress_bar(f"{task.name}: removing", len(ids)) as advance:
+        for start in range(0, len(ids), _BATCH):
+            doomed = ids[start : start + _BATCH]
+            task.coverage.begin(doomed)
+            _touch_neighbours(task, doomed)
+            _remove(task, doomed)
+            advance(len(doomed))
+    return len(ids)
+
+
+def _remove(task: Building, ids: Sequence[str]) -> None:
+    task.part.apply(Change({}, tuple(ids)), task.context)
+    task.coverage.forget(ids)
+
+
+def _build_passages(task: Building, todo: pa.Table) -> int:
+    task.context = task.context.reopened()  # the inputs may have changed since passages were removed
+    if not len(todo) and not len(task.coverage.held):
+        task.part.apply(Change({}), task.context)  # an empty part needs its collections too
+    size = min(_BATCH, _DEAR_BATCH) if task.part.uses & {"encoder", "model"} else _BATCH
+    if "model" in task.part.uses:
+        size = inputs_at_once(task.context.llm, size)
+    with progress_bar(f"{task.name}: indexing", len(todo)) as advance:
+        for start in range(0, len(todo), size):
+            batch = todo.slice(start, size)
+            ids, wanted = batch.column("id").to_pylist(), batch.column("revision").to_pylist()
+            task.coverage.begin(ids)
+            _touch_neighbours(task, ids)  # passages that share the old records
+            cost = _apply_batch(task, Change(dict(zip(ids, wanted, strict=True))))
+            _touch_neighbours(task, ids)  # passages that share the new records
+            _cover(task, ids, wanted, cost)
+            advance(len(ids))
+            require_time()
+    task.coverage.flush()
+    return len(todo)
+
+
+def _cover(task: Building, ids: Sequence[str], wanted: Sequence[str], cost: Usage) -> None:
+    """Record a batch as covered, except failed passages, so that the next sync tries them again.
+
+    They are removed, unless their records can belong to other passages.
+    """
+    made = [(id, revision) for id, revision in zip(ids, wanted, strict=True) if id not in task.context.failures]
+    failed = [id for id in ids if id in task.context.failures]
+    if failed and task.part.shares_records:
+        task.coverage.fail(failed)
+    elif failed:
+        _remove(task, failed)
+    if made:
+        task.coverage.cover([id for id, _ in made], [revision for _, revision in made], cost)
+
+
+def _touch_neighbours(task: Building, ids: Sequence[str]) -> None:
+    if task.part.shares_records:
+        task.coverage.touch(set(task.part.passages_sharing_with(ids, task.context)) - set(ids))
+
+
+def _apply_batch(task: Building, change: Change) -> Usage:
+    """Apply a batch and return its cost, as if nothing had been cached."""
+    try:
+        return _measure_cost(lambda: task.part.apply(change, task.context))
+    except Exception as error:
+        if is_of_plugin(error, task.part):
+            error.add_note(_describe_batch(task, change))
+        raise
+
+
+def _describe_batch(task: Building, change: Change) -> str:
+    """Return which batch of which part failed, and for a third-party part the first passage that fails alone.
+
+    Applying passages again does no harm. A part that asks an LLM is not applied again, for it could pay for answers
+    that the batch had not come to.
+    """
+    told = f"in a batch of {many(len(change.upsert), 'passage')} of the part {task.name}"
+    if code_fingerprint.of(type(task.part)) is None or "model" in task.part.uses:
+        return told
+    for id, revision in change.upsert.items():
+        try:
+            task.part.apply(Change({id: revision}), task.context)
+        except Exception as error:
+            if not is_of_plugin(error, task.part):
+                raise
+            return f"{told}, first at the passage {id!r}"
+    return f"{told}, at no passage alone"
+
+
+def _measure_cost(work: Callable[[], None]) -> Usage:
+    start = time.perf_counter()
+    with ledger.attribute_calls(phase="index"), ledger.record_calls() as asked, answers_can_wait():
+        work()
+    seconds = time.perf_counter() - start + asked.correction
+    return replace(asked.first, seconds=seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Collections:
+    """The finished collections of a part, without its coverage: versions and identities by kind, and total bytes.
+
+    `opened` are the collections, for writing.
+    """
+
+    opened: list[Collection]
+    versions: dict[str, int]
+    identities: dict[str, str]
+    bytes: int
+
+
+def finish_collections(key: str, store: Store, coverage: Collection | None = None) -> Collections:
+    """Finish all collections of the part `key`, including its coverage, which a sync has open."""
+    prefix, opened, versions, identities, size = f"{key}.", list[Collection](), dict[str, int](), dict[str, str](), 0
+    for full in (name for name in store.names() if name.startswith(prefix)):
+        kind = full.removeprefix(prefix)
+        if kind == "coverage" and coverage is not None:
+            coverage.finish()
+            continue
+        version = store.version(full)
+        assert version is not None  # noqa: S101  # it was just listed, and this process holds the lease
+        collection = store.create(full, store.open(full, version).schema)
+        collection.finish()
+        if kind != "coverage":
+            opened.append(collection)
+            versions[kind], identities[kind] = collection.version, collection.identity
+            size += int(collection.describe()["bytes"])
+    return Collections(opened, versions, identities, size)
+
+
+def _finish_part(task: Building, corpus: str) -> PartRecord:
+    """Finish the part and its collections, and return the record that readers are pinned to."""
+    whole = _measure_cost(lambda: task.part.finish(task.context))
+    start = time.perf_counter()
+    finish_seconds = task.finished_before + whole.seconds
+    cost = task.coverage.cost() + replace(whole, seconds=finish_seconds)
+    collections = finish_collections(task.key, task.context.store, task.coverage.collection)
+    seconds = time.perf_counter() - start
+    holding = sorted(
+        name
+        for one in collections.opened
+        for name in versioned_files.recorded_versions(one)
+        if (task.context.folder / name).is_dir()
+    )
+    return PartRecord(
+        name=task.name,
+        part=describe(task.part),
+        version=task.part.version,
+        encoder=task.encoder.id if task.encoder else None,
+        encoder_name=task.encoder_name if task.encoder else None,
+        inputs=tuple(source.key for source in task.inputs),
+        corpus=corpus,
+        collections=collections.versions,
+        identities=collections.identities,
+        seconds=cost.seconds + seconds,
+        finish_seconds=finish_seconds,
+        bytes=collections.bytes + versioned_files.versions_size(task.context.folder, holding),
+        input_tokens=cost.input_tokens,
+        output_tokens=cost.output_tokens,
+        money=cost.money,
+        estimated=cost.estimated,
+        failed=task.context.failures,
+        notes=tuple(task.context.notes),
+        details=tuple(task.context.details),
+        files=tuple(holding),
+    )
+
+
+# ---------------------------------------------------------------- pin readers, clean
+
+
+def _pin_readers(index: IndexState, made: Mapping[str, PartRecord], corpus: Documents, wanted: Any) -> None:
+    """Pin readers to the built parts, mark outdated parts (such as those of a replaced encoder fit), and clean up."""
+    corpus.collection.finish()
+    encoder = next((record.encoder for record in made.values() if record.encoder), None)
+    encoders = {**index.manifest.encoders, **({index.encoders.name: encoder} if encoder else {})}
+    replaced = index.manifest.encoders.get(index.encoders.name)
+    now = time.time()
+    names = index.store.names()
+    abandoned = {name.rpartition(".")[0] for name in names if "." in name}  # started by a sync that never finished
+    outdated = {
+        key: index.manifest.outdated.get(key, now)
+        for key, record in {**dict.fromkeys((*abandoned, *index.manifest.outdated)), **index.manifest.parts}.items()
+        if key not in made
+        and (record is None or (encoder and record.encoder and record.encoder == replaced != encoder))
+    }
+    outdated |= dict.fromkeys(_made_from(outdated.keys(), index.manifest.parts) - made.keys() - outdated.keys(), now)
+    parts = {key: record for key, record in index.manifest.parts.items() if key not in outdated}
+    index.opened.clear()
+    index.save(
+        **index.built_with(),
+        corpus=revisions.corpus_fingerprint(wanted),
+        documents_version=corpus.collection.version,
+        documents_identity=corpus.collection.identity,
+        documents=corpus.collection.count(),
+        passages=len(wanted),
+        encoders=encoders,
+        parts={**parts, **made},
+        finished_by=dict(index.store_plugin.finishes_by),
+        outdated=outdated,
+        leftover=True,  # until cleaning succeeds, because a crash before that leaves unused files
+        libraries=libraries(),
+    )
+    remove_journals(index.folder, made)
+    _clean(index)
+
+
+def _clean(index: IndexState) -> None:
+    """Remove data that no reader needs. If it fails, only warn: the sync itself has finished."""
+    try:
+        update_copy(index.folder)  # data that only an older copy names is about to be removed
+        manifest, stays = remove_unread(index.folder, index.store, index.manifest)
+    except (StoreError, OSError) as error:
+        warnings.warn(f"Unused files stay in {index.folder}: {error}", LeftoverWarning, stacklevel=4)
+        return
+    index.save(outdated=manifest.outdated, leftover=stays)
+
+
+def _clean_leftover(index: IndexState) -> None:
+    """Remove data that the last sync kept for its readers, unless another process is writing."""
+    if index.manifest.leftover and not index.read_only:
+        with suppress(WriterBusyError), index.store.lease("cleaning up"):
+            index.reload()
+            _clean(index)
+
+
+def _finish_again(index: IndexState) -> None:
+    """Finish the collections of all parts again, because the store's parameters have changed (less memory, say).
+
+    If a sync of a part was interrupted, readers stay pinned to the part's last finished state, because its current
+    data mix two states of the corpus. The sync that completes the part also finishes it.
+    """
+    with index.writing("cleaning up"):
+        interrupted = unfinished_parts(index.folder)
+        made = {
+            key: record.model_copy(
+                update={"collections": record.collections | finish_collections(key, index.store).versions}
+            )
+            if key not in interrupted
+            else record
+            for key, record in index.manifest.parts.items()
+        }
+        index.opened.clear()
+        index.save(parts=made, finished_by=dict(index.store_plugin.finishes_by), leftover=True)
+
+
+def _made_from(keys: Iterable[str], parts: Mapping[str, PartRecord]) -> set[str]:
+    """Return the keys of the parts that depend on `keys`, directly or through other parts."""
+    found, sources = set[str](), set(keys)
+    while new := {key for key, record in parts.items() if not sources.isdisjoint(record.inputs)} - found:
+        found |= new
+        sources |= new
+    return found

@@ -1,0 +1,570 @@
+"""A workspace under good use, bad input and bad luck."""
+
+import json
+import shutil
+import sqlite3
+import subprocess
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any, ClassVar
+from unittest.mock import patch
+
+import pytest
+from built_retriever import built_retriever
+
+from ragindex import durable_files
+from ragindex.corpus import Chunking
+from ragindex.encoders.vector_cache import CachedEncoder
+from ragindex.errors import (
+    DataError,
+    LanguageWarning,
+    MissingPartError,
+    NewerFormatError,
+    StaleWarning,
+    StoreError,
+    UsageError,
+    WorkspaceError,
+    WriterBusyError,
+)
+from ragindex.filters import Range, meta
+from ragindex.index import sync
+from ragindex.index.index import Index
+from ragindex.interfaces import BuildContext, Change, Part, ReadContext
+from ragindex.parts.text.passages import Passages
+from ragindex.parts.triples.triples import Triples
+from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins import registry
+from ragindex.testing import ADDED, DOCUMENTS, QUESTIONS, ask_questions, assert_same, build
+from ragindex.types import Document, Query
+from ragindex_baselines.bm25 import BM25
+from ragindex_baselines.dense import Dense
+from ragindex_baselines.hybrid import Hybrid
+
+
+def ids(workspace: Index, question: str, k: int = 5, scheme: Any = None) -> list[str]:
+    retriever = (scheme or BM25()).open(workspace)
+    return [hit.id for hit in retriever.retrieve([Query("q", question)], k)[0].hits]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """An index of a method, built once; nothing may change it."""
+    folders = dict[str, Path]()
+
+    def build_once(method: str) -> Path:
+        if method not in folders:
+            folders[method] = tmp_path_factory.mktemp("built")
+            build(registry.scheme(method), folders[method], "lsa").close()
+        return folders[method]
+
+    return build_once
+
+
+@pytest.fixture
+def index(built: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Index]:
+    """An index of a method in `tmp_path`, to be changed."""
+
+    def copy(method: str) -> Index:
+        shutil.copytree(built(method), tmp_path, dirs_exist_ok=True)
+        return Index.open(tmp_path, encoder="lsa", create=True)
+
+    return copy
+
+
+Index = Callable[[str], Index]
+
+# ---------------------------------------------------------------- everyday
+
+
+def test_metadata_travels_and_filters(tmp_path: Path) -> None:
+    metadata = [
+        {"year": 2020, "day": date(2020, 2, 29), "tags": ["a", "b"], "source": "x y/ü.md", "draft": True},
+        {"year": 2021.5, "source": "z"},
+        {"year": "2020"},
+        {},
+    ]
+    workspace = Index.open(tmp_path, chunking=None, create=True)
+    workspace.add([Document(f"d{n}", "", "the same bread", one) for n, one in enumerate(metadata)])
+    retriever = built_retriever(workspace, "bm25")
+
+    def found(where: Any) -> list[str]:
+        return [hit.id for hit in retriever.retrieve([Query("q", "bread", where)], 10)[0].hits]
+
+    assert found(meta("year", 2020)) == ["d0", "d2"]
+    assert found(meta("source", "x y/ü.md", "z")) == ["d0", "d1"]
+    assert found(meta("draft", True)) == ["d0"]
+    assert found(meta("day", date(2020, 2, 29))) == ["d0"]
+    assert found(Range("meta.year", 2021, 2022)) == ["d1"]
+    assert found(Range("meta.day", "2020-01-01", "2020-12-31")) == ["d0"]
+    assert found(meta("nothing", 1)) == []
+    hit = retriever.retrieve([Query("q", "bread")], 1)[0].hits[0]
+    assert hit.metadata == {"d0": {**metadata[0], "day": "2020-02-29"}}
+
+
+def test_hits_of_split_documents(tmp_path: Path) -> None:
+    text = " ".join(f"Sentence number{n} ends here." for n in range(60))
+    workspace = Index.open(tmp_path, chunking=Chunking(200, 40), create=True)
+    workspace.add([Document("book", "A book", text, {"page": 3}), Document("leaf", "A leaf", "Nothing else.")])
+    workspace.build(BM25())
+    assert workspace.counts().documents == 2
+    assert workspace.counts().passages > 8
+    hit = BM25().open(workspace).retrieve([Query("q", "number41")], 1)[0].hits[0]
+    assert "number41 " in hit.text
+    assert hit.id.startswith("book#")
+    assert (hit.doc_ids, hit.passage_ids, hit.metadata) == (("book",), (hit.id,), {"book": {"page": 3}})
+    workspace.add([Document("book", "A book", text.replace("number41", "number99"), {"page": 3})])
+    made = workspace.build(BM25()).made
+    assert 1 <= made <= 2  # only the passages with the changed word
+    assert ids(workspace, "number41") == []
+    workspace.add([Document("book", "A book", "Now it is short.")])
+    workspace.build(BM25())
+    assert (workspace.counts().passages, ids(workspace, "short")) == (2, ["book#0"])
+    assert ids(workspace, "number99") == []
+
+
+def test_nothing_is_made_twice(tmp_path: Path, index: Index) -> None:
+    workspace = index("hybrid")
+    assert workspace.build(Hybrid()).made == 0
+    assert Index.open(tmp_path, create=True).build(Hybrid(), BM25()).made == 0
+    workspace.add([DOCUMENTS[0]])
+    assert workspace.build(Hybrid()).made == 0
+    workspace.add([ADDED[0]])
+    assert workspace.build(Hybrid()).made == 2  # one passage, its text and its vector
+    workspace.add(ADDED)
+    assert workspace.build().made == 2 * len(ADDED[1:])  # of all parts
+    assert "x2" in ids(workspace, "emperor penguins dive", scheme=Dense())
+
+
+def test_parts_of_two_encoders(tmp_path: Path, index: Index) -> None:
+    workspace = index("bm25")
+    assert workspace.build(Dense()).made == len(DOCUMENTS)  # the vectors alone: passages are there
+    other = Index.open(tmp_path, encoder="lsa:3", chunking=None, create=True)
+    with pytest.raises(MissingPartError, match=r"vectors is not built with the encoder lsa\(dimensions=3\)"):
+        Dense().open(other)
+    assert other.build(Dense()).made == len(DOCUMENTS)
+    assert len(other.manifest.parts) == 3
+    assert_same(
+        ask_questions(Dense().open(Index.open(tmp_path, encoder="lsa", create=True)), 5),
+        ask_questions(Dense().open(workspace), 5),
+        "kept",
+    )
+
+
+def test_first_encoder_replaces_nothing(index: Index) -> None:
+    workspace = index("bm25")
+    workspace.build(Dense(over=Triples()))  # made of triples alone: the passages are no input of it
+    assert workspace.build(BM25()).made == 0
+    assert ids(workspace, "the emperor Hadrian", scheme=BM25())[0] == "d22"
+
+
+def test_no_text_is_encoded_twice(tmp_path: Path, index: Index) -> None:
+    workspace = index("dense")
+    doubled = [replace(document, id=f"copy of {document.id}", metadata={}) for document in DOCUMENTS[:11]]
+    workspace.add(doubled)
+    workspace.build()
+    (record,) = [record for record in workspace.manifest.parts.values() if record.name == "vectors"]
+    with sqlite3.connect(tmp_path / "caches" / "vectors.sqlite") as cache:
+        assert cache.execute("SELECT count(*) FROM vectors").fetchone() == (len(DOCUMENTS),)
+    cache.close()
+    assert record.seconds > 0
+
+
+def test_fit_after_growth_by_half(tmp_path: Path) -> None:
+    workspace = build(Dense(), tmp_path, "lsa", DOCUMENTS[:12])
+    first = workspace.encoder.id
+    workspace.add(DOCUMENTS[12:17])
+    workspace.build()
+    assert workspace.encoder.id == first
+    reader = Dense().open(workspace)
+    before = ask_questions(reader, 5)
+    workspace.add(DOCUMENTS[17:])
+    workspace.build()
+    assert workspace.encoder.id != first
+    assert_same(ask_questions(reader, 5), before, "a reader opened before")
+    vectors = [record for record in workspace.manifest.parts.values() if record.name == "vectors"]
+    assert [record.encoder for record in vectors] == [workspace.encoder.id]
+    assert len(workspace.manifest.outdated) == 1  # until `reader` is done with it
+    fresh = build(Dense(), tmp_path / "fresh", "lsa")
+    assert fresh.encoder.id == workspace.encoder.id  # the same corpus, the same fit
+    assert_same(ask_questions(Dense().open(workspace), 5), ask_questions(Dense().open(fresh), 5), "a fresh build")
+
+
+def test_replace(tmp_path: Path) -> None:
+    workspace = Index.open(tmp_path, chunking=None, create=True)
+    first = workspace.replace(DOCUMENTS, source="data")
+    assert (first.added, first.changed, first.removed) == (len(DOCUMENTS), 0, 0)
+    changed = [replace(DOCUMENTS[0], text="Other words."), *DOCUMENTS[2:], ADDED[0]]
+    again = workspace.replace(changed, source="data")
+    assert (again.added, again.changed, again.removed, again.unchanged) == (1, 1, 1, len(DOCUMENTS) - 2)
+    assert {document.id: document for document in workspace.documents} == {
+        document.id: document for document in changed
+    }
+    with pytest.raises(
+        WorkspaceError, match="'d00' of .* as 'elsewhere' is already used by .* as 'data'.*Nothing was written"
+    ):
+        workspace.replace(DOCUMENTS, source="elsewhere")
+    workspace.add([ADDED[1]])
+    assert workspace.replace(DOCUMENTS, source="data").gone == (ADDED[0].id,)
+    assert {document.id for document in workspace.documents} == {one.id for one in (*DOCUMENTS, ADDED[1])}
+
+
+def test_manifest_and_fingerprints(tmp_path: Path, index: Index) -> None:
+    workspace = index("hybrid")
+    manifest = json.loads((tmp_path / "workspace.json").read_text())
+    assert manifest["settings"] == {
+        "language": "english",
+        "by": None,
+        "size": None,
+        "overlap": None,
+        "store": {"name": "lancedb", "params": {"memory_gib": 1.0, "float16": False, "mmap": False}},
+    }
+    assert manifest["encoders"] == {"lsa": workspace.encoder.id}
+    assert manifest["libraries"].keys() >= {"ragindex", "lancedb", "numpy", "scikit-learn"}
+    parts = {record["name"]: record for record in manifest["parts"].values()}
+    assert parts["vectors"]["encoder"] == workspace.encoder.id
+    assert parts["vectors"]["part"]["params"]["of"]["name"] == "passages"
+    assert {record["corpus"] for record in parts.values()} == {manifest["corpus"]}
+    assert workspace.result_fingerprint(Hybrid()) != workspace.result_fingerprint(BM25())
+    before = workspace.result_fingerprint(Hybrid())
+    assert Index.open(tmp_path, create=True).result_fingerprint(Hybrid()) == before
+    other = Index.open(tmp_path, store="lancedb(float16=true)", create=True)
+    assert (workspace.store_name, other.store_name) == ("lancedb", "lancedb(float16=true)")
+    assert other.result_fingerprint(Hybrid()) != before
+    elsewhere = Index.open(tmp_path / "elsewhere", encoder="lsa", chunking=None, create=True)
+    elsewhere.replace(DOCUMENTS, source="elsewhere")
+    elsewhere.build(Hybrid())
+    assert elsewhere.result_fingerprint(Hybrid()) == before  # the source of documents is not in it
+    workspace.add([ADDED[0]])
+    workspace.build()
+    assert workspace.result_fingerprint(Hybrid()) != before
+
+
+# ---------------------------------------------------------------- bad input
+
+
+def test_a_workspace_without_documents(tmp_path: Path) -> None:
+    workspace = Index.open(tmp_path, create=True)
+    with pytest.raises(WorkspaceError, match="has no documents. Run: ragindex add"):
+        workspace.build(BM25())
+    with pytest.raises(MissingPartError, match="passages is not built in .*Run: ragindex index"):
+        BM25().open(workspace)
+
+
+def test_the_same_id_twice_and_unknown_ids(tmp_path: Path) -> None:
+    workspace = Index.open(tmp_path, chunking=None, create=True)
+    with pytest.raises(DataError, match="the id 'a' twice"):
+        workspace.add([Document("a", "", "one"), Document("a", "", "two")])
+    workspace.add([Document("a", "", "one")])
+    with pytest.raises(UsageError, match="has no document 'b'. Nothing was removed."):
+        workspace.remove(["a", "b"])
+    assert list(workspace.documents.sources()) == ["a"]
+    with pytest.raises(DataError, match=r"without control characters; found the control character '\\n' in 'b\\nc'"):
+        workspace.add([Document("b", "", "two"), Document("b\nc", "", "three")])
+    assert list(workspace.documents.sources()) == ["a"]
+
+
+def test_strange_texts_and_ids_are_kept(tmp_path: Path) -> None:
+    strange = ["a'b", "ü/ñ .md", "#1", "x#0", "'; DROP TABLE", "日本 語", "..", "a\u2028b"]
+    documents = [Document(id, f"title {id}", f"bread \x00\x07 ‮ {id} 🍞", {id: id}) for id in strange]
+    workspace = Index.open(tmp_path, chunking=None, create=True)
+    workspace.add(documents)
+    workspace.build(Hybrid())
+    hits = Hybrid().open(workspace).retrieve([Query("q", "bread")], 20)[0].hits
+    assert {hit.id: (hit.title, hit.text, hit.metadata[hit.id]) for hit in hits} == {
+        document.id: (document.title, document.text, document.metadata) for document in documents
+    }
+    for id in strange:
+        found = BM25().open(workspace).retrieve([Query("q", "bread", meta(id, id))], 20)[0].hits
+        assert [hit.id for hit in found] == [id]
+    workspace.remove(strange[:-1])
+    workspace.build()
+    assert ids(workspace, "bread") == ["a\u2028b"]
+
+
+def test_new_fit_is_that_of_a_new_index(index: Index, tmp_path: Path) -> None:
+    """Also where the process ends between asking for the fit and the sync, or amid the sync."""
+    new = ask_questions(Dense().open(build(Dense(), tmp_path / "new", "lsa", [*DOCUMENTS, *ADDED])), 5)
+    workspace = index("dense")
+    workspace.add(ADDED)
+    workspace.build()
+    old = workspace.encoder_id
+    with pytest.raises(AssertionError, match="scores|expected"):  # documents were too few for a fit of themselves
+        assert_same(ask_questions(Dense().open(workspace), 5), new, "")
+    workspace.refit()
+    assert workspace.build(BM25()).made == 0  # it uses no encoder
+    with (
+        patch.object(CachedEncoder, "encode_each", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        Index.open(tmp_path, create=True).build(Dense())
+    again = Index.open(tmp_path, create=True)
+    assert again.build(Dense()).made > 0
+    assert again.encoder_id != old
+    assert_same(ask_questions(Dense().open(again), 5), new, "a new fit")
+    again.refit()
+    with patch.object(sync, "_finish_part", wraps=sync._finish_part) as finish:
+        # The documents are the same, so the fit is, and what is built is neither built nor finished again.
+        assert again.build(Dense(), registry.scheme("colbert")).made > 0
+    assert [call.args[0].name for call in finish.call_args_list] == ["token_vectors"]
+
+
+def test_only_a_fitted_encoder_is_fitted_again(tmp_path: Path) -> None:
+    workspace = Index.open(tmp_path, encoder="openai:text-embedding-3-small", create=True)
+    with pytest.raises(UsageError, match="openai:text-embedding-3-small learns nothing from the documents"):
+        workspace.refit()
+    with pytest.raises(UsageError, match="opened with read_only=True"):
+        Index.open(tmp_path, read_only=True).refit()
+
+
+def test_settings_that_cannot_change(tmp_path: Path) -> None:
+    Index.open(tmp_path, language="german", chunking=None, create=True)
+    assert Index.open(tmp_path, create=True).language == "german"
+    with pytest.raises(UsageError, match="was created with german as its language, which cannot change"):
+        Index.open(tmp_path, language="english", create=True)
+    with pytest.raises(UsageError, match=r"splits its documents otherwise: whole documents\. That cannot change"):
+        Index.open(tmp_path, chunking=Chunking(100, 10), create=True)
+    with pytest.raises(UsageError, match=r"are passages as they are, which cannot change\. Give another chunking to"):
+        Index.open(tmp_path, create=True).rechunk(Chunking(100, 10))
+    with pytest.raises(UsageError, match="Unknown text analysis 'klingon'"):
+        Index.open(tmp_path / "other", language="klingon", create=True)
+    assert not (tmp_path / "other").exists()
+
+
+def test_warning_of_another_language(tmp_path: Path) -> None:
+    german = [
+        "Der Hund läuft über die Straße und bellt, weil er den Briefträger nicht mag.",
+        "Wir haben gestern einen langen Spaziergang durch den Wald gemacht, und es war sehr schön.",
+        "Die Kinder sind nicht mehr in der Schule, denn die Ferien haben schon begonnen.",
+    ]
+    workspace = Index.open(tmp_path, create=True)
+    with pytest.warns(LanguageWarning, match="german"):
+        workspace.add([Document(str(n), "", text) for n, text in enumerate(german * 5)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Index.open(tmp_path / "english", create=True).add(DOCUMENTS)
+
+
+# ---------------------------------------------------------------- bad luck
+
+
+def test_a_workspace_of_a_newer_version(tmp_path: Path, index: Index) -> None:
+    index("bm25")
+    path = tmp_path / "workspace.json"
+    held = durable_files.load_hashed_json(path.read_bytes())
+    assert held is not None
+    path.write_bytes(durable_files.dump_hashed_json({**held, "format": 99, "colour": "red"}))
+    for read_only in (True, False):
+        with pytest.raises(
+            NewerFormatError, match="has format 99; this ragindex reads up to 5. Run: pip install --upgrade"
+        ) as caught:
+            Index.open(tmp_path, read_only=read_only, create=not read_only)
+        assert caught.value.exit_code == 4
+
+
+def test_two_writers(tmp_path: Path, index: Index) -> None:
+    first, second = index("bm25"), Index.open(tmp_path, create=True)
+    with first.store.lease("ragindex index"), pytest.raises(WriterBusyError, match=r"ragindex index \(process \d+ on"):
+        second.add(ADDED)
+    second.add(ADDED)
+    first.build()
+    assert ids(first, "tunnel") == ["x1"]
+
+
+def test_files_lost_under_a_reader(tmp_path: Path, index: Index) -> None:
+    index("bm25")
+    for table in (tmp_path / "store").glob("passages-*.records.lance"):
+        shutil.rmtree(table)
+    with pytest.raises(StoreError, match="could not open the collection passages-"):
+        ids(Index.open(tmp_path, create=True), "glass")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of four megabytes."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("mounting a small file system is not permitted here")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def letters(count: int, start: int = 0) -> Sequence[Document]:
+    return [Document(f"{n:05d}", "", f"bread {n} " * 40) for n in range(start, start + count)]
+
+
+def test_a_full_disk_loses_nothing(small_disk: Path, tmp_path: Path) -> None:
+    workspace = Index.open(small_disk / "w", chunking=None, create=True)
+    workspace.add(letters(20))
+    workspace.build(BM25())
+    filler = small_disk / "filler"
+    filler.write_bytes(b"\0" * (shutil.disk_usage(small_disk).free - 8192))
+    with pytest.raises(StoreError, match="could not .*[Nn]o space left"):
+        workspace.add(letters(2000, 20))
+        workspace.build()
+    assert len(ids(Index.open(small_disk / "w", create=True), "bread", 5000)) == 20
+    filler.unlink()
+    workspace = Index.open(small_disk / "w", create=True)
+    workspace.add(letters(500, 20))
+    workspace.build()
+    assert len(ids(workspace, "bread", 5000)) >= 520
+
+
+def test_a_folder_that_cannot_be_written(small_disk: Path) -> None:
+    build(BM25(), small_disk / "w", "lsa", DOCUMENTS)
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    with pytest.raises(StoreError, match="new cannot be created: Read-only file system"):
+        Index.open(small_disk / "new", create=True)
+    workspace = Index.open(small_disk / "w", create=True)
+    assert ids(workspace, QUESTIONS[0]) != []
+    with pytest.raises(StoreError, match="could not take the writer's lease"):
+        workspace.add(ADDED)
+
+
+def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises((StoreError, WorkspaceError), match="file"):
+        Index.open(tmp_path / "file", create=True)
+    with pytest.raises((StoreError, WorkspaceError), match="file"):
+        Index.open(tmp_path / "file" / "below", create=True)
+
+
+# ---------------------------------------------------------------- what a second pair of eyes found
+
+
+def test_open_index_sees_what_others_finish(tmp_path: Path, index: Index) -> None:
+    first = index("bm25")
+    assert ids(first, "quicksilver") == []
+    second = Index.open(tmp_path, create=True)
+    second.add([Document("new", "New", "quicksilver")])
+    second.build()
+    assert [hit.id for hit in built_retriever(first, "bm25").retrieve([Query("q", "quicksilver")], 3)[0].hits] == [
+        "new"
+    ]
+    second.build(Dense())
+    first.add([Document("more", "More", "quicksilver")])
+    assert {record.name for record in first.manifest.parts.values()} == {"passages", "vectors"}
+    for _ in range(2):
+        with pytest.warns(StaleWarning):
+            ids(first, "quicksilver")
+
+
+def test_two_that_make_the_same_workspace_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index: Index
+) -> None:
+    from ragindex.index import manifest as manifests
+    from ragindex.stores.lancedb.store import LanceDB
+
+    real = LanceDB.open
+
+    def slow(plugin: LanceDB, folder: Path) -> Any:
+        monkeypatch.setattr(LanceDB, "open", real)
+        build(BM25(), tmp_path, "lsa")  # somebody else is quicker
+        return real(plugin, folder)
+
+    monkeypatch.setattr(LanceDB, "open", slow)
+    late = Index.open(tmp_path, chunking=None, create=True)
+    assert late.counts().documents == len(DOCUMENTS)
+    assert manifests.read_manifest(tmp_path) == late.manifest
+
+
+def test_all_documents_removed(index: Index) -> None:
+    workspace = index("hybrid")
+    workspace.remove([document.id for document in DOCUMENTS])
+    workspace.build()
+    assert workspace.counts().passages == 0
+    assert ids(workspace, "glass", scheme=Hybrid()) == []
+    workspace.add(DOCUMENTS)
+    workspace.build()
+    assert ids(workspace, "curling stones granite", 1, Hybrid()) == ["d10"]
+
+
+def test_outdated_parts_are_dropped(tmp_path: Path) -> None:
+    workspace = build(Dense(), tmp_path, "lsa", DOCUMENTS[:12])
+    reader, fit = Index.open(tmp_path, create=True), workspace.encoder.id
+    (old,) = [key for key in workspace.manifest.parts if key.startswith("vectors")]
+    workspace.add(DOCUMENTS[12:])
+    workspace.build()
+    assert list(workspace.manifest.outdated) == [old]
+    workspace.store.drop(f"{old}.coverage")  # a drop that was cut short
+    workspace.remove([document.id for document in DOCUMENTS[11:]])
+    workspace.build()  # back to the first fit: the same part again
+    workspace.add([DOCUMENTS[11]])
+    workspace.remove([DOCUMENTS[0].id])
+    workspace.build()
+    assert workspace.open_part(Vectors()).count() == 11
+    assert (tmp_path / "encoders" / fit).is_dir()
+    reader.close()
+    workspace.add(DOCUMENTS[12:])
+    workspace.build()
+    kept = {name.rpartition(".")[0] for name in workspace.store.names()}
+    assert kept == {"", *workspace.manifest.parts}
+    assert old not in kept
+    assert [path.name for path in (tmp_path / "encoders").iterdir() if path.is_dir()] == [workspace.encoder.id]
+
+
+def test_deleted_collection_is_made_again(tmp_path: Path, index: Index) -> None:
+    expected = ask_questions(Dense().open(index("dense")), 5)
+    workspace = Index.open(tmp_path, create=True)
+    (doomed,) = [name for name in workspace.store.names() if name.startswith("vectors") and name.endswith(".records")]
+    workspace.store.drop(doomed)
+    workspace.build(BM25())
+    assert workspace.store.version(doomed) is None  # nobody asked for it
+    workspace.build(Dense())
+    assert_same(ask_questions(Dense().open(Index.open(tmp_path, create=True)), 5), expected, "made anew")
+
+
+def test_the_seed_last_used_is_the_default(tmp_path: Path) -> None:
+    workspace = Index.open(tmp_path, chunking=None, seed=5, create=True)
+    workspace.add(DOCUMENTS)
+    workspace.build(Dense())
+    assert Index.open(tmp_path, create=True).seed == 5
+    assert ids(Index.open(tmp_path, create=True), "curling stones granite", 1, Dense()) == ["d10"]
+
+
+def test_refused_addition_writes_nothing(tmp_path: Path) -> None:
+    workspace = Index.open(tmp_path, chunking=None, create=True)
+    many = [Document(f"{n:04d}", "", "x") for n in range(2500)]
+    with pytest.raises(DataError, match="the id '0001' twice"):
+        workspace.add([*many, many[1]])
+    assert workspace.documents.sources() == {}
+    with pytest.raises(DataError, match="metadata that JSON can hold"):
+        workspace.add([Document("a", "", "x", {"\ud800": 1})])
+
+
+@pytest.mark.parametrize("k", [1.5, "3", True])
+def test_k_must_be_a_whole_number(k: Any, index: Index) -> None:
+    workspace = index("bm25")
+    with pytest.raises(UsageError, match="The 'k' parameter of retrieve must be an int"):
+        BM25().open(workspace).retrieve([Query("q", "glass")], k)
+
+
+class Looking(Part[None]):
+    """A part that looks at its input while it forgets."""
+
+    version: ClassVar[int] = 1
+    seen: ClassVar[list[str]] = []
+
+    def inputs(self) -> tuple[Part[Any], ...]:
+        return (Passages(),)
+
+    def apply(self, change: Change, context: BuildContext) -> None:
+        self.seen.extend(context.inputs[0].get(list(change.remove), ()).column("id").to_pylist())
+
+    def open(self, context: ReadContext) -> None:
+        pass
+
+
+def test_derived_parts_forget_first(tmp_path: Path) -> None:
+    workspace = Index.open(tmp_path, chunking=None, create=True)
+    workspace.add(DOCUMENTS)
+    workspace.build(Looking())
+    workspace.remove(["d03", "d07"])
+    workspace.build(Looking())
+    assert Looking.seen == ["d03", "d07"]
