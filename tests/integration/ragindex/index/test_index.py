@@ -74,7 +74,7 @@ def index(built: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Index
     return copy
 
 
-Index = Callable[[str], Index]
+BuiltIndex = Callable[[str], Index]
 
 # ---------------------------------------------------------------- everyday
 
@@ -125,7 +125,7 @@ def test_hits_of_split_documents(tmp_path: Path) -> None:
     assert ids(workspace, "number99") == []
 
 
-def test_nothing_is_made_twice(tmp_path: Path, index: Index) -> None:
+def test_nothing_is_made_twice(tmp_path: Path, index: BuiltIndex) -> None:
     workspace = index("hybrid")
     assert workspace.build(Hybrid()).made == 0
     assert Index.open(tmp_path, create=True).build(Hybrid(), BM25()).made == 0
@@ -138,7 +138,7 @@ def test_nothing_is_made_twice(tmp_path: Path, index: Index) -> None:
     assert "x2" in ids(workspace, "emperor penguins dive", scheme=Dense())
 
 
-def test_parts_of_two_encoders(tmp_path: Path, index: Index) -> None:
+def test_parts_of_two_encoders(tmp_path: Path, index: BuiltIndex) -> None:
     workspace = index("bm25")
     assert workspace.build(Dense()).made == len(DOCUMENTS)  # the vectors alone: passages are there
     other = Index.open(tmp_path, encoder="lsa:3", chunking=None, create=True)
@@ -153,14 +153,14 @@ def test_parts_of_two_encoders(tmp_path: Path, index: Index) -> None:
     )
 
 
-def test_first_encoder_replaces_nothing(index: Index) -> None:
+def test_first_encoder_replaces_nothing(index: BuiltIndex) -> None:
     workspace = index("bm25")
     workspace.build(Dense(over=Triples()))  # made of triples alone: the passages are no input of it
     assert workspace.build(BM25()).made == 0
     assert ids(workspace, "the emperor Hadrian", scheme=BM25())[0] == "d22"
 
 
-def test_no_text_is_encoded_twice(tmp_path: Path, index: Index) -> None:
+def test_no_text_is_encoded_twice(tmp_path: Path, index: BuiltIndex) -> None:
     workspace = index("dense")
     doubled = [replace(document, id=f"copy of {document.id}", metadata={}) for document in DOCUMENTS[:11]]
     workspace.add(doubled)
@@ -211,7 +211,7 @@ def test_replace(tmp_path: Path) -> None:
     assert {document.id for document in workspace.documents} == {one.id for one in (*DOCUMENTS, ADDED[1])}
 
 
-def test_manifest_and_fingerprints(tmp_path: Path, index: Index) -> None:
+def test_manifest_and_fingerprints(tmp_path: Path, index: BuiltIndex) -> None:
     workspace = index("hybrid")
     manifest = json.loads((tmp_path / "workspace.json").read_text())
     assert manifest["settings"] == {
@@ -284,7 +284,7 @@ def test_strange_texts_and_ids_are_kept(tmp_path: Path) -> None:
     assert ids(workspace, "bread") == ["a\u2028b"]
 
 
-def test_new_fit_is_that_of_a_new_index(index: Index, tmp_path: Path) -> None:
+def test_new_fit_is_that_of_a_new_index(index: BuiltIndex, tmp_path: Path) -> None:
     """Also where the process ends between asking for the fit and the sync, or amid the sync."""
     new = ask_questions(Dense().open(build(Dense(), tmp_path / "new", "lsa", [*DOCUMENTS, *ADDED])), 5)
     workspace = index("dense")
@@ -350,7 +350,7 @@ def test_warning_of_another_language(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- bad luck
 
 
-def test_a_workspace_of_a_newer_version(tmp_path: Path, index: Index) -> None:
+def test_a_workspace_of_a_newer_version(tmp_path: Path, index: BuiltIndex) -> None:
     index("bm25")
     path = tmp_path / "workspace.json"
     held = durable_files.load_hashed_json(path.read_bytes())
@@ -364,7 +364,7 @@ def test_a_workspace_of_a_newer_version(tmp_path: Path, index: Index) -> None:
         assert caught.value.exit_code == 4
 
 
-def test_two_writers(tmp_path: Path, index: Index) -> None:
+def test_two_writers(tmp_path: Path, index: BuiltIndex) -> None:
     first, second = index("bm25"), Index.open(tmp_path, create=True)
     with first.store.lease("ragindex index"), pytest.raises(WriterBusyError, match=r"ragindex index \(process \d+ on"):
         second.add(ADDED)
@@ -373,7 +373,7 @@ def test_two_writers(tmp_path: Path, index: Index) -> None:
     assert ids(first, "tunnel") == ["x1"]
 
 
-def test_files_lost_under_a_reader(tmp_path: Path, index: Index) -> None:
+def test_files_lost_under_a_reader(tmp_path: Path, index: BuiltIndex) -> None:
     index("bm25")
     for table in (tmp_path / "store").glob("passages-*.records.lance"):
         shutil.rmtree(table)
@@ -438,7 +438,7 @@ def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- what a second pair of eyes found
 
 
-def test_open_index_sees_what_others_finish(tmp_path: Path, index: Index) -> None:
+def test_open_index_sees_what_others_finish(tmp_path: Path, index: BuiltIndex) -> None:
     first = index("bm25")
     assert ids(first, "quicksilver") == []
     second = Index.open(tmp_path, create=True)
@@ -456,7 +456,7 @@ def test_open_index_sees_what_others_finish(tmp_path: Path, index: Index) -> Non
 
 
 def test_two_that_make_the_same_workspace_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index: Index
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index: BuiltIndex
 ) -> None:
     from ragindex.index import manifest as manifests
     from ragindex.stores.lancedb.store import LanceDB
@@ -474,7 +474,7 @@ def test_two_that_make_the_same_workspace_at_once(
     assert manifests.read_manifest(tmp_path) == late.manifest
 
 
-def test_all_documents_removed(index: Index) -> None:
+def test_all_documents_removed(index: BuiltIndex) -> None:
     workspace = index("hybrid")
     workspace.remove([document.id for document in DOCUMENTS])
     workspace.build()
@@ -509,7 +509,7 @@ def test_outdated_parts_are_dropped(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "encoders").iterdir() if path.is_dir()] == [workspace.encoder.id]
 
 
-def test_deleted_collection_is_made_again(tmp_path: Path, index: Index) -> None:
+def test_deleted_collection_is_made_again(tmp_path: Path, index: BuiltIndex) -> None:
     expected = ask_questions(Dense().open(index("dense")), 5)
     workspace = Index.open(tmp_path, create=True)
     (doomed,) = [name for name in workspace.store.names() if name.startswith("vectors") and name.endswith(".records")]
@@ -539,7 +539,7 @@ def test_refused_addition_writes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("k", [1.5, "3", True])
-def test_k_must_be_a_whole_number(k: Any, index: Index) -> None:
+def test_k_must_be_a_whole_number(k: Any, index: BuiltIndex) -> None:
     workspace = index("bm25")
     with pytest.raises(UsageError, match="The 'k' parameter of retrieve must be an int"):
         BM25().open(workspace).retrieve([Query("q", "glass")], k)

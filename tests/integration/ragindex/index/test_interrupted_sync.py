@@ -277,7 +277,7 @@ def test_dead_before_cleaning_the_next_sync_cleans(tmp_path: Path, monkeypatch: 
         raise Death
 
     with monkeypatch.context() as patch, pytest.raises(Death):
-        patch.setattr("ragindex.index.leases.remove_unread", die)
+        patch.setattr("ragindex.index.sync.remove_unread", die)
         workspace.build(METHOD)
     workspace.close()
     del workspace

@@ -177,7 +177,7 @@ def test_leases_end_with_their_owners(tmp_path: Path) -> None:
     assert len(list((tmp_path / "readers").iterdir())) == 1
     del second
     assert leases.read_states(tmp_path) == []
-    assert leases.reader_leases.read_states(tmp_path / "none") == []
+    assert leases.read_states(tmp_path / "none") == []
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
