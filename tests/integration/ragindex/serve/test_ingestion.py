@@ -120,7 +120,8 @@ def test_prefix_of_ids_hides_which_others_exist(ingestion: Ingestion) -> None:
     """`vault` exists and `free` does not: a key with a prefix is told the same of both."""
     key = replace(RED, id_prefix="red/")
     for id in ("vault", "free", "red", "Red/a"):
-        for work in (post(ingestion, key, id), partial(ingestion.accept_deletion, key, id)):
+        works: list[Callable[[], object]] = [post(ingestion, key, id), partial(ingestion.accept_deletion, key, id)]
+        for work in works:
             with pytest.raises(RefusalError, match="ids begin with 'red/'") as raised:
                 work()
             assert raised.value.status == 403
