@@ -59,7 +59,7 @@ def read_batches(cache: SQLiteCache) -> list[BatchRecord]:
             return []
         rows = connection.execute(f"SELECT {_COLUMNS} FROM batches ORDER BY at, name").fetchall()  # noqa: S608
         keys = [connection.execute("SELECT key FROM batch_keys WHERE batch = ?", row[:1]).fetchall() for row in rows]
-    return [BatchRecord(*row, frozenset(key for (key,) in own)) for row, own in zip(rows, keys, strict=True)]
+    return [BatchRecord(*(*row, frozenset(key for (key,) in own))) for row, own in zip(rows, keys, strict=True)]
 
 
 def drop_batches(cache: SQLiteCache, names: Iterable[str]) -> None:
