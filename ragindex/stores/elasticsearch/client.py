@@ -224,7 +224,7 @@ def _build_transport_class() -> type:
         """A transport that sends only requests whose responses it can check."""
 
         def perform_request(
-            self, method: str, target: str, *, body: Any = None, headers: Mapping[str, str] | None = None, **how: Any
+            self, method: str, target: str, *, body: Any = None, headers: Any = None, **how: Any
         ) -> Any:
             """Send a request. Raises TroubleError if the response is incomplete."""
             responses.require_rule(method, target, body)
