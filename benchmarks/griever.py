@@ -40,7 +40,7 @@ from ragindex_eval.data import datasets, worlds
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics import score
 from ragindex_eval.stats.paired_tests import paired_interval
-from ragindex_retrievers.griever.retriever import GrieverRetriever
+from ragindex_retrievers.griever.method import GrieverRetriever
 
 KS = (5, 10, 15)
 WARM_UP = 20
@@ -55,7 +55,6 @@ READINGS = [
         "combine=rrf",
         "combine=subgraph",
         "triple_score=question",
-        "exclude=last",
         "join=all",
         "join_best=1",
         "join_best=5",
@@ -70,7 +69,6 @@ READINGS = [
         "predicate_score=query",
         "frequency=objects",
         "frequency=triples",
-        "extend_any=true, iterations=3",
         "keep_prefixes=false",
         "retrieval_weight=0",
         "retrieval_score=query",

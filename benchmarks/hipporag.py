@@ -31,9 +31,9 @@ from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.types import Document, Query
 from ragindex.workspace.workspace import Workspace
-from ragindex_baselines.hipporag.parts.phrase_graph import PhraseGraph
-from ragindex_baselines.hipporag.parts.spread_vectors import SpreadVectors
-from ragindex_baselines.hipporag.retriever import FactRetriever
+from ragindex_baselines.hipporag.method import FactRetriever
+from ragindex_baselines.hipporag.phrase_graph import PhraseGraph
+from ragindex_baselines.hipporag.spread_vectors import SpreadVectors
 from ragindex_baselines.hipporag.weighted_graph import WeightedGraph
 from ragindex_eval.data import worlds
 from ragindex_eval.data.datasets import read_dataset

@@ -2,26 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar
 
 import regex
 from pydantic import AfterValidator, BaseModel, Field
 
 from ragindex.interfaces import OpenIndex, Retriever, Scheme
-from ragindex.llm import answer_question, rules
+from ragindex.llm import rules
 from ragindex.llm.rules.chains import find_next_fact, list_facts
-from ragindex.llm.tasks import LLM, Task
+from ragindex.llm.tasks import Task
 from ragindex.parts.text.passages import OVER_PASSAGES, PassagesField
 from ragindex.plugins import registry
-from ragindex.plugins.registry import SchemeField, label
-from ragindex.retrieval.fusion import reciprocal_rank_fusion
+from ragindex.plugins.registry import SchemeField
 from ragindex.retrieval.hits import check_queries
-from ragindex.retrieval.trace import Trace
 from ragindex.types import Hit, Query, Retrieval, Step
+from ragindex_baselines.agents import AgentTools, Merge, Rounds, merge_rankings, open_tools
 
-Merge: TypeAlias = Literal["score", "rrf", "interleave"]
 _ANSWER_PHRASE = "the answer is"
 _UNKNOWN = regex.compile(r"the answer is:?\s+unknown\b", regex.IGNORECASE)
 _LABEL = regex.compile(
@@ -127,46 +124,15 @@ class IRCoT(Scheme):
 
     def open(self, index: OpenIndex) -> Retriever:
         """Open a retriever that runs one search per round, and one LLM call between two rounds."""
-        model, language = index.tokens_counted_by, index.language
-        thinker = Thinker(index.llm, self.shown, self.shown_tokens, model, language)
-        return IRCoTRetriever(self.base.open(index), thinker, self, label(self))
-
-
-@dataclass(frozen=True, slots=True)
-class Thinker:
-    """The LLM that thinks, and limits on what it is shown; tokens are counted by the tokenizer of `model`."""
-
-    llm: LLM
-    shown: int
-    shown_tokens: int
-    model: str
-    language: str
-
-    def think(self, chain: "_Chain", hits: Sequence[Hit], iteration: int) -> str:
-        """Ask for the next thought, and trace it. Raises what `LLM.run` raises."""
-        with chain.trace.step(iteration, "thought", chain.question) as step:
-            seen = answer_question.build_context(hits[: self.shown], (), self.shown_tokens, self.model)
-            asked = {"question": chain.question, "passages": seen.passages, "thoughts": chain.thoughts}
-            thought = self.llm.run(THOUGHT, {**asked, "language": self.language}).thought
-            step["ids"], step["note"] = seen.hit_ids, thought
-        return thought
+        return IRCoTRetriever(open_tools(self, self.base, self.shown_tokens, index), self)
 
 
 @dataclass(slots=True)
-class _Chain:
-    """The state of one question: its rankings, thoughts and notes so far."""
+class _Chain(Rounds):
+    """The state of one question: its rounds, and its thoughts so far."""
 
-    question: str
-    rankings: list[tuple[Hit, ...]] = field(default_factory=list)
+    question: str = ""
     thoughts: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    trace: Trace = field(default_factory=Trace)
-
-    def found(self, retrieval: Retrieval, iteration: int) -> None:
-        """Add a round of retrieval."""
-        self.rankings.append(retrieval.hits)
-        self.trace.of_base(retrieval.trace, iteration)
-        self.notes += [note for note in retrieval.notes if note not in self.notes]
 
     def thought(self, thought: str) -> str:
         """Add a thought. Return the reason why it is the last one, "" if it is not."""
@@ -187,10 +153,8 @@ def _normalize_thought(thought: str) -> str:
 class IRCoTRetriever:
     """The open retriever of IRCoT."""
 
-    base: Retriever
-    thinker: Thinker
+    tools: AgentTools
     settings: IRCoT
-    source: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """Answer the questions one after the other.
@@ -201,48 +165,27 @@ class IRCoTRetriever:
         return [self._one(query, k) for query in queries]
 
     def _one(self, query: Query, k: int) -> Retrieval:
-        chain, asked, last = _Chain(query.text), query.text, self.settings.iterations
+        settings, tools = self.settings, self.tools
+        chain, asked, last = _Chain(question=query.text), query.text, settings.iterations
         for iteration in range(1, last + 1):
-            (found,) = self.base.retrieve([replace(query, text=asked)], self.settings.base_k)
-            chain.found(found, iteration)
-            hits = merge_rankings(chain.rankings, self.settings.merge, self.settings.rrf_k, self.source)
+            (found,) = tools.base.retrieve([replace(query, text=asked)], settings.base_k)
+            chain.add(found, iteration)
+            hits = merge_rankings(chain.rankings, settings.merge, settings.rrf_k, tools.source)
             if iteration == last:
                 why = f"All {last} rounds are done."
                 break
-            asked = self.thinker.think(chain, hits, iteration)
+            asked = self._think(chain, hits, iteration)
             why = chain.thought(asked)
             if why:
                 break
         end = Step(iteration, "end", query.text, tuple(hit.id for hit in hits[:k]), note=why)
         return Retrieval(hits[:k], (*chain.trace.steps, end), tuple(chain.notes))
 
-
-# ---------------------------------------------------------------- merging the rounds
-
-
-def merge_rankings(rankings: Sequence[Sequence[Hit]], how: Merge, rrf_k: float, source: str) -> tuple[Hit, ...]:
-    """Merge rankings into one, best first, without duplicates; a hit is taken from the first ranking that has it.
-
-    `score` ranks hits by their best score in any ranking, equal ones by id. `rrf` is
-    `reciprocal_rank_fusion`. `interleave` takes the first hit of each ranking, then the second of each, with
-    1 / rank as scores. A single ranking is returned unchanged.
-    """
-    if len(rankings) == 1:
-        return tuple(replace(hit, source=source) for hit in rankings[0])
-    ids = [[hit.id for hit in ranking] for ranking in rankings]
-    if how == "score":
-        scored = _rank_by_best_score(rankings)
-    elif how == "rrf":
-        scored = reciprocal_rank_fusion(ids, rrf_k)
-    else:
-        order = dict.fromkeys(id for turn in zip_longest(*ids) for id in turn if id is not None)
-        scored = [(id, 1 / place) for place, id in enumerate(order, start=1)]
-    by_id = {hit.id: hit for ranking in reversed(rankings) for hit in ranking}
-    return tuple(replace(by_id[id], score=score, source=source) for id, score in scored)
-
-
-def _rank_by_best_score(rankings: Sequence[Sequence[Hit]]) -> list[tuple[str, float]]:
-    best: dict[str, float] = {}
-    for hit in (hit for ranking in rankings for hit in ranking):
-        best[hit.id] = max(hit.score, best.get(hit.id, hit.score))
-    return sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))
+    def _think(self, chain: _Chain, hits: Sequence[Hit], iteration: int) -> str:
+        """Ask for the next thought, and trace it. Raises what `LLM.run` raises."""
+        with chain.trace.step(iteration, "thought", chain.question) as step:
+            seen = self.tools.show(hits[: self.settings.shown])
+            inputs = {"question": chain.question, "passages": seen.passages, "thoughts": chain.thoughts}
+            thought = self.tools.llm.run(THOUGHT, {**inputs, "language": self.tools.language}).thought
+            step["ids"], step["note"] = seen.hit_ids, thought
+        return thought

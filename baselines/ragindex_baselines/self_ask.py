@@ -10,14 +10,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from ragindex.interfaces import OpenIndex, Retriever, Scheme
 from ragindex.llm import answer_question
 from ragindex.llm.rules.chains import ChainFact, find_new_name, find_next_fact, list_facts
-from ragindex.llm.tasks import LLM, Task
+from ragindex.llm.tasks import Task
 from ragindex.parts.text.passages import OVER_PASSAGES, PassagesField
 from ragindex.plugins import registry
-from ragindex.plugins.registry import SchemeField, label
+from ragindex.plugins.registry import SchemeField
 from ragindex.retrieval.hits import check_queries
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Hit, Query, Retrieval
-from ragindex_baselines.ircot import Merge, merge_rankings
+from ragindex_baselines.agents import AgentTools, Merge, Rounds, merge_rankings, open_tools
 
 # ---------------------------------------------------------------- the follow-up questions
 
@@ -120,20 +120,15 @@ class SelfAsk(Scheme):
 
         `searches` adds a search per follow-up question, `answers` one LLM call.
         """
-        model, language = index.tokens_counted_by, index.language
-        return SelfAskRetriever(self.base.open(index), index.llm, self, model, language, label(self))
+        return SelfAskRetriever(open_tools(self, self.base, self.shown_tokens, index), self)
 
 
 @dataclass(frozen=True, slots=True)
 class SelfAskRetriever:
-    """The open retriever of SelfAsk; tokens are counted by the tokenizer of `model`."""
+    """The open retriever of SelfAsk."""
 
-    base: Retriever
-    llm: LLM
+    tools: AgentTools
     settings: SelfAsk
-    model: str
-    language: str
-    source: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """Ask the base for all questions at once, then the LLM question by question.
@@ -141,43 +136,38 @@ class SelfAskRetriever:
         Raises what either of them raises.
         """
         check_queries(queries, k)
-        first = self.base.retrieve(queries, self.settings.candidates)
+        first = self.tools.base.retrieve(queries, self.settings.candidates)
         return [self._one(query, found, k) for query, found in zip(queries, first, strict=True)]
 
     def _one(self, query: Query, found: Retrieval, k: int) -> Retrieval:
-        trace = Trace()
-        trace.of_base(found.trace, 1)
-        follow_ups = self._ask(query.text, found.hits, trace)
-        searched = self._search(query, follow_ups) if self.settings.searches else []
-        for iteration, one in enumerate(searched, start=2):
-            trace.of_base(one.trace, iteration)
-        rankings = [one.hits for one in (found, *searched)]
-        hits = merge_rankings(rankings, self.settings.merge, self.settings.rrf_k, self.source)
-        notes = [*(note for one in (found, *searched) for note in one.notes), *(one.text for one in follow_ups)]
-        if self.settings.answers:
-            answer = self._answer(query.text, hits, notes, trace, len(searched) + 1)
+        settings, rounds = self.settings, Rounds()
+        rounds.add(found, 1)
+        follow_ups = self._ask(query.text, found.hits, rounds.trace)
+        if settings.searches and follow_ups:
+            queries = [replace(query, text=one.text) for one in follow_ups]
+            for iteration, one in enumerate(self.tools.base.retrieve(queries, settings.candidates), start=2):
+                rounds.add(one, iteration)
+        hits = merge_rankings(rounds.rankings, settings.merge, settings.rrf_k, self.tools.source)
+        notes = [*rounds.notes, *(one.text for one in follow_ups)]
+        if settings.answers:
+            answer = self._answer(query.text, hits, notes, rounds)
             notes += [f"The answer is: {answer}."] if answer else []
-        return Retrieval(hits[:k], tuple(trace.steps), tuple(dict.fromkeys(notes)))
+        return Retrieval(hits[:k], tuple(rounds.trace.steps), tuple(dict.fromkeys(notes)))
 
     def _ask(self, question: str, hits: Sequence[Hit], trace: Trace) -> list[FollowUp]:
-        most = self.settings.most_follow_ups
+        most, language = self.settings.most_follow_ups, self.tools.language
         with trace.step(1, "follow-ups", question) as step:
-            seen = answer_question.build_context(hits, (), self.settings.shown_tokens, self.model)
-            inputs = {"question": question, "passages": seen.passages, "most": most, "language": self.language}
-            asked = drop_repeats(self.llm.run(FOLLOW_UPS, inputs).follow_ups, most)
+            seen = self.tools.show(hits)
+            inputs = {"question": question, "passages": seen.passages, "most": most, "language": language}
+            asked = drop_repeats(self.tools.llm.run(FOLLOW_UPS, inputs).follow_ups, most)
             step["ids"] = seen.hit_ids
             step["note"] = "\n".join(one.text for one in asked) or "There is no follow-up question."
         return asked
 
-    def _search(self, query: Query, follow_ups: Sequence[FollowUp]) -> list[Retrieval]:
-        queries = [replace(query, text=one.text) for one in follow_ups]
-        return self.base.retrieve(queries, self.settings.candidates) if queries else []
-
-    def _answer(self, question: str, hits: Sequence[Hit], notes: Sequence[str], trace: Trace, iteration: int) -> str:
-        with trace.step(iteration, "answer", question) as step:
-            candidates = hits[: self.settings.candidates]
-            seen = answer_question.build_context(candidates, notes, self.settings.shown_tokens, self.model)
-            said = self.llm.run(answer_question.ANSWER, answer_question.answer_inputs(question, seen, self.language))
-            answer = answer_question.resolve_citations(said, seen).answer
+    def _answer(self, question: str, hits: Sequence[Hit], notes: Sequence[str], rounds: Rounds) -> str:
+        with rounds.trace.step(len(rounds.rankings), "answer", question) as step:
+            seen = self.tools.show(hits[: self.settings.candidates], notes)
+            inputs = answer_question.answer_inputs(question, seen, self.tools.language)
+            answer = answer_question.resolve_citations(self.tools.llm.run(answer_question.ANSWER, inputs), seen).answer
             step["ids"], step["note"] = seen.hit_ids, answer
         return answer

@@ -46,7 +46,6 @@ class Readings:
     triple_score: str = "subquery"
     predicate_score: str = "matcher"
     frequency: str = "passages"
-    extend_any: bool = False
     keep_prefixes: bool = True
     retrieval_weight: float = 1.0
     retrieval_score: str = "question"
@@ -184,7 +183,7 @@ class Graph:
 
     def goes_on(self, path: Path, triple: Triple) -> bool:
         """Whether they share an entity, and the path does not say the same already."""
-        ends = path if self.corpus.readings.extend_any else path[-1:]
+        ends = path[-1:]
         names = {name for _, (subject, _, object) in ends for name in (subject, object)}
         told = any(triple == one for _, one in path)
         return not told and bool(names & self.with_aliases((triple[0], triple[2])))

@@ -13,8 +13,8 @@ from ragindex.retrieval.fusion import scores_differ
 from ragindex.text_analysis import analyse
 from ragindex.types import Document, Passage
 from ragindex.workspace.workspace import Workspace
-from ragindex_retrievers.links.parameters import LinksParameters
-from ragindex_retrievers.links.scheme import Links
+from ragindex_retrievers.links.lookups import LinksParameters
+from ragindex_retrievers.links.method import Links
 
 Run: TypeAlias = tuple[int, int, str]  # the numbers of its first word and of the word after its last, and its words
 WORD = re.compile(r"\w+")

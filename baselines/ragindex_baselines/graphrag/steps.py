@@ -13,7 +13,7 @@ from ragindex.llm.answer_question import build_context
 from ragindex.parts.triples.triple_json import from_json
 from ragindex.parts.triples.triples import triple_text
 from ragindex.types import Triple
-from ragindex_baselines.graphrag.parts.merge_triples import relation_id
+from ragindex_baselines.graphrag.merge_triples import relation_id
 
 GraphRow = Mapping[str, Any]
 

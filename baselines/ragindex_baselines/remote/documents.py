@@ -11,7 +11,7 @@ from ragindex.filters import All, Filter, Ids
 from ragindex.interfaces import Collection, FilterQuery, PositionLookup
 from ragindex.retrieval.hits import HIT_FIELDS, read_hits
 from ragindex.types import Hit
-from ragindex_baselines.remote.protocols import ServiceHit
+from ragindex_baselines.remote.client import ServiceHit
 
 
 @dataclass(frozen=True, slots=True)

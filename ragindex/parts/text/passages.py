@@ -127,4 +127,4 @@ def _build_records(passages: pa.RecordBatch) -> pa.RecordBatch:
         "doc_ids": pa.array([[id] for id in doc_ids], pa.list_(pa.string())),
         **build_filter_fields([one] for one in metadata),
     }
-    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    return pa.record_batch(columns)

@@ -190,7 +190,7 @@ def _build_records(
             "entities": pa.array([one.entities for one in some], TEXTS),
             "propositions": pa.array([len(one.places) for one in some], pa.float64()),
         }
-        yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        yield pa.record_batch(columns)
 
 
 def _build_node(one: Aggregate, read: SourcePropositions, vector: Any) -> Node:

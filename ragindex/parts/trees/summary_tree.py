@@ -292,7 +292,7 @@ def _build_records(nodes: Sequence[Node], tree: str, dimensions: int) -> Iterato
             "children": pa.array([node.children for node in some], TEXTS),
             "tree": pa.array([node.tree or tree for node in some], pa.string()),
         }
-        yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        yield pa.record_batch(columns)
 
 
 def _describe_levels(leaves: int, rounds: Sequence[Round]) -> str:

@@ -94,7 +94,7 @@ class Triples(Part[Collection]):
             "object_key": pa.array([[key] for key in objects], TEXTS),
             "entity_keys": pa.array([list(dict.fromkeys(pair)) for pair in sides], TEXTS),
         }
-        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        return pa.record_batch(columns)
 
 
 def triple_text(triple: Triple) -> str:

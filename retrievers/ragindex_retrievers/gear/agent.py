@@ -13,8 +13,7 @@ from ragindex.retrieval.fusion import reciprocal_rank_fusion
 from ragindex.retrieval.hits import check_queries
 from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS, Trace
 from ragindex.types import Hit, Query, Retrieval, Triple
-from ragindex_retrievers.gear.expansion import Expanded
-from ragindex_retrievers.gear.sync_ge import SyncRound
+from ragindex_retrievers.gear.expansion import Expanded, SyncRound
 from ragindex_retrievers.gear.tasks import REASON, REWRITE_QUESTION, Reasoned
 
 MEMORY = "gist memory"
@@ -23,12 +22,11 @@ _UNREADABLE_KINDS = frozenset(("malformed", "empty", "truncated"))
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Parameters of the agent, named as in `ragindex_retrievers.gear.scheme.Gear`."""
+    """Parameters of the agent, named as in `ragindex_retrievers.gear.method.Gear`."""
 
     iterations: int
     base_k: int
     passage_link_k: int
-    gist_read_k: int | None
     sync_query: Literal["current", "original"]
     sync_memory: bool
     gist_source: Literal["fused", "expanded"]
@@ -56,7 +54,7 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """Retriever of the agent (`ragindex_retrievers.gear.scheme.Gear`)."""
+    """Retriever of the agent (`ragindex_retrievers.gear.method.Gear`)."""
 
     base: Retriever
     sync: SyncRound
@@ -106,7 +104,7 @@ class Agent:
         known = state.memory if self.loop.sync_memory else ()
         expanded = self.sync.expanded(searched, base.hits, vector, state.trace, n, known)
         state.rounds.append(expanded.hits)
-        read = self._gist_source(expanded)[: self.loop.gist_read_k]
+        read = self._gist_source(expanded)
         state.memory.extend(self.sync.reader.read(state.query.text, read, state.memory, state.trace, n, "gist read"))
         state.held.append(len(state.memory))
 
@@ -158,7 +156,7 @@ class Agent:
                 by_passage = [retrieval.hits for retrieval in self.base.retrieve(asked, k)]
                 by_triple = self.sync.linker.passages(asked, k)
             rankings = {
-                triple: _take_ids(reciprocal_rank_fusion([[hit.id for hit in hits], passages], self.sync.rrf_k), k)
+                triple: _take_ids(reciprocal_rank_fusion([[hit.id for hit in hits], passages]), k)
                 for triple, hits, passages in zip(triples, by_passage, by_triple, strict=True)
             }
             step["triples"] = tuple(triples)
@@ -170,9 +168,7 @@ class Agent:
         links = self._linked(state)
         for n in range(1, state.n + 1):
             with state.trace.step(n, IF_STOPPED, state.query.text) as step:
-                step["ids"] = _take_ids(
-                    reciprocal_rank_fusion(_list_rankings(state, links, n), self.sync.rrf_k), KEPT_IDS
-                )
+                step["ids"] = _take_ids(reciprocal_rank_fusion(_list_rankings(state, links, n)), KEPT_IDS)
         known = [*links.known, *(hit for hits in state.rounds for hit in hits)]
         return self.sync.expansion.fused(_list_rankings(state, links, state.n), known)
 

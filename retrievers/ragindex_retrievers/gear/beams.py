@@ -25,7 +25,7 @@ NOTHING = -1
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Parameters of the beam search, named as in `ragindex_retrievers.gear.scheme.ExpandingScheme`."""
+    """Parameters of the beam search, named as in `ragindex_retrievers.gear.method.ExpandingScheme`."""
 
     beam_width: int = 10
     beam_length: int = 2
@@ -35,7 +35,6 @@ class Search:
     scoring: Scoring = "refined"
     survivors: int = 20
     dead_end: Literal["drop", "keep"] = "drop"
-    visited: Literal["last", "all"] = "last"
     triple_identity: Literal["record", "spo"] = "record"
 
 
@@ -77,8 +76,7 @@ def search_beams(space: Space, initial: Integers, settings: Search, encode: Enco
         if not len(found.triple):
             return beams
         beams = _extend_beams(space, beams, found, settings, encode)
-        held = set(beams.chains.ravel().tolist())
-        seen = seen | held if settings.visited == "all" else held
+        seen = set(beams.chains.ravel().tolist())
     return beams
 
 

@@ -1,22 +1,26 @@
-"""Graph expansion around a base retriever: NaiveGE, and the search that SyncGE shares (GeAR, section 4)."""
+"""Graph expansion around a base retriever (GeAR, section 4): NaiveGE, and SyncGE, whose start triples an LLM reads."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from ragindex.encoders.vector_cache import share_question_vectors
 from ragindex.interfaces import Collection, Floats, QueryEncoder, Retriever, SearchResult
+from ragindex.llm.answer_question import NumberedPassage
+from ragindex.llm.tasks import LLM
 from ragindex.parts.records import Integers
+from ragindex.parts.triples.triples import Triples
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
 from ragindex.retrieval.hits import HIT_FIELDS, check_queries, fetch_records, read_hits
 from ragindex.retrieval.trace import Trace
-from ragindex.types import Hit, Query, Retrieval
+from ragindex.types import Hit, Query, Retrieval, Triple
 from ragindex_retrievers.gear.beams import Beams, Search, flatten, search_beams
-from ragindex_retrievers.gear.parts.triple_graph import NeighbourGraph
 from ragindex_retrievers.gear.space import Space, StoreSpace, TriplesInMemory, triples_in_memory, unit
+from ragindex_retrievers.gear.tasks import READ
+from ragindex_retrievers.gear.triple_graph import NeighbourGraph
 
 _TRACE_LENGTH = 20
 """Maximum number of chains in a trace."""
@@ -39,9 +43,7 @@ class Expansion:
     passages: Collection
     encoder: QueryEncoder
     search: Search
-    order: Literal["nearest", "index"]
     flat: Literal["level", "beam"]
-    rrf_k: float
     source: str
 
     def space(self, query: Query, vector: Floats) -> Space:
@@ -52,7 +54,7 @@ class Expansion:
         in_memory = self._held if query.filter is None else None
         if in_memory is not None:
             return in_memory.space(vector)
-        return StoreSpace(self.graph, self.triples, unit(vector), self.order, query.filter)
+        return StoreSpace(self.graph, self.triples, unit(vector), query.filter)
 
     def expand(
         self, space: Space, initial: Integers, base: Sequence[Hit], trace: Trace, query: Query, n: int = 1
@@ -77,7 +79,7 @@ class Expansion:
         Ids that are not among the hits `known` are looked up as passages.
         """
         by_id = {hit.id: hit for hit in known}
-        fused = reciprocal_rank_fusion(rankings, self.rrf_k)
+        fused = reciprocal_rank_fusion(rankings)
         missing = [id for id, _ in fused if id not in by_id]
         by_id |= {hit.id: hit for hit in self._passages(missing)}
         return tuple(replace(by_id[id], score=score, source=self.source) for id, score in fused if id in by_id)
@@ -90,7 +92,7 @@ class Expansion:
 
     @cached_property
     def _held(self) -> TriplesInMemory | None:
-        return triples_in_memory(self.graph, self.triples, self.order)
+        return triples_in_memory(self.graph, self.triples)
 
 
 def _describe_search(beams: Beams, initial: int) -> str:
@@ -120,4 +122,141 @@ class NaiveRetriever:
         passages = dict.fromkeys(id for hit in base.hits for id in hit.passage_ids)
         initial = space.of_passages(list(passages))
         expanded = self.expansion.expand(space, initial, base.hits, trace, query)
+        return Retrieval(expanded.hits[:k], tuple(trace.steps), base.notes)
+
+
+# ---------------------------------------------------------------- SyncGE
+
+
+ReadInput: TypeAlias = tuple[str, frozenset[str], tuple[Triple, ...]]
+"""Question, ids of the passages in any order, and memory: what the answer of a read depends on."""
+
+
+@dataclass(frozen=True, slots=True)
+class TripleReader:
+    """Reader that extracts from passages the triples that help to answer a question (Eqs. 1 and 4).
+
+    `done` has the triples of what was read. The same passages in another order are not read again.
+    """
+
+    llm: LLM
+    language: str
+    done: MutableMapping[ReadInput, tuple[Triple, ...]] = field(default_factory=dict)
+
+    def forget(self) -> "TripleReader":
+        """Return the reader that has read nothing yet: one per question of an agent."""
+        return replace(self, done={})
+
+    def read(
+        self, question: str, passages: Sequence[Hit], memory: Sequence[Triple], trace: Trace, n: int, what: str
+    ) -> tuple[Triple, ...]:
+        """Return the triples that help to answer the question, beyond those in `memory`.
+
+        Raises what `LLM.run` raises.
+        """
+        key = (question, frozenset(hit.id for hit in passages), tuple(memory))
+        with trace.step(n, what, question) as step:
+            if key in self.done:
+                step["note"] = "These passages were read before, in this or another order."
+            else:
+                self.done[key] = self._ask(question, passages, memory)
+            step["ids"], step["triples"] = tuple(hit.id for hit in passages), self.done[key]
+        return self.done[key]
+
+    def _ask(self, question: str, passages: Sequence[Hit], memory: Sequence[Triple]) -> tuple[Triple, ...]:
+        shown = [NumberedPassage(at, hit.id, hit.title, hit.text) for at, hit in enumerate(passages, start=1)]
+        given = {"question": question, "passages": shown, "memory": list(memory), "language": self.language}
+        return self.llm.run(READ, given).kept()
+
+
+@dataclass(frozen=True, slots=True)
+class Linker:
+    """Linker of read triples to the nearest triples of the graph T (Eq. 2). `link` is a flat retriever over T."""
+
+    link: Retriever
+    triples: Triples
+
+    def linked(self, triples: Sequence[Triple], query: Query, trace: Trace, n: int) -> list[str]:
+        """Return the ids of the nearest triple in T of each given triple, without duplicates.
+
+        There is no threshold, so some triples are linked to one that states something else.
+        """
+        if not triples:
+            return []
+        with trace.step(n, "tripleLink", query.text) as step:
+            found = [hit for retrieval in self.link.retrieve(self.asked(triples, query), 1) for hit in retrieval.hits]
+            ids = list(dict.fromkeys(hit.id for hit in found))
+            step["ids"] = tuple(ids)
+        return ids
+
+    def asked(self, triples: Sequence[Triple], query: Query) -> list[Query]:
+        """Return the triples as queries to an index, with the filter of the question."""
+        return [replace(query, text=self.triples.text(triple)) for triple in triples]
+
+    def passages(self, asked: Sequence[Query], k: int) -> list[list[str]]:
+        """Return for each query the first `k` distinct passages of its nearest triples (the T side of Eq. 10)."""
+        found: list[list[str]] = [[] for _ in asked]
+        left, depth = list(range(len(asked))), 2 * k
+        while left:
+            answers = self.link.retrieve([asked[at] for at in left], depth)
+            more = []
+            for at, answer in zip(left, answers, strict=True):
+                found[at] = list(dict.fromkeys(id for hit in answer.hits for id in hit.passage_ids))[:k]
+                if len(found[at]) < k and len(answer.hits) == depth:
+                    more.append(at)
+            left, depth = more, 2 * depth
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class SyncRound:
+    """One round of SyncGE: read, link, search, fuse."""
+
+    reader: TripleReader
+    linker: Linker
+    expansion: Expansion
+
+    def for_question(self) -> "SyncRound":
+        """Return the round for one question, whose reader has read nothing yet."""
+        return replace(self, reader=self.reader.forget())
+
+    def expanded(
+        self,
+        query: Query,
+        base: Sequence[Hit],
+        vector: Floats,
+        trace: Trace,
+        n: int = 1,
+        memory: Sequence[Triple] = (),
+    ) -> Expanded:
+        """Read triples from the base's hits and expand from them; without triples only the base's hits remain."""
+        triples = self.reader.read(query.text, base, memory, trace, n, "read")
+        space = self.expansion.space(query, vector)
+        initial = space.of_ids(self.linker.linked(triples, query, trace, n))
+        return self.expansion.expand(space, initial, base, trace, query, n)
+
+
+@dataclass(frozen=True, slots=True)
+class SyncRetriever:
+    """Retriever of SyncGE (`ragindex_retrievers.gear.method.Sync`)."""
+
+    base: Retriever
+    base_k: int | None
+    sync: SyncRound
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """Return the best k hits per query.
+
+        The base answers all queries in one call; each is then read and expanded alone.
+        """
+        check_queries(queries, k)
+        with share_question_vectors():
+            found = self.base.retrieve(queries, self.base_k or k)
+            vectors = self.sync.expansion.encoder.encode_queries([query.text for query in queries])
+        return [self._expanded(*one, k) for one in zip(queries, vectors, found, strict=True)]
+
+    def _expanded(self, query: Query, vector: Floats, base: Retrieval, k: int) -> Retrieval:
+        trace = Trace()
+        trace.of_base(base.trace, 1)
+        expanded = self.sync.for_question().expanded(query, base.hits, vector, trace)
         return Retrieval(expanded.hits[:k], tuple(trace.steps), base.notes)

@@ -7,7 +7,7 @@ results.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,8 @@ from ragindex.interfaces import Collection, FilterQuery, Floats, VectorQuery
 from ragindex.parts.records import Doubles, Integers
 from ragindex.parts.triples.sparse_graph import NONE, AnyIntegers, SparseGraph, places
 from ragindex.types import Triple
-from ragindex_retrievers.gear.parts.triple_graph import NeighbourGraph, StoreGraph
+from ragindex_retrievers.gear.triple_graph import NeighbourGraph, StoreGraph
 
-NeighbourOrder = Literal["nearest", "index"]
 _BLOCK = 8192
 """Vectors of a hub that are compared at a time."""
 DIGITS = 9
@@ -62,7 +61,7 @@ class Space(Protocol):
     def around(self, triples: Integers, limit: int) -> list[Integers]:
         """Return for each triple the first `limit` triples that share an entity with it, without itself.
 
-        They are ordered by nearness to the question, then by id; or by id alone. Triples without a vector are
+        They are ordered by nearness to the question, then by id. Triples without a vector are
         left out.
         """
         ...
@@ -113,20 +112,19 @@ class TriplesInMemory:
     vectors: Floats
     rows: npt.NDArray[np.int64]
     collection: Collection
-    order: NeighbourOrder
 
     def space(self, question: Floats) -> "MemorySpace":
         """Return the search space for a question's vector."""
         return MemorySpace(self, unit(question))
 
 
-def triples_in_memory(graph: NeighbourGraph, collection: Collection, order: NeighbourOrder) -> TriplesInMemory | None:
+def triples_in_memory(graph: NeighbourGraph, collection: Collection) -> TriplesInMemory | None:
     """Return the triples in memory; None if the graph or the vectors are not in memory."""
     resident = collection.resident()
     if resident is None or not isinstance(graph, SparseGraph):
         return None
     rows = pc.index_in(graph.triples, value_set=resident.ids.cast(pa.large_string())).to_numpy(zero_copy_only=False)
-    return TriplesInMemory(graph, resident.vectors, rows.astype(np.int64), collection, order)
+    return TriplesInMemory(graph, resident.vectors, rows.astype(np.int64), collection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +153,6 @@ class MemorySpace:
         Only the `limit` + 1 nearest triples of each entity are considered, since the triple itself may be among
         them.
         """
-        if self.held.order == "index":
-            return [self._found(self.held.graph.around(int(place), limit)) for place in triples]
         sides = self.held.graph.sides
         return [self._nearest(int(place), sides[place].tolist(), limit) for place in triples]
 
@@ -219,7 +215,6 @@ class StoreSpace:
     graph: NeighbourGraph
     collection: Collection
     question: Doubles
-    order: NeighbourOrder
     where: Filter | None = None
     ids: list[str] = field(default_factory=list)
     known: dict[str, int] = field(default_factory=dict)
@@ -244,11 +239,9 @@ class StoreSpace:
         ids = [self.ids[place] for place in triples]
         joining = self._joining(ids)
         wanted = [self._passing(Terms("entity_keys", joining.get(id, ()))) for id in ids]
-        found = self.collection.search([self._request(where, limit + 1) for where in wanted])
+        question = self.question.astype(np.float32)
+        found = self.collection.search([VectorQuery(question, limit + 1, (), where) for where in wanted])
         near = [[other for other in one.ids if other != id][:limit] for id, one in zip(ids, found, strict=True)]
-        if self.order == "index":  # a filter query also finds triples without a vector
-            self._meet([id for one in near for id in one])
-            near = [[id for id in one if self.met[id].vector.any()] for one in near]
         return [self._places(one) for one in near]
 
     def vectors(self, triples: Integers) -> Doubles:
@@ -283,10 +276,6 @@ class StoreSpace:
             return self.graph.joining(ids)
         self._meet(ids)
         return {id: self.graph.joined(self.met[id].keys) for id in ids if id in self.met}
-
-    def _request(self, where: Filter, k: int) -> VectorQuery | FilterQuery:
-        nearest = VectorQuery(self.question.astype(np.float32), k, (), where)
-        return nearest if self.order == "nearest" else FilterQuery(where, k)
 
     def _passing(self, terms: Terms) -> Filter:
         return terms if self.where is None else All((terms, self.where))

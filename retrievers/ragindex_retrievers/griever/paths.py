@@ -10,7 +10,7 @@ from ragindex.interfaces import Floats
 from ragindex.parts.records import Doubles
 from ragindex.types import Triple
 from ragindex_retrievers.griever.lookups import Aliases
-from ragindex_retrievers.griever.scoring import ScoredTriple
+from ragindex_retrievers.griever.matching import ScoredTriple
 
 MOST = 5_000
 """Maximum number of paths per sub-query, best scores first; many joins over three iterations give millions."""
@@ -73,12 +73,10 @@ class PathTable:
 class Subgraph:
     """Triples shortlisted so far, and the paths of at most `longest` of them.
 
-    `extend_any`: a path grows at any of its triples, not only at the last. Without `keep_prefixes`, a path that was
-    extended no longer counts by itself (V9).
+    Without `keep_prefixes`, a path that was extended no longer counts by itself (V9).
     """
 
     longest: int
-    extend_any: bool = False
     keep_prefixes: bool = True
     triples: list[ScoredTriple] = field(default_factory=list)
     facts: list[tuple[str, str, str]] = field(default_factory=list)
@@ -106,7 +104,7 @@ class Subgraph:
     def _grown(self, paths: PathTable, first: int, worth: Doubles) -> tuple[PathTable, set[int]]:
         """Return the paths extended by one triple from place `first` on, and the numbers of those that they extend."""
         numbers = [n for n, places in enumerate(paths.places) if len(places) < self.longest]
-        ends = [paths.places[n] if self.extend_any else paths.places[n][-1:] for n in numbers]
+        ends = [paths.places[n][-1:] for n in numbers]
         joined = self.joins.between(ends, first)
         pairs = [(numbers[row], int(column)) for row, column in zip(*np.nonzero(joined), strict=True)]
         new = [(n, at) for n, at in pairs if self.facts[first + at] not in {self.facts[p] for p in paths.places[n]}]

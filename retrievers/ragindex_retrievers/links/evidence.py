@@ -13,12 +13,16 @@ from ragindex.plugins import registry
 from ragindex.plugins.registry import SchemeField, label
 from ragindex.retrieval.hits import check_queries, fetch_records
 from ragindex.types import Query, Retrieval, Step
-from ragindex_retrievers.links.features import FEATURES, MAY_COUNT_AGAINST, build_features
-from ragindex_retrievers.links.parameters import LinksParameters
-from ragindex_retrievers.links.retriever import read_ranking
-from ragindex_retrievers.links.scheme import link_parts, open_parts
+from ragindex_retrievers.links.features import (
+    FEATURES,
+    MAY_COUNT_AGAINST,
+    build_features,
+    read_weights,
+    resolve_weights,
+)
+from ragindex_retrievers.links.lookups import LinksParameters
+from ragindex_retrievers.links.method import link_parts, open_parts, read_ranking
 from ragindex_retrievers.links.walk import LinkWalk, WalkedParts
-from ragindex_retrievers.links.weights import read_weights, resolve_weights
 
 _EXPLAINED_HITS, _EXPLAINED_FEATURES = 10, 3
 

@@ -12,8 +12,7 @@ from ragindex.parts.records import Doubles, Integers
 from ragindex.stores.multi_search import search_together
 from ragindex.text_analysis import analyse, token_spans
 from ragindex.types import Query, Step, Triple
-from ragindex_retrievers.links.lookups import Link, LinkLookups
-from ragindex_retrievers.links.parameters import LinksParameters
+from ragindex_retrievers.links.lookups import Link, LinkLookups, LinksParameters
 from ragindex_retrievers.links.scores import CandidateScores
 
 _MOST_WORDS = 64

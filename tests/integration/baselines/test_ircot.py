@@ -20,8 +20,9 @@ from ragindex.llm.tasks import render_messages
 from ragindex.plugins import registry
 from ragindex.types import Document, Hit, Query
 from ragindex.workspace.part_keys import tasks_of
+from ragindex_baselines.agents import Merge, merge_rankings
 from ragindex_baselines.bm25 import BM25
-from ragindex_baselines.ircot import THOUGHT, IRCoT, Merge, Thought, merge_rankings, think_by_rule
+from ragindex_baselines.ircot import THOUGHT, IRCoT, Thought, think_by_rule
 from ragindex_baselines.self_ask import FOLLOW_UPS
 
 THIRD = "Port Callan lies on the River Sarn."

@@ -25,7 +25,7 @@ from ragindex.plugins import registry
 from ragindex.types import Document, Query, Retrieval
 from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.rerank import rerankers
-from ragindex_baselines.rerank.scheme import Rerank
+from ragindex_baselines.rerank.method import Rerank
 
 TEXTS = {
     "a": "slate slate slate slate",

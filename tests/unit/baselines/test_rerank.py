@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ragindex.errors import UsageError
 from ragindex.plugins import registry
-from ragindex_baselines.rerank.ordering import order_candidates
+from ragindex_baselines.rerank.method import order_candidates
 from ragindex_baselines.rerank.rerankers import CrossEncoder, read_choice
 from ragindex_eval.run.methods import add_reranked, choose_methods
 

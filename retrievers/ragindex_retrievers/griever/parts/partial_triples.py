@@ -280,4 +280,4 @@ def _build_records(partials: Sequence[_Partial], documents: Mapping[str, Metadat
         "frequency": pa.array([float(one.frequency) for one in partials], pa.float64()),
         **build_filter_fields([documents[id] for id in one.doc_ids] for one in partials),
     }
-    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    return pa.record_batch(columns)

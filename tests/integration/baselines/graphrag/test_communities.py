@@ -29,10 +29,9 @@ from ragindex.parts.triples.triples import Triples
 from ragindex.plugins.registry import part
 from ragindex.types import Document
 from ragindex.workspace.workspace import Workspace
-from ragindex_baselines.graphrag.parts.communities import REPORT, Communities
-from ragindex_baselines.graphrag.parts.entity_graph import EntityGraph, EntityVectors
-from ragindex_baselines.graphrag.parts.leiden import communities
-from ragindex_baselines.graphrag.parts.merge_triples import relation_id
+from ragindex_baselines.graphrag.communities import REPORT, Communities, find_communities
+from ragindex_baselines.graphrag.entity_graph import EntityGraph, EntityVectors
+from ragindex_baselines.graphrag.merge_triples import relation_id
 
 TRIANGLES = (
     spelt("1", "Ann|knows|Bob", "Bob|knows|Cid"),
@@ -194,7 +193,7 @@ class Spy:
 def found(pairs: Sequence[tuple[int, int]], weights: Sequence[float] = (), **given: Any) -> list[tuple[int, ...]]:
     wanted = {"max_size": 10, "level": 2, "largest_component": False, "seed": 7, **given}
     each = np.array(weights or [1.0] * len(pairs), np.float64)
-    return communities(np.array(sorted(pairs), np.int64).reshape(-1, 2), each, **wanted)
+    return find_communities(np.array(sorted(pairs), np.int64).reshape(-1, 2), each, **wanted)
 
 
 def clique(first: int, size: int) -> list[tuple[int, int]]:
@@ -243,9 +242,9 @@ def test_the_seed_decides_and_no_process_matters() -> None:
     first, again, other = (found(pairs, largest_component=True, seed=seed) for seed in (0, 0, 1))
     assert first == again != other
     code = (
-        "import numpy as np; from ragindex_baselines.graphrag.parts.leiden import communities; "
+        "import numpy as np; from ragindex_baselines.graphrag.communities import find_communities; "
         f"given = dict(max_size=10, level=2, largest_component=True, seed=0); pairs = {pairs}; "
-        "print(communities(np.array(pairs, np.int64), np.ones(len(pairs)), **given))"
+        "print(find_communities(np.array(pairs, np.int64), np.ones(len(pairs)), **given))"
     )
     hashed = {**os.environ, "PYTHONHASHSEED": "1"}
     run = subprocess.run([sys.executable, "-c", code], env=hashed, capture_output=True, check=True, text=True)

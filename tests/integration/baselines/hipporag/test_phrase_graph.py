@@ -20,8 +20,8 @@ from ragindex.parts.vectors.encoded_names import Coder, find_distinct
 from ragindex.parts.vectors.similar_pairs import SimilarPairs
 from ragindex.types import Document
 from ragindex.workspace.workspace import Workspace
-from ragindex_baselines.hipporag.parts import phrase_graph
-from ragindex_baselines.hipporag.parts.phrase_graph import PhraseGraph, PhraseMentions, connected
+from ragindex_baselines.hipporag import phrase_graph
+from ragindex_baselines.hipporag.phrase_graph import PhraseGraph, PhraseMentions, connected
 from ragindex_baselines.hipporag.weighted_graph import WeightedGraph
 
 A = spelt("A", "abc|rises in|xyz", "ABC|is  near|xyz", "abc|is|abc")

@@ -15,8 +15,8 @@ from ragindex.parts.vectors.similar_pairs import SimilarPairs, near_pairs
 from ragindex.types import Document
 from ragindex.workspace import versioned_files
 from ragindex.workspace.workspace import Workspace
-from ragindex_baselines.hipporag.parts import phrase_graph
-from ragindex_baselines.hipporag.parts.phrase_graph import PhraseGraph
+from ragindex_baselines.hipporag import phrase_graph
+from ragindex_baselines.hipporag.phrase_graph import PhraseGraph
 
 A = spelt("A", "abc|rises in|xyz")
 B = spelt("B", "xyz|meets|aabc")

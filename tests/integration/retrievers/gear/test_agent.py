@@ -46,7 +46,7 @@ from ragindex.retrieval.trace import Trace
 from ragindex.types import Query, Retrieval, Triple
 from ragindex.workspace.part_keys import tasks_of
 from ragindex.workspace.workspace import Workspace
-from ragindex_retrievers.gear.scheme import Gear
+from ragindex_retrievers.gear.method import Gear
 from ragindex_retrievers.gear.tasks import READ, REASON
 
 SHORT = "Who designed Ostra Bridge?"
@@ -518,7 +518,6 @@ def test_a_blank_rewrite_ends_it(workspace: Workspace, server: OpenAIServer) -> 
         ("sync_query=current", "read", "On which river does Port Callan lie?", ("town", "ilse", "meadow", "arl")),
         ("sync_query=original", "read", QUESTION, None),
         ("sync_memory=true", "read on", "On which river does Port Callan lie?", ("town", "ilse", "meadow", "arl")),
-        ("gist_read_k=2", "read", "On which river does Port Callan lie?", ("town", "ilse")),
     ],
 )
 def test_what_the_second_round_is_asked(

@@ -17,7 +17,7 @@ from ragindex.parts.triples.sparse_graph import SparseGraph
 from ragindex.parts.triples.triples import Triples
 from ragindex.types import Document
 from ragindex.workspace.workspace import Workspace
-from ragindex_retrievers.gear.parts.triple_graph import StoreGraph, TripleGraph
+from ragindex_retrievers.gear.triple_graph import StoreGraph, TripleGraph
 
 A = spelt("A", "Rhine|rises in|Alps", "Rhine|reaches|Rotterdam", "Rhine|is the same as|Rhine")
 B = spelt("B", "Alps|hold|Mont Blanc", "rhine|is|river")

@@ -54,7 +54,6 @@ READINGS: Sequence[Mapping[str, Any]] = (
     {"predicate_score": "query"},
     {"frequency": "objects"},
     {"frequency": "triples"},
-    {"iterations": 3, "extend_any": True},
     {"iterations": 3, "keep_prefixes": False},
     {"t_max": 3},
     {"retrieval_weight": 0},

@@ -13,7 +13,7 @@ from ragindex.plugins import registry
 from ragindex.types import Document
 from ragindex.workspace.workspace import Workspace
 from ragindex_retrievers.griever.parts.alias_names import keys, taken_apart
-from ragindex_retrievers.griever.parts.alias_predicates import alias_predicate
+from ragindex_retrievers.griever.parts.alias_pairs import alias_predicate
 from ragindex_retrievers.griever.parts.aliases import alike, likeness, slip
 from ragindex_retrievers.griever.parts.name_vectors import NameVectors
 from ragindex_retrievers.griever.parts.same_as import SameAs, pair_id

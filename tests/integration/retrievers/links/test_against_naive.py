@@ -14,7 +14,7 @@ from ragindex.corpus.chunking import chunk
 from ragindex.filters import meta
 from ragindex.types import Chunking, Document, Query, Section
 from ragindex.workspace.workspace import Workspace
-from ragindex_retrievers.links.scheme import Links
+from ragindex_retrievers.links.method import Links
 
 NAMES = (
     *("New York", "New York City", "New York City Ballet", "York", "York (ship)", "York City Hall", "City of York"),

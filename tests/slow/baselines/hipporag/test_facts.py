@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ragindex.testing import CHECKS, Check, check_finds
-from ragindex_baselines.hipporag.scheme import HippoRAG
+from ragindex_baselines.hipporag.method import HippoRAG
 
 FACTS, BY_POWER = HippoRAG(mode="facts"), HippoRAG(mode="facts", walk="power", facts=2, passage_weight=1)
 

@@ -19,7 +19,7 @@ from ragindex.plugins import registry
 from ragindex.types import Document
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import worlds
-from ragindex_retrievers.sirerag.scheme import SiReRAG
+from ragindex_retrievers.sirerag.method import SiReRAG
 
 TOWNS = [
     Document("1", "", "ANN met BOB @1,0,0", {"year": 1}),

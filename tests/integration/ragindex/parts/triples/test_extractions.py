@@ -21,8 +21,8 @@ from ragindex.text_analysis import analyse
 from ragindex.types import Document, Query, Triple
 from ragindex.workspace.workspace import Workspace
 from ragindex_baselines.bm25 import BM25
-from ragindex_retrievers.gear.parts.triple_graph import TripleGraph
-from ragindex_retrievers.griever.parts.alias_predicates import alias_predicate
+from ragindex_retrievers.gear.triple_graph import TripleGraph
+from ragindex_retrievers.griever.parts.alias_pairs import alias_predicate
 
 FIELDS = ("entities", "triples", "passage_ids", "doc_ids", "source", "kept", "dropped")
 

@@ -10,7 +10,7 @@ from ragindex.testing import assert_same
 from ragindex.types import Query
 from ragindex.workspace.workspace import Workspace
 from ragindex_eval.data import worlds
-from ragindex_retrievers.gear.parts.triple_graph import StoreGraph, TripleGraph
+from ragindex_retrievers.gear.triple_graph import StoreGraph, TripleGraph
 
 CHUNKED = (
     "bm25(over=passages(by=characters, size=80, overlap=10))",
@@ -30,7 +30,7 @@ METHODS = (
     "composed",
     "gear.naive",
     "gear.naive(graph=triple_graph(memory_gib=0))",
-    "gear.naive(graph=triple_graph(memory_gib=0, numbers=false), neighbour_order=index, scoring=composed)",
+    "gear.naive(graph=triple_graph(memory_gib=0, numbers=false), scoring=composed)",
     "gear",
     "gear(graph=triple_graph(memory_gib=0), iterations=2)",
     "griever",

@@ -1,0 +1,186 @@
+"""GraphRAG: a graph of entities, reports on its communities, and local search: from the entities near the question."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
+
+from ragindex.filters import Overlaps
+from ragindex.interfaces import (
+    Collection,
+    Encoder,
+    Floats,
+    OpenIndex,
+    Part,
+    Retriever,
+    Scheme,
+    SearchResult,
+    VectorQuery,
+)
+from ragindex.parts.text.passages import OVER_PASSAGES, Passages, PassagesField
+from ragindex.plugins.registry import PartField, label, of_class
+from ragindex.retrieval.hits import HIT_FIELDS, PassingRecords, check_queries, fetch_records, read_hits
+from ragindex.types import Hit, Query, Retrieval, Step, Triple
+from ragindex_baselines.graphrag import steps
+from ragindex_baselines.graphrag.communities import Communities, Reports
+from ragindex_baselines.graphrag.entity_graph import EntityVectors, OpenEntityGraph
+from ragindex_baselines.graphrag.steps import Nearby
+
+
+class GraphRAG(Scheme):
+    """Passages of the entities nearest to the question, with notes on these entities' communities and relations.
+
+    The nearest `entities` are taken. Passages are ranked entity by entity, nearest first, and for each entity by the
+    number of its triples that they state. Notes are the reports on the entities' communities, up to `note_tokens`
+    tokens, and the entities' relations, `relations` per entity, up to `relation_tokens` tokens (estimated; 0: none).
+    """
+
+    version: ClassVar[int] = 1
+    communities: Annotated[PartField, of_class(Communities)] = Field(
+        default=Communities(), description="Communities of entities, with reports."
+    )
+    over: PassagesField = OVER_PASSAGES
+    entities: int = Field(default=10, ge=1, description="Entities nearest the question.")
+    relations: int = Field(default=10, ge=0, le=50, description="Relations per entity.")
+    note_tokens: int = Field(default=300, ge=0, description="Tokens of reports in the notes (estimated).")
+    relation_tokens: int = Field(
+        default=700, ge=0, description="Tokens of relations in the notes (estimated). 0: none."
+    )
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        """Return the passages, the entities with vectors, and the communities with reports."""
+        return (Passages(), EntityVectors(of=self.communities.of), self.communities)
+
+    def open(self, index: OpenIndex) -> Retriever:
+        """Open a retriever: one encoding, one search and four look-ups per question, and no LLM."""
+        passages, vectors, communities = (index.open_part(part) for part in self.parts())
+        graph = index.open_part(self.communities.of)
+        passing = PassingRecords(passages)
+        return GraphRAGRetriever(passages, passing, vectors, graph, communities, index.encoder, self, label(self))
+
+
+# ---------------------------------------------------------------- the open retriever
+
+
+_FEW_PASSAGES = 1_000
+"""The most passages by which entities are searched, which is faster if a filter passes few."""
+_DEEPER = 4
+"""If a filter leaves too few of the nearest entities, this many times as many are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphRAGRetriever:
+    """The open retriever of GraphRAG.
+
+    With a filter, an entity, a relation and a report count only if all passages that they are made from pass.
+    """
+
+    passages: Collection
+    passing: PassingRecords
+    entities: Collection
+    graph: OpenEntityGraph
+    communities: Reports
+    encoder: Encoder
+    settings: GraphRAG
+    source: str
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """Answer all questions, with one batch of the encoder and one search for entities."""
+        check_queries(queries, k)
+        passing = [None if query.filter is None else self.passing.find(query.filter) for query in queries]
+        vectors = self.encoder.encode_queries([query.text for query in queries])
+        start = time.perf_counter()
+        found = self._search_entities(vectors, passing)
+        ms = (time.perf_counter() - start) * 1e3 / max(1, len(queries))
+        return [
+            self._retrieval(query, entities, ids, k, ms)
+            for query, entities, ids in zip(queries, found, passing, strict=True)
+        ]
+
+    def _search_entities(self, vectors: Floats, passing: Sequence[frozenset[str] | None]) -> list[SearchResult]:
+        """Return the entities nearest to each question, of which all passages pass."""
+        found: dict[int, SearchResult] = {}
+        left, depth, wanted = list(range(len(passing))), self.settings.entities, self.settings.entities
+        while left:
+            requests = [VectorQuery(vectors[n], depth, _ENTITY_FIELDS, _narrow_search(passing[n])) for n in left]
+            answers = list(zip(left, self.entities.search(requests), strict=True))
+            found |= {n: _keep_passing(answer, passing[n], wanted) for n, answer in answers}
+            left = [n for n, answer in answers if len(found[n].ids) < wanted and len(answer.ids) == depth]
+            depth *= _DEEPER
+        return [found[n] for n in range(len(passing))]
+
+    def _retrieval(
+        self, query: Query, found: SearchResult, passing: frozenset[str] | None, k: int, searching: float
+    ) -> Retrieval:
+        entities = steps.read_nearby(found)
+        start = time.perf_counter()
+        best = self._hits(entities, k)
+        moments = [time.perf_counter()]
+        triples = self._triples(entities, passing)
+        moments.append(time.perf_counter())
+        ids, reports = self._reports(entities, passing)
+        notes = steps.write_notes(reports, triples, self.settings.note_tokens, self.settings.relation_tokens)
+        moments.append(time.perf_counter())
+        times = np.diff([start, *moments]) * 1e3
+        trace = (
+            Step(1, "entities", query.text, tuple(found.ids), ms=searching),
+            Step(1, "passages", "", tuple(hit.id for hit in best), ms=times[0]),
+            Step(1, "relations", "", triples=tuple(triples), ms=times[1]),
+            Step(1, "communities", "", tuple(ids), ms=times[2]),
+        )
+        return Retrieval(best, trace, notes)
+
+    def _hits(self, entities: Sequence[Nearby], k: int) -> tuple[Hit, ...]:
+        """Return the ranked passages as hits. Scores are 1 / rank, because the method only gives an order."""
+        ids = steps.rank_passages(entities, k)
+        records = fetch_records(self.passages, ids, HIT_FIELDS)
+        kept = records.column("id").to_pylist()
+        return read_hits(SearchResult(kept, 1.0 / np.arange(1, len(kept) + 1), records), self.source)
+
+    def _triples(self, entities: Sequence[Nearby], passing: frozenset[str] | None) -> list[Triple]:
+        ids = steps.candidate_relations(entities, self.settings.relations)
+        fields = ("source", "target", "triples", "weight", *_choose_fields(passing))
+        rows = steps.filter_rows(fetch_records(self.graph.relations, ids, fields).to_pylist(), passing)
+        return steps.collect_triples(steps.rank_relations(entities, rows, self.settings.relations * len(entities)))
+
+    def _reports(self, entities: Sequence[Nearby], passing: frozenset[str] | None) -> tuple[list[str], list[str]]:
+        """Return the ids of the entities' communities that have a report, and the reports."""
+        keys = [entity.key for entity in entities]
+        ids = steps.rank_communities(fetch_records(self.communities.memberships, keys, ("community",)).to_pylist())
+        found = fetch_records(self.communities.reports, ids, ("text", *_choose_fields(passing)))
+        rows = steps.filter_rows(found.to_pylist(), passing)
+        return [row["id"] for row in rows], [row["text"] for row in rows]
+
+
+_ENTITY_FIELDS = ("passage_ids", "neighbours")
+
+
+def _narrow_search(passing: frozenset[str] | None) -> Overlaps | None:
+    """Return a filter that passes all entities of which a passage passes, if these passages are few."""
+    few = passing is not None and len(passing) <= _FEW_PASSAGES
+    return Overlaps("passage_ids", tuple(sorted(passing))) if few and passing is not None else None
+
+
+def _keep_passing(found: SearchResult, passing: frozenset[str] | None, most: int) -> SearchResult:
+    """Return the first `most` entities of which all passages pass."""
+    if passing is None:
+        return found
+    lists = found.records.column("passage_ids")
+    outside = pc.invert(pc.is_in(lists.flatten(), value_set=pa.array(list(passing), pa.string())))
+    failing = pc.list_parent_indices(lists).filter(outside).unique().to_pylist()
+    rows = sorted(set(range(len(found.ids))).difference(failing))[:most]
+    records = found.records.take(pa.array(rows, pa.int64()))
+    return SearchResult([found.ids[row] for row in rows], found.scores[np.array(rows, np.int64)], records)
+
+
+def _choose_fields(passing: frozenset[str] | None) -> tuple[str, ...]:
+    """Return the field of passage ids if there is a filter.
+
+    It is not read otherwise, because an entity of every passage has a very long list.
+    """
+    return () if passing is None else ("passage_ids",)

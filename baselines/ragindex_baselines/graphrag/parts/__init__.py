@@ -1,1 +1,0 @@
-"""The parts of GraphRAG: the entity graph, and communities with reports."""

@@ -1,0 +1,391 @@
+"""HippoRAG: personalised PageRank over a graph of phrases, from the question's entities or from facts near it."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer
+
+from ragindex.errors import MissingPartError
+from ragindex.filters import Filter
+from ragindex.interfaces import (
+    Collection,
+    Encoder,
+    Floats,
+    OpenIndex,
+    Part,
+    QueryEncoder,
+    Retriever,
+    Scheme,
+    SearchResult,
+    VectorQuery,
+)
+from ragindex.kept_results import KeptResults
+from ragindex.llm import rules
+from ragindex.llm.tasks import LLM, Task
+from ragindex.parts.records import Doubles
+from ragindex.parts.text.passages import OVER_PASSAGES, Passages, PassagesField
+from ragindex.parts.triples.sparse_graph import AnyIntegers
+from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins import registry
+from ragindex.retrieval.fusion import normalize_scores, scores_differ
+from ragindex.retrieval.hits import HIT_FIELDS, PassingRecords, check_queries, fetch_records, read_hits
+from ragindex.retrieval.trace import Trace
+from ragindex.types import Hit, Query, Retrieval, Step, Triple
+from ragindex_baselines.hipporag import weighted_graph
+from ragindex_baselines.hipporag.phrase_graph import PhraseGraph, Phrases
+from ragindex_baselines.hipporag.spread_vectors import PassageSpread, SpreadVectors
+from ragindex_baselines.hipporag.weighted_graph import WeightedGraph, run_power_iteration
+
+GraphField = Annotated[
+    PhraseGraph, BeforeValidator(registry.part), PlainSerializer(registry.describe, return_type=dict[str, Any])
+]
+
+
+class HippoRAG(Scheme):
+    """Passages ranked by personalised PageRank over a graph of phrases.
+
+    `mode=entities` is HippoRAG (Gutiérrez et al., NeurIPS 2024). It starts at the phrase nearest to each
+    entity that an LLM or the rules find in the question, walks among phrases only, and scores a passage by
+    the sum over its phrases. `mode=facts` is HippoRAG 2 (Gutiérrez et al., ICML 2025) without its LLM filter.
+    Passages are nodes of its graph. It starts at the phrases of the `facts` triples nearest to the question,
+    and at all passages, weighted by `passage_weight` times their similarity to the question. `walk` computes
+    PageRank by `push`, which visits only what the walk reaches, to `tolerance`, or by `power` iteration over
+    the whole graph.
+    """
+
+    version: ClassVar[int] = 2
+    mode: Literal["entities", "facts"] = Field(
+        default="entities",
+        description="Start at entities of the question (HippoRAG), or at triples near it (HippoRAG 2).",
+    )
+    graph: GraphField = Field(default=PhraseGraph(), description="Graph of phrases and passages.")
+    over: PassagesField = OVER_PASSAGES
+    facts: int = Field(default=5, ge=1, description="With mode=facts: triples nearest the question.")
+    passage_weight: float = Field(
+        default=0.05, ge=0, description="With mode=facts: weight of passages in the reset distribution."
+    )
+    damping: float = Field(
+        default=0.5, ge=0, lt=1, description="Probability of following an edge instead of resetting."
+    )
+    walk: Literal["push", "power"] = Field(
+        default="push",
+        description="How PageRank is computed: by local push, or by power iteration over the whole graph.",
+    )
+    tolerance: float = Field(default=3e-7, gt=0, lt=1, description="Residual at which the walk stops.")
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        """Return the graph and the passages' vectors.
+
+        `mode=facts` adds the vectors of the triples, and with `walk=push` the spread vectors.
+        """
+        common: tuple[Part[Any], ...] = (self.graph, Vectors(of=Passages()))
+        if self.mode == "entities":
+            return common
+        facts = (*common, Vectors(of=self.graph.over))
+        return (*facts, self._spread()) if self.walk == "push" else facts
+
+    def tasks(self) -> tuple[Task[Any], ...]:
+        """Return the task of the question's entities; `mode=facts` asks nothing."""
+        return (QUESTION_ENTITIES,) if self.mode == "entities" else ()
+
+    def open(self, index: OpenIndex) -> Retriever:
+        """Open the retriever of the mode. Raises MissingPartError if a part is missing or of another corpus."""
+        phrases, passages = index.open_part(self.graph), index.open_part(Vectors(of=Passages()))
+        whole = Walked(phrases.graph, passages, self, registry.label(self))
+        walks = FilteredWalks(whole, phrases, PassingRecords(passages))
+        if self.mode == "entities":
+            return EntityRetriever(walks, index.encoder, index.llm)
+        triples = index.open_part(Vectors(of=self.graph.over))
+        spread = index.open_part(self._spread()) if self.walk == "push" else None
+        if spread is not None and not spread.passages.equals(phrases.graph.passages):
+            raise MissingPartError(
+                f"The parts of {registry.label(self)} are of different corpora. "
+                f"Run: ragindex index --index {index.folder} --methods '{registry.label(self)}'"
+            )
+        return FactRetriever(walks, triples, index.encoder, self.graph.key, spread)
+
+    def _spread(self) -> SpreadVectors:
+        return SpreadVectors(graph=self.graph, damping=self.damping)
+
+
+# ---------------------------------------------------------------- the open retrievers
+
+
+_NEAREST_PASSAGES, _REACHED_PASSAGES = 100, 1000
+"""Minimum number of passages that are scored: those nearest to the question, and those the walk reaches most."""
+_EQUAL_PHRASES = 20
+"""Phrases among which equally near ones are looked for, so that neither engine nor processor decides between them."""
+_DEEPER = 10
+"""If a filter passes none of the nearest phrases, this many times as many are looked at."""
+_KEPT_GRAPHS = 4
+"""The number of filters whose sub-graph is kept: applications ask many questions with the filter of one user."""
+_TRIPLE_FIELDS = ("subject", "predicate", "object")
+
+
+@dataclass(frozen=True)
+class Walked:
+    """State that both retrievers share: the graph, the passages with their vectors, and the walk over the graph."""
+
+    graph: WeightedGraph
+    passages: Collection
+    settings: HippoRAG
+    source: str
+
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """Return the place of each passage among the sorted ids."""
+        return {id: place for place, id in enumerate(self.graph.passages.to_pylist())}
+
+    @cached_property
+    def matrix(self) -> Any:
+        """Return the whole graph as a matrix, for power iteration."""
+        return self.graph.matrix()
+
+    def among_phrases(self, nodes: AnyIntegers, mass: Doubles) -> Doubles:
+        """Return the values (phrases,) of a walk that never leaves the phrases."""
+        settings, links, count = self.settings, self.graph.among_phrases, len(self.graph.phrases)
+        if settings.walk == "push":
+            return weighted_graph.push(links, nodes, mass, settings.damping, settings.tolerance)
+        reset = np.zeros(count)
+        reset[nodes] = mass
+        matrix = self.matrix[:count, :count]
+        return run_power_iteration(matrix, links.degrees, reset, settings.damping, settings.tolerance)
+
+    def found(self, places: AnyIntegers, values: Doubles, k: int) -> tuple[Hit, ...]:
+        """Return the `k` best passages as hits."""
+        places, values = weighted_graph.sort_best_first(places, values, k)
+        ids = self.graph.passages.take(pa.array(places[:k])).to_pylist()
+        scores = dict(zip(ids, values[:k].tolist(), strict=True))
+        records = fetch_records(self.passages, ids, HIT_FIELDS)
+        ids = records.column("id").to_pylist()
+        return read_hits(SearchResult(ids, np.array([scores[id] for id in ids]), records), self.source)
+
+
+@dataclass(frozen=True)
+class FilteredWalks:
+    """The walks over the whole graph, and over the sub-graphs of the passages that pass the last filters."""
+
+    whole: Walked
+    phrases: Phrases
+    passing: PassingRecords
+    kept: KeptResults[Filter, Walked] = field(default_factory=lambda: KeptResults(_KEPT_GRAPHS))
+
+    def within(self, where: Filter | None) -> Walked:
+        """Return the walks over what passes: edges of other passages' triples are not in the graph."""
+        return self.whole if where is None else self.kept.find(where, lambda: self._restrict(where))
+
+    def _restrict(self, where: Filter) -> Walked:
+        ids = pa.array(list(self.passing.find(where)), pa.large_string())
+        passing = pc.is_in(self.whole.graph.passages.cast(pa.large_string()), value_set=ids)
+        return replace(self.whole, graph=self.phrases.build_subgraph(passing.to_numpy(zero_copy_only=False)))
+
+
+@dataclass(frozen=True, slots=True)
+class EntityRetriever:
+    """The open retriever of HippoRAG with `mode=entities`: HippoRAG as first published."""
+
+    walks: FilteredWalks
+    encoder: QueryEncoder
+    llm: LLM
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """Answer the questions one after the other."""
+        check_queries(queries, k)
+        return [self._one(query, k) for query in queries]
+
+    def _one(self, query: Query, k: int) -> Retrieval:
+        trace = Trace()
+        named, walked = self._named(query, trace), self.walks.within(query.filter)
+        start = time.perf_counter()
+        found = self._linked(named, walked.graph)
+        nodes, mass = weighted_graph.entity_seeds(walked.graph.places(found), walked.graph.held)
+        linked = _trace_seeds(query, walked.graph, nodes, mass, _ms(start))
+        start = time.perf_counter()
+        sums = weighted_graph.phrase_sums(walked.graph, walked.among_phrases(nodes, mass))
+        best = walked.found(np.arange(len(sums)), sums, k)
+        reached = Step(1, "passages", query.text, tuple(hit.id for hit in best), ms=_ms(start))
+        trace.steps.extend((linked, reached))
+        if len(best) == k:
+            return Retrieval(best, tuple(trace.steps))
+        others, near = self._by_cosine(query, {hit.id for hit in best}, k)
+        return Retrieval((*best, *others)[:k], (*trace.steps, near))
+
+    def _named(self, query: Query, trace: Trace) -> list[str]:
+        """Return the entities that the question names, without duplicates in another case."""
+        with trace.step(1, "question entities", query.text) as step:
+            answer = self.llm.run(QUESTION_ENTITIES, {"question": query.text})
+            named = list({name.casefold(): name for one in answer.entities if (name := " ".join(one.split()))}.values())
+            step["note"] = ", ".join(named)
+        return named
+
+    def _linked(self, named: Sequence[str], graph: WeightedGraph) -> list[str]:
+        """Return the phrase of the graph nearest to each name; of equally near ones the name itself, else the smallest.
+
+        A phrase that no passage of a sub-graph contains is not told. Names without any phrase are left out.
+        """
+        vectors, linked = self.encoder.encode_passing(named), dict[int, str]()
+        left, depth = list(range(len(named))), _EQUAL_PHRASES
+        while left:
+            answers = self.walks.phrases.vectors.search([VectorQuery(vectors[n], depth) for n in left])
+            for n, found in zip(left, answers, strict=True):
+                rows = np.flatnonzero(graph.contains(found.ids))
+                if len(rows):
+                    linked[n] = _choose_phrase(named[n], found, rows)
+            full = {n for n, found in zip(left, answers, strict=True) if len(found.ids) == depth}
+            left = [n for n in left if n in full and n not in linked]
+            depth *= _DEEPER
+        return [linked[n] for n in sorted(linked)]
+
+    def _by_cosine(self, query: Query, reached: set[str], k: int) -> tuple[tuple[Hit, ...], Step]:
+        """Return the passages that the walk did not reach, nearest first.
+
+        Their scores are the cosine minus 1, so at most 0: they rank behind all passages that were reached.
+        """
+        (vector,) = self.encoder.encode_queries([query.text])
+        start = time.perf_counter()
+        whole = self.walks.whole
+        (found,) = whole.passages.search([VectorQuery(vector, k, HIT_FIELDS, query.filter)])
+        near = tuple(hit for hit in read_hits(found, whole.source) if hit.id not in reached)
+        note = f"The walk reached {len(reached)} passages; others follow by cosine."
+        step = Step(1, "vectors", query.text, tuple(hit.id for hit in near), ms=_ms(start), note=note)
+        return tuple(replace(hit, score=min(hit.score, 1.0) - 1) for hit in near), step
+
+
+@dataclass(frozen=True, slots=True)
+class FactRetriever:
+    """The open retriever of HippoRAG with `mode=facts`: HippoRAG 2 without its LLM filter.
+
+    Without `spread`, the walk is computed by power iteration. So it is with a filter, since the spread vectors are of
+    a walk through all passages.
+    """
+
+    walks: FilteredWalks
+    triples: Collection
+    encoder: Encoder
+    key: Callable[[str], str]
+    spread: PassageSpread | None
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """Answer all questions, with one batch of the encoder.
+
+        Facts that do not pass a question's filter seed no walk.
+        """
+        check_queries(queries, k)
+        vectors = self.encoder.encode_queries([query.text for query in queries])
+        start = time.perf_counter()
+        found = self.facts(queries, vectors)
+        ms = _ms(start) / max(1, len(queries))
+        return [self._one(*each, k, ms) for each in zip(queries, vectors, found, strict=True)]
+
+    def facts(self, queries: Sequence[Query], vectors: Floats) -> list[SearchResult]:
+        """Return the triples nearest to each question that pass its filter; `vectors` is (queries, dimensions)."""
+        count = self.walks.whole.settings.facts
+        asked = zip(queries, vectors, strict=True)
+        return self.triples.search(
+            [VectorQuery(vector, count, _TRIPLE_FIELDS, query.filter) for query, vector in asked]
+        )
+
+    def seeds(self, facts: SearchResult, graph: WeightedGraph) -> tuple[AnyIntegers, Doubles]:
+        """Return the phrases where the walk from these triples starts, as places, and their reset weights."""
+        spelt = [row[side] for row in facts.records.to_pylist() for side in ("subject", "object")]
+        sides = graph.places([self.key(phrase) for phrase in spelt]).reshape(-1, 2)
+        return weighted_graph.fact_seeds(sides, facts.scores, graph.held)
+
+    def _one(self, query: Query, vector: Floats, found: SearchResult, k: int, searching: float) -> Retrieval:
+        triples = tuple(Triple(*(row[side] for side in _TRIPLE_FIELDS)) for row in found.records.to_pylist())
+        note = ", ".join(f"{score:.3f}" for score in found.scores)
+        facts = Step(1, "triples", query.text, tuple(found.ids), triples, ms=searching, note=note)
+        start = time.perf_counter()
+        walked = self.walks.within(query.filter)
+        nodes, mass = self.seeds(found, walked.graph)
+        seeds = _trace_seeds(query, walked.graph, nodes, mass, _ms(start))
+        start = time.perf_counter()
+        places, values = (
+            _walk_from_all(walked, query, vector, nodes, mass)
+            if self.spread is None or query.filter is not None
+            else _walk_around(walked, vector, nodes, mass, k, self.spread)
+        )
+        best = walked.found(places, values, k)
+        ranked = Step(1, "passages", query.text, tuple(hit.id for hit in best), ms=_ms(start))
+        return Retrieval(best, (facts, seeds, ranked))
+
+
+def _walk_around(
+    walked: Walked, vector: Floats, nodes: AnyIntegers, mass: Doubles, k: int, spread: PassageSpread
+) -> tuple[AnyIntegers, Doubles]:
+    """Score the passages that a walk from the seeds reaches, and those nearest to the question."""
+    graph, settings = walked.graph, walked.settings
+    values = weighted_graph.push(graph.whole, nodes, mass, settings.damping, settings.tolerance)[len(graph.phrases) :]
+    wanted = [VectorQuery(vector, max(k, _NEAREST_PASSAGES)), VectorQuery(vector, 1), VectorQuery(-vector, 1)]
+    near, nearest, farthest = walked.passages.search(wanted)
+    around = np.array([walked.places[id] for id in near.ids if id in walked.places], np.int64)
+    places = np.union1d(weighted_graph.most(values, max(k, _REACHED_PASSAGES)), around)
+    if not len(nearest.ids):
+        return places, values[places]
+    low, high = -float(farthest.scores[0]), float(nearest.scores[0])
+    return places, values[places] + settings.passage_weight * spread.values(places, vector, low, high)
+
+
+def _walk_from_all(
+    walked: Walked, query: Query, vector: Floats, nodes: AnyIntegers, mass: Doubles
+) -> tuple[AnyIntegers, Doubles]:
+    """Score all passages of the graph that pass the query's filter, by a walk over the whole graph."""
+    graph, settings = walked.graph, walked.settings
+    (near,) = walked.passages.search([VectorQuery(vector, max(1, walked.passages.count()), (), query.filter)])
+    known = [(walked.places[id], row) for row, id in enumerate(near.ids) if id in walked.places]
+    places, rows = np.array(known, np.int64).reshape(-1, 2).T
+    reset = np.zeros(len(graph.degrees))
+    reset[len(graph.phrases) + places] = settings.passage_weight * normalize_scores(near.scores)[rows]
+    reset[nodes] = mass
+    values = run_power_iteration(walked.matrix, graph.degrees, reset, settings.damping, settings.tolerance)
+    return np.arange(len(graph.passages)), values[len(graph.phrases) :]
+
+
+def _choose_phrase(name: str, found: SearchResult, rows: AnyIntegers) -> str:
+    """Return one of the phrases found in `rows`, nearest first: the name itself if it is among the nearest."""
+    own, best = name.casefold(), found.scores[rows[0]]
+    equal = [found.ids[row] for row in rows if not scores_differ(found.scores[row], best)]
+    return own if own in equal else min(equal)
+
+
+def _trace_seeds(query: Query, graph: WeightedGraph, nodes: AnyIntegers, mass: Doubles, ms: float) -> Step:
+    """Return a trace step with the seeds, heaviest first, and their reset weights as a note."""
+    order = np.lexsort((nodes, -mass))
+    phrases = tuple(graph.phrases.take(pa.array(nodes[order], pa.int64())).to_pylist())
+    return Step(1, "phrases", query.text, phrases, ms=ms, note=", ".join(f"{weight:.3g}" for weight in mass[order]))
+
+
+def _ms(start: float) -> float:
+    return (time.perf_counter() - start) * 1e3
+
+
+# ---------------------------------------------------------------- the LLM task
+
+
+class Named(BaseModel):
+    """The entities that a question names, in its own words."""
+
+    entities: list[str]
+
+
+def name_entities_by_rule(inputs: Mapping[str, Any]) -> Named:
+    """Return the names, quoted titles and dates in a question; bare numbers are not entities."""
+    found = rules.find_mentions(inputs["question"])
+    return Named(entities=[one.text for one in found if one.kind != "number"])
+
+
+QUESTION_ENTITIES: Task[Named] = Task(
+    name="question-entities",
+    version=1,
+    prompt=Path(__file__).with_name("prompts") / "question_entities.jinja",
+    output=Named,
+    rule=name_entities_by_rule,
+    max_tokens=300,
+)

@@ -1,1 +1,0 @@
-"""The parts of HippoRAG: the graph of phrases and passages, and vectors spread over it."""

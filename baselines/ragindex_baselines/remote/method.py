@@ -1,0 +1,171 @@
+"""`http`: a retriever that runs elsewhere, asked over HTTP and compared like the methods that are built here."""
+
+import time
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, ClassVar, Literal, Self
+from urllib.parse import urlsplit
+
+import regex
+from pydantic import Field, field_validator, model_validator
+
+from ragindex.accounting import ledger
+from ragindex.canonical import encodable
+from ragindex.errors import RequestError, ServiceError, UsageError
+from ragindex.http import Trouble, TroubleError, read_secret, require_bare, retry
+from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
+from ragindex.llm import rate_limits
+from ragindex.parts.text.passages import OVER_PASSAGES, PassagesField
+from ragindex.plugins.base import Contact
+from ragindex.plugins.registry import label
+from ragindex.redaction import names_secret
+from ragindex.retrieval.hits import check_queries
+from ragindex.retrieval.trace import UNKNOWN_DOCUMENTS
+from ragindex.types import Query, Retrieval, Step
+from ragindex_baselines.remote.client import PROTOCOLS, JsonAddress, Protocol, ServiceHit
+from ragindex_baselines.remote.documents import CorpusDocuments
+
+_HEADER = regex.compile(r"[A-Za-z0-9-]{1,64}")
+
+
+class Http(Scheme):
+    """A retriever that runs elsewhere, behind an address that questions are posted to.
+
+    The service sees the texts of questions and nothing else. The ids of its hits are matched to the documents of the
+    corpus; hits of others count as misses, and are counted. The index holds the passages alone, to show titles,
+    metadata and texts where the service sends none.
+    """
+
+    version: ClassVar[int] = 1
+    order_depends_on_filter: ClassVar[bool] = True
+    keys_from: ClassVar[str] = "Put the key into an environment variable, and its name into the parameter key."
+    url: str = Field(description="Address that questions are posted to.")
+    protocol: Literal["plain", "openai"] = Field(
+        default="plain",
+        description="plain: {query, k} is answered by {hits: [{id, score, title, text}]}. openai: vector-store search.",
+    )
+    key: str | None = Field(
+        default=None, description="Name of the environment variable with the key, such as SEARCH_API_KEY. null: no key."
+    )
+    header: str = Field(default="Authorization", description="Header of the key; Authorization has Bearer before it.")
+    timeout: float = Field(default=30.0, gt=0, le=3600, description="Most seconds of a request.")
+    retries: int = Field(default=2, ge=0, le=20, description="Times a request is sent again after a passing failure.")
+    max_mb: float = Field(default=4.0, gt=0, le=1024, description="Most megabytes of an answer.")
+    depth: int = Field(
+        default=50, ge=1, description="Hits that are asked for where a filter then leaves out some; else k are."
+    )
+    price: float = Field(default=0.0, ge=0, description="Dollars for 1,000 questions.")
+    over: PassagesField = OVER_PASSAGES
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, url: str) -> str:
+        require_bare(url, "http", cls.keys_from)
+        try:
+            host, _ = urlsplit(url).hostname, urlsplit(url).port
+        except ValueError:  # of the port, or of an IPv6 address
+            host = None
+        if not host or not url.isascii() or not url.isprintable() or " " in url:
+            raise ValueError("an address of ASCII characters with a host, as https://search.example.org/search")
+        return url
+
+    @model_validator(mode="after")
+    def _check_key(self) -> Self:
+        # An error of one parameter would repeat its value, which may be the key itself.
+        if self.key is not None and not names_secret(self.key):
+            raise ValueError(
+                "key is the name of an environment variable that ends in API_KEY, ACCESS_KEY, TOKEN, SECRET or "
+                "PASSWORD, such as SEARCH_API_KEY, never the key itself"
+            )
+        if _HEADER.fullmatch(self.header) is None:
+            raise ValueError("header is the name of an HTTP header, such as X-API-Key")
+        return self
+
+    def contacts(self) -> tuple[Contact, ...]:
+        """Return the host of the service, and the variable of its key."""
+        return (Contact.of_address(self.url, () if self.key is None else (self.key,)),)
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        """Return the passages, which hits are matched to."""
+        return (self.over,)
+
+    def depends_on_k(self, k: int) -> bool:
+        """Return True: nothing is known about the service, and hits of unknown documents leave fewer than k."""
+        return True
+
+    def open(self, index: OpenIndex) -> Retriever:
+        """Open a client, which contacts nothing before the first question.
+
+        Raises UsageError if the environment variable of the key is not set.
+        """
+        headers, key = {}, ""
+        if self.key is not None:
+            key = read_secret([self.key], index.folder) or ""
+            if not key:
+                raise UsageError(f"{label(self)} needs a key: set the environment variable {self.key}.")
+            headers = {self.header: f"Bearer {key}" if self.header == "Authorization" else key}
+        address = JsonAddress(self.url, self.timeout, round(1e6 * self.max_mb), headers, key)
+        documents = CorpusDocuments(index.open_part(self.over), index.open_positions(self.over), label(self))
+        retriever = HttpRetriever(self, PROTOCOLS[self.protocol], address, documents)
+        weakref.finalize(retriever, address.close)
+        return retriever
+
+
+@dataclass
+class HttpRetriever:
+    """The open retriever of Http."""
+
+    scheme: Http
+    protocol: Protocol
+    address: JsonAddress
+    documents: CorpusDocuments
+    _rng: Random = field(default_factory=Random)  # for the jitter of waits
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """Post one question after the other. Raises RequestError for a question, and ServiceError for all."""
+        check_queries(queries, k)
+        return [self._search(query, k) for query in queries]
+
+    def _search(self, query: Query, k: int) -> Retrieval:
+        wanted = min(k if query.filter is None else max(k, self.scheme.depth), self.protocol.most)
+        start = time.perf_counter()
+        found = self._ask(query.text, wanted)
+        ms = (time.perf_counter() - start) * 1e3
+        matched = self.documents.match(found, query.filter, by_file_name=self.protocol.by_file_name)
+        hits = matched.hits[:k]
+        step = Step(1, self.scheme.protocol, query.text, tuple(hit.id for hit in hits), ms=ms)
+        if not matched.unknown:
+            return Retrieval(hits, (step,))
+        note = f"{len(matched.unknown)} of {len(found)} hits are of no document of the corpus"
+        return Retrieval(hits, (step, Step(1, UNKNOWN_DOCUMENTS, query.text, matched.unknown, note=note)))
+
+    def _ask(self, text: str, k: int) -> list[ServiceHit]:
+        """Return the hits of the service. Raises RequestError, or ServiceError if no question would be answered."""
+
+        def attempt() -> list[ServiceHit]:
+            return self.protocol.read(self.address.post(self.protocol.write(encodable(text), k)), k)
+
+        try:
+            found = retry(attempt, self.scheme.retries, self._rng, lambda _, seconds: rate_limits.sleep(seconds))
+        except TroubleError as error:
+            trouble = error.trouble
+        else:
+            self._book_price()
+            return found
+        kind = ServiceError if _ends_all(trouble) else RequestError
+        hint = f" Check {self.scheme.key}." if trouble.refuses_key and self.scheme.key else ""
+        hint = hint or (" Name the variable of its key: key=SEARCH_API_KEY." if trouble.refuses_key else "")
+        raise kind(f"{label(self.scheme)}: POST {self.scheme.url} failed, {trouble}.{hint}")
+
+    def _book_price(self) -> None:
+        """Record the price of a question; its time is that of the method."""
+        if self.scheme.price:
+            money = self.scheme.price / 1_000
+            ledger.record_call(ledger.CallRecord("search over HTTP", self.scheme.url, money=money), 0.0)
+
+
+def _ends_all(trouble: Trouble) -> bool:
+    """Return whether every other question would fail too: a refused key, no such address, a redirect, no connection."""
+    return trouble.stops or (trouble.status is not None and 300 <= trouble.status < 400)

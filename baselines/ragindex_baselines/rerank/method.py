@@ -1,0 +1,152 @@
+"""Reranking of any method's candidates; only gains beyond it can be credited to a method itself."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from ragindex.accounting import ledger
+from ragindex.interfaces import OpenIndex, Retriever, Scheme
+from ragindex.llm.tasks import Task
+from ragindex.parts.text.passages import OVER_PASSAGES, PassagesField
+from ragindex.plugins import registry
+from ragindex.plugins.registry import SchemeField, label
+from ragindex.retrieval.hits import check_queries
+from ragindex.retrieval.trace import Trace
+from ragindex.types import Query, Retrieval
+from ragindex_baselines.rerank.interface import PassageScorer, PlaceScores, Reranker
+from ragindex_baselines.rerank.rerankers import LanguageModel, RerankerField
+
+
+class Rerank(Scheme):
+    """The best results of another method, scored again by an LLM or a cross-encoder.
+
+    The `depth` best of `base` are scored; further results follow in the base's order. `reranker` is language-model
+    (the default; it is asked once per question, and a rule replaces it if there is no LLM), cross-encoder(model=NAME)
+    or endpoint(model=NAME). Candidates that it does not return keep the base's order, behind those that it does; with
+    `left_out=drop` they are no results, so that they take no room from a reader, unless it returns none at all.
+    """
+
+    version: ClassVar[int] = 1
+    base: SchemeField = Field(
+        default_factory=lambda: registry.scheme("hybrid"), description="Retriever whose results are reranked."
+    )
+    over: PassagesField = OVER_PASSAGES
+    reranker: RerankerField | None = Field(
+        default=None,
+        description="language-model, cross-encoder(model=NAME) or endpoint(model=NAME). null: language-model.",
+    )
+    depth: int = Field(default=50, ge=1, description="Results that are reranked.")
+    left_out: Literal["keep", "drop"] = Field(
+        default="keep",
+        description="Results that the reranker does not return follow behind the others, or are dropped.",
+    )
+
+    def tasks(self) -> tuple[Task[Any], ...]:
+        """Return the tasks of the reranker."""
+        return self._reranker().tasks()
+
+    def open(self, index: OpenIndex) -> Retriever:
+        """Open the base and the reranker."""
+        reranker, drops = self._reranker().open(index), self.left_out == "drop"
+        return RerankRetriever(self.base.open(index), reranker, self.depth, drops, label(self))
+
+    def _reranker(self) -> Reranker:
+        return self.reranker or LanguageModel()
+
+
+@dataclass(frozen=True, slots=True)
+class RerankRetriever:
+    """The open retriever of Rerank."""
+
+    base: Retriever
+    reranker: PassageScorer
+    depth: int
+    drops: bool
+    source: str
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """Ask the base for the larger of depth and k results for all questions, then rerank question by question."""
+        check_queries(queries, k)
+        found = self.base.retrieve(queries, max(self.depth, k))
+        return [self._reranked(query, one, k) for query, one in zip(queries, found, strict=True)]
+
+    def _reranked(self, query: Query, found: Retrieval, k: int) -> Retrieval:
+        if not found.hits:
+            return found
+        shown, trace = found.hits[: self.depth], Trace(list(found.trace))
+        with trace.step(max((step.iteration for step in found.trace), default=1), "reranker", query.text) as step:
+            said = self.reranker.scores(query.text, [(hit.title, hit.text) for hit in shown])
+            order = order_candidates(said, [hit.id for hit in shown], len(found.hits) - len(shown))
+            for what, count in order.counts.items():
+                for _ in range(count):
+                    ledger.count_outcome("rerank", what)
+            kept = min(k, order.returned) if self.drops and order.returned else k
+            ranked = tuple(
+                replace(found.hits[place], score=score, source=self.source)
+                for place, score in zip(order.places[:kept], order.scores[:kept], strict=True)
+            )
+            step["ids"], step["note"] = tuple(hit.id for hit in ranked), order.note
+        return Retrieval(ranked, tuple(trace.steps), found.notes)
+
+
+# ---------------------------------------------------------------- the ranking of all candidates; none gets lost
+
+
+REPEATED, UNKNOWN, NO_NUMBER, LEFT_OUT = "said twice", "no such passage", "no score", "not returned"
+_LARGEST_SCORE = 1e12
+"""Scores beyond this are treated as missing; below it, floats that differ by one are distinct."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A ranking: the positions of all candidates, best first, their scores, and counts of the errors in the output.
+
+    The first `returned` of them were returned by the reranker.
+    """
+
+    places: tuple[int, ...]
+    scores: tuple[float, ...]
+    counts: Mapping[str, int]
+    returned: int
+
+    @property
+    def note(self) -> str:
+        """Return the counts as text, "" if there are none."""
+        return ", ".join(f"{count} {what}" for what, count in self.counts.items())
+
+
+def order_candidates(said: PlaceScores, ids: Sequence[str], rest: int = 0) -> Order:
+    """Rank the candidates `ids`, given in the base's order, by the scores in `said`; equal scores by id.
+
+    Candidates without a score follow in the base's order, and then `rest` more candidates that the reranker
+    was not given. Their scores fall by 1 from the lowest score. Pairs that name no candidate are dropped. If
+    a candidate is named twice, the first score is used. A score that is not a number of a sensible size is
+    treated as missing. All these errors are counted.
+    """
+    scores, counts = _collect_scores(said, len(ids))
+    best = sorted(scores, key=lambda place: (-scores[place], ids[place]))
+    left_out = [place for place in range(len(ids)) if place not in scores]
+    if left_out:
+        counts[LEFT_OUT] = len(left_out)
+    others = [*left_out, *range(len(ids), len(ids) + rest)]
+    lowest = min(scores.values(), default=len(others) + 1.0)
+    falling = [lowest - step for step in range(1, len(others) + 1)]
+    return Order((*best, *others), (*(scores[place] for place in best), *falling), dict(counts), len(best))
+
+
+def _collect_scores(said: PlaceScores, count: int) -> tuple[dict[int, float], Counter[str]]:
+    scores: dict[int, float] = {}
+    counts: Counter[str] = Counter()
+    for place, score in said:
+        if not 0 <= place < count:
+            counts[UNKNOWN] += 1
+        elif place in scores:
+            counts[REPEATED] += 1
+        elif not abs(score) <= _LARGEST_SCORE:  # NaN too
+            counts[NO_NUMBER] += 1
+        else:
+            scores[place] = score
+    return scores, counts

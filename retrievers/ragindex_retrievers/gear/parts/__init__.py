@@ -1,1 +1,0 @@
-"""The index part of GeAR: the graph of triples."""

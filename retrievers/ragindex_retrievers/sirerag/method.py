@@ -1,0 +1,146 @@
+"""SiReRAG (Zhang et al., ICLR 2025; readings S1 to S3 in docs/methods/sirerag.md)."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from ragindex.filters import Not, Terms, combine_filters
+from ragindex.interfaces import Collection, OpenIndex, Part, Retriever, Scheme, SearchResult
+from ragindex.parts.text.passages import OVER_PASSAGES, PassagesField
+from ragindex.parts.trees.summary_tree import SUMMARY_KIND
+from ragindex.parts.trees.tree_pool import TreePool
+from ragindex.parts.trees.tree_search import PASSAGE_KIND, Nodes, above
+from ragindex.parts.vectors.base_field import FlatField, over
+from ragindex.plugins import registry
+from ragindex.plugins.registry import PartField, label, of_class
+from ragindex.retrieval.hits import HIT_FIELDS, check_queries, fetch_records, read_hits
+from ragindex.types import Hit, Query, Retrieval, Step, Triple
+
+
+class SiReRAG(Scheme):
+    """Search in two trees of summaries: one over passages, one over what is said of each entity.
+
+    The flat scheme `base` searches both, the second over aggregates of propositions per entity. `pool` defines the
+    trees and which of their nodes are searched (the paper's ablations). `ranking=pool` returns the best nodes of any
+    kind, as in the paper. `ranking=lifted` returns passages only: each is scored by its own score and that of the
+    best aggregate or proposition that names it, among the `depth` best leaves, so that no summary takes the place of
+    a passage.
+    """
+
+    version: ClassVar[int] = 1
+    base: FlatField = Field(
+        default_factory=lambda: registry.scheme("dense"), description="Flat scheme that searches the pool."
+    )
+    pool: Annotated[PartField, of_class(TreePool)] = Field(
+        default=TreePool(), description="Trees, and which of their nodes are searched."
+    )
+    over: PassagesField = OVER_PASSAGES
+    ranking: Literal["pool", "lifted"] = Field(
+        default="pool",
+        description="Rank all nodes of the pool (as in the paper), or passages, each with the best node that names it.",
+    )
+    depth: int = Field(default=200, ge=1, description="With ranking=lifted: leaves considered.")
+    diversity: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="With ranking=pool: weight against results that share passages with better ones. 0: none.",
+    )
+
+    def depends_on_k(self, k: int) -> bool:
+        """Return whether the ranking depends on k.
+
+        The documents of a node are ordered among those of all k hits, and `diversity` chooses among four times k.
+        `lifted` considers `depth` leaves, or k if that is more.
+        """
+        pooled = self.base.order_depends_on_filter or self.diversity > 0
+        own = k > self.depth if self.ranking == "lifted" else pooled
+        return own or super().depends_on_k(k)
+
+    def parts(self) -> tuple[Part[Any], ...]:
+        """Return the parts that the base needs to search the pool, and the pool."""
+        return (*self._over().parts(), self.pool)
+
+    def open(self, index: OpenIndex) -> Retriever:
+        """Return a retriever that calls the base twice: for nodes, and for the order of their documents.
+
+        With `ranking=lifted` it calls the base once.
+        """
+        base, nodes = self._over().open(index), index.open_part(self.pool)
+        if self.ranking == "lifted":
+            return Lifted(base, nodes, self.depth, label(self))
+        return Nodes(base, nodes, above(nodes), label(self), self.diversity)
+
+    def _over(self) -> Scheme:
+        return over(self.base, self.pool)
+
+
+# ---------------------------------------------------------------- ranking=lifted
+
+
+_LEAVES = Not(Terms("kind", (SUMMARY_KIND,)))
+_TRACE_LENGTH = 10  # passages in the trace whose lifting node is shown
+
+
+@dataclass(frozen=True, slots=True)
+class Lifted:
+    """Retriever that ranks passages by their own score and that of the best leaf that names them (`ranking=lifted`).
+
+    `base` searches the nodes of the pool. `depth` is how many leaves are considered. `source` is the method's
+    label.
+    """
+
+    base: Retriever
+    nodes: Collection
+    depth: int
+    source: str
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """Return the best passages of each query. The base searches the leaves once for all queries."""
+        check_queries(queries, k)
+        asked = [replace(query, filter=combine_filters(query.filter, _LEAVES)) for query in queries]
+        found = self.base.retrieve(asked, max(self.depth, k))
+        return [self._one(query, one, k) for query, one in zip(queries, found, strict=True)]
+
+    def _one(self, query: Query, found: Retrieval, k: int) -> Retrieval:
+        start = time.perf_counter()
+        raised = lifted(found.hits)
+        best = sorted(raised, key=lambda id: (-raised[id].score, id))[:k]
+        records = fetch_records(self.nodes, best, HIT_FIELDS)
+        ids = records.column("id").to_pylist()
+        scores = np.array([raised[id].score for id in ids], np.float64)
+        by = {id: raised[id].by for id in ids[:_TRACE_LENGTH]}
+        paths = tuple((Triple(name, "is made of", id),) for id, name in by.items() if name)
+        ms = (time.perf_counter() - start) * 1e3
+        step = Step(1, "passages by their aggregates", query.text, tuple(ids), paths=paths, ms=ms)
+        return Retrieval(read_hits(SearchResult(ids, scores, records), self.source), (*found.trace, step), found.notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """Score of a passage, and the node that lifted it ("" if none did)."""
+
+    score: float
+    by: str = ""
+
+
+def lifted(leaves: Sequence[Hit]) -> Mapping[str, Raised]:
+    """Return the lifted score of every passage that is among the leaves of a pool or named by one.
+
+    The score is the passage's own, or the mean of that and the score of the best leaf that names it if that
+    leaf's is higher. A passage that is not itself among the leaves starts from the score of the last leaf.
+    """
+    last = min((hit.score for hit in leaves), default=0.0)
+    found = {hit.id: Raised(hit.score) for hit in leaves if hit.kind == PASSAGE_KIND}
+    best: dict[str, Hit] = {}
+    for hit in leaves:
+        if hit.kind != PASSAGE_KIND:
+            best |= {id: hit for id in hit.passage_ids if id not in best}
+    for id, hit in best.items():
+        own = found.get(id, Raised(last)).score
+        found[id] = Raised((own + hit.score) / 2, f"{hit.kind} {hit.id}") if hit.score > own else Raised(own)
+    return found

@@ -1,0 +1,250 @@
+"""GRIEVER over a corpus written by hand: what it finds, what it asks of whom, what it explains, and bad input."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_extractions import imported, openie, spelt
+
+from ragindex.encoders.vector_cache import CachedEncoder
+from ragindex.errors import UsageError
+from ragindex.interfaces import Floats
+from ragindex.llm.plugins import LLMPlugin
+from ragindex.llm.tasks import Task
+from ragindex.plugins import registry
+from ragindex.retrieval.trace import IF_STOPPED
+from ragindex.types import Document, Query, Retrieval, Step
+from ragindex.workspace.workspace import Workspace
+from ragindex_retrievers.griever.lookups import aliases_in
+from ragindex_retrievers.griever.method import GrieverRetriever
+
+NORTH_STAR = "Who married the publisher of abolitionist newspaper The North Star?"
+DOCUMENTS = (
+    spelt("star", "The North Star|published by|Frederick Douglass", "The North Star|is an|abolitionist newspaper"),
+    spelt("helen", "Frederick Douglass|spouse|Helen Pitts Douglass", "Helen Pitts Douglass|born in|Honeoye"),
+    spelt("rose", "Rosetta Sprague|married|Nathan Sprague"),
+    spelt("press", "The Liberator|is an|abolitionist newspaper", "The Liberator|published by|William Garrison"),
+    spelt("sky", "Polaris|also known as|The North Star", "Polaris|lies in|Ursa Minor"),
+    spelt("honeoye", "Honeoye|lies in|New York"),
+    spelt("glass", "Sand|melts into|glass"),
+    spelt("bear", "Ursa Minor|contains|seven bright stars"),
+)
+FEW = "griever(base_k=2, t_max=4, split=false)"
+"""Small enough that the second passage has to be joined on."""
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    folder = tmp_path_factory.mktemp("griever")
+    made = imported(folder / "w", openie(folder / "f.json", DOCUMENTS), DOCUMENTS)
+    made.sync([registry.scheme("griever"), registry.scheme("griever(shortlist=full)")])
+    return made
+
+
+def asked(workspace: Workspace, written: str, text: str = NORTH_STAR, k: int = 5, where: Any = None) -> Retrieval:
+    [found] = registry.scheme(written).open(workspace).retrieve([Query("q", text, where)], k)
+    return found
+
+
+def ids(found: Retrieval) -> list[str]:
+    return [hit.id for hit in found.hits]
+
+
+def steps(found: Retrieval, index: str) -> list[Step]:
+    return [step for step in found.trace if step.index == index]
+
+
+# ---------------------------------------------------------------- what it finds
+
+
+def test_the_second_passage_is_joined_on(workspace: Workspace) -> None:
+    """No word of the question is in it: it is found by the entity that the first passage gives."""
+    assert "helen" not in ids(asked(workspace, "composed", k=2))
+    assert "helen" not in ids(asked(workspace, "griever(base_k=2, t_max=4, split=false, iterations=1)"))
+    assert "helen" in ids(asked(workspace, FEW))
+
+
+def test_a_rewritten_question_names_what_was_found(workspace: Workspace) -> None:
+    found = asked(workspace, FEW)
+    [rewritten] = steps(found, "rewrite")
+    assert "Frederick Douglass" in rewritten.note
+    assert "The North Star" not in rewritten.note
+    assert steps(asked(workspace, "griever(rewrite=false)"), "rewrite") == []
+
+
+def test_aliases_count_in_their_sense_alone(workspace: Workspace) -> None:
+    """Polaris is The North Star where the stars are spoken of: a question about the newspaper never gets there."""
+    about_news = asked(
+        workspace, "griever(base_k=1, split=false)", "Which abolitionist newspaper did Douglass publish?"
+    )
+    assert "bear" not in ids(about_news)
+    about_stars = asked(workspace, "griever(base_k=1, split=false)", "What does Ursa Minor, of Polaris, contain?")
+    assert ids(about_stars)[:2] == ["bear", "sky"] or ids(about_stars)[:2] == ["sky", "bear"]
+
+
+def test_stopping_after_one_iteration_is_told(workspace: Workspace) -> None:
+    told = steps(asked(workspace, FEW), IF_STOPPED)
+    assert [step.iteration for step in told] == [1, 2]
+    once = asked(workspace, "griever(base_k=2, t_max=4, split=false, iterations=1)")
+    assert told[0].ids == tuple(hit.id for hit in once.hits)
+
+
+# ---------------------------------------------------------------- whom it asks
+
+
+class Silent(LLMPlugin):
+    """A language model that must not be asked."""
+
+    def open(self, setting: object = None) -> "Silent":
+        return self
+
+    @property
+    def id(self) -> str:
+        return "silent"
+
+    def run(self, task: Task[Any], inputs: Mapping[str, Any]) -> Any:
+        raise AssertionError(f"{task.name} was asked")
+
+    def map(self, task: Task[Any], inputs: Any, **_: Any) -> Any:
+        raise AssertionError(f"{task.name} was asked")
+
+
+def test_no_language_model_is_asked(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path / "w", llm=Silent(), chunking=None)
+    workspace.import_part("extractions", openie(tmp_path / "f.json", DOCUMENTS))
+    workspace.add(DOCUMENTS)
+    workspace.sync([registry.scheme("griever")])
+    assert "helen" in ids(asked(workspace, FEW))
+
+
+def test_one_batch_for_the_question_and_one_for_its_rewriting(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no name, passage or triple is encoded while asking."""
+    batches: list[Sequence[str]] = []
+    encode = CachedEncoder._encode_timed
+
+    def counted(self: CachedEncoder, encode_texts: Any, texts: Sequence[str]) -> Any:
+        batches.append(tuple(texts))
+        return encode(self, encode_texts, texts)
+
+    def none(self: CachedEncoder, texts: Sequence[str]) -> Floats:
+        raise AssertionError(f"{texts} were encoded as documents")
+
+    monkeypatch.setattr(CachedEncoder, "_encode_timed", counted)
+    monkeypatch.setattr(CachedEncoder, "encode_each", none)
+    question = "Where was the woman who married the publisher of The North Star born?"
+    found = asked(workspace, "griever", question)
+    clause = "who married the publisher of The North Star born?"
+    rewritten = steps(found, "rewrite")[0].note.split(" | ")
+    assert batches == [(question, clause), tuple(dict.fromkeys(rewritten))]
+    batches.clear()
+    asked(workspace, "griever(rewrite=false, shortlist=full)", question)
+    assert batches == [(question, clause)]
+    batches.clear()
+    asked(workspace, "griever(rewrite=false, fire_full=false, retrieval_weight=0)", question)
+    assert batches == [(clause,)]
+
+
+def test_ngrams_can_be_encoded_as_texts(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    passing: list[int] = []
+    encode = CachedEncoder.encode_passing
+    monkeypatch.setattr(
+        CachedEncoder, "encode_passing", lambda self, texts: (passing.append(len(texts)), encode(self, texts))[1]
+    )
+    found = asked(workspace, "griever(ngrams=texts, max_ngram=2, split=false, iterations=1)", "Who published it?")
+    assert passing == [5]  # three words and two pairs
+    assert found.hits
+
+
+# ---------------------------------------------------------------- what it explains
+
+
+def test_the_way_is_explained(workspace: Workspace) -> None:
+    question = "Where was the woman who married the publisher of The North Star born?"
+    found = asked(workspace, "griever(base_k=2)", question)
+    [clauses] = steps(found, "clauses")
+    assert clauses.note == f"{question} | who married the publisher of The North Star born?"
+    matched = steps(found, "matched triples")
+    assert [step.iteration for step in matched] == [1, 2]
+    assert "Helen Pitts Douglass = 'born' 0.99, born in = 'born' 1.00" in matched[1].note
+    assert list(matched[0].scores) == sorted(matched[0].scores, reverse=True)
+    assert all(len(path) == 1 for path in matched[0].paths)
+    assert len(steps(found, "shortlist")[0].ids) > 0
+    [paths] = steps(found, "paths")
+    assert list(paths.scores) == sorted(paths.scores, reverse=True)
+    joined = [path for path in paths.paths if len(path) == 2]
+    assert ("The North Star", "Frederick Douglass", "Frederick Douglass", "Helen Pitts Douglass") in [
+        (first.subject, first.object, second.subject, second.object) for first, second in joined
+    ]
+
+
+# ---------------------------------------------------------------- parameters
+
+
+def test_every_row_of_the_papers_ablation(workspace: Workspace) -> None:
+    for changed in ("shortlist=full", "shortlist=none", "base=hybrid"):
+        found = asked(workspace, f"griever(base_k=2, {changed})")
+        assert ids(found)[0] in ("star", "helen")
+    whole = steps(asked(workspace, "griever(base_k=2, split=false, shortlist=none)"), "matched triples")[0]
+    assert len(whole.paths) == 4  # both triples of both passages
+    fewer = steps(asked(workspace, "griever(base_k=2, split=false, t_max=1)"), "matched triples")[0]
+    assert len(fewer.paths) == 1
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("griever(base=griever)", "a method that searches one part `over`"),
+        ("griever(follow=gear)", "a method that searches one part `over`"),
+        ("griever(base=hybrid(bases=[bm25, dense]))", "a method that searches one part `over`"),
+        ("griever(triples=passages)", "triples"),
+        ("griever(iterations=0)", "greater than or equal to 1"),
+        ("griever(triple_score=question, fire_full=false)", "it needs fire_full=true"),
+        ("griever(exclude=last)", "griever has no parameter 'exclude'"),
+        ("griever(shortlist=some)", "'partial', 'full' or 'none'"),
+    ],
+)
+def test_what_is_allowed(written: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        registry.scheme(written)
+
+
+# ---------------------------------------------------------------- small corpora
+
+
+def test_a_corpus_without_triples(tmp_path: Path) -> None:
+    documents = [Document("a", "", "Nothing here."), Document("b", "", "nor here, where nothing is named")]
+    workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", documents), documents)
+    workspace.sync([registry.scheme("griever")])
+    found = asked(workspace, "griever", "where is nothing named?")
+    assert ids(found)[0] == "b"
+    question = Query("q", "where is nothing named?")
+    [dense] = registry.scheme("dense").open(workspace).retrieve([question], 2)
+    assert ids(found) == [hit.id for hit in dense.hits]
+    assert [hit.score for hit in found.hits] == pytest.approx([hit.score for hit in dense.hits], abs=1e-6)
+    found = asked(workspace, "griever(retrieval_weight=0)", question.text)
+    assert ids(found)[0] == "b"
+    assert [hit.score for hit in found.hits] == [-1.0]
+
+
+def test_a_chain_of_aliases_across_senses(tmp_path: Path) -> None:
+    """Orange is a company, and a fruit: what either is called else holds where that sense was found."""
+    documents = (
+        spelt("company", "Orange|also known as|France Telecom", "Orange|sells|telephones"),
+        spelt("fruit", "Orange|also known as|Citrus sinensis", "Orange|grows in|groves"),
+        spelt("plant", "Citrus sinensis|grown by|farmers in Valencia"),
+        spelt("paris", "France Telecom|seated in|Issy-les-Moulineaux"),
+        *(spelt(f"other{n}", f"thing {n}|lies beside|thing {n + 1}") for n in range(6)),
+    )
+    workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", documents), documents)
+    workspace.sync([registry.scheme("griever")])
+    retriever = registry.scheme("griever").open(workspace)
+    assert isinstance(retriever, GrieverRetriever)
+    names = ["Orange", "France Telecom", "Citrus sinensis"]
+    _, pairs = retriever.index.around([], [["company"], ["fruit"], ["plant"]])
+    of_company, of_fruit, of_plant = (aliases_in(each, names) for each in pairs)
+    assert of_company == {"Orange": ("France Telecom",), "France Telecom": ("Orange",)}
+    assert of_fruit == {"Orange": ("Citrus sinensis",), "Citrus sinensis": ("Orange",)}
+    assert of_plant == {}
