@@ -15,10 +15,9 @@ from ragindex.llm.answer_question import build_context
 from ragindex.plugins import registry
 from ragindex.types import Query, Retrieval, Triple
 from ragindex.workspace.workspace import Workspace
-from ragindex_baselines.graphrag import steps
+from ragindex_baselines.graphrag import method
 from ragindex_baselines.graphrag.communities import Communities
-from ragindex_baselines.graphrag.method import GraphRAG
-from ragindex_baselines.graphrag.steps import Nearby
+from ragindex_baselines.graphrag.method import GraphRAG, Nearby
 
 DOCUMENTS = (
     spelt("1", "Ann|knows|Bob", "Bob|knows|Cid"),
@@ -167,9 +166,9 @@ def entity(key: str, passages: Sequence[str] = (), neighbours: tuple[str, ...] =
 
 def test_passages_are_ranked_by_entity_and_each_comes_once() -> None:
     entities = [entity("a", ["3", "1"]), entity("b", ["1", "2", "3", "5"]), entity("c", ["9"])]
-    assert steps.rank_passages(entities, 9) == ["3", "1", "2", "5", "9"]
-    assert steps.rank_passages(entities, 3) == ["3", "1", "2"]
-    assert steps.rank_passages([], 2) == []
+    assert method.rank_passages(entities, 9) == ["3", "1", "2", "5", "9"]
+    assert method.rank_passages(entities, 3) == ["3", "1", "2"]
+    assert method.rank_passages([], 2) == []
 
 
 def test_an_entity_of_every_passage_is_read_as_far_as_is_needed() -> None:
@@ -185,7 +184,7 @@ def test_an_entity_of_every_passage_is_read_as_far_as_is_needed() -> None:
             return self.all.slice(start, size)
 
     everywhere = Counting()
-    assert steps.rank_passages([Nearby("a", everywhere, ())], 150)[149] == "149"
+    assert method.rank_passages([Nearby("a", everywhere, ())], 150)[149] == "149"
     assert everywhere.read <= 300
 
 
@@ -196,17 +195,17 @@ def row(source: str, target: str, weight: float = 1.0) -> dict[str, Any]:
 def test_relations_between_the_entities_come_first_then_those_with_shared_outsiders() -> None:
     entities = [entity("a"), entity("b"), entity("c")]
     rows = [row("a", "z", 9), row("a", "y"), row("b", "y", 2), row("b", "c"), row("a", "b", 3), row("c", "x")]
-    ranked = [one["id"] for one in steps.rank_relations(entities, rows, 10)]
+    ranked = [one["id"] for one in method.rank_relations(entities, rows, 10)]
     assert ranked == ["a-b", "b-c", "b-y", "a-y", "a-z", "c-x"]
-    assert [one["id"] for one in steps.rank_relations(entities, rows, 2)] == ["a-b", "b-c"]
+    assert [one["id"] for one in method.rank_relations(entities, rows, 2)] == ["a-b", "b-c"]
 
 
 def test_candidates_are_bounded() -> None:
     entities = [entity(f"e{n}", (), tuple(f"n{m}" for m in range(50))) for n in range(10)]
-    assert len(steps.candidate_relations(entities, 10)) == 45 + 100
-    assert steps.candidate_relations(entities, 0) == []
+    assert len(method.candidate_relations(entities, 10)) == 45 + 100
+    assert method.candidate_relations(entities, 0) == []
 
 
 def test_communities_of_more_entities_come_first() -> None:
     rows = [{"community": one} for one in ("x", "y", "z", "y", "z")]
-    assert steps.rank_communities(rows) == ["y", "z", "x"]
+    assert method.rank_communities(rows) == ["y", "z", "x"]
