@@ -18,9 +18,9 @@ from ragindex.english.answering import (
     unmentioned_words,
     write_sentence,
 )
-from ragindex.english.coreference import is_likely_person, may_be_person
+from ragindex.english.coreference import is_likely_person, may_be_person, strip_brackets
 from ragindex.english.extracting import ALSO, ExtractedProposition, Extraction, entity_key, extract
-from ragindex.english.mentions import MentionSpan, MentionSpanKind, find_mentions, iterate_mentions
+from ragindex.english.mentions import MentionSpan, MentionSpanKind, find_mentions, find_names
 from ragindex.english.sentences import MAX_TEXT_LENGTH, find_sentences, is_number, normalize_text, split_sentences
 from ragindex.english.summarising import summarise
 from ragindex.english.triples import ASSOCIATED
@@ -38,12 +38,12 @@ __all__ = [
     "extract",
     "extract_answer",
     "find_mentions",
+    "find_names",
     "find_new_name",
     "find_next_fact",
     "find_sentences",
     "is_likely_person",
     "is_number",
-    "iterate_mentions",
     "list_facts",
     "may_be_person",
     "nearest_texts",
@@ -51,6 +51,7 @@ __all__ = [
     "normalize_text",
     "overlaps",
     "split_sentences",
+    "strip_brackets",
     "summarise",
     "unmentioned_names",
     "unmentioned_words",

@@ -14,7 +14,7 @@ import regex
 
 from ragindex.english.coreference import is_likely_person
 from ragindex.english.extracting import ALSO, Extraction, entity_key, extract
-from ragindex.english.mentions import MentionSpan, find_mentions
+from ragindex.english.mentions import MentionSpan, find_mentions, find_names
 from ragindex.english.sentences import MAX_TEXT_LENGTH
 from ragindex.english.triples import ASSOCIATED
 from ragindex.english.words import AUXILIARIES
@@ -269,8 +269,9 @@ def find_next_fact(question: str, facts: Sequence[ChainFact], said: Sequence[str
     verb count half. If the question has no names, any fact can begin the chain.
     """
     known = [_pad_words(text) for text in (question, *said)]
-    names = [name for name in _find_name_keys(question) if not _any_contains(known[1:], name)]
-    names += [name for text in said[-1:] for name in _find_name_keys(text) if not _any_contains(known[:-1], name)]
+    asked, fresh = (list(map(entity_key, find_names(text))) for text in (question, said[-1] if said else ""))
+    names = [name for name in asked if not _any_contains(known[1:], name)]
+    names += [name for name in fresh if not _any_contains(known[:-1], name)]
     names = list(dict.fromkeys(names))
     candidates = [fact for fact in facts if fact.text not in said]
     focus = " ".join([*unmentioned_words(question, said, language), *names])
@@ -303,12 +304,7 @@ def unmentioned_words(question: str, said: Sequence[str], language: str) -> list
 def unmentioned_names(question: str, said: Sequence[str]) -> list[str]:
     """Return the names in a question, as written, that no sentence in `said` contains."""
     known = [_pad_words(text) for text in said]
-    names = [mention.text for mention in find_mentions(question) if mention.kind in ("name", "title")]
-    return [name for name in names if not _any_contains(known, entity_key(name))]
-
-
-def _find_name_keys(text: str) -> list[str]:
-    return [entity_key(mention.text) for mention in find_mentions(text) if mention.kind in ("name", "title")]
+    return [name for name in find_names(question) if not _any_contains(known, entity_key(name))]
 
 
 def _pad_words(text: str) -> str:

@@ -17,7 +17,7 @@ _SUBJECT_KINDS = PHRASES | {"preposition", "adverb", "open", "close"}
 
 
 @dataclass(slots=True)
-class Clause:
+class ClauseState:
     """State of a clause: the parts that have been read so far."""
 
     subject: str = ""
@@ -34,7 +34,7 @@ class Clause:
     fronted: list[tuple[str, Chunk]] = field(default_factory=list)
     wanted: str = ""  # referent of "that" or "which", which may turn out to be the object
     apposed: bool = False
-    outer: "Clause | None" = None
+    outer: "ClauseState | None" = None
 
     @property
     def base(self) -> str:
@@ -75,7 +75,7 @@ def object_triples(
         yield from make_triple(subject, predicate, chunk.text)
     elif chunk.kind == "quantity" and preposition and base:
         yield from make_triple(subject, base, f"{preposition} {chunk.full}")
-    elif chunk.kind == "quantity" and predicate:
+    elif chunk.kind == "quantity":
         before, _, last = predicate.rpartition(" ")
         participle = last == "born" or last.endswith("ed")
         yield from make_triple(subject, before or ("was" if participle else ""), f"{last} {chunk.full}")
@@ -93,7 +93,7 @@ def _common_triples(subject: str, predicate: str, chunk: Chunk) -> Iterator[Trip
         yield from make_triple(subject, predicate, noun)
     for name in chunk.inner:
         head = noun.partition(name)[2].strip(" -")
-        if head and not is_demonym(name):
+        if not is_demonym(name):
             yield from make_triple(subject, f"{predicate} {head} of", name)
 
 

@@ -35,7 +35,7 @@ _NOUNS: tuple[tuple[SubjectKind, frozenset[str]], ...] = (
     ("group", GROUP_NOUNS),
     ("thing", THING_NOUNS),
 )
-_DISAMBIGUATION = regex.compile(r"(?:(?<!\s)\s++)?+\(([^()]*)\)\s*$")
+_BRACKETED_END = regex.compile(r"(?:(?<!\s)\s++)?+\([^()]*\)\s*$")
 _ACRONYM = regex.compile(r"^[^.]{0,120}?\((?:abbreviated |known as |or |the )?(\p{Lu}[\p{Lu}&.-]{1,7})\b")
 _BORN = regex.compile(
     r"^[^.]{0,150}\((?:[^()]{0,60} )?(?:born|died|b\.|\d{1,2} \p{L}+ \d{4}|\p{Lu}\p{Ll}+ \d{1,2}, \d{4})"
@@ -65,7 +65,7 @@ class Subject:
 def find_subject(title: str, sentences: Sequence[str]) -> Subject:
     """Return the subject of a passage, from its title and its normalized sentences."""
     title = " ".join(normalize_text(title).split())
-    name = _DISAMBIGUATION.sub("", title) or title
+    name = strip_brackets(title)
     first = sentences[0] if sentences else ""
     nouns = _find_defining_nouns(first)
     nouns |= {word for word in _split_title(title) if any(word in nouns_of_kind for _, nouns_of_kind in _NOUNS)}
@@ -73,6 +73,11 @@ def find_subject(title: str, sentences: Sequence[str]) -> Subject:
     kind = _classify_subject(name, nouns, sentences)
     surname = _find_surname(name) if kind in ("person", "unknown") else ""
     return Subject(name, _list_forms(name, first), surname, frozenset(nouns), kind)
+
+
+def strip_brackets(title: str) -> str:
+    """Return a title without a last parenthesis, unless it is nothing else: "Salt" for "Salt (film)"."""
+    return _BRACKETED_END.sub("", title) or title
 
 
 def _split_title(title: str) -> set[str]:
@@ -104,7 +109,7 @@ def _list_forms(name: str, first: str) -> tuple[tuple[str, ...], ...]:
     """Return the forms of a title: whole, before a comma, in full in the first sentence, and abbreviated there."""
     names = [name]
     head, _, tail = name.partition(", ")
-    if tail[:1].isupper() and head[:1].isupper() and len(head) > 2:  # "Tellin, Marland", not "Tarzan, the Ape Man"
+    if tail[:1].isupper() and len(head) > 2:  # "Tellin, Marland", not "Tarzan, the Ape Man"
         names.append(head)
     opening = next(iterate_mentions(first[:100]), None)
     if opening is not None and opening.start == 0 and opening.kind == "name":
@@ -137,7 +142,7 @@ def _classify_subject(name: str, nouns: Iterable[str], sentences: Sequence[str])
         return "group"
     if "thing" in kinds:
         return "thing"
-    if sentences and _BORN.match(sentences[0]) and len(name.split()) < 6:
+    if sentences and _BORN.match(sentences[0]):
         return "person"
     opening = Counter(sentence.split(" ", 1)[0].lower() for sentence in sentences)
     persons, things = opening["he"] + opening["she"] + opening["his"] + opening["her"], opening["it"] + opening["its"]
@@ -152,7 +157,7 @@ def _find_surname(name: str) -> str:
     if not 2 <= len(words) <= 4 or not all(word[:1].isupper() or len(word) < 4 for word in words):
         return ""
     last = words[-1]
-    alone = last.lower() not in THING_NOUNS and last not in BODIES and last.isalpha() and len(last) > 2
+    alone = last not in BODIES and last.isalpha() and len(last) > 2
     return last if alone and words[-2].lower() not in ("of", "the") else ""
 
 

@@ -16,7 +16,6 @@ from ragindex.english.sentences import (
     tokenize,
 )
 from ragindex.english.words import (
-    ABBREVIATIONS,
     BODIES,
     COMMON_ENDINGS,
     ENGLISH_FUNCTION_WORDS,
@@ -81,6 +80,15 @@ def iterate_mentions(text: str, known_words: Collection[str] = _NO_WORDS) -> Ite
         position += len(sentence)
 
 
+def find_names(text: str) -> Iterator[str]:
+    """Yield the names and the quoted titles among the mentions of a text, as written, one by one.
+
+    >>> list(find_names('In 1990 Ada Lund wrote "The Long Quay".'))
+    ['Ada Lund', 'The Long Quay']
+    """
+    return (mention.text for mention in iterate_mentions(text) if mention.kind in ("name", "title"))
+
+
 def split_units(
     sentence: str, known_words: Collection[str] = _NO_WORDS, subject: Sequence[Sequence[str]] = ()
 ) -> list[Unit]:
@@ -131,13 +139,8 @@ def _match_words(tokens: Sequence[Token], position: int, words: Sequence[str]) -
         token.lower == word.lower() and (place or word in (token.text, token.lower) or token.text.isupper())
         for place, (token, word) in enumerate(zip(tokens[position:end], words, strict=True))
     )
-    # not the beginning of a longer name
-    return same and not (
-        end < len(tokens)
-        and tokens[end - 1].text[:1].isupper()
-        and _is_name_part(tokens[end])
-        and tokens[end - 1].kind == "word"
-    )
+    longer = end < len(tokens) and tokens[end - 1].text[:1].isupper() and _is_name_part(tokens[end])
+    return same and not longer  # a longer name is another name
 
 
 _CLOSING = {'"': '"', "《": "》", "「": "」", "«": "»", "『": "』"}
@@ -166,13 +169,11 @@ def _find_name(tokens: Sequence[Token], position: int, known_words: Collection[s
     ):
         return position + 1, "word"  # but "The Hague" within a sentence is a name
     end = position + 1
-    while end < min(len(tokens), position + _LONGEST_NAME) and not _ends_name(tokens[end - 1]):
+    while end < min(len(tokens), position + _LONGEST_NAME):
         longer = _continue_name(tokens, position, end)
         if not longer:
             break
         end = longer
-    while end > position + 1 and _is_function_word(tokens[end - 1]) and tokens[end - 1].text not in NUMERALS:
-        end -= 1
     if end > position + 1:
         return end, "name"
     if opens and _is_common_word(tokens, position, known_words):
@@ -198,16 +199,6 @@ def _is_common_word(tokens: Sequence[Token], position: int, known_words: Collect
     return plural or len(lower) < 3 or (lower.endswith(COMMON_ENDINGS) and following != "'s" and len(lower) > 4)
 
 
-def _ends_name(token: Token) -> bool:
-    """Return whether a token ends a name: its full stop belongs to neither an initial nor an abbreviation."""
-    return (
-        token.text.endswith(".")
-        and len(token.text) > 3
-        and token.lower[:-1] not in ABBREVIATIONS
-        and token.text.count(".") < 2
-    )
-
-
 def _continue_name(tokens: Sequence[Token], start: int, end: int) -> int:
     """Return the new end of a name that continues at `end` (capital, number, or link and capital), or 0."""
     token = tokens[end]
@@ -217,7 +208,7 @@ def _continue_name(tokens: Sequence[Token], start: int, end: int) -> int:
         return end + 1
     if token.kind == "number" and token.text.isdigit() and len(token.text) <= 3:
         return end + 1
-    if token.lower in NAME_LINKS or token.text in ("&", "and", "for", "on", "in", "the"):
+    if token.lower in NAME_LINKS or token.text in ("&", "and", "for", "on"):
         return _continue_link(tokens, start, end)
     if token.text in ("'", "'s") and tokens[end - 1].end == token.start and end + 1 < len(tokens):
         plural = token.text == "'" and tokens[end - 1].lower.endswith("s")
@@ -245,34 +236,21 @@ def _is_function_word(token: Token) -> bool:
 
 def _continue_link(tokens: Sequence[Token], start: int, end: int) -> int:
     """Return the end of a name that a link continues ("of", "de la", "&"; "and" or "for" only in some), or 0."""
-    link = tokens[end].lower
     after = end + 1
     while after < len(tokens) and tokens[after].lower in NAME_ARTICLES and after < end + 3:
         after += 1
-    if (
-        after >= len(tokens)
-        or not _is_name_part(tokens[after])
-        or (link == "the" and tokens[end - 1].lower not in ("of", "&"))
-    ):
+    if after >= len(tokens) or not _is_name_part(tokens[after]):
         return 0
-    if link in ("and", "for", "on", "in", "et"):
-        return after + 1 if _joins(tokens, start, end, after) else 0
+    if tokens[end].lower in ("and", "for", "on") and not _joins(tokens, start, end, after):
+        return 0
     return after + 1
 
 
 def _joins(tokens: Sequence[Token], start: int, end: int, after: int) -> bool:
     """Return whether "and" or "for" is part of a name: Ministry of Health and Welfare, Baltimore and Ohio Railroad."""
-    body = tokens[start].text in BODIES
     if tokens[end].lower in ("for", "on"):
         return tokens[end - 1].text in BODIES
-    if tokens[end].lower in ("in", "et"):
-        return False
     goes_on = after + 1 < len(tokens) and _is_name_part(tokens[after + 1])
-    if body and end > start + 1:
-        of = after + 1 < len(tokens) and tokens[after + 1].lower == "of"
-        return not goes_on and (of or tokens[start].text not in ("University", "College", "School", "Treaty"))
-    return (
-        end == start + 1
-        and goes_on
-        and tokens[after + 1].text in ("Railroad", "Railway", "Act", "League", "Museum", "Union")
-    )
+    if end > start + 1:
+        return tokens[start].text in BODIES and not goes_on
+    return goes_on and tokens[after + 1].text in ("Railroad", "Railway", "Act", "League", "Museum", "Union")

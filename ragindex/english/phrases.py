@@ -103,12 +103,12 @@ def find_chunks(units: Sequence[Unit]) -> list[Chunk]:
     position = 0
     while position < len(unquoted):
         chunk, position = _read_chunk(unquoted, position)
-        chunks += [] if chunk is None else [chunk]
+        chunks.append(chunk)
     return chunks
 
 
-def _read_chunk(units: Sequence[Unit], position: int) -> tuple[Chunk | None, int]:
-    """Return the chunk that begins at `position`, or None if it is empty, and its end."""
+def _read_chunk(units: Sequence[Unit], position: int) -> tuple[Chunk, int]:
+    """Return the chunk that begins at `position`, and its end."""
     unit = units[position]
     if unit.kind == "mark" and unit.text != "'s":
         return Chunk(_MARKS.get(unit.text, "stop"), unit.text), position + 1
@@ -165,7 +165,7 @@ def _belongs(units: Sequence[Unit], position: int, articled: bool) -> bool:
     if unit.kind == "mark":
         return unit.text in ("'s", "%")
     if before.kind == "date":
-        return (articled or before.lower.endswith("century")) and unit.kind != "date" and _is_noun_like(units, position)
+        return (articled or before.lower.endswith("century")) and _is_noun_like(units, position)
     if unit.kind == "date":
         led = before.lower in DETERMINERS or before.lower in POSSESSIVES
         return before.kind == "word" and (led or (articled and _is_noun_like(units, position + 1)))
@@ -187,8 +187,7 @@ def _word_belongs(units: Sequence[Unit], position: int, articled: bool) -> bool:
     return (word not in ENGLISH_FUNCTION_WORDS or word in DEGREES) and not _begins_verb(units, position)
 
 
-def _build_phrase_chunk(units: Sequence[Unit]) -> Chunk | None:
-    """Return the chunk of a noun phrase, or None if it is empty."""
+def _build_phrase_chunk(units: Sequence[Unit]) -> Chunk:
     full = _join_units(units)
     definite = units[0].lower in ("the", "this", "these", "those")
     owner, rest = "", units
@@ -200,7 +199,7 @@ def _build_phrase_chunk(units: Sequence[Unit]) -> Chunk | None:
     while rest and rest[0].kind == "word" and rest[0].lower in _LEADING_WORDS:
         rest = rest[1:]
     if not rest:
-        return Chunk("pronoun", full, full) if full else None
+        return Chunk("pronoun", full, full)
     named = rest[-1].kind in NAME_UNITS
     unknown = units[0].lower in POSSESSIVES and units[0].lower != "whose" and not named
     if unknown or (rest[0].kind == "word" and rest[0].lower in PRONOUNS):
@@ -227,7 +226,7 @@ def is_demonym(name: str) -> bool:
 
 
 def _build_verb_chunk(units: Sequence[Unit]) -> Chunk:
-    verbs = [unit.lower for unit in units if not _is_adverb(unit.lower) and unit.lower != "not"]
+    verbs = [unit.lower for unit in units if not _is_adverb(unit.lower)]
     text = " ".join(unit.text if unit.start else unit.lower for unit in units)
     bare = verbs[0] not in AUXILIARIES and verbs[0] not in PRESENT_VERBS and verbs[0] not in PRESENT_PLURAL_VERBS
     return Chunk("verb", text, text, copula=verbs[-1] in COPULAS, bare=bare)
@@ -277,16 +276,11 @@ def _is_past(word: str) -> bool:
 
 def _is_infinitive(units: Sequence[Unit], position: int) -> bool:
     """Return whether "to" precedes a verb instead of a noun: "to become", not "to the", "to Paris", "to members"."""
-    after = units[position + 1] if position + 1 < len(units) else None
-    plain = (
-        after is not None
-        and after.kind == "word"
-        and after.text.islower()
-        and after.lower not in ENGLISH_FUNCTION_WORDS
-    )
-    return plain and (
-        _lower_at(units, position + 2) in ENGLISH_FUNCTION_WORDS or after.lower in ("be", "have") if after else False
-    )
+    if position + 1 >= len(units):
+        return False
+    after = units[position + 1]
+    plain = after.kind == "word" and after.text.islower() and after.lower not in ENGLISH_FUNCTION_WORDS
+    return plain and (_lower_at(units, position + 2) in ENGLISH_FUNCTION_WORDS or after.lower in ("be", "have"))
 
 
 def _is_adjective(units: Sequence[Unit], position: int) -> bool:

@@ -163,7 +163,7 @@ class Token(NamedTuple):
 def tokenize(sentence: str) -> list[Token]:
     """Return the tokens of a sentence, in order and without overlap."""
     return [
-        Token(text := match.group(), text.lower(), match.lastgroup or "mark", match.start(), match.end())  # type: ignore[arg-type]
+        Token(text := match.group(), text.lower(), match.lastgroup, match.start(), match.end())  # type: ignore[arg-type]
         for match in _TOKEN.finditer(sentence)
     ]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ragindex.english.clauses import (
     LONGEST_PREDICATE,
-    Clause,
+    ClauseState,
     clause_follows,
     describe_name,
     find_main_subject,
@@ -41,7 +41,7 @@ def extract_triples(chunks: Sequence[Chunk], title: str, person: bool, quantitie
     numbers alone as objects.
     """
     reader = _Reader(chunks, title, person, quantities)
-    reader.read(Clause())
+    reader.read(ClauseState())
     return list(dict.fromkeys(reader.triples))
 
 
@@ -55,7 +55,7 @@ class _Reader:
     def __init__(self, chunks: Sequence[Chunk], title: str, person: bool, quantities: bool, depth: int = 0) -> None:
         self.chunks, self.title, self.person, self.quantities, self.depth = chunks, title, person, quantities, depth
         self.triples: list[Triple] = []
-        self.clause = Clause()
+        self.clause = ClauseState()
         self.position = 0
         self.phrase = Chunk("pronoun", "")
         self.before = "stop"
@@ -70,7 +70,7 @@ class _Reader:
             "stop": self._stop,
         }
 
-    def read(self, clause: Clause) -> None:
+    def read(self, clause: ClauseState) -> None:
         self.clause = clause
         while self.position < len(self.chunks):
             chunk = self.chunks[self.position]
@@ -103,7 +103,7 @@ class _Reader:
         """Find the role of a noun phrase in the clause."""
         clause = self.clause
         if chunk.full.lower().startswith("whose "):
-            self.clause = Clause(self._referent(), lead=chunk.text, opened=True, outer=clause)
+            self.clause = ClauseState(self._referent(), lead=chunk.text, opened=True, outer=clause)
             return
         if clause.wanted and not clause.verb and self.before in ("relative", "adverb"):
             clause.subject, clause.opened = "", False
@@ -214,7 +214,7 @@ class _Reader:
 
     def _appose(self, subject: str, chunk: Chunk) -> None:
         """Open a clause for an apposition, which the next comma ends: "Mark Haddon, an English author"."""
-        self.clause = Clause(subject, opened=True, verb="is", copula=True, apposed=True, outer=self.clause)
+        self.clause = ClauseState(subject, opened=True, verb="is", copula=True, apposed=True, outer=self.clause)
         self._object(chunk)
 
     def _referent(self) -> str:
@@ -240,8 +240,8 @@ class _Reader:
             self._same_subject(f"{clause.verb} {clause.object} {clause.preposition} {chunk.text}", chunk)
         elif not clause.opened:
             subject = find_main_subject(self.chunks, self.position, self.title)
-            self.clause = Clause(subject, opened=True, verb=chunk.text, copula=chunk.copula, outer=clause)
-        elif not clause.verb and not (chunk.bare and is_reduced_clause(self.chunks, self.position)):
+            self.clause = ClauseState(subject, opened=True, verb=chunk.text, copula=chunk.copula, outer=clause)
+        elif not clause.verb and not is_reduced_clause(self.chunks, self.position):
             clause.verb, clause.copula = chunk.text, chunk.copula
         elif chunk.bare and self.before != "and":
             self._reduced_clause(chunk)
@@ -252,7 +252,7 @@ class _Reader:
         clause = self.clause
         near = self.before != "comma" or chunk.text.split()[-1] in _NOUN_PARTICIPLES
         subject = self._referent() if near else clause.subject
-        self.clause = Clause(subject, opened=True, verb=chunk.text, outer=clause)
+        self.clause = ClauseState(subject, opened=True, verb=chunk.text, outer=clause)
 
     def _another_verb(self, chunk: Chunk) -> None:
         """Handle a second finite verb: of the outer clause after a comma, else of the same subject."""
@@ -272,7 +272,7 @@ class _Reader:
     def _leave(self) -> None:
         outer = self.clause.outer
         self._close()
-        self.clause = outer if outer is not None else Clause()
+        self.clause = outer or ClauseState()
 
     def _close(self) -> None:
         """Attach the phrases in front of a clause to its verb: "In Paris, he met Ann"."""
@@ -293,16 +293,16 @@ class _Reader:
         inside = self.clause.outer is not None and self.clause.outer.opened and not self.clause.outer.verb
         if self.clause.verb and not inside and self._new_clause():
             self._close()
-            self.clause = Clause()
+            self.clause = ClauseState()
 
     def _comma(self, chunk: Chunk) -> None:
         clause = self.clause
         clause.preposition = ""
         if clause.apposed and not list_continues(self.chunks, self.position) and clause.outer is not None:
             self._leave()
-        elif clause.verb and self._new_clause() and not list_continues(self.chunks, self.position):
+        elif clause.verb and self._new_clause():
             self._close()
-            self.clause = Clause()
+            self.clause = ClauseState()
 
     def _new_clause(self) -> bool:
         return self.kind() in PHRASES and clause_follows(self.chunks, self.position)
@@ -310,20 +310,20 @@ class _Reader:
     def _relative(self, chunk: Chunk) -> None:
         clause = self.clause
         if self.before == "verb" or (chunk.text == "that" and self.kind() != "verb" and self.before not in PHRASES):
-            self.clause = Clause(outer=clause)
+            self.clause = ClauseState(outer=clause)
         elif chunk.text in ("where", "whom") or clause.preposition:
             preposition = "in" if chunk.text == "where" else clause.preposition
             clause.preposition = ""
-            self.clause = Clause(fronted=[(preposition, self.phrase)] if preposition else [], outer=clause)
+            self.clause = ClauseState(fronted=[(preposition, self.phrase)] if preposition else [], outer=clause)
         else:
             subject = self._referent()
             wanted = clause.lead if clause.lead and not clause.verb else subject
-            self.clause = Clause(subject, opened=True, wanted=wanted, outer=clause)
+            self.clause = ClauseState(subject, opened=True, wanted=wanted, outer=clause)
 
     def _subordinate(self, chunk: Chunk) -> None:
         if clause_follows(self.chunks, self.position):
             self._close()
-            self.clause = Clause(outer=None)
+            self.clause = ClauseState()
         elif self.kind() in PHRASES or self.kind() == "preposition":
             self._preposition(chunk)
 
@@ -331,10 +331,10 @@ class _Reader:
         self.clause.preposition = ""
         if chunk.text == ";" or (chunk.text in (".", "!", "?") and self.position < len(self.chunks)):
             self._close()
-            self.clause = Clause()
+            self.clause = ClauseState()
         elif chunk.text == ":":
             self._close()
-            self.clause = Clause(opened=True)
+            self.clause = ClauseState(opened=True)
 
     # ------------------------------------------------------------ brackets
 
@@ -348,7 +348,7 @@ class _Reader:
         subject = self.phrase.name or self.clause.subject or self.title
         if any(part.kind == "verb" for part in inside) and self.depth < _MAX_DEPTH:
             nested = _Reader(inside, self.title, self.person, self.quantities, self.depth + 1)
-            nested.read(Clause(subject, opened=True))
+            nested.read(ClauseState(subject, opened=True))
             self.triples += nested.triples
         elif self.person and subject == self.title:
             dates = [part.text for part in inside if part.kind == "quantity"]

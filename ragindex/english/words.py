@@ -128,9 +128,7 @@ NOT_PARTICIPLES = _set(
 
 # ---------------------------------------------------------------- names
 
-NAME_LINKS = _set(
-    "of de la le les du des del della di da dos das van von der den zu y e al el bin ibn ben do und et au"
-)
+NAME_LINKS = _set("of de la le les du des del della di da dos das van von der den zu y e al el bin ibn ben do und au")
 NAME_ARTICLES = _set("the la le les las los de der den")
 HONORIFICS = _set(
     "Mr. Mrs. Ms. Dr. Sir Dame Lady Lord Prof. Professor Rev. Reverend Hon. Capt. Lt. Sgt. Col. Gen. Gov. Sen. Rep."

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from functools import cache
 from typing import TypeAlias
 
-from ragindex.english import find_mentions
+from ragindex.english import find_names
 from ragindex.english.words import ENGLISH_FUNCTION_WORDS
 from ragindex.index.index import Index
 from ragindex.retrieval.fusion import scores_differ
@@ -43,7 +43,7 @@ def keys_of(passage: Passage, document: Document, titled: bool) -> set[str]:
         names = [LAST_PARENTHESES.sub("", passage.title) or passage.title]
     else:
         opening = " ".join(passage.text[:2000].split())
-        names = [one.text for one in find_mentions(opening) if one.kind in ("name", "title")][:1]
+        names = list(find_names(opening))[:1]
     before: tuple[str, ...] = ()
     for section in document.sections:
         if passage.start <= section.start < passage.end and section.headings != before:

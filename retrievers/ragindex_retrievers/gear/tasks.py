@@ -10,8 +10,17 @@ from typing import Any, TypeVar
 import regex
 from pydantic import BaseModel
 
-from ragindex.english import entity_key, find_mentions, find_new_name, list_facts, unmentioned_names, write_sentence
+from ragindex.english import (
+    entity_key,
+    find_mentions,
+    find_names,
+    find_new_name,
+    list_facts,
+    unmentioned_names,
+    write_sentence,
+)
 from ragindex.llm.output import UnusableError, read_json
+from ragindex.llm.parse_output import UnusableError, read_json
 from ragindex.llm.tasks import Task
 from ragindex.parts.triples.triple_json import TripleLists, read_triples
 from ragindex.text_analysis import analyse
@@ -85,7 +94,7 @@ def _read_by_rule(inputs: Mapping[str, Any]) -> Read:
     Known names are those in the question and in the memory.
     """
     question, memory, language = inputs["question"], inputs["memory"], inputs["language"]
-    names = {entity_key(name) for name in [*_find_names(question), *_list_entities(memory)]}
+    names = {entity_key(name) for name in [*find_names(question), *_list_entities(memory)]}
     words = _find_other_words(question)
     asked = _stem_words(
         " ".join([*words, *(_VERBS[word.lower()] for word in words if word.lower() in _VERBS)]), language
@@ -107,7 +116,7 @@ def _reason_by_rule(inputs: Mapping[str, Any]) -> Reasoned:
     question, triples, language = inputs["question"], inputs["triples"], inputs["language"]
     missing = _find_missing_words(question, triples, language)
     waiting = unmentioned_names(question, [write_sentence(triple) for triple in triples])
-    if not missing or (len(_find_names(question)) > 1 and not waiting):
+    if not missing or (len(list(find_names(question))) > 1 and not waiting):
         return Reasoned(answerable=True)
     return Reasoned(answerable=False, why=f"nothing is known about: {' '.join([*waiting, *missing])}")
 
@@ -120,10 +129,6 @@ def _rewrite_by_rule(inputs: Mapping[str, Any]) -> RewrittenQuestion:
     said = [write_sentence(triple) for triple in triples]
     open_ = [*unmentioned_names(question, said), *_find_missing_words(question, triples, language)]
     return RewrittenQuestion(question=" ".join([*open_, find_new_name(triples[-1], question, said[:-1])]))
-
-
-def _find_names(question: str) -> list[str]:
-    return [one.text for one in find_mentions(question) if one.kind in ("name", "title")]
 
 
 def _find_other_words(question: str) -> list[str]:

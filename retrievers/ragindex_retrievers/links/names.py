@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import regex
 
-from ragindex.english import iterate_mentions
+from ragindex.english import find_names, strip_brackets
 from ragindex.english.words import ENGLISH_FUNCTION_WORDS
 
 MAX_NAME_WORDS = 8
@@ -26,7 +26,6 @@ _OPENING_CHARACTERS = 2_000
 """The part of a text without a title that is searched for the name of what it is about, in characters."""
 
 _WORD = regex.compile(r"\w+")
-_BRACKETED_END = regex.compile(r"(?:(?<!\s)\s++)?+\([^()]*\)\s*$")
 _SECTION_NUMBER = regex.compile(r"^\s*(?:\d+\.)+\d*\s+")  # "2. ", "2.1 " and "2.1. "
 _HYPERLINK = regex.compile(r"\]\(\s*<?([^()\s<>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
 _OPENING_MARKS = frozenset('"“„«`‘[')
@@ -67,11 +66,6 @@ def find_keys(title: str, text: str, doc_id: str, headings: Iterable[str] = ()) 
     return list(dict.fromkeys(key for key in found if key))
 
 
-def strip_brackets(title: str) -> str:
-    """Return a title without a last parenthesis, unless it is nothing else."""
-    return _BRACKETED_END.sub("", title) or title
-
-
 def build_key(name: str) -> str:
     """Return a name as a key; empty if it has no word, more than MAX_NAME_WORDS, or only one short word."""
     words = [word.casefold() for word in _WORD.findall(name)]
@@ -108,7 +102,7 @@ def _list_runs(count: int) -> Iterator[tuple[int, int]]:
 
 def _find_first_name(text: str) -> list[str]:
     opening = " ".join(text[:_OPENING_CHARACTERS].split())
-    return [next((one.text for one in iterate_mentions(opening) if one.kind in ("name", "title")), "")]
+    return [next(find_names(opening), "")]
 
 
 # ---------------------------------------------------------------- mentions

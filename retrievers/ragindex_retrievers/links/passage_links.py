@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from ragindex.corpus.chunking import split_passage_id
+from ragindex.english import strip_brackets
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema
 from ragindex.parts.records import TEXTS
 from ragindex.text_analysis import analyse
@@ -64,7 +65,7 @@ def _find_keys(passage: Mapping[str, Any], title: str) -> list[str]:
 def _judge_title(passage: Mapping[str, Any], language: str) -> list[str]:
     """Return whether the first passage of a document has a word of its title; nothing for other passages."""
     place = None if passage["id"] == passage["doc_id"] else split_passage_id(passage["id"])
-    title = set(analyse(names.strip_brackets(passage["title"]), language))
+    title = set(analyse(strip_brackets(passage["title"]), language))
     if not title or (place is not None and place[2] > 0):
         return []
     return [UNCONFIRMED if title.isdisjoint(analyse(passage["text"], language)) else CONFIRMED]

@@ -2,7 +2,16 @@
 
 import pytest
 
-from ragindex.english import MentionSpan, entity_key, extract, find_mentions, normalize_text, split_sentences
+from ragindex.english import (
+    MentionSpan,
+    entity_key,
+    extract,
+    find_mentions,
+    find_names,
+    normalize_text,
+    split_sentences,
+    strip_brackets,
+)
 from ragindex.types import Triple
 
 
@@ -123,6 +132,15 @@ def test_a_mention_names_its_characters() -> None:
 def test_known_words_are_no_names_where_they_open_a_sentence() -> None:
     assert find_mentions("Ferries left.", {"ferries"}) == []
     assert [one.text for one in find_mentions("Velm left.", {"ferries"})] == ["Velm"]
+
+
+def test_names_are_mentions_without_dates_and_numbers() -> None:
+    assert list(find_names('In 1990 Ada Lund sold 45% of "The Long Quay".')) == ["Ada Lund", "The Long Quay"]
+
+
+@pytest.mark.parametrize(("title", "name"), [("Salt (film)", "Salt"), ("(film)", "(film)"), ("Salt", "Salt"), ("", "")])
+def test_strip_brackets(title: str, name: str) -> None:
+    assert strip_brackets(title) == name
 
 
 # ---------------------------------------------------------------- triples
