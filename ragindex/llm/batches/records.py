@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ragindex.llm.cache import SQLiteCache
-from ragindex.llm.endpoint_features import Structure
+from ragindex.llm.openai_chat import Structure
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS batches (name TEXT PRIMARY KEY, id TEXT NOT NULL, file TEXT NOT NULL, "

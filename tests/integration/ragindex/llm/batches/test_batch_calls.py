@@ -14,7 +14,7 @@ from openai_server import KEY, Fault, Received, drop, says, slow, status
 
 from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, ServiceError, UsageError
-from ragindex.llm import endpoint_features
+from ragindex.llm import openai_chat
 from ragindex.llm.batches import batch_calls, collect, records, send
 from ragindex.llm.batches.deferral import answers_can_wait, inputs_at_once
 from ragindex.llm.budget import Budget
@@ -27,7 +27,7 @@ BATCHED = {"batch": True, "batch_poll_seconds": 0.5}
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[BatchServer]:
-    monkeypatch.setattr(endpoint_features, "_memories", {})
+    monkeypatch.setattr(openai_chat, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with BatchServer() as running:
         yield running
