@@ -14,7 +14,7 @@ from openai_server import OpenAIServer
 from ragindex.corpus import Corpus
 from ragindex.index.index import Index
 from ragindex.interfaces import BuildContext, Change, Part, ReadContext, Retriever, Scheme, Uses
-from ragindex.llm import endpoint_features
+from ragindex.llm import openai_chat
 from ragindex.llm.tasks import Failure, Task
 from ragindex.parts.text.passages import Passages
 from ragindex.types import Document, Query, Retrieval
@@ -87,7 +87,7 @@ def priced_server(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[Ope
     """A server whose key is PLANTED, and whose model `small` has a price."""
     prices = folder / "prices.yaml"
     prices.write_text("models:\n  small: {input: 1000.0, output: 3000.0}\n")
-    monkeypatch.setattr(endpoint_features, "_memories", {})
+    monkeypatch.setattr(openai_chat, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", PLANTED)
     monkeypatch.setenv("RAGINDEX_PRICES", str(prices))
     with OpenAIServer(key=PLANTED) as running:

@@ -10,7 +10,7 @@ import pytest
 from openai_server import KEY, OpenAIServer
 from pydantic import BaseModel
 
-from ragindex.llm import endpoint_features
+from ragindex.llm import openai_chat
 from ragindex.llm.cache import CachedResponse, CallSource, SQLiteCache
 from ragindex.llm.client import LLMClient
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
@@ -35,7 +35,7 @@ def answering(
     monkeypatch: pytest.MonkeyPatch, write: Callable[[Mapping[str, Any]], str] | None = None
 ) -> Iterator[OpenAIServer]:
     """A running server and the key to it; `write` says what it answers."""
-    monkeypatch.setattr(endpoint_features, "_memories", {})
+    monkeypatch.setattr(openai_chat, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with OpenAIServer() as running:
         running.write = write or running.write

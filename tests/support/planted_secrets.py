@@ -12,7 +12,7 @@ import pytest
 from command_line import Done, make_desk
 from empty_tracker import make_tracker
 
-from ragindex.llm import endpoint_features
+from ragindex.llm import openai_chat
 from ragindex.mlflow_tracing import autolog
 from ragindex_eval.cli import compare
 
@@ -62,7 +62,7 @@ def planted_desk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
             monkeypatch.delenv(name)
     monkeypatch.setenv("MLFLOW_ENABLE_ASYNC_TRACE_LOGGING", "false")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", make_tracker(folder))  # mlflow keeps what a relative one was
-    monkeypatch.setattr(endpoint_features, "_memories", {})
+    monkeypatch.setattr(openai_chat, "_memories", {})
     mlflow.tracing.reset()  # type: ignore[no-untyped-call]
     yield folder
     autolog(disable=True)

@@ -11,7 +11,7 @@ from command_line import make_desk
 from openai_server import KEY, Answer, OpenAIServer
 from rerank_server import reranking
 
-from ragindex.llm import endpoint_features
+from ragindex.llm import openai_chat
 
 DOLLARS = {"/v1/chat/completions": 0.001, "/v1/embeddings": 0.0005, "/v1/rerank": 0.0002}
 """For a token; what a chat writes costs three times as much."""
@@ -69,7 +69,7 @@ def open_desk(till: Till, folder: Path, patch: pytest.MonkeyPatch) -> Path:
     """A working folder whose commands pay the till, with prices."""
     make_desk(folder, patch)
     (folder / "prices.yaml").write_text(PRICES)
-    patch.setattr(endpoint_features, "_memories", {})
+    patch.setattr(openai_chat, "_memories", {})
     patch.setenv("RAGINDEX_PRICES", str(folder / "prices.yaml"))
     for name in ("OPENAI", "RERANK"):
         patch.setenv(f"{name}_API_KEY", KEY)

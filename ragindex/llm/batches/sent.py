@@ -14,8 +14,7 @@ from uuid import uuid4
 from ragindex.http import TroubleError
 from ragindex.llm.batches.endpoint import CHAT_PATH, BatchEndpoint
 from ragindex.llm.cache import SQLiteCache
-from ragindex.llm.endpoint_features import Structure
-from ragindex.llm.openai_chat import ChatRequest, OpenAIChat
+from ragindex.llm.openai_chat import ChatRequest, OpenAIChat, Structure
 from ragindex.llm.rate_limits import Limits
 from ragindex.llm.tasks import Task
 

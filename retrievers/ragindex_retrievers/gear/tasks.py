@@ -20,7 +20,6 @@ from ragindex.english import (
     write_sentence,
 )
 from ragindex.llm.output import UnusableError, read_json
-from ragindex.llm.parse_output import UnusableError, read_json
 from ragindex.llm.tasks import Task
 from ragindex.parts.triples.triple_json import TripleLists, read_triples
 from ragindex.text_analysis import analyse

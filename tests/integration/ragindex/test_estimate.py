@@ -20,7 +20,7 @@ from ragindex.estimate import Estimate, estimate, estimate_questions
 from ragindex.estimate_encoding import estimate_encoding
 from ragindex.index.index import Index
 from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
-from ragindex.llm import endpoint_features, tokens
+from ragindex.llm import openai_chat, tokens
 from ragindex.llm.prices import load_prices
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Task
@@ -55,7 +55,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[OpenAISe
     prices = tmp_path / "prices.yaml"
     prices.write_text("models:\n  small: {input: 1.0, output: 4.0}\n")
     monkeypatch.setattr(tokens, "load_tokenizer", lambda model: ENCODING)
-    monkeypatch.setattr(endpoint_features, "_memories", {})
+    monkeypatch.setattr(openai_chat, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", openai_server.KEY)
     monkeypatch.setenv("RAGINDEX_PRICES", str(prices))
     with OpenAIServer() as running:

@@ -16,7 +16,7 @@ from ragindex.accounting.ledger import record_calls
 from ragindex.corpus import Corpus
 from ragindex.estimate import estimate, estimate_questions
 from ragindex.index.index import Index
-from ragindex.llm import endpoint_features, tokens
+from ragindex.llm import openai_chat, tokens
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
@@ -50,7 +50,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[OpenAISe
     prices = tmp_path / "prices.yaml"
     prices.write_text("models:\n  small: {input: 1.0, output: 4.0}\n")
     monkeypatch.setattr(tokens, "load_tokenizer", lambda model: ENCODING)
-    monkeypatch.setattr(endpoint_features, "_memories", {})
+    monkeypatch.setattr(openai_chat, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", openai_server.KEY)
     monkeypatch.setenv("RAGINDEX_PRICES", str(prices))
     with OpenAIServer() as running:

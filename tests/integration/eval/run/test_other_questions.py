@@ -11,7 +11,7 @@ from openai_server import KEY, OpenAIServer
 
 from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
-from ragindex.llm import endpoint_features
+from ragindex.llm import openai_chat
 from ragindex.llm.offline import OfflineRules
 from ragindex.types import Document, Query, Retrieval
 from ragindex_eval.data.datasets import Dataset
@@ -57,7 +57,7 @@ def run(folder: Path, questions: Mapping[str, tuple[str, Gold]], *methods: str, 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(endpoint_features, "_memories", {})
+    monkeypatch.setattr(openai_chat, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with OpenAIServer() as running:
         monkeypatch.setenv("OPENAI_BASE_URL", running.url)

@@ -18,7 +18,7 @@ from ragindex.accounting import ledger
 from ragindex.corpus import Chunking, Corpus
 from ragindex.errors import BelowThresholdError, BudgetError, QuestionError, UsageError
 from ragindex.index.index import Index
-from ragindex.llm import endpoint_features
+from ragindex.llm import openai_chat
 from ragindex.llm.budget import Budget
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.settings import LLMSettings
@@ -96,7 +96,7 @@ def knows(body: Mapping[str, Any]) -> str:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(endpoint_features, "_memories", {})
+    monkeypatch.setattr(openai_chat, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with OpenAIServer() as running:
         monkeypatch.setenv("OPENAI_BASE_URL", running.url)

@@ -9,7 +9,7 @@ from made_comparisons import made
 from openai_server import KEY, OpenAIServer
 
 from ragindex.errors import BudgetError, UsageError
-from ragindex.llm import endpoint_features
+from ragindex.llm import openai_chat
 from ragindex_eval.results.model import Study
 from ragindex_eval.run.settings import CompareSettings, CorpusSettings
 from ragindex_eval.run.study import run_study
@@ -56,7 +56,7 @@ def test_every_corpus_with_every_encoder_and_seed(working_folder: Path) -> None:
 
 def test_all_comparisons_have_one_budget(working_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (working_folder / "prices.yaml").write_text("models:\n  small: {input: 1000.0, output: 0.0}\n")
-    monkeypatch.setattr(endpoint_features, "_memories", {})
+    monkeypatch.setattr(openai_chat, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("RAGINDEX_PRICES", "prices.yaml")
 

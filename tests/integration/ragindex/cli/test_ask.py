@@ -17,7 +17,7 @@ from ragindex.cli.ask import ask
 from ragindex.cli.search import search
 from ragindex.errors import LLMError, MissingPartError, UsageError, WorkspaceError
 from ragindex.index.index import Index
-from ragindex.llm import endpoint_features
+from ragindex.llm import openai_chat
 
 QUESTION = "Which hill is the highest of the north?"
 TEXTS = {
@@ -38,7 +38,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(endpoint_features, "_memories", {})
+    monkeypatch.setattr(openai_chat, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with OpenAIServer() as running:
         monkeypatch.setenv("OPENAI_BASE_URL", running.url)

@@ -17,7 +17,7 @@ from openai_server import KEY, OpenAIServer, chat, slow, status
 
 from ragindex.accounting import ledger
 from ragindex.errors import DataError, LLMError, ServiceError, StoreError
-from ragindex.llm import endpoint_features, key_locks
+from ragindex.llm import key_locks, openai_chat
 from ragindex.llm.cache import CachedResponse, NoCache, SQLiteCache, TaskSummary, disk_size, prune_responses, summarize
 from ragindex.llm.export import export_calls, import_calls
 from ragindex.llm.prices import Price, Prices
@@ -32,7 +32,7 @@ TEXT = {"text": "one two"}
 
 
 def test_a_second_run_costs_nothing_and_needs_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint_features, "_memories", {})
+    monkeypatch.setattr(openai_chat, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     path, inputs = tmp_path / "calls.sqlite", texts(20)
     with OpenAIServer() as server:
@@ -40,7 +40,7 @@ def test_a_second_run_costs_nothing_and_needs_no_server(tmp_path: Path, monkeypa
         with ledger.record_calls() as paid:
             answers = opened(server, path).map(ECHO, inputs)
     monkeypatch.delenv("OPENAI_API_KEY")
-    monkeypatch.setattr(endpoint_features, "_memories", {})
+    monkeypatch.setattr(openai_chat, "_memories", {})
     with ledger.record_calls() as tally:
         assert opened(server, path).map(ECHO, inputs) == answers == [Echo(text="x")] * 20
     assert (paid.calls, paid.replayed, tally.calls, tally.replayed) == (20, 0, 20, 20)

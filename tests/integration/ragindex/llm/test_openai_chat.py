@@ -241,6 +241,15 @@ def test_one_schema_refused_is_not_all_schemas_refused(server: OpenAIServer) -> 
     assert formats == ["json_schema", "json_schema", "json_object", "json_object", "json_schema"]
 
 
+def test_error_param_names_the_feature(server: OpenAIServer) -> None:
+    """The message may contain the words of others: here a field of the schema."""
+    error = {"message": "Invalid schema: 'temperature' is not permitted.", "param": "response_format", "code": None}
+    server.faults.append(lambda _: openai_server.Answer(400, {"error": error}))
+    run(server)
+    assert [body["response_format"]["type"] for body in bodies(server)] == ["json_schema", "json_object"]
+    assert ["temperature" in body for body in bodies(server)] == [True, True]
+
+
 def test_an_input_too_long_says_nothing_about_the_structure(server: OpenAIServer) -> None:
     server.faults.append(status(400, "This model's maximum context length is 8 tokens."))
     language = opened(server)

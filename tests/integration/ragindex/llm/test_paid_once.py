@@ -19,7 +19,7 @@ from paying import KINDS, PATHS, paid, seen_as
 from rerank_server import reranking
 
 from ragindex.errors import StoreError
-from ragindex.llm import endpoint_features, key_locks
+from ragindex.llm import key_locks, openai_chat
 from ragindex.llm.cache import SQLiteCache
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(endpoint_features, "_memories", {})
+    monkeypatch.setattr(openai_chat, "_memories", {})
     for name in ("OPENAI_API_KEY", "RERANK_API_KEY"):
         monkeypatch.setenv(name, KEY)
     with OpenAIServer() as running:

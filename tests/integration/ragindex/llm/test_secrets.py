@@ -13,7 +13,7 @@ from openai_server import OpenAIServer, chat, says, status
 
 from ragindex.accounting import ledger
 from ragindex.errors import RagindexError
-from ragindex.llm import endpoint_features
+from ragindex.llm import openai_chat
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.export import export_calls
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
@@ -25,7 +25,7 @@ PLANTED = "sk-planted/0123456789+abcdef"
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(endpoint_features, "_memories", {})
+    monkeypatch.setattr(openai_chat, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", PLANTED)
     with OpenAIServer(key=PLANTED) as running:
         yield running
@@ -56,7 +56,7 @@ def test_a_server_that_repeats_the_key(
     server.choose = lambda received, earlier: leak
     path = tmp_path / "calls.sqlite"
     language = opened(server, path, retries=1)
-    shown = [repr(language), language.id, repr(vars(language)), repr(endpoint_features._memories)]
+    shown = [repr(language), language.id, repr(vars(language)), repr(openai_chat._memories)]
     with caplog.at_level(logging.DEBUG), ledger.record_calls() as tally:
         try:
             shown.append(repr(language.run(ECHO, {"text": "one"})))

@@ -17,7 +17,7 @@ from made_language import ECHO, Echo, opened, texts
 from openai_server import KEY, OpenAIServer, Received, cut, drop, slow, status
 
 from ragindex.accounting import ledger
-from ragindex.llm import endpoint_features
+from ragindex.llm import openai_chat
 from ragindex.llm.cache import SQLiteCache, summarize
 from ragindex.types import Usage
 
@@ -26,7 +26,7 @@ CHILD = Path(language_child.__file__)
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(endpoint_features, "_memories", {})
+    monkeypatch.setattr(openai_chat, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(CHILD.parent), *sys.path]))
     with OpenAIServer() as running:

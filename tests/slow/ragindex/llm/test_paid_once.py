@@ -20,13 +20,13 @@ from paying import KINDS, PATHS, paid, seen_as
 from rerank_server import reranking
 
 from examples import examples
-from ragindex.llm import endpoint_features
+from ragindex.llm import openai_chat
 from ragindex.llm.cache import SQLiteCache
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(endpoint_features, "_memories", {})
+    monkeypatch.setattr(openai_chat, "_memories", {})
     for name in ("OPENAI_API_KEY", "RERANK_API_KEY"):
         monkeypatch.setenv(name, KEY)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(paying.__file__).parent), *sys.path]))

@@ -14,7 +14,7 @@ from openai_server import KEY, Fault, Received, drop, says, slow, status
 
 from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, ServiceError, UsageError
-from ragindex.llm import endpoint_features
+from ragindex.llm import openai_chat
 from ragindex.llm.batches import calls, sent
 from ragindex.llm.budget import Budget
 from ragindex.llm.cache import SQLiteCache
@@ -26,7 +26,7 @@ BATCHED = {"batch": True, "batch_poll_seconds": 0.5}
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[BatchServer]:
-    monkeypatch.setattr(endpoint_features, "_memories", {})
+    monkeypatch.setattr(openai_chat, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with BatchServer() as running:
         yield running

@@ -11,7 +11,7 @@ from openai_server import KEY, OpenAIServer, chat
 
 from ragindex.corpus import Chunking
 from ragindex.index.index import Index
-from ragindex.llm import endpoint_features
+from ragindex.llm import openai_chat
 from ragindex.llm.output import read_json
 from ragindex.llm.tasks import render_messages
 from ragindex.parts.text.preceding import Preceding
@@ -65,7 +65,7 @@ def test_contract(tmp_path: Path) -> None:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(endpoint_features, "_memories", {})
+    monkeypatch.setattr(openai_chat, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with OpenAIServer() as running:
         monkeypatch.setenv("EMBEDDING_BASE_URL", running.url)

@@ -11,7 +11,7 @@ from made_extractions import asking, imported, notes, openie, rows, spells_out, 
 from openai_server import KEY, OpenAIServer, chat
 
 from ragindex.index.index import Index
-from ragindex.llm import endpoint_features
+from ragindex.llm import openai_chat
 from ragindex.llm.output import read_json
 from ragindex.llm.tasks import Task, render_messages
 from ragindex.parts.triples import extractions
@@ -29,7 +29,7 @@ FIELDS = ("entities", "triples", "passage_ids", "doc_ids", "source", "kept", "dr
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(endpoint_features, "_memories", {})
+    monkeypatch.setattr(openai_chat, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with OpenAIServer() as running:
         running.write = spells_out

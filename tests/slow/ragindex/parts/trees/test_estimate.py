@@ -16,7 +16,7 @@ from ragindex.accounting.ledger import record_calls
 from ragindex.corpus import Corpus
 from ragindex.estimate import Estimate, estimate
 from ragindex.index.index import Index
-from ragindex.llm import endpoint_features, tokens
+from ragindex.llm import openai_chat, tokens
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
@@ -48,7 +48,7 @@ def answer(body: Mapping[str, Any]) -> str:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
     monkeypatch.setattr(tokens, "load_tokenizer", lambda model: ENCODING if model == "small" else None)
-    monkeypatch.setattr(endpoint_features, "_memories", {})
+    monkeypatch.setattr(openai_chat, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with OpenAIServer() as running:
         running.write, running.count = answer, lambda text: len(ENCODING.encode(text))
