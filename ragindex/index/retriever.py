@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from ragindex.cores import limit_blas
 from ragindex.counts import many
@@ -106,7 +106,7 @@ class IndexRetriever:
             retriever.close()
         """
 
-    def __enter__(self) -> "IndexRetriever":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
