@@ -230,7 +230,9 @@ def _read(folder: Path) -> tuple[WeightedGraph, PhraseMentions, SimilarPairs]:
         if (splits < starts[:phrases]).any() or (splits > starts[1 : phrases + 1]).any():
             raise ValueError("splits.npy must divide the rows of phrases")
         lengths = {"weights": len(ends), "degrees": nodes, "phrase_degrees": phrases}
-        values = [read_values(folder / f"{name}.npy", (length,)) for name, length in lengths.items()]
+        weights, degrees, phrase_degrees = (
+            read_values(folder / f"{name}.npy", (length,)) for name, length in lengths.items()
+        )
         sides = read_places(folder / "mentions.sides.npy", (-1, 2), phrases, least=-1)
         owners = read_places(folder / "mentions.owners.npy", (len(sides),), passages, least=-1)
         first, second = (read_places(folder / f"synonyms.{name}.npy", (-1,), phrases) for name in ("first", "second"))
@@ -238,7 +240,7 @@ def _read(folder: Path) -> tuple[WeightedGraph, PhraseMentions, SimilarPairs]:
         if len(second) != len(first):
             raise ValueError("synonyms.second.npy must be as long as synonyms.first.npy")
     return (
-        WeightedGraph(*texts, starts, splits, ends, *values),
+        WeightedGraph(*texts, starts, splits, ends, weights, degrees, phrase_degrees),
         PhraseMentions(texts[0], sides, owners),
         SimilarPairs(first, second, cosines),
     )

@@ -11,7 +11,7 @@ from ragindex.filters import Filter, Ids
 from ragindex.interfaces import Collection, Floats, TextQuery, VectorQuery
 from ragindex.parts.triples.triples import triple_id
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
-from ragindex.stores.multi_search import search_together
+from ragindex.stores.metered import search_together
 from ragindex.types import Hit
 from ragindex_retrievers.griever.lookups import Aliases, Lookups, Stated, aliases_in
 from ragindex_retrievers.griever.matching import Ngrams, ScoredTriple

@@ -9,7 +9,7 @@ import numpy as np
 from ragindex.filters import Ids, combine_filters
 from ragindex.interfaces import Collection, FilterQuery, Floats, SearchRequest, TextQuery, VectorQuery
 from ragindex.parts.records import Doubles, Integers
-from ragindex.stores.multi_search import search_together
+from ragindex.stores.metered import search_together
 from ragindex.text_analysis import analyse, token_spans
 from ragindex.types import Query, Step, Triple
 from ragindex_retrievers.links.lookups import Link, LinkLookups, LinksParameters
