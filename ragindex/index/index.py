@@ -267,7 +267,7 @@ class Index(IndexState):
         UsageError for unknown methods and parameters, WorkspaceError without documents, WriterBusyError, BudgetError.
         """
         with use_workers(workers):
-            return sync(self, [one if isinstance(one, Part) else registry.scheme(one) for one in methods])
+            return sync(self, [method if isinstance(method, Part) else registry.scheme(method) for method in methods])
 
     def refit(self) -> None:
         """Have the next `build` fit the encoder to all documents again, so that it knows the words of added ones.
@@ -403,21 +403,21 @@ class Index(IndexState):
         lease, corpus = self.pin(), self.manifest.corpus
         parts = self.all_parts(scheme)
         current = all(self.record(part).corpus == corpus for part in parts)
-        views = {one.mark: one for one in map(self._pinned_documents, parts)} if current else {}
+        views = {view.mark: view for view in map(self._pinned_documents, parts)} if current else {}
         return PassagePositions(tuple(views.values()), lease)
 
     def finished_documents(self) -> Documents:
-        """Return the documents of the last finished sync, read-only. Raises StoreError if they are lost."""
+        """Return the documents of the last finished build, read-only. Raises StoreError if they are lost."""
         version, identity = self.manifest.documents_version, self.manifest.documents_identity
         collection = open_pinned(self.store, "documents", version, identity)
         return Documents(MeteredCollection(collection, self.pin()), self.chunking)
 
     def open_positions(self, part: Part[Any]) -> PassagePositions:
         """Return a lookup of the passages that a part is made from. Raises MissingPartError if it is not built."""
-        made = part.with_chunking(None)
+        part = part.with_chunking(None)
         lease = self.pin()
-        self.record(made)
-        return PassagePositions((self._pinned_documents(made),), lease)
+        self.record(part)
+        return PassagePositions((self._pinned_documents(part),), lease)
 
     def _pinned_documents(self, part: Part[Any]) -> Documents:
         """Return the documents with the passages that a part is made from."""
@@ -430,7 +430,7 @@ class Index(IndexState):
 
     @adds_repair_hint
     def open_part(self, part: Part[Any]) -> Any:
-        """Return a part as of the last finished sync. Raises MissingPartError, with the command that builds it."""
+        """Return a part as of the last finished build. Raises MissingPartError, with the command that builds it."""
         self.pin()
         part = part.with_chunking(None)
         key, record = self.key(part, self.pinned_encoder(part)), self.record(part)
@@ -509,15 +509,15 @@ class Index(IndexState):
                 "settings": self.manifest.settings.model_dump(mode="json", exclude={"store"}),
                 "store": registry.plugin_fingerprint(self.store_plugin),
                 "libraries": libraries(),
-                **self._asked(scheme),
+                **self._llm_identity(scheme),
             }
         )
 
-    def _asked(self, scheme: Scheme) -> dict[str, Any]:
+    def _llm_identity(self, scheme: Scheme) -> dict[str, Any]:
         """Return what else a ranking depends on if an LLM is used: failed passages, the scheme's LLM and its tasks."""
         failed = self.failures(scheme)
-        asked = [task.identity for task in tasks_of(scheme)]
-        return {**({"failed": failed} if failed else {}), **({"llm": self.model.id, "tasks": asked} if asked else {})}
+        tasks = [task.identity for task in tasks_of(scheme)]
+        return {**({"failed": failed} if failed else {}), **({"llm": self.model.id, "tasks": tasks} if tasks else {})}
 
     # ------------------------------------------------------------ how it was opened
 
@@ -558,18 +558,18 @@ def _create_manifest(folder: Path, store: Store, settings: IndexSettings, seed: 
     No other process can write documents before the manifest exists.
     """
     with creation_lock(folder):
-        held = read_manifest(folder)
-        if held is None:
+        manifest = read_manifest(folder)
+        if manifest is None:
             documents = store.create("documents", DOCUMENT_SCHEMA)
-            held = Manifest(
+            manifest = Manifest(
                 settings=settings,
                 seed=seed,
                 documents_version=documents.version,
                 documents_identity=documents.identity,
                 libraries=libraries(),
             )
-            write_manifest(folder, held)
-        return held
+            write_manifest(folder, manifest)
+        return manifest
 
 
 def _create_folder(folder: Path) -> None:

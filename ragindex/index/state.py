@@ -76,9 +76,9 @@ class IndexState:
         """
         lease, version = None, self.store.version("documents")
         while version is not None and lease is None:
-            held = take_lease(self.folder, ReaderState({"documents": version}), write=not self.read_only)
+            taken = take_lease(self.folder, ReaderState({"documents": version}), write=not self.read_only)
             newest = self.store.version("documents")
-            lease, version = (held if newest == version else None), newest  # retry if a writer was faster
+            lease, version = (taken if newest == version else None), newest  # retry if a writer was faster
         if version is None:
             raise self.lost()
         collection = self.store.open("documents", version)
