@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from ragindex import mlflow_tracing
 from ragindex.cli import main
+from ragindex.llm.prices import load_prices
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SLOW_PAGES = {
@@ -81,6 +82,9 @@ def run_page(page: Path, desk: Path) -> None:
         if language == "python":
             (desk / "example.py").write_text(code, encoding="utf-8")
             runpy.run_path(str(desk / "example.py"))
+        elif language == "yaml" and code.startswith("models:"):
+            (desk / "prices.yaml").write_text(code)
+            assert load_prices(desk / "prices.yaml").models
         elif language == "yaml":
             (desk / "config.yaml").write_text(code)
             named = [] if "corpora:" in code else ["my-documents/", "--questions", "questions.csv"]

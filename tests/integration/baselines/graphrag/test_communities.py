@@ -162,7 +162,7 @@ def test_only_what_changed_is_written(tmp_path: Path) -> None:
         if "entities" in name or "entity_vectors" in name:
             upsert = type(collection).upsert
             spy = type("Spied", (type(collection),), {"upsert": lambda self, rows: note(self, rows, upsert)})
-            collection = spy(collection.store, collection.name)
+            collection = spy(collection.database, collection.name)
         return collection
 
     def note(collection: Any, records: Any, upsert: Any) -> None:

@@ -68,7 +68,7 @@ def test_a_server_that_repeats_the_key(
             shown.append("".join(traceback.format_exception(error)))
     export_calls(SQLiteCache(path), tmp_path / "calls.jsonl")
     del language
-    files = [file.read_bytes() for file in tmp_path.iterdir()]
+    files = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
     assert any(request.headers["authorization"] == f"Bearer {PLANTED}" for request in server.requests)
     assert not [text for text in [*shown, repr(tally.entries), repr(tally.stages), caplog.text] if PLANTED in text]
     assert not [file for file in files if PLANTED.encode() in file]
@@ -110,4 +110,4 @@ def test_a_key_in_a_text_is_not_kept(server: OpenAIServer, tmp_path: Path) -> No
     answers = opened(server, tmp_path / "calls.sqlite").map(ECHO, [{"text": PLANTED}])
     assert answers == [Echo(text="…")]
     assert not isinstance(answers[0], Failure)
-    assert not [file for file in tmp_path.iterdir() if PLANTED.encode() in file.read_bytes()]
+    assert not [file for file in tmp_path.rglob("*") if file.is_file() and PLANTED.encode() in file.read_bytes()]

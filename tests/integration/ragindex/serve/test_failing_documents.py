@@ -10,7 +10,7 @@ from served import build_index
 import ragindex
 from ragindex.errors import StoreError
 from ragindex.parts.text import passages
-from ragindex.retrieval.hits import build_filter_fields
+from ragindex.retrieval.hits import build_document_fields
 from ragindex.serve.spool import Spool, open_spool
 from ragindex.serve.sync_process import sync_accepted
 from ragindex.stores.lancedb import collection
@@ -66,13 +66,12 @@ def test_whatever_a_document_causes_fails_it_alone(
 ) -> None:
     folder = build_index(tmp_path / "desk")
 
-    def fail(metadata: Any) -> Any:
-        rows = list(metadata)
-        if any(POISON in one for row in rows for one in row):
+    def fail(doc_ids: Any, metadata: Any) -> Any:
+        if any(POISON in text for text in metadata.values()):
             raise error
-        return build_filter_fields(rows)
+        return build_document_fields(doc_ids, metadata)
 
-    monkeypatch.setattr(passages, "build_filter_fields", fail)
+    monkeypatch.setattr(passages, "build_document_fields", fail)
     spool = open_spool(folder)
     with ragindex.open(folder) as index:
         post(
@@ -93,10 +92,10 @@ def test_whatever_a_document_causes_fails_it_alone(
 def test_a_full_disk_is_no_fault_of_a_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = build_index(tmp_path / "desk")
 
-    def fail(metadata: Any) -> Any:
+    def fail(doc_ids: Any, metadata: Any) -> Any:
         raise StoreError("The store could not write: No space left on device (os error 28).")
 
-    monkeypatch.setattr(passages, "build_filter_fields", fail)
+    monkeypatch.setattr(passages, "build_document_fields", fail)
     spool = open_spool(folder)
     with ragindex.open(folder) as index:
         post(spool, ragindex.Document("new", "", "a text"))

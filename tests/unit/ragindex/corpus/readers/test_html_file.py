@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ragindex.corpus import read
 from ragindex.corpus.readers import READERS, FileContent
 from ragindex.errors import DataError
-from ragindex.retrieval.hit_json import hit_to_json
+from ragindex.retrieval.formatting import hit_to_json
 from ragindex.types import Hit
 
 
