@@ -240,7 +240,7 @@ def _read(folder: Path) -> tuple[WeightedGraph, PhraseMentions, SimilarPairs]:
         if len(second) != len(first):
             raise ValueError("synonyms.second.npy must be as long as synonyms.first.npy")
     return (
-        WeightedGraph(*texts, starts, splits, ends, weights, degrees, phrase_degrees),
+        WeightedGraph(texts[0], texts[1], starts, splits, ends, weights, degrees, phrase_degrees),
         PhraseMentions(texts[0], sides, owners),
         SimilarPairs(first, second, cosines),
     )
