@@ -22,7 +22,7 @@ from command_line import ragindex
 
 ROOT = Path(__file__).resolve().parents[2]
 VOLATILE = re.compile(
-    r"seconds|latency|_ms|bytes|taken|environment|processor|memory|disk|versions?$|^modified$|^at$|free|path|^folder$|^out$"
+    r"seconds|latency|_ms|^ms$|bytes|taken|environment|processor|memory|disk|versions?$|^modified$|^at$|free|path|^folder$|^out$"
     r"|p50|p95|per_second|spent_seconds|python|system"
 )
 """Keys whose values differ between two runs of the same code."""
@@ -101,8 +101,12 @@ def _steady(value: Any, folder: Path) -> Any:
     if isinstance(value, dict):
         return {key: _steady(item, folder) for key, item in value.items() if not VOLATILE.search(key)}
     if isinstance(value, list):
-        return [_steady(item, folder) for item in value]
+        return [_steady(item, folder) for item in value if not _is_of_time(item)]
     return value.replace(str(folder), "FOLDER") if isinstance(value, str) else value
+
+
+def _is_of_time(item: Any) -> bool:
+    return isinstance(item, dict) and VOLATILE.search(str(item.get("metric", ""))) is not None
 
 
 def _write(file: Path, value: Any) -> None:
@@ -115,7 +119,7 @@ def compare(before: Path, after: Path) -> int:
     number = 0
     for name in names:
         values = [
-            json.loads((folder / name).read_text("utf-8")) if (folder / name).exists() else None
+            _steady(json.loads((folder / name).read_text("utf-8")), folder) if (folder / name).exists() else None
             for folder in (before, after)
         ]
         for place, old, new in _differences(*values):
