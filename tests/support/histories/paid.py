@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 from histories.left import BrokenError
@@ -38,7 +39,7 @@ def take_back(space: Index, file: str) -> None:
 def lose(folder: Path) -> None:
     """Somebody deletes the file."""
     for path in folder.glob(f"{CALLS}*"):
-        path.unlink()
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def kept(folder: Path) -> frozenset[int]:
