@@ -10,14 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ragindex import canonical, mlflow_tracing
 from ragindex.corpus import Chunking, Corpus
 from ragindex.counts import many
 from ragindex.document_ids import find_spelling, spellings
 from ragindex.errors import EngineError, MissingPartError, StaleWarning, StoreError, UsageError
-from ragindex.export.export_retriever import Export, export_retriever
 from ragindex.home_folder import expand_home
 from ragindex.index import changes
 from ragindex.index.documents import DOCUMENT_SCHEMA, Changed, Documents
@@ -59,6 +58,9 @@ from ragindex.plugins.registry import Written
 from ragindex.stores.metered import MeteredCollection
 from ragindex.types import Document, Usage
 from ragindex.workers import use_workers
+
+if TYPE_CHECKING:
+    from ragindex.export.export_retriever import Export
 
 
 class Index(IndexState):
@@ -355,7 +357,7 @@ class Index(IndexState):
         scheme = registry.scheme(method)
         return mlflow_tracing.trace_if_enabled(scheme.open(self), registry.label(scheme))
 
-    def export(self, method: Written, out: Path | str, *, pack: bool = False) -> Export:
+    def export(self, method: Written, out: Path | str, *, pack: bool = False) -> "Export":
         """Export a built method in its state after the last build, for `ragindex.load`.
 
         Example:
@@ -365,6 +367,8 @@ class Index(IndexState):
         Raises MissingPartError if the method is not built, UsageError if `out` holds something else or the method
         cannot be packed, and StoreError if it cannot be written.
         """
+        from ragindex.export.export_retriever import export_retriever  # here, for HTTP takes long to import
+
         return export_retriever(self, registry.scheme(method), out, pack=pack)
 
     def newest(self) -> "Index":

@@ -1,6 +1,5 @@
 """A built method that is open for searching, its hits, and where these stand in their documents."""
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
@@ -145,6 +144,8 @@ class IndexRetriever:
                 hits = await retriever.asearch(question, k=3)
                 return hits[0].text
         """
+        import asyncio  # here, for commands search without it
+
         return await asyncio.to_thread(self.search, text, k, where=where)
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
