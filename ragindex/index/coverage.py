@@ -8,12 +8,13 @@ Every change is written to the part's journal first and to the collection a few 
 writing a batch does not depend on the number of covered passages. The journal is a file with one JSON line per entry.
 `begin` names the passages whose records are about to be written. Until a `cover` or `forget` entry names them too,
 their records may be old, new, or a mix of both. The file exists from the start of a sync until readers are pinned to
-its result, so it also shows which parts an interrupted sync has changed."""
+its result, so it also shows which parts an interrupted sync has changed.
+"""
 
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,7 +49,7 @@ class Journal:
         """Return the journal of the part `key` in the index in `folder`."""
         return cls(folder / _FOLDER / f"{key}.jsonl")
 
-    def start(self, in_doubt: Iterable[str]) -> None:
+    def start(self, in_doubt: Set[str]) -> None:
         """Replace the journal atomically by one in which exactly the passages `in_doubt` are in doubt."""
         entries = [("begin", {"ids": sorted(in_doubt)})] if in_doubt else []
         with _wrap_write_errors(self.path):

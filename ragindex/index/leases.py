@@ -8,7 +8,9 @@ A reader takes its lease, then checks that the manifest is still the one it has 
 then looks for leases. So either the writer sees the lease, or the reader sees the new manifest and takes a new lease.
 
 The following data are kept: what the manifest names, what a live reader's lease names, and the newest state of
-everything, from which an interrupted sync resumes. A part that a sync has started and never finished is kept a day."""
+everything, from which an interrupted sync resumes. A part that a sync has started and never finished is kept for a
+day.
+"""
 
 import contextlib
 import json

@@ -2,7 +2,8 @@
 
 The manifest is one JSON file that is replaced atomically and names everything that a result depends on. If it is
 damaged, a copy is read. Some settings are fixed when an index is created; the encoder, the LLM and the seed are those
-of the last sync, and commands use them where they name no others."""
+of the last sync, and commands use them where they name no others.
+"""
 
 import json
 import os

@@ -4,7 +4,8 @@ The encoder is opened once, with a vector cache, and fitted if it learns from th
 `encoders/`, named by the encoder's id, and written completely before the first vector is computed. A pointer file next
 to it names the fit that builds use; readers use the fit named in the manifest. Both are hashed. If one is damaged, the
 next sync fits again. The same passages give the same fit; other passages give another fit, with which parts are
-rebuilt. The LLM is opened on first use, and its calls are cached in the index."""
+rebuilt. The LLM is opened on first use, and its calls are cached in the index.
+"""
 
 import shlex
 import shutil

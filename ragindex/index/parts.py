@@ -1,7 +1,8 @@
 """Parts in an index: their keys, their order, the contexts they are built and opened with, and imported files.
 
 Passages of a chunking that is not the index's own are a part too, from which others are made. A file that a part is
-imported from is copied into the index, and named by the hash of its content."""
+imported from is copied into the index, and named by the hash of its content.
+"""
 
 import shlex
 import shutil

@@ -5,7 +5,8 @@ are read completely besides. Documents that a program or a server added are nowh
 of a damaged collection is carried over into a new one, and the files of the old one are kept. Each document is verified
 by its revision. A repair that is killed goes on with the file of what it had read.
 
-An index of an older format is replaced by an empty one that keeps the paid work: cached answers and vectors."""
+An index of an older format is replaced by an empty one that keeps the paid work: cached answers and vectors.
+"""
 
 import os
 import shlex

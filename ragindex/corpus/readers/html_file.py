@@ -39,10 +39,11 @@ _LONGEST_HEADING = 300  # characters; a longer one was never closed
 _START, _END, _TABLE, _TABLE_END = "\ufdd0", "\ufdd1", "\ufdd2", "\ufdd3"  # Unicode gives them no meaning
 _MARK = regex.compile(f"[{_START}-{_TABLE_END}]")
 _PLACE = regex.compile(rf"{_START}(\d++){_END}")  # of a heading or code
-_CODE_TABLE = regex.compile(rf"{_TABLE}([^{_TABLE}{_TABLE_END}]*+){_TABLE_END}")  # inside of code
+_MARKED_TABLE = rf"{_TABLE}(?<table>[^{_TABLE}{_TABLE_END}]*+){_TABLE_END}"
+_CODE_TABLE = regex.compile(_MARKED_TABLE)  # inside of code
 _ITEM = r"^[ \t]*+[-*+][ \t]*+\n\s*+"  # the bullet of a list item that is all of a part
 _PART = regex.compile(
-    rf"(?:{_ITEM})?(?:{_START}(?<number>\d++){_END}|{_TABLE}(?<table>[^{_TABLE}{_TABLE_END}]*+){_TABLE_END})",
+    rf"(?:{_ITEM})?(?:{_START}(?<number>\d++){_END}|{_MARKED_TABLE})",
     regex.MULTILINE,
 )
 
@@ -160,7 +161,7 @@ class _Visitor:
         return _replace(f"{shown}{table}{rest}\n\n" if table else shown)
 
     def visit_code_block(self, _context: Any, _language: str | None, code: str) -> dict[str, str]:
-        code = _CODE_TABLE.sub(lambda table: "\n".join(_split_table(table[1])), code)
+        code = _CODE_TABLE.sub(lambda table: "\n".join(_split_table(table["table"])), code)
         return self._put(0, _MARK.sub("", _PLACE.sub(lambda place: self.taken[int(place[1])][1], code)))
 
     def visit_table_start(self, _context: Any) -> dict[str, str]:

@@ -103,7 +103,7 @@ def test_damaged_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_an_entry_that_was_cut_short_is_left_out(tmp_path: Path) -> None:
     kept = Journal.of(tmp_path, "part")
-    kept.start(())
+    kept.start(set())
     kept.append("begin", {"ids": ["a", "\udc80"]}, durable=True)
     with kept.path.open("ab") as file:
         file.write(b'["cover", {"ids": ["a"')
