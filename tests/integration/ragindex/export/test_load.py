@@ -65,6 +65,14 @@ def rewrite(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
     path.write_bytes(write_retriever_file(type(exported).model_validate(values)))
 
 
+@pytest.mark.parametrize("name", ["retriever", "packed.ragindex"])
+def test_closed_retriever_releases_its_index(name: str, desk: Path) -> None:
+    with ragindex.load(name) as retriever:
+        assert len(retriever.index.opened) > 0
+    assert len(retriever.index.opened) == 0
+    assert retriever.search(QUESTION, k=1)[0].id == "d22#0"  # what was opened keeps working
+
+
 def test_both_forms_from_another_folder(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (desk / "elsewhere").mkdir()
     monkeypatch.chdir(desk / "elsewhere")
