@@ -1,5 +1,6 @@
 """Records, twins in memory, and counted round trips, for tests on a real server."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from ragindex.interfaces import Collection, Schema, Store
 from ragindex.plugins import registry
+from ragindex.stores.elasticsearch.client import accept_version_8
 
 TEXT = Schema(stored=("text",), text=("text",))
 
@@ -31,9 +33,19 @@ def held_in_memory(batch: pa.RecordBatch, schema: Schema, folder: Path) -> Colle
 
 def plain_client(store: Any) -> Any:
     """A client of the store's server for requests that the framework never makes."""
+    return unchecked_client([node.base_url for node in store.server.client.transport.node_pool.all()])
+
+
+def unchecked_client(hosts: Sequence[str]) -> Any:
+    """A client that sends every request, as the package's own does, to servers 8 and 9."""
+    from elastic_transport import Transport
     from elasticsearch import Elasticsearch
 
-    return Elasticsearch([one.base_url for one in store.server.client.transport.node_pool.all()])
+    class UncheckedTransport(Transport):
+        def perform_request(self, *request: Any, headers: Any = None, **options: Any) -> Any:
+            return super().perform_request(*request, headers=accept_version_8(headers), **options)
+
+    return Elasticsearch(list(hosts), transport_class=UncheckedTransport)
 
 
 def indices(store: Any) -> list[str]:

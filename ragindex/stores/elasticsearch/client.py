@@ -41,7 +41,6 @@ URL, API_KEY, USER, PASSWORD, CA_FILE = (
 _OLDEST = (8, 18)
 """The oldest supported version, the first whose vector searches have their own k and rescore with full vectors."""
 _MAX_REASON_LENGTH = 400
-_LINES = "compatible-with=9", "compatible-with=8"
 _MEDIA_TYPE_ERROR = "media_type_header_exception"
 _PERMANENT_CODES = frozenset({"tls", "host", "no tls", "other"})
 """The codes of troubles whose status is not from the server; it is set to prevent retries, which cannot succeed."""
@@ -216,6 +215,14 @@ def create_client(hosts: Sequence[str], **how: Any) -> Any:
     return Elasticsearch(list(hosts), transport_class=_build_transport_class(), **how)
 
 
+def accept_version_8(headers: Mapping[str, str] | None) -> dict[str, str]:
+    """Return headers that ask for responses of version 8.
+
+    A client 9 asks for those of version 9, which servers 8 refuse; servers 8 and 9 know those of version 8.
+    """
+    return {name: value.replace("compatible-with=9", "compatible-with=8") for name, value in (headers or {}).items()}
+
+
 @cache
 def _build_transport_class() -> type:
     from elastic_transport import Transport
@@ -228,9 +235,7 @@ def _build_transport_class() -> type:
         ) -> Any:
             """Send a request. Raises TroubleError if the response is incomplete."""
             responses.require_rule(method, target, body)
-            # A client 9 asks for answers of line 9, which servers 8 refuse. Servers 8 and 9 know those of line 8.
-            known = {name: value.replace(*_LINES) for name, value in (headers or {}).items()}
-            answer = super().perform_request(method, target, body=body, headers=known, **how)
+            answer = super().perform_request(method, target, body=body, headers=accept_version_8(headers), **how)
             if answer.meta.status < HTTPStatus.MULTIPLE_CHOICES:  # otherwise the client raises or ignores the status
                 responses.check_response(method, target, body, answer.body)
             return answer

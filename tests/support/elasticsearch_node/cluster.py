@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from elasticsearch_node.node import FOLDER, Node, NoNodeError, build, place, start
 from filelock import FileLock
+from made_elasticsearch import unchecked_client
 
 from ragindex.stores.elasticsearch.client import Server, connect
 
@@ -90,9 +91,7 @@ class Cluster:
 
     def with_primary(self, index: str) -> int:
         """The number of the node that holds the primary shard of an index."""
-        from elasticsearch import Elasticsearch
-
-        with Elasticsearch(self.addresses.split(",")) as client:  # the framework never asks this
+        with unchecked_client(self.addresses.split(",")) as client:  # the framework never asks this
             shards = client.cat.shards(index=index, format="json", h="prirep,node")
         (name,) = [one["node"] for one in shards if one["prirep"] == "p"]
         return int(name.removeprefix("node"))
