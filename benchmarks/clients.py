@@ -15,7 +15,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import ragindex
-from ragindex import cores
+from ragindex._util import cores
 from ragindex_eval.data.datasets import read_dataset
 
 REQUESTS = 400

@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.link_corpora import recall_of
+from ragindex.corpus.judgements import question_id
 from ragindex.index.index import Index
-from ragindex.judgements import question_id
 from ragindex.plugins import registry
 from ragindex_eval.data import datasets
 from ragindex_eval.metrics.score import list_judged

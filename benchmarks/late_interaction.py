@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ragindex.cores import limit_blas
+from ragindex._util.cores import limit_blas
 from ragindex.index.index import Index
 from ragindex.interfaces import Floats
 from ragindex.parts.vectors.quantized_tokens import RecordRows, compress

@@ -32,8 +32,8 @@ secrets: anything that looks like one is removed, also from quoted texts.
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ragindex.counts import many
-from ragindex.redaction import hide_secrets
+from ragindex._util.redaction import hide_secrets
+from ragindex._util.text import many
 
 
 class RagindexError(Exception):

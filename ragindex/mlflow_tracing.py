@@ -22,11 +22,11 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
-from ragindex.canonical import metadata_json
-from ragindex.distribution import require_module
+from ragindex._util.canonical import metadata_json
+from ragindex._util.distribution import require_module
+from ragindex._util.redaction import bare_address, hide_secrets
 from ragindex.errors import RagindexError
 from ragindex.interfaces import Retriever
-from ragindex.redaction import bare_address, hide_secrets
 from ragindex.types import Hit, Query, Retrieval, Step
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from typing import Any, ClassVar, Protocol, cast
 import pyarrow as pa
 from pydantic import PrivateAttr
 
-from ragindex import forbidden_documents
 from ragindex.errors import UsageError
 from ragindex.filters import Filter, meta
 from ragindex.index.index import Index
@@ -32,6 +31,7 @@ from ragindex.llm.tasks import Output, Task
 from ragindex.plugins import registry
 from ragindex.plugins.base import Plugin
 from ragindex.plugins.plugin_errors import describe_class, find_fault
+from ragindex.retrieval import forbidden_documents
 from ragindex.retrieval.hits import find_breach
 from ragindex.stores.metered import MeteredCollection
 from ragindex.types import Document, Query, Retrieval
@@ -372,7 +372,8 @@ def check_filter(bench: _Bench) -> None:
 def check_forbidden(bench: _Bench) -> None:
     """Check that nothing of a document that the filter keeps out is told: in hits, steps, notes, or to an LLM.
 
-    The document joins the others (ragindex.forbidden_documents). All ways of keeping it out must give the same hits.
+    The document joins the others (`retrieval.forbidden_documents`). All ways of keeping it out must give the same
+    hits.
     """
     llm = _RecordingLLM()
     index = bench.open(bench.folder, llm)

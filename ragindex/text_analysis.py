@@ -28,8 +28,8 @@ import regex
 import Stemmer
 import stop_words
 
+from ragindex._util.text import suggest_names
 from ragindex.errors import UsageError
-from ragindex.near_names import suggest_names
 
 VERSION = 3
 """Increased when the same text would give other tokens; everything that stores tokens is then rebuilt."""

@@ -23,7 +23,7 @@ import pytest
 from elasticsearch_node.node import store as elasticsearch_store
 
 import examples
-from ragindex import progress
+from ragindex._util import progress
 from ragindex.corpus.readers.messages import ReadingLimits
 from ragindex.corpus.readers.process import parse_file
 from ragindex.corpus.reading_processes import ReadingProcesses, load_answer

@@ -6,10 +6,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from ragindex._util.kept_results import KeptResults
 from ragindex.encoders.vector_cache import share_question_vectors
 from ragindex.filters import All, Filter, Ids
 from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
-from ragindex.kept_results import KeptResults
 from ragindex.parts.text.passages import OVER_PASSAGES, PassagesField
 from ragindex.parts.trees.summary_tree import SummaryTree
 from ragindex.parts.trees.tree_search import Nodes, above

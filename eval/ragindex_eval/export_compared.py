@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ragindex import canonical
+from ragindex._util import canonical
 from ragindex.errors import MissingPartError, UnknownNameError, UsageError
 from ragindex.export.export_retriever import Export, export_retriever
 from ragindex.export.retriever_file import MethodEvidence

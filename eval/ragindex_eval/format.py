@@ -5,7 +5,7 @@ from math import ceil
 
 import regex
 
-from ragindex.counts import many as many
+from ragindex._util.text import many as many
 
 LONGEST = 500
 """No text from the data is shown longer than this many characters."""

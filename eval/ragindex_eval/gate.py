@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from ragindex.counts import many
+from ragindex._util.text import many
 from ragindex.errors import DataError, UsageError
 from ragindex_eval.format import percent, points, shown
 from ragindex_eval.metrics.retrieval import gold_ranks

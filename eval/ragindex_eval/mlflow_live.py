@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from ragindex.canonical import digest
+from ragindex._util.canonical import digest
 from ragindex.mlflow_tracing import check_connection
 from ragindex_eval import mlflow_runs
 from ragindex_eval.mlflow_tracking import (

@@ -10,8 +10,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from ragindex import distribution
-from ragindex.distribution import require_module
+from ragindex._util import distribution
+from ragindex._util.distribution import require_module
 from ragindex.errors import UsageError
 from ragindex_eval.mlflow_runs import METHOD_TAG, RunFiles
 from ragindex_eval.mlflow_tracking import environment_defaults, silence_mlflow, warn_of_files

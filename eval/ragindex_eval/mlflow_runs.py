@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragindex.canonical import digest
+from ragindex._util.canonical import digest
 from ragindex.errors import RagindexError
 from ragindex_eval import mlflow_values as values
 from ragindex_eval.report.page import save_report

@@ -16,11 +16,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ragindex.canonical import digest
-from ragindex.distribution import install_line, require_module
+from ragindex._util.canonical import digest
+from ragindex._util.distribution import install_line, require_module
+from ragindex._util.redaction import bare_address, hide_secrets
 from ragindex.errors import UsageError
 from ragindex.mlflow_tracing import autolog, check_connection
-from ragindex.redaction import bare_address, hide_secrets
 from ragindex_eval.mlflow_runs import RunFiles, log_tree
 from ragindex_eval.results.model import Study
 

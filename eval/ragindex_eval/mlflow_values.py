@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import regex
 
-from ragindex.redaction import hide_secrets
+from ragindex._util.redaction import hide_secrets
 from ragindex_eval.metrics import answers
 from ragindex_eval.results.model import (
     COSTS,

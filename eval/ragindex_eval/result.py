@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from ragindex.counts import many
-from ragindex.distribution import require_module
+from ragindex._util.distribution import require_module
+from ragindex._util.text import many
 from ragindex.errors import UnknownNameError, UsageError
 from ragindex.export.export_retriever import Export
 from ragindex.index.index import Index

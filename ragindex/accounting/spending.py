@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from ragindex._util.text import many
 from ragindex.accounting.ledger import Tally
-from ragindex.counts import many
 
 
 def spending_to_json(paid: Tally) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from ragindex._util.text import many
 from ragindex.accounting import ledger
 from ragindex.cli.console import (
     command_spending,
@@ -28,7 +29,6 @@ from ragindex.cli.options import (
 )
 from ragindex.cli.question_words import describe_question_words, find_words_in_passages
 from ragindex.cli.show_hits import mark_words
-from ragindex.counts import many
 from ragindex.index.index import Index
 from ragindex.llm.answer_question import (
     ANSWER,

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from ragindex._util.text import many
 from ragindex.cli.console import escape_markup, format_dollars, stdout, text_table, write_result
 from ragindex.cli.options import IndexOption, JsonOption
-from ragindex.counts import many
 from ragindex.errors import UsageError
 from ragindex.index import manifest
 from ragindex.index.models import CALLS

@@ -24,13 +24,13 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from ragindex._util.library_logs import show_own_logs
+from ragindex._util.redaction import hide_secrets
+from ragindex._util.workers import end_work
 from ragindex.accounting import ledger
 from ragindex.accounting.spending import format_spending, spending_to_json
 from ragindex.errors import BrokenPluginError, RagindexError, StoreError, UsageError
-from ragindex.library_logs import show_own_logs
 from ragindex.plugins.code_fingerprint import OURS
-from ragindex.redaction import hide_secrets
-from ragindex.workers import end_work
 
 SHOW_TRACEBACK = "RAGINDEX_TRACEBACK"
 _FILE_WIDTH = 1000  # columns if the output is not a terminal, so that programs and files get unbroken lines

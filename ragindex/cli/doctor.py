@@ -9,12 +9,13 @@ from typing import Annotated
 
 import typer
 
-from ragindex import distribution, durable_files
+from ragindex._util import distribution
+from ragindex._util import files as durable_files
+from ragindex._util.ids import list_places
+from ragindex._util.text import many
 from ragindex.cli.console import SHOW_TRACEBACK, stdout, text_table, write_result
 from ragindex.cli.options import JsonOption
 from ragindex.corpus.local_files import READ_SHARE
-from ragindex.counts import many
-from ragindex.document_ids import list_places
 from ragindex.encoders.sentence_transformer import describe_engine
 from ragindex.errors import MissingExtraError, RagindexError
 from ragindex.index.index import Index

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from ragindex._util.text import many
 from ragindex.cli.console import print_note
 from ragindex.corpus import (
     Corpus,
@@ -13,7 +14,6 @@ from ragindex.corpus import (
     read_selected,
 )
 from ragindex.corpus.readers.rows import parse_rows
-from ragindex.counts import many
 from ragindex.errors import LeftOutError
 from ragindex.index.manifest import require_apart
 

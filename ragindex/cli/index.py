@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from ragindex._util.text import many
+from ragindex._util.workers import use_workers
 from ragindex.cli.console import (
     command_spending,
     command_tally,
@@ -40,7 +42,6 @@ from ragindex.cli.options import (
 )
 from ragindex.corpus import Chunking, Corpus, FileSelection
 from ragindex.corpus.local_files import MAX_FILE_MB
-from ragindex.counts import many
 from ragindex.errors import UsageError
 from ragindex.index import manifest, sources
 from ragindex.index.documents import Changed
@@ -63,7 +64,6 @@ from ragindex.llm.budget import parse_budget
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
-from ragindex.workers import use_workers
 
 
 def index(

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ragindex import distribution
+from ragindex._util import distribution
+from ragindex._util.distribution import entry_points
+from ragindex._util.files import expand_home
 from ragindex.cli.console import handle_interrupts, print_note, run_with_exit_codes
-from ragindex.distribution import entry_points
 from ragindex.errors import RagindexError
-from ragindex.home_folder import expand_home
 from ragindex.plugins.docstrings import read_docstring
 
 _GROUP = "ragindex.commands"

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from ragindex._util.distribution import SERVER_PACKAGES, require_all_installed
 from ragindex.accounting import ledger
-from ragindex.distribution import SERVER_PACKAGES, require_all_installed
 
 
 def mcp(

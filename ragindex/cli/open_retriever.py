@@ -1,6 +1,6 @@
 """A helper that opens a retriever for a command; if parts are missing, the error names the command to build them."""
 
-from ragindex.counts import first_names
+from ragindex._util.text import first_names
 from ragindex.errors import MissingPartError
 from ragindex.index.index import Index
 from ragindex.index.parts import list_working_methods, require_working

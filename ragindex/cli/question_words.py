@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from ragindex._util.text import first_names
 from ragindex.corpus import passage_text
-from ragindex.counts import first_names
 from ragindex.index.index import Index
 from ragindex.index.notes import suggest_for_unknown_words
 from ragindex.interfaces import Scheme, TextQuery, VocabularyEncoder

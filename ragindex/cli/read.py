@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from ragindex._util.text import describe_near, find_near_names
 from ragindex.cli.console import print_note, stdout, strip_controls, text_table, write_result
 from ragindex.cli.documents import select_files
 from ragindex.cli.options import EncodingOption, ExcludeOption, IncludeOption, JsonOption, MaxFileOption, OcrOption
@@ -22,7 +23,6 @@ from ragindex.corpus.local_files import MAX_FILE_MB, is_taken_whole, list_folder
 from ragindex.corpus.readers.content import FileContent
 from ragindex.corpus.readers.meter import find_words
 from ragindex.errors import DataError, UsageError
-from ragindex.near_names import describe_near, find_near_names
 from ragindex.types import HYPERLINKS
 
 _COLUMNS = ("file", "reader", "words", "share", "pages", "headings", "tables", "links", "notes")

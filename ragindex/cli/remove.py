@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 from typer import BadParameter
 
+from ragindex._util.ids import spellings
+from ragindex._util.text import MAX_NAMED, many
 from ragindex.cli.console import command_spending, print_note, stdout, write_result
 from ragindex.cli.options import BudgetOption, EncoderOption, IndexOption, JsonOption, StoreOption, WaitOption
-from ragindex.counts import MAX_NAMED, many
-from ragindex.document_ids import spellings
 from ragindex.index import sources
 from ragindex.index.index import Index
 from ragindex.llm.budget import parse_budget

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from ragindex._util.distribution import SERVER_PACKAGES, require_all_installed
 from ragindex.accounting import ledger
 from ragindex.cli.console import print_note
-from ragindex.distribution import SERVER_PACKAGES, require_all_installed
 
 
 def serve(

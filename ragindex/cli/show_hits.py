@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from rich.padding import Padding
 from rich.text import Text
 
+from ragindex._util.text import many
 from ragindex.cli.console import stdout, strip_controls
-from ragindex.counts import many
 from ragindex.retrieval.formatting import format_path, format_positions, place_snippet
 from ragindex.retrieval.matching import QuestionWord, find_matches, find_question_words, find_window
 from ragindex.types import Retrieval, Step

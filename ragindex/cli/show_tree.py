@@ -8,8 +8,8 @@ from rich.console import Group
 from rich.text import Text
 from rich.tree import Tree
 
+from ragindex._util.text import many
 from ragindex.cli.console import strip_controls
-from ragindex.counts import many
 from ragindex.interfaces import Collection
 from ragindex.parts.trees.summary_tree import SUMMARY_KIND
 

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from ragindex import filters
-from ragindex.counts import first_names
+from ragindex._util.text import NAMES_COMPARED, describe_near, find_near_names, first_names
 from ragindex.index.index import Index
 from ragindex.interfaces import Scheme
-from ragindex.near_names import NAMES_COMPARED, describe_near, find_near_names
 from ragindex.stores.metered import MeteredCollection
 
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from ragindex.canonical import digest, metadata_json
+from ragindex._util.canonical import digest, metadata_json
+from ragindex._util.ids import describe_control, is_row
+from ragindex._util.text import many
 from ragindex.corpus.json_reader import Item, Problems, format_value
 from ragindex.corpus.left_out import LeftOut
 from ragindex.corpus.readers.text_encodings import ENCODING
-from ragindex.counts import many
-from ragindex.document_ids import describe_control, is_row
 from ragindex.errors import DataError
 from ragindex.types import NO_METADATA, Document, Metadata, Section, Span
 

@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ragindex._util.files import expand_home
+from ragindex._util.ids import ROW_SUFFIXES
+from ragindex._util.text import describe_near, find_near_names, find_near_paths, first_names, many, suggest_names
 from ragindex.corpus.benchmarks import find_file_pair, read_contexts, read_hipporag, read_jsonl, read_paragraphs
 from ragindex.corpus.corpus import Corpus, Gathered, require_documents
 from ragindex.corpus.folder_walk import PassedOver, is_file_within, walk_files
@@ -27,11 +30,7 @@ from ragindex.corpus.more_benchmarks import (
 from ragindex.corpus.near_duplicates import find_holders, find_near_duplicates, sample_documents
 from ragindex.corpus.readers import DATA_SUFFIXES
 from ragindex.corpus.readers.rows import Rows, parse_rows
-from ragindex.counts import first_names, many
-from ragindex.document_ids import ROW_SUFFIXES
 from ragindex.errors import DataError, LeftOutWarning, UnknownNameError, UsageError
-from ragindex.home_folder import expand_home
-from ragindex.near_names import describe_near, find_near_names, find_near_paths, suggest_names
 from ragindex.plugins import registry
 from ragindex.types import Document
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ragindex._util.files import open_regular
+from ragindex._util.text import describe_near, find_near_paths
 from ragindex.corpus.left_out import LeftOut, left_out_by
 from ragindex.errors import DataError
-from ragindex.near_names import describe_near, find_near_paths
-from ragindex.regular_files import open_regular
 
 _NAMED_ERRORS = 9  # beside the first one
 _GLANCE_BYTES = 4 * 2**20  # bytes of an array that are read to find its first item

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ragindex.counts import first_names, many
+from ragindex._util.text import first_names, many
 from ragindex.errors import DataError
 
 _NAMED = 3

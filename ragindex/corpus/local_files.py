@@ -15,6 +15,10 @@ from pathlib import Path
 
 import regex
 
+from ragindex._util.distribution import require_all_installed
+from ragindex._util.ids import ROW_SUFFIXES, is_row
+from ragindex._util.progress import progress_bar
+from ragindex._util.text import MAX_NAMED, first_names
 from ragindex.corpus.corpus import Gathered, RawDocument, gather
 from ragindex.corpus.folder_walk import PassedOver, walk_files
 from ragindex.corpus.json_reader import Item, Problems, read_bounded, unreadable_error
@@ -28,11 +32,7 @@ from ragindex.corpus.readers.plain_text import read_source_code, read_text
 from ragindex.corpus.readers.rows import Rows
 from ragindex.corpus.readers.text_encodings import check_encoding
 from ragindex.corpus.reading_processes import ReadingProcesses
-from ragindex.counts import MAX_NAMED, first_names
-from ragindex.distribution import require_all_installed
-from ragindex.document_ids import ROW_SUFFIXES, is_row
 from ragindex.errors import DataError, UsageError
-from ragindex.progress import progress_bar
 from ragindex.types import MetadataValue
 
 SUFFIXES = tuple(READERS)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import regex
 
-from ragindex.canonical import digest
+from ragindex._util.canonical import digest
 from ragindex.corpus.benchmarks import parse_context_entry, parse_paragraph
 from ragindex.corpus.corpus import Gathered, RawDocument, gather, parse_metadata
 from ragindex.corpus.json_reader import (

@@ -21,6 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
+from ragindex._util.workers import available_workers
 from ragindex.corpus.readers.content import FileContent
 from ragindex.corpus.readers.messages import (
     OUT_OF_MEMORY,
@@ -34,7 +35,6 @@ from ragindex.corpus.readers.messages import (
 from ragindex.corpus.readers.pdf import PASSWORD_VARIABLE
 from ragindex.corpus.readers.rows import Rows
 from ragindex.errors import DataError, RagindexError, UsageError
-from ragindex.workers import available_workers
 
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from ragindex.distribution import require_module
+from ragindex._util.distribution import require_module
 from ragindex.encoders.transformer_model import RunModel, TokenIds
 from ragindex.interfaces import Floats
 

@@ -5,7 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ragindex.distribution import install_line, require_installed, require_module
+from ragindex._util.distribution import install_line, require_installed, require_module
 from ragindex.encoders.model_hub import locate_model
 from ragindex.encoders.sentence_transformer import _content, _quiet, choose_device, hide_progress_bars
 from ragindex.errors import UsageError

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ragindex._util.canonical import encodable
 from ragindex.accounting import timing
-from ragindex.canonical import encodable
 from ragindex.encoders.local_models import load_local_model
 from ragindex.interfaces import Floats
 

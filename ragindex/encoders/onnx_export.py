@@ -20,8 +20,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from filelock import FileLock
 
-from ragindex import durable_files
-from ragindex.canonical import digest
+from ragindex._util import files as durable_files
+from ragindex._util.canonical import digest
 from ragindex.encoders.engines import open_engine
 from ragindex.encoders.transformer_model import (
     ModelSettings,

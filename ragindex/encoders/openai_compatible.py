@@ -13,11 +13,8 @@ import numpy as np
 import regex
 from pydantic import Field
 
-from ragindex.accounting import ledger
-from ragindex.canonical import digest, encodable
-from ragindex.encoders.common import PROBE, normalize_rows, separate_failures
-from ragindex.errors import RequestError, ServiceError, UsageError
-from ragindex.http import (
+from ragindex._util.canonical import digest, encodable
+from ragindex._util.http import (
     Trouble,
     TroubleError,
     make_http_client,
@@ -29,6 +26,9 @@ from ragindex.http import (
     strip_credentials,
     suggest_address,
 )
+from ragindex.accounting import ledger
+from ragindex.encoders.common import PROBE, normalize_rows, separate_failures
+from ragindex.errors import RequestError, ServiceError, UsageError
 from ragindex.interfaces import EncoderPlugin, EncodingFailure, Floats
 from ragindex.llm import tokens
 from ragindex.llm.budget import reserve_money

@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from ragindex.canonical import digest, encodable
-from ragindex.cores import available_cores
-from ragindex.distribution import install_line, require_installed, require_module
+from ragindex._util.canonical import digest, encodable
+from ragindex._util.cores import available_cores
+from ragindex._util.distribution import install_line, require_installed, require_module
 from ragindex.encoders import onnx_export
 from ragindex.encoders.common import normalize_rows
 from ragindex.encoders.engines import EngineName, installed_engines, open_engine

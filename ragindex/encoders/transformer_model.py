@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ragindex.canonical import encodable
-from ragindex.distribution import require_module
+from ragindex._util.canonical import encodable
+from ragindex._util.distribution import require_module
 from ragindex.encoders.common import normalize_rows
 from ragindex.encoders.token_spans import locate_tokens
 from ragindex.interfaces import Floats, TokenEmbeddings

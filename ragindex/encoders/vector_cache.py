@@ -19,9 +19,9 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from ragindex import durable_files
+from ragindex._util import files as durable_files
+from ragindex._util.text import many
 from ragindex.accounting import ledger, timing
-from ragindex.counts import many
 from ragindex.encoders import cache_pruning, token_spans
 from ragindex.encoders.common import PROBE, separate_failures
 from ragindex.errors import RequestError, StoreError, UsageError

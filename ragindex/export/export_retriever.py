@@ -12,7 +12,9 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from ragindex import distribution, durable_files
+from ragindex._util import distribution
+from ragindex._util import files as durable_files
+from ragindex._util.files import expand_home
 from ragindex.errors import RagindexError, StoreError, UsageError
 from ragindex.export.archive import ARCHIVE_SUFFIX, read_archive, write_archive
 from ragindex.export.consent import Consent, list_needed
@@ -27,7 +29,6 @@ from ragindex.export.retriever_file import (
 )
 from ragindex.export.state import describe_index, describe_parts, describe_plugin, needs_encoder
 from ragindex.export.stored_files import INDEX_FOLDER, OWN_FOLDER, RetrieverLimits, describe_file, require_safe
-from ragindex.home_folder import expand_home
 from ragindex.index.manifest import libraries
 from ragindex.index.parts import tasks_of
 from ragindex.index.state import IndexState

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ragindex._util.files import expand_home
 from ragindex.encoders.model_hub import model_hub, without_hub
 from ragindex.errors import DataError, MissingPartError, OtherLibrariesWarning, UsageError, WorkspaceError
 from ragindex.export import consent
@@ -21,7 +22,6 @@ from ragindex.export.state import (
     replace_parameters,
 )
 from ragindex.export.stored_files import MOST_BYTES, MOST_FILES, OWN_FOLDER, RetrieverLimits, require_safe, verify_files
-from ragindex.home_folder import expand_home
 from ragindex.index.index import Index
 from ragindex.index.manifest import libraries, require_manifest
 from ragindex.index.models import Encoders, Model

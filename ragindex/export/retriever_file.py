@@ -14,10 +14,10 @@ from typing import Any
 import tomli_w
 from pydantic import ConfigDict, Field, ValidationError
 
-from ragindex.distribution import upgrade_line
+from ragindex._util.distribution import upgrade_line
+from ragindex._util.files import open_regular
 from ragindex.errors import DataError, NewerFormatError
 from ragindex.plugins.strict_models import Strict
-from ragindex.regular_files import open_regular
 
 RETRIEVER_FILE = "retriever.toml"
 RETRIEVER_FORMAT = 1

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ragindex.canonical import digest
+from ragindex._util.canonical import digest
 from ragindex.export.retriever_file import ExportedIndex, ExportedPart, ExportedPlugin, ExportedRetriever
 from ragindex.index.manifest import INDEX_FORMAT, PartRecord
 from ragindex.index.parts import inputs_of, uses_encoder

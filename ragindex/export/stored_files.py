@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from ragindex._util.files import open_regular
 from ragindex.errors import DamagedError, DataError
 from ragindex.export.retriever_file import StoredFile
-from ragindex.regular_files import open_regular
 
 INDEX_FOLDER, OWN_FOLDER = "index", "files"
 """The folders of a packed index, and of the files that a method's parameters name."""

@@ -6,18 +6,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 
+from ragindex._util.ids import find_spelling, list_places, spellings
+from ragindex._util.progress import progress_bar
+from ragindex._util.text import MOST_NEAR, NAMES_COMPARED, describe_near, find_near_names, first_names
 from ragindex.corpus import Corpus
 from ragindex.corpus.left_out import NO_TEXT
-from ragindex.counts import first_names
-from ragindex.document_ids import find_spelling, list_places, spellings
 from ragindex.errors import LanguageWarning, LeftOutWarning, RagindexError, UsageError
 from ragindex.index import sources
 from ragindex.index.documents import Changed, Documents
 from ragindex.index.manifest import with_chunking
 from ragindex.index.sources import PlacedDocuments, SourceRequest
 from ragindex.index.state import INDEXING, IndexState
-from ragindex.near_names import MOST_NEAR, NAMES_COMPARED, describe_near, find_near_names
-from ragindex.progress import progress_bar
 from ragindex.text_analysis import language_warning
 from ragindex.types import Chunking, Document
 

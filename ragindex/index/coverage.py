@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ragindex import durable_files
+from ragindex._util import files as durable_files
 from ragindex.errors import StoreError
 from ragindex.index import revisions
 from ragindex.interfaces import Collection, Schema, Store

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ragindex.canonical import document_metadata_json, load_stored_json, metadata_json
+from ragindex._util.canonical import document_metadata_json, load_stored_json, metadata_json
 from ragindex.corpus.chunking import chunk, headings_within, id_mark, pages_within, section_at, split_passage_id
 from ragindex.corpus.token_windows import TokenSpans
 from ragindex.errors import UsageError

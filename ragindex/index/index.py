@@ -12,12 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ragindex import canonical, mlflow_tracing
+from ragindex import mlflow_tracing
+from ragindex._util import canonical
+from ragindex._util.files import expand_home
+from ragindex._util.ids import find_spelling, spellings
+from ragindex._util.text import many
+from ragindex._util.workers import use_workers
 from ragindex.corpus import Chunking, Corpus
-from ragindex.counts import many
-from ragindex.document_ids import find_spelling, spellings
 from ragindex.errors import EngineError, MissingPartError, StaleWarning, StoreError, UsageError
-from ragindex.home_folder import expand_home
 from ragindex.index import changes
 from ragindex.index.documents import DOCUMENT_SCHEMA, Changed, Documents
 from ragindex.index.figures import CorpusCounts, Disk, PartFigures, measure_disk
@@ -57,7 +59,6 @@ from ragindex.plugins import registry
 from ragindex.plugins.registry import Written
 from ragindex.stores.metered import MeteredCollection
 from ragindex.types import Document, Usage
-from ragindex.workers import use_workers
 
 if TYPE_CHECKING:
     from ragindex.export.export_retriever import Export

@@ -18,7 +18,9 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from ragindex import canonical, durable_files
+from ragindex._util import canonical
+from ragindex._util import files as durable_files
+from ragindex._util.progress import progress_bar
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import DamagedError, MissingPartError, StoreError, UsageError
 from ragindex.interfaces import Encoder, EncoderPlugin, FittedEncoderPlugin
@@ -28,7 +30,6 @@ from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import LLM
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.code_fingerprint import sourced
-from ragindex.progress import progress_bar
 
 _GROWTH_LIMIT, _SHRINK_LIMIT = 1.5, 0.5
 """The encoder is fitted again once the corpus has grown or shrunk by half since the last fit."""

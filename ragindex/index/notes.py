@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from ragindex._util.text import first_names, many
 from ragindex.accounting.ledger import DRAFT, THOUGHTS, Tally
-from ragindex.counts import first_names, many
 from ragindex.errors import ServiceError
 from ragindex.index.documents import Changed
 from ragindex.index.index import Index

@@ -15,7 +15,8 @@ import pyarrow as pa
 import regex
 from pydantic import Field
 
-from ragindex import canonical, durable_files
+from ragindex._util import canonical
+from ragindex._util import files as durable_files
 from ragindex.corpus.token_windows import TokenSpans
 from ragindex.errors import (
     BrokenPluginError,

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from ragindex.cores import limit_blas
-from ragindex.counts import many
-from ragindex.distribution import require_module
+from ragindex._util.cores import limit_blas
+from ragindex._util.distribution import require_module
+from ragindex._util.text import many
 from ragindex.filters import Filter, from_mapping
 from ragindex.index.documents import Documents
 from ragindex.interfaces import Retriever

@@ -16,8 +16,8 @@ from typing import Literal
 
 import regex
 
+from ragindex._util.ids import describe_control, find_spelling, spellings
 from ragindex.corpus import Corpus, LeftOut
-from ragindex.document_ids import describe_control, find_spelling, spellings
 from ragindex.errors import DataError, UsageError, WorkspaceError
 from ragindex.index.manifest import DocumentSource, Manifest
 from ragindex.types import Document

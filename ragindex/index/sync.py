@@ -16,11 +16,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from ragindex import durable_files
+from ragindex._util import files as durable_files
+from ragindex._util.cores import available_cores, limit_blas
+from ragindex._util.progress import progress_bar
+from ragindex._util.text import many
+from ragindex._util.time_limit import TimeLimitError, require_time
 from ragindex.accounting import ledger
-from ragindex.cores import available_cores, limit_blas
 from ragindex.corpus import passage_text
-from ragindex.counts import many
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import (
     BrokenPluginError,
@@ -59,8 +61,6 @@ from ragindex.llm.tasks import LLM, answers_can_wait, inputs_at_once
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.plugin_errors import is_of_plugin
 from ragindex.plugins.registry import describe, name_of
-from ragindex.progress import progress_bar
-from ragindex.time_limit import TimeLimitError, require_time
 from ragindex.types import Chunking, Usage
 
 _BATCH = 1024

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ragindex import durable_files
+from ragindex._util import files as durable_files
 from ragindex.errors import DamagedError, StoreError
 from ragindex.interfaces import BuildContext, Collection, Floats, Schema
 from ragindex.stores.arrow import map_arrow_file

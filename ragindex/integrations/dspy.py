@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from ragindex.distribution import require_installed
+from ragindex._util.distribution import require_installed
 from ragindex.filters import Filter, combine_filters, from_mapping
 from ragindex.index.retriever import Hits, IndexRetriever, Where
 from ragindex.integrations.hit_metadata import build_metadata

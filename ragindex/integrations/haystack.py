@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from ragindex.comparisons import ComparisonOperator, build_comparison
-from ragindex.distribution import require_installed
+from ragindex._util.distribution import require_installed
 from ragindex.errors import UsageError
 from ragindex.export.load import load_retriever
-from ragindex.filters import All, Filter, Not, Range, combine_filters
+from ragindex.filters import All, ComparisonOperator, Filter, Not, Range, build_comparison, combine_filters
 from ragindex.filters import Any as AnyOf
 from ragindex.index.retriever import Hits, IndexRetriever
 from ragindex.integrations.hit_metadata import build_metadata

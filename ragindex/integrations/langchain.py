@@ -7,10 +7,9 @@ from typing import Annotated, Any, Self, TypeAlias
 from pydantic import Field, GetPydanticSchema, InstanceOf, model_validator
 from pydantic_core import core_schema
 
-from ragindex.comparisons import ComparisonOperator, build_comparison
-from ragindex.distribution import require_installed
+from ragindex._util.distribution import require_installed
 from ragindex.errors import UsageError
-from ragindex.filters import All, Filter, Not, combine_filters
+from ragindex.filters import All, ComparisonOperator, Filter, Not, build_comparison, combine_filters
 from ragindex.filters import Any as AnyOf
 from ragindex.index.retriever import Hits, IndexRetriever
 from ragindex.integrations.hit_metadata import build_metadata

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from ragindex.comparisons import ComparisonOperator, build_comparison
-from ragindex.distribution import require_installed
+from ragindex._util.distribution import require_installed
 from ragindex.errors import UsageError
-from ragindex.filters import All, Any, Filter, Not
+from ragindex.filters import All, Any, ComparisonOperator, Filter, Not, build_comparison
 from ragindex.index.retriever import Hits, IndexRetriever
 from ragindex.integrations.hit_metadata import CITATION_KEY, build_metadata
 from ragindex.integrations.open_method import open_built_method

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from ragindex.distribution import install_line
+from ragindex._util.distribution import install_line
+from ragindex._util.text import suggest_names
 from ragindex.errors import UsageError
-from ragindex.near_names import suggest_names
 
 FRAMEWORKS: Mapping[str, str] = {
     "python": "",

@@ -18,9 +18,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Protocol, TypeAlias
 
-from ragindex import durable_files
-from ragindex.canonical import encodable
-from ragindex.durable_files import RepairWarning
+from ragindex._util import files as durable_files
+from ragindex._util.canonical import encodable
+from ragindex._util.files import RepairWarning
 from ragindex.errors import StoreError
 from ragindex.llm import key_locks
 

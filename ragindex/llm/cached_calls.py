@@ -8,9 +8,9 @@ from dataclasses import asdict
 from random import Random
 from typing import Any
 
+from ragindex._util.http import Billed, Trouble, TroubleError, retry, suggest_address
 from ragindex.accounting import ledger
 from ragindex.errors import LLMError, ServiceError
-from ragindex.http import Billed, Trouble, TroubleError, retry, suggest_address
 from ragindex.llm import tokens
 from ragindex.llm.budget import reserve_money
 from ragindex.llm.cache import CachedResponse, CallSource

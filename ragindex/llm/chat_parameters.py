@@ -5,8 +5,8 @@ from typing import ClassVar, Literal
 import regex
 from pydantic import Field, JsonValue, field_validator
 
+from ragindex._util.http import drop_version, require_bare
 from ragindex.errors import UsageError
-from ragindex.http import drop_version, require_bare
 from ragindex.llm.plugins import LLMPlugin, PaidPlugin
 
 _VARIABLE = regex.compile(r"[A-Z_][A-Z0-9_]*")

@@ -6,8 +6,8 @@ from contextvars import copy_context
 from dataclasses import replace
 from typing import Any
 
+from ragindex._util.canonical import digest
 from ragindex.accounting import ledger
-from ragindex.canonical import digest
 from ragindex.errors import LLMError, ServiceError, UsageError
 from ragindex.llm.batches.calls import BatchCalls, WantedCall
 from ragindex.llm.batches.sent import MOST_REQUESTS

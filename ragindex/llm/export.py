@@ -9,7 +9,7 @@ from typing import IO
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ragindex import durable_files
+from ragindex._util import files as durable_files
 from ragindex.errors import DataError
 from ragindex.llm.cache import CACHE_COLUMNS, CacheRow, SQLiteCache, verify_row
 

@@ -4,12 +4,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
+from ragindex._util.workers import map_in_processes
 from ragindex.accounting import ledger
 from ragindex.errors import LLMError, UsageError
 from ragindex.llm.plugins import LLMPlugin
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Failure, Output, Task
-from ragindex.workers import map_in_processes
 
 
 def display_name(llm: str) -> str:

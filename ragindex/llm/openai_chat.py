@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from pydantic import JsonValue
 
-from ragindex.errors import UsageError
-from ragindex.http import (
+from ragindex._util.http import (
     Billed,
     Trouble,
     TroubleError,
@@ -24,10 +23,11 @@ from ragindex.http import (
     send_request,
     strip_credentials,
 )
+from ragindex._util.redaction import find_secrets
+from ragindex.errors import UsageError
 from ragindex.llm.chat_parameters import ChatParameters
 from ragindex.llm.output import drop_lengths, is_closed
 from ragindex.llm.tasks import Message
-from ragindex.redaction import find_secrets
 
 if TYPE_CHECKING:
     from openai import OpenAI

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ragindex.http import read_address
+from ragindex._util.http import read_address
 from ragindex.llm.batches.calls import BatchCalls
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.cached_calls import CachedCalls

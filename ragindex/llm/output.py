@@ -14,7 +14,7 @@ import regex
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from ragindex.canonical import encodable
+from ragindex._util.canonical import encodable
 from ragindex.llm import json_text
 
 ParsedOutput = TypeVar("ParsedOutput", bound=BaseModel)

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from ragindex._util.http import DEFAULT_URL
 from ragindex.accounting import ledger
 from ragindex.errors import DataError, UsageError
-from ragindex.http import DEFAULT_URL
 from ragindex.plugins.strict_models import Strict
 
 if TYPE_CHECKING:

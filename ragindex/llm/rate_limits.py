@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from threading import Condition, Event, Lock
 from weakref import WeakSet
 
-from ragindex.http import TroubleError
+from ragindex._util.http import TroubleError
 
 _TOO_MANY = 429
 

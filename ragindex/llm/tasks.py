@@ -12,7 +12,7 @@ import regex
 from jinja2 import Environment, StrictUndefined, Template, TemplateSyntaxError, UndefinedError
 from pydantic import BaseModel, RootModel
 
-from ragindex.canonical import digest, encodable
+from ragindex._util.canonical import digest, encodable
 from ragindex.errors import DataError, UsageError
 from ragindex.plugins import code_fingerprint
 

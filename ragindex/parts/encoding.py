@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ragindex.counts import many
+from ragindex._util.text import many
 from ragindex.errors import UsageError
 from ragindex.interfaces import BuildContext, CachingEncoder, Collection, Encoder, EncodingFailure, Floats, TokenCounter
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ragindex.canonical import digest
+from ragindex._util.canonical import digest
 from ragindex.corpus import passage_text
 from ragindex.filters import Overlaps
 from ragindex.interfaces import Collection

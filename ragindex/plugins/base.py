@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, model_validator
 
+from ragindex._util.redaction import find_secret_parameter
 from ragindex.errors import UsageError
 from ragindex.plugins.strict_models import Strict
-from ragindex.redaction import find_secret_parameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Plugin(Strict):
         return ()
 
     def fitted_to(self) -> frozenset[str]:
-        """Return the ids of the questions that its parameters were fitted to (ragindex.judgements). Default: none.
+        """Return the ids of the questions that its parameters were fitted to (`corpus.judgements`). Default: none.
 
         On these its figures are too high, and `ragindex compare` says so.
         """

@@ -6,10 +6,10 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError
 
+from ragindex._util.redaction import hide_secrets
 from ragindex.errors import RagindexError
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.base import Plugin
-from ragindex.redaction import hide_secrets
 
 # What the code of a plugin may raise, programming errors included, because plugins are not our code.
 _MISTAKES = (

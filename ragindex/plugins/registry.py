@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, PlainSerializer, ValidationError
 
-from ragindex.canonical import digest
-from ragindex.distribution import entry_points
+from ragindex._util.canonical import digest
+from ragindex._util.distribution import entry_points
+from ragindex._util.text import suggest_names
 from ragindex.errors import (
     BrokenPluginError,
     MissingExtraError,
@@ -23,7 +24,6 @@ from ragindex.errors import (
 )
 from ragindex.interfaces import EncoderPlugin, FittedEncoderPlugin, Part, Scheme, StorePlugin
 from ragindex.llm.plugins import LLMPlugin
-from ragindex.near_names import suggest_names
 from ragindex.plugins import code_fingerprint
 from ragindex.plugins.base import Plugin, require_no_secrets
 from ragindex.plugins.specs import Spec, parse_spec, render_spec

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from ragindex.document_ids import is_row
+from ragindex._util.ids import is_row
 from ragindex.types import HYPERLINKS, Hit, Position, Retrieval, Step, Triple
 
 _ADAPTER = TypeAdapter(Position)

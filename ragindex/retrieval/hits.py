@@ -9,11 +9,11 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from ragindex.canonical import load_stored_json
+from ragindex._util.canonical import load_stored_json
+from ragindex._util.kept_results import KeptResults
 from ragindex.errors import UsageError
 from ragindex.filters import Filter, Ids, list_terms
 from ragindex.interfaces import Collection, FilterQuery, Schema, SearchingRetriever, SearchResult
-from ragindex.kept_results import KeptResults
 from ragindex.types import Hit, Metadata, Query, Retrieval, Step
 
 STORED_FIELDS = ("kind", "title", "text", "metadata")

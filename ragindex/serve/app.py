@@ -13,7 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ragindex import distribution
+from ragindex._util import distribution
 from ragindex.errors import RagindexError
 from ragindex.serve import documents_routes, operations, rest, vector_store
 from ragindex.serve.guard import RequestGuard, answer_refusal

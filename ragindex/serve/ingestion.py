@@ -6,9 +6,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ragindex.document_ids import find_spelling, spellings
+from ragindex._util.ids import find_spelling, spellings
+from ragindex._util.redaction import hide_secrets
 from ragindex.errors import RagindexError, StoreError
-from ragindex.redaction import hide_secrets
 from ragindex.serve.collections import ServedCollection
 from ragindex.serve.config import RequestLimits
 from ragindex.serve.keys import AccessKey

@@ -13,9 +13,9 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from ragindex._util.http import read_secret
 from ragindex.errors import UsageError
 from ragindex.filters import Filter, fields, from_mapping
-from ragindex.http import read_secret
 from ragindex.llm.budget import Budget, parse_budget
 
 Right: TypeAlias = Literal["read", "write", "judge"]

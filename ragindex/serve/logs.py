@@ -10,8 +10,8 @@ import threading
 import time
 from typing import Any
 
+from ragindex._util.redaction import hide_secrets
 from ragindex.errors import DataError, LLMError, RagindexError, UsageError
-from ragindex.redaction import hide_secrets
 
 _logger = logging.getLogger("ragindex.serve")
 _STANDARD_ERROR = 2

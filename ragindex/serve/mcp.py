@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
-from ragindex import distribution
+from ragindex._util import distribution
 from ragindex.filters import from_mapping
 from ragindex.llm.tokens import count_text_tokens
 from ragindex.retrieval.formatting import place_snippet, position_to_json

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from ragindex.document_ids import describe_control
+from ragindex._util.ids import describe_control
 
 _NAME_LENGTH, _ID_LENGTH = 200, 2_000
 

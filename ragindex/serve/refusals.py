@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ragindex._util.redaction import hide_secrets
 from ragindex.errors import BudgetError, DataError, RagindexError, ServiceError, StoreError, UsageError, WorkspaceError
-from ragindex.redaction import hide_secrets
 
 RETRY_SECONDS = 1
 _LONGEST_MESSAGE = 2_000  # characters

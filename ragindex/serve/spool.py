@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from ragindex import distribution, durable_files
-from ragindex.canonical import document_metadata_json
-from ragindex.counts import first_names, many
+from ragindex._util import distribution
+from ragindex._util import files as durable_files
+from ragindex._util.canonical import document_metadata_json
+from ragindex._util.text import first_names, many
 from ragindex.errors import NewerFormatError, StoreError
 from ragindex.filters import list_terms
 from ragindex.index.repair import NO_TABLES, Findings, find_database_damage, move_database_aside

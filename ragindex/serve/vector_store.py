@@ -13,9 +13,8 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from ragindex import filters
-from ragindex.comparisons import ComparisonOperator, build_comparison
-from ragindex.counts import quote_value
-from ragindex.filters import Filter
+from ragindex._util.text import quote_value
+from ragindex.filters import ComparisonOperator, Filter, build_comparison
 from ragindex.serve.access import GuardedRoute, ReadKey, ServiceNeeded
 from ragindex.serve.keys import AccessKey
 from ragindex.serve.models import PlainText, RequestBody, error_responses

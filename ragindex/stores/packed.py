@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ragindex.cores import search_slot
+from ragindex._util.cores import search_slot
 from ragindex.errors import DamagedError, StoreError, UsageError
 from ragindex.filters import Filter
 from ragindex.interfaces import (

@@ -9,10 +9,10 @@ from openai_server import KEY, OpenAIServer
 from search_server import default_scheme
 
 from ragindex.filters import All, Any, Filter, Not, Range, Terms, meta
-from ragindex.forbidden_documents import write_hit
 from ragindex.index.index import Index
 from ragindex.interfaces import Scheme
 from ragindex.plugins import registry
+from ragindex.retrieval.forbidden_documents import write_hit
 from ragindex.testing import TOLERANCE
 from ragindex.types import Document, Query
 from ragindex_eval.data import worlds

@@ -13,8 +13,8 @@ from unittest.mock import patch
 import pytest
 from unrecorded import record_nothing
 
+from ragindex._util.files import RepairWarning
 from ragindex.cli import main
-from ragindex.durable_files import RepairWarning
 from ragindex.errors import LanguageWarning, StaleWarning
 
 TEXTS = {

@@ -8,7 +8,7 @@ import sklearn.decomposition  # noqa: F401  # imported before "ready", so that t
 
 import ragindex.index.sync
 import ragindex_baselines.raptor
-from ragindex import workers
+from ragindex._util import workers
 from ragindex.index.index import Index
 from ragindex.types import Document
 

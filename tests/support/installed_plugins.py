@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import pytest
 
-from ragindex import distribution
+from ragindex._util import distribution
 from ragindex.plugins import code_fingerprint, registry
 
 

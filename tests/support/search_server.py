@@ -14,9 +14,10 @@ from typing import Any
 
 from openai_server import Answer, OpenAIServer
 
-from ragindex import forbidden_documents, testing
+from ragindex import testing
 from ragindex.interfaces import Scheme
 from ragindex.plugins import registry
+from ragindex.retrieval import forbidden_documents
 from ragindex.types import Document
 
 PLAIN, VECTOR_STORE = "/search", "/vector_stores/vs_1/search"

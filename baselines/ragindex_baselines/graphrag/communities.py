@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, StringConstraints
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from ragindex.canonical import digest
+from ragindex._util.canonical import digest
 from ragindex.english import summarise
 from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Schema, Uses
 from ragindex.llm.answer_question import build_context

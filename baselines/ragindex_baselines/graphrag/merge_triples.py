@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ragindex.canonical import digest
+from ragindex._util.canonical import digest
 from ragindex.english import is_number
 from ragindex.interfaces import Collection
 from ragindex.llm.answer_question import build_context

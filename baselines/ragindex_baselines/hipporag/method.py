@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer
 
+from ragindex._util.kept_results import KeptResults
 from ragindex.english import find_mentions
 from ragindex.errors import MissingPartError
 from ragindex.filters import Filter
@@ -27,7 +28,6 @@ from ragindex.interfaces import (
     SearchResult,
     VectorQuery,
 )
-from ragindex.kept_results import KeptResults
 from ragindex.llm.tasks import LLM, Task
 from ragindex.parts.records import Doubles
 from ragindex.parts.text.passages import OVER_PASSAGES, Passages, PassagesField

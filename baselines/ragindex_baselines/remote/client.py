@@ -18,9 +18,9 @@ from threading import Event, Timer
 from typing import Any
 from urllib.parse import urlsplit
 
-from ragindex.canonical import encodable
-from ragindex.http import Trouble, TroubleError, redact, retry_after
-from ragindex.redaction import bare_address
+from ragindex._util.canonical import encodable
+from ragindex._util.http import Trouble, TroubleError, redact, retry_after
+from ragindex._util.redaction import bare_address
 
 _LONGEST_MESSAGE = 300  # characters of a server's text in an error
 _HEADERS = {

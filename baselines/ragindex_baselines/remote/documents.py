@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import PurePosixPath
 from threading import Lock
 
-from ragindex.document_ids import find_spelling, spellings
+from ragindex._util.ids import find_spelling, spellings
 from ragindex.filters import All, Filter, Ids
 from ragindex.interfaces import Collection, FilterQuery, PositionLookup
 from ragindex.retrieval.hits import HIT_FIELDS, read_hits

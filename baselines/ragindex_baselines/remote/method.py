@@ -11,16 +11,16 @@ from urllib.parse import urlsplit
 import regex
 from pydantic import Field, field_validator, model_validator
 
+from ragindex._util.canonical import encodable
+from ragindex._util.http import Trouble, TroubleError, read_secret, require_bare, retry
+from ragindex._util.redaction import names_secret
 from ragindex.accounting import ledger
-from ragindex.canonical import encodable
 from ragindex.errors import RequestError, ServiceError, UsageError
-from ragindex.http import Trouble, TroubleError, read_secret, require_bare, retry
 from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
 from ragindex.llm import rate_limits
 from ragindex.parts.text.passages import OVER_PASSAGES, PassagesField
 from ragindex.plugins.base import Contact
 from ragindex.plugins.registry import label
-from ragindex.redaction import names_secret
 from ragindex.retrieval.hits import check_queries
 from ragindex.retrieval.trace import UNKNOWN_DOCUMENTS
 from ragindex.types import Query, Retrieval, Step

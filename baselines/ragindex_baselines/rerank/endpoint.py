@@ -12,11 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, field_validator
 
-from ragindex.accounting import ledger
-from ragindex.canonical import encodable
-from ragindex.corpus import passage_text
-from ragindex.errors import RequestError, ServiceError, UsageError
-from ragindex.http import (
+from ragindex._util.canonical import encodable
+from ragindex._util.http import (
     Trouble,
     TroubleError,
     make_http_client,
@@ -29,6 +26,10 @@ from ragindex.http import (
     send_request,
     strip_credentials,
 )
+from ragindex._util.redaction import find_secrets
+from ragindex.accounting import ledger
+from ragindex.corpus import passage_text
+from ragindex.errors import RequestError, ServiceError, UsageError
 from ragindex.interfaces import OpenIndex
 from ragindex.llm import tokens
 from ragindex.llm.budget import reserve_money
@@ -38,7 +39,6 @@ from ragindex.llm.prices import Prices
 from ragindex.llm.rate_limits import Limits
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins.base import Contact
-from ragindex.redaction import find_secrets
 from ragindex_baselines.rerank.interface import PlaceScores, Reranker
 
 if TYPE_CHECKING:

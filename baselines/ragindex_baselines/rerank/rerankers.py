@@ -11,7 +11,7 @@ import numpy as np
 import regex
 from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, ValidationError, model_validator
 
-from ragindex.canonical import encodable
+from ragindex._util.canonical import encodable
 from ragindex.corpus import passage_text
 from ragindex.encoders.local_models import load_local_model, resolve_revision
 from ragindex.encoders.model_hub import hub_contacts, list_model_folders

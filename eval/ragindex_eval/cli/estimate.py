@@ -31,8 +31,7 @@ from ragindex.cli.options import (
 )
 from ragindex.corpus import describe_left_out, read_selected
 from ragindex.corpus.local_files import MAX_FILE_MB
-from ragindex.estimate import Estimate, estimate, estimate_questions
-from ragindex.estimate_encoding import estimate_encoding
+from ragindex.estimate import Estimate, estimate, estimate_encoding, estimate_questions
 from ragindex.index.manifest import require_apart
 from ragindex.index.models import CALLS
 from ragindex.index.parts import tasks_of

@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from ragindex._util.distribution import require_all_installed
+from ragindex._util.workers import use_workers
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
@@ -17,9 +19,7 @@ from ragindex.cli.console import (
 )
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import OPTIONAL_COLUMNS, JsonOption
-from ragindex.distribution import require_all_installed
 from ragindex.index.manifest import MANIFEST_FILE, read_manifest, write_command
-from ragindex.workers import use_workers
 from ragindex_eval.cli.compare import setting_flag
 from ragindex_eval.cli.reading_flags import list_reading_flags
 from ragindex_eval.judge.estimate import PoolEstimates, estimate_methods

@@ -11,6 +11,7 @@ from typing import Annotated
 import regex
 import typer
 
+from ragindex._util.text import many
 from ragindex.cli.console import escape_markup, print_note, quote_argument, require_writable, write_result
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.documents import select_files
@@ -28,7 +29,6 @@ from ragindex.cli.options import (
 )
 from ragindex.corpus import Corpus, chunk, describe_ignored, describe_left_out, read_selected
 from ragindex.corpus.local_files import MAX_FILE_MB
-from ragindex.counts import many
 from ragindex.errors import DataError, StoreError, UsageError
 from ragindex.index.manifest import require_seed
 from ragindex.text_analysis import analyse, language_warning

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ragindex._util.workers import use_workers
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
@@ -24,7 +25,6 @@ from ragindex.errors import UsageError
 from ragindex.export.export_retriever import Export, export_retriever
 from ragindex.index.index import Index
 from ragindex.index.manifest import read_manifest, write_command
-from ragindex.workers import use_workers
 from ragindex_eval.cli.compare import setting_flag
 from ragindex_eval.cli.reading_flags import list_reading_flags
 from ragindex_eval.mlflow_tracking import describe_tracker

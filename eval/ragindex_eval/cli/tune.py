@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ragindex._util.files import write_file
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
@@ -17,9 +18,8 @@ from ragindex.cli.console import (
 )
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import OPTIONAL_COLUMNS, JsonOption
-from ragindex.durable_files import write_file
+from ragindex.corpus.judgements import question_id
 from ragindex.index.manifest import read_manifest, write_command
-from ragindex.judgements import question_id
 from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
 from ragindex.types import Query

@@ -10,17 +10,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ragindex.canonical import digest, metadata_json
+from ragindex._util.canonical import digest, metadata_json
 from ragindex.corpus import Corpus, FileSelection, LeftOut, read_selected
 from ragindex.corpus.benchmarks import find_file_pair
 from ragindex.corpus.formats import SINGLE_HOP, SINGLE_HOP_FILLED
 from ragindex.corpus.json_reader import Problems
+from ragindex.corpus.judgements import question_id
 from ragindex.corpus.more_benchmarks import is_asqa
 from ragindex.corpus.readers.text_encodings import decode_text
 from ragindex.errors import DataError, UsageError
 from ragindex.index import sources
 from ragindex.index.index import Index
-from ragindex.judgements import question_id
 from ragindex.types import Query
 from ragindex_eval.data import gold_classes, worlds
 from ragindex_eval.data.benchmark_questions import (

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 
 import regex
 
+from ragindex._util.ids import find_spelling
 from ragindex.corpus.json_reader import Item
-from ragindex.document_ids import find_spelling
 from ragindex.types import Document
 from ragindex_eval.data.gold import EvidencePlace
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from ragindex._util.ids import find_spelling
 from ragindex.corpus.json_reader import Item, Problems
-from ragindex.document_ids import find_spelling
-from ragindex.judgements import QRELS_FILE, read_judgements
+from ragindex.corpus.judgements import QRELS_FILE, read_judgements
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.data.questions import DatasetQuestion, DocumentFinder
 

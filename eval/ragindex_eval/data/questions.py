@@ -9,6 +9,8 @@ from pathlib import Path, PurePosixPath
 
 import regex
 
+from ragindex._util.ids import find_spelling, is_row, spellings
+from ragindex._util.text import describe_near, find_near_names
 from ragindex.corpus import Corpus
 from ragindex.corpus.corpus import parse_id
 from ragindex.corpus.json_reader import (
@@ -20,9 +22,7 @@ from ragindex.corpus.json_reader import (
 )
 from ragindex.corpus.readers.plain_text import read_csv_rows
 from ragindex.corpus.readers.text_encodings import decode_text
-from ragindex.document_ids import find_spelling, is_row, spellings
 from ragindex.errors import DataError
-from ragindex.near_names import describe_near, find_near_names
 from ragindex_eval.data.equal_texts import content
 from ragindex_eval.data.evidence import find_evidence
 from ragindex_eval.data.gold import Gold

@@ -7,9 +7,9 @@ from typing import Any, Literal
 import regex
 from pydantic import BaseModel
 
-from ragindex.judgements import GRADES, add_judgement
+from ragindex._util.progress import progress_bar
+from ragindex.corpus.judgements import GRADES, add_judgement
 from ragindex.llm.tasks import LLM, Failure, Task, answers_can_wait, inputs_at_once
-from ragindex.progress import progress_bar
 from ragindex.text_analysis import analyse
 from ragindex_eval.judge.pool import Pool, PooledDocument, PooledQuestion
 from ragindex_eval.judge.session import Grades, read_pair_grades

@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ragindex import durable_files
+from ragindex._util import files as durable_files
+from ragindex.corpus.judgements import question_id
 from ragindex.errors import DataError, UsageError
-from ragindex.judgements import question_id
 from ragindex.types import Document
 from ragindex_eval.data.equal_texts import content
 from ragindex_eval.metrics.retrieval import ranking

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from ragindex import durable_files
+from ragindex._util import files as durable_files
+from ragindex._util.canonical import digest
 from ragindex.accounting import ledger
-from ragindex.canonical import digest
 from ragindex.errors import DataError, UsageError
 from ragindex.index.index import Index
 from ragindex.llm.budget import parse_budget

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ragindex.corpus.judgements import QUERIES_FILE, add_judgement, read_judgements
 from ragindex.errors import UsageError
-from ragindex.judgements import QUERIES_FILE, add_judgement, read_judgements
 from ragindex_eval.judge.pool import Pool, PooledDocument, PooledQuestion
 
 GRADE_KEYS: Mapping[str, int] = {"y": 2, "p": 1, "n": 0}

@@ -3,8 +3,8 @@
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ragindex._util.text import many
 from ragindex.cli.console import text_table
-from ragindex.counts import many
 from ragindex_eval.format import percent
 from ragindex_eval.judge.estimate import JUDGED, RECALL, JudgeAgreement, JudgedMethod, PoolEstimates
 from ragindex_eval.results.model import Interval

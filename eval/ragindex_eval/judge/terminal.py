@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ragindex.cli.console import strip_controls
 from ragindex.cli.show_hits import cut_to_match, mark_words
-from ragindex.judgements import GRADES
+from ragindex.corpus.judgements import GRADES
 from ragindex.retrieval.matching import find_question_words
 from ragindex_eval.judge.session import GRADE_KEYS, JudgingItem, JudgingSession
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ragindex.distribution import require_module
+from ragindex._util.distribution import require_module
 from ragindex.encoders.model_hub import locate_model
 from ragindex.encoders.sentence_transformer import choose_device, hide_progress_bars
 from ragindex.errors import UsageError

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from ragindex.canonical import digest
+from ragindex._util.canonical import digest
 from ragindex.types import Query
 from ragindex_eval.format import percent, short
 from ragindex_eval.recommend.rules import RecommendRules

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragindex.canonical import digest
+from ragindex._util.canonical import digest
 from ragindex_eval import mlflow_values as values
 from ragindex_eval.mlflow_runs import RunFiles, log_values, source_tags
 from ragindex_eval.mlflow_tracking import record_runs

@@ -7,7 +7,7 @@ over all its runs. A question that was raced on is never kept apart, whatever th
 
 from collections.abc import Sequence
 
-from ragindex.canonical import digest
+from ragindex._util.canonical import digest
 from ragindex.types import Query
 from ragindex_eval.run.question_uses import hash_question
 

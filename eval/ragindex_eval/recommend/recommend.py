@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
+from ragindex._util.time_limit import TimeLimitError, limit_time
 from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, UsageError
 from ragindex.index.parts import tasks_of
 from ragindex.llm.budget import parse_budget
 from ragindex.plugins import registry
 from ragindex.plugins.base import asks_service
-from ragindex.time_limit import TimeLimitError, limit_time
 from ragindex.types import Query
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.format import many, percent, short

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 
+from ragindex._util.text import first_names
 from ragindex.cli.console import escape_markup
-from ragindex.counts import first_names
 from ragindex.llm.offline import display_name
 from ragindex.types import Usage
 from ragindex_eval.format import describe_lsa, many, short, shown

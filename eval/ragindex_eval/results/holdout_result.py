@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ragindex.counts import many
+from ragindex._util.text import many
 from ragindex_eval.format import percent, points
 
 

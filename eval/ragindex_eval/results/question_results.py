@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ragindex._util.text import describe_near, find_near_names
 from ragindex.errors import UnknownNameError
-from ragindex.near_names import describe_near, find_near_names
 from ragindex_eval.metrics.retrieval import gold_ranks
 from ragindex_eval.metrics.score import judgements, twins
 from ragindex_eval.results.model import Comparison, MethodAnswer, MethodResult, SavedHit

@@ -19,10 +19,10 @@ from typing import Any
 
 import regex
 
-from ragindex.canonical import digest
-from ragindex.durable_files import HASH_DIGITS
+from ragindex._util.canonical import digest
+from ragindex._util.files import HASH_DIGITS
+from ragindex._util.ids import escape_field
 from ragindex.errors import StoreError
-from ragindex.trec_fields import escape_field
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics.retrieval import ranking, standing
 from ragindex_eval.metrics.score import judgements, twins

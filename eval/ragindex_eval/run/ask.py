@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
+from ragindex._util.cores import limit_blas
+from ragindex._util.progress import progress_bar
 from ragindex.accounting import ledger
 from ragindex.accounting.ledger import EMBEDDING
-from ragindex.cores import limit_blas
 from ragindex.corpus import passage_text
 from ragindex.errors import (
     BudgetError,
@@ -32,7 +33,6 @@ from ragindex.interfaces import Retriever
 from ragindex.llm.rate_limits import StopSignal, stopping
 from ragindex.llm.tokens import count_text_tokens
 from ragindex.plugins.plugin_errors import describe_failure, is_of_plugin
-from ragindex.progress import progress_bar
 from ragindex.retrieval.hits import find_breach
 from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS
 from ragindex.types import Hit, Query, Retrieval, Step, Usage

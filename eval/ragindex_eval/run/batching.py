@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ragindex.cores import available_cores
+from ragindex._util.cores import available_cores
 from ragindex.index.index import Index
 from ragindex.index.parts import tasks_of
 from ragindex.interfaces import Scheme

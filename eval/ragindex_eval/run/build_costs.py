@@ -13,9 +13,9 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
-from ragindex import durable_files
+from ragindex._util import files as durable_files
+from ragindex._util.canonical import digest
 from ragindex.accounting import ledger
-from ragindex.canonical import digest
 from ragindex.index.index import Index
 from ragindex.index.manifest import read_manifest
 from ragindex.index.models import vector_cache_path

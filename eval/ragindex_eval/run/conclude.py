@@ -3,14 +3,14 @@
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ragindex.canonical import digest
+from ragindex._util.canonical import digest
+from ragindex._util.text import first_names
 from ragindex.corpus import describe_encodings, describe_ignored, describe_left_out
+from ragindex.corpus.judgements import question_id
 from ragindex.corpus.local_files import READ_SHARE
-from ragindex.counts import first_names
 from ragindex.errors import UsageError
 from ragindex.index.index import Index
 from ragindex.index.notes import describe_old_fit, format_part_notes, list_part_details
-from ragindex.judgements import question_id
 from ragindex.llm.answer_question import parse_choice
 from ragindex.plugins import registry
 from ragindex.plugins.base import walk_plugins

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ragindex import canonical
+from ragindex._util import canonical
 from ragindex.index.index import Index
 from ragindex.interfaces import Scheme
 from ragindex.types import Query

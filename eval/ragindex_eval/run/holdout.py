@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ragindex.canonical import digest
+from ragindex._util.canonical import digest
 from ragindex.errors import UsageError
 from ragindex.interfaces import Scheme
 from ragindex_eval.data import datasets

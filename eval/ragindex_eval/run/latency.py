@@ -18,13 +18,13 @@ from uuid import uuid4
 
 import numpy as np
 
-from ragindex import durable_files
+from ragindex._util import files as durable_files
+from ragindex._util.canonical import digest
+from ragindex._util.progress import progress_bar
 from ragindex.accounting import ledger
 from ragindex.accounting.timing import record_times
-from ragindex.canonical import digest
 from ragindex.index.index import Index
 from ragindex.interfaces import Retriever, Scheme
-from ragindex.progress import progress_bar
 from ragindex.types import Query, Retrieval
 from ragindex_eval.results.model import NOT_TIMED, Latency, Percentiles
 from ragindex_eval.run.answers_file import write_whole

@@ -17,10 +17,10 @@ from typing import TypeAlias
 
 import regex
 
-from ragindex import canonical
+from ragindex._util import canonical
+from ragindex._util.text import first_names, many
 from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
-from ragindex.counts import first_names, many
 from ragindex.errors import (
     BrokenPluginError,
     ContractError,

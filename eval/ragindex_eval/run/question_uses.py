@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 
 from filelock import FileLock
 
-from ragindex import durable_files
-from ragindex.canonical import digest
+from ragindex._util import files as durable_files
+from ragindex._util.canonical import digest
 from ragindex.errors import StoreError, UsageError
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.format import many

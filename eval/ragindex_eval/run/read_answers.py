@@ -11,8 +11,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from ragindex._util.canonical import digest
 from ragindex.accounting import ledger
-from ragindex.canonical import digest
 from ragindex.corpus import Chunking, chunk
 from ragindex.english import overlaps
 from ragindex.index.index import Index

@@ -22,15 +22,15 @@ from typing import Any
 import regex
 from pydantic import BaseModel, ValidationError
 
-from ragindex import durable_files
-from ragindex.canonical import digest, encodable
+from ragindex._util import files as durable_files
+from ragindex._util.canonical import digest, encodable
+from ragindex._util.redaction import bare_address
+from ragindex._util.text import first_names, many
 from ragindex.corpus.formats import list_source_files
-from ragindex.counts import first_names, many
 from ragindex.errors import DataError, StoreError
 from ragindex.index.manifest import MANIFEST_FILE, read_manifest
 from ragindex.llm.prices import PRICES_VARIABLE
 from ragindex.plugins import code_fingerprint, registry
-from ragindex.redaction import bare_address
 from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import NO_USAGE, MethodResult, Study
 from ragindex_eval.run.ask import failure

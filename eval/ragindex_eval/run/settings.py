@@ -13,13 +13,13 @@ import regex
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, field_validator
 
+from ragindex._util.text import suggest_names
 from ragindex.corpus import FileSelection
 from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.corpus.readers.rows import Rows, parse_rows
 from ragindex.errors import DataError, UsageError
 from ragindex.index.manifest import current_values, read_manifest
 from ragindex.llm.answer_question import DEFAULT_TOKENS
-from ragindex.near_names import suggest_names
 from ragindex.plugins import registry
 from ragindex.plugins.registry import Written
 from ragindex.plugins.specs import Spec, parse_many

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TypeAlias
 
+from ragindex._util.workers import use_workers
 from ragindex.errors import UsageError
 from ragindex.index.manifest import require_seed
 from ragindex.llm.budget import parse_budget
-from ragindex.workers import use_workers
 from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.published import require_published_data

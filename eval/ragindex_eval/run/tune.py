@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ragindex._util.progress import progress_bar
 from ragindex.errors import UsageError
 from ragindex.index.index import Index
 from ragindex.interfaces import FeatureRetriever
 from ragindex.parts.records import Doubles
 from ragindex.plugins import registry
 from ragindex.plugins.registry import Written
-from ragindex.progress import progress_bar
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.results.model import Interval

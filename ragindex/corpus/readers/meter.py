@@ -19,12 +19,12 @@ from xml.parsers.expat import ExpatError
 
 import regex
 
+from ragindex._util.text import many
 from ragindex.corpus.readers.archives import ARCHIVE_FAULTS
 from ragindex.corpus.readers.content import FileContent, ReadWords, clean_text
 from ragindex.corpus.readers.meter_markup import ON_PURPOSE, Piece, list_archive_pieces, list_html_pieces
 from ragindex.corpus.readers.pdf import is_picture, name_pages
 from ragindex.corpus.readers.text_encodings import decode_text
-from ragindex.counts import many
 from ragindex.errors import RagindexError
 
 LEAST_SHARE = 0.97

@@ -16,10 +16,10 @@ from unicodedata import normalize
 
 import regex
 
+from ragindex._util.distribution import install_line, require_module
+from ragindex._util.text import first_names, many
 from ragindex.corpus.readers.content import ContentBuilder, FileContent, clean_title
 from ragindex.corpus.readers.libraries import FAULTS, clean_library_text, describe_fault
-from ragindex.counts import first_names, many
-from ragindex.distribution import install_line, require_module
 from ragindex.errors import DataError
 
 PASSWORD_VARIABLE = "RAGINDEX_PDF_PASSWORD"  # noqa: S105  # the name of a variable

@@ -11,10 +11,10 @@ from typing import Any
 
 import regex
 
+from ragindex._util.text import first_names, many
 from ragindex.corpus.json_reader import Item
 from ragindex.corpus.readers.content import ContentBuilder, FileContent, clean_text
 from ragindex.corpus.readers.text_encodings import decode_text, name_encoding
-from ragindex.counts import first_names, many
 from ragindex.errors import DataError
 
 _DELIMITERS = ",;\t|"

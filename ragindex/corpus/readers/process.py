@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ragindex._util.ids import ROW_SUFFIXES
 from ragindex.corpus.readers import OCR_READERS, READERS
 from ragindex.corpus.readers.content import FileContent, ReadWords
 from ragindex.corpus.readers.messages import (
@@ -26,7 +27,6 @@ from ragindex.corpus.readers.messages import (
 from ragindex.corpus.readers.meter import LEAST_SHARE, describe_reading, measure
 from ragindex.corpus.readers.pdf import PASSWORD_VARIABLE
 from ragindex.corpus.readers.rows import Rows, read_rows, suggest_rows
-from ragindex.document_ids import ROW_SUFFIXES
 from ragindex.errors import DataError, MissingExtraError, UsageError
 
 _IDLE_SECONDS = 60

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from python_calamine import CalamineError, load_workbook
 
-from ragindex.canonical import MOST_METADATA_LEVELS, encodable
+from ragindex._util.canonical import MOST_METADATA_LEVELS, encodable
 from ragindex.corpus.json_reader import Problems, decode_utf8, parse_json, parse_json_lines
 from ragindex.corpus.readers.archives import explain_damage
 from ragindex.corpus.readers.content import clean_text

@@ -8,9 +8,9 @@ from typing import Any
 
 import regex
 
+from ragindex._util.text import first_names, many
 from ragindex.corpus.readers.content import FileContent
 from ragindex.corpus.readers.row_tables import RowTable, read_tables, write_cell
-from ragindex.counts import first_names, many
 from ragindex.errors import DataError, UsageError
 from ragindex.types import MetadataValue, Section
 

@@ -14,10 +14,10 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from ragindex._util.http import Trouble, TroubleError
+from ragindex._util.text import many
 from ragindex.accounting import ledger
-from ragindex.counts import many
 from ragindex.errors import LLMError, ServiceError, UsageError
-from ragindex.http import Trouble, TroubleError
 from ragindex.llm.batches.endpoint import BatchEndpoint, BatchResults, BatchState, read_results
 from ragindex.llm.batches.sent import MOST_REQUESTS, BatchRecord, BatchSender, drop_batches, read_batches
 from ragindex.llm.budget import Booking, Budget

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ragindex.error_bodies import ErrorDetails, read_error
+from ragindex._util.error_bodies import ErrorDetails, read_error
+from ragindex._util.http import Trouble, TroubleError, retry
 from ragindex.errors import ServiceError
-from ragindex.http import Trouble, TroubleError, retry
 from ragindex.llm.openai_chat import OpenAIChat, Reply
 from ragindex.llm.rate_limits import Limits
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
-from ragindex.http import TroubleError
+from ragindex._util.http import TroubleError
 from ragindex.llm.batches.endpoint import CHAT_PATH, BatchEndpoint
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.openai_chat import ChatRequest, OpenAIChat, Structure

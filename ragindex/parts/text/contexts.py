@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from pydantic import BaseModel
 
-from ragindex.canonical import encodable
-from ragindex.counts import many
+from ragindex._util.canonical import encodable
+from ragindex._util.text import many
 from ragindex.english import split_sentences
 from ragindex.interfaces import BuildContext, Part, Schema
 from ragindex.llm.tasks import Failure, Task

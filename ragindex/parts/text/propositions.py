@@ -10,7 +10,7 @@ import pyarrow as pa
 import regex
 from pydantic import BaseModel, Field, StringConstraints, WithJsonSchema
 
-from ragindex.canonical import encodable
+from ragindex._util.canonical import encodable
 from ragindex.english import extract
 from ragindex.interfaces import BuildContext, Part, Schema
 from ragindex.llm.tasks import Task

@@ -13,7 +13,7 @@ import pyarrow as pa
 import regex
 from pydantic import BaseModel, StringConstraints
 
-from ragindex.canonical import encodable
+from ragindex._util.canonical import encodable
 from ragindex.english.words import ENGLISH_FUNCTION_WORDS, PAST_VERBS, PREPOSITIONS, RELATIVES
 from ragindex.interfaces import BuildContext, Schema
 from ragindex.llm.tasks import Task

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from ragindex.canonical import digest
+from ragindex._util.canonical import digest
 from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Uses
 from ragindex.llm.tokens import count_text_tokens
 from ragindex.parts.encoding import encode_records

@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from ragindex.cores import limit_blas
-from ragindex.distribution import require_module
+from ragindex._util.cores import limit_blas
+from ragindex._util.distribution import require_module
+from ragindex._util.progress import progress_bar
+from ragindex._util.time_limit import require_time
+from ragindex._util.workers import map_in_processes
 from ragindex.encoders.common import normalize_rows
 from ragindex.interfaces import Floats
 from ragindex.parts.records import Integers
-from ragindex.progress import progress_bar
-from ragindex.time_limit import require_time
-from ragindex.workers import map_in_processes
 
 if TYPE_CHECKING:
     from sklearn.mixture import GaussianMixture
@@ -72,7 +72,7 @@ def soft_clusters(vectors: Floats, weights: Sequence[float], limit: float, how: 
     A set may have a single row, and a row may be in no set. Zero vectors are in no cluster; equal vectors are
     in the same ones. A cluster heavier than `limit` is clustered again, or cut in two if that leaves it
     almost whole, which may separate equal vectors; a cluster of fewer than four rows is not split. The clusters
-    of the first stage are divided on several processes (ragindex.workers), each in one thread, so that the
+    of the first stage are divided on several processes (ragindex._util.workers), each in one thread, so that the
     result does not depend on their numbers: the same vectors, seed, libraries and machine give the same
     clusters. The work grows linearly with the number of cells. Raises MissingExtraError if UMAP is asked for
     and not installed.

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from ragindex.canonical import digest, encodable
+from ragindex._util.canonical import digest, encodable
 from ragindex.interfaces import BuildContext, Collection, Floats, Part, ReadContext, Schema, Uses
 from ragindex.llm.answer_question import build_context
 from ragindex.llm.tasks import Task

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ragindex.canonical import load_stored_json
+from ragindex._util.canonical import load_stored_json
 from ragindex.corpus import passage_text
 from ragindex.corpus.chunking import split_passage_id
 from ragindex.errors import UsageError

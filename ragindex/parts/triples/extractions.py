@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 from pydantic import BaseModel, Field
 
-from ragindex.counts import many
+from ragindex._util.text import many
 from ragindex.english import extract
 from ragindex.errors import DataError
 from ragindex.interfaces import BuildContext, Collection, ReadContext, Schema, Uses

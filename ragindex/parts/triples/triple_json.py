@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import WithJsonSchema
 
-from ragindex.canonical import encodable, load_stored_json
+from ragindex._util.canonical import encodable, load_stored_json
 from ragindex.errors import DataError
 from ragindex.types import Triple
 

@@ -9,10 +9,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ragindex._util.progress import progress_bar
 from ragindex.interfaces import BuildContext, Floats, Schema
 from ragindex.parts.encoding import encode_each
 from ragindex.parts.records import large_text
-from ragindex.progress import progress_bar
 
 _BLOCK = 8192
 Codes: TypeAlias = npt.NDArray[np.int32]

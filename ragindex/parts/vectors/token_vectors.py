@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
-from ragindex import durable_files
-from ragindex.canonical import digest
+from ragindex._util import files as durable_files
+from ragindex._util.canonical import digest
+from ragindex._util.progress import progress_bar
 from ragindex.encoders import multi_vector
 from ragindex.encoders.common import PROBE
 from ragindex.encoders.local_models import resolve_revision
@@ -37,7 +38,6 @@ from ragindex.parts.vectors import quantized_tokens
 from ragindex.parts.vectors.quantized_tokens import QuantizedRows, RecordRows
 from ragindex.plugins.base import Contact
 from ragindex.plugins.registry import PartField
-from ragindex.progress import progress_bar
 
 SEGMENT_SCHEMA = Schema(stored=("segment", "digest"), numbers=("average", "start", "count", "tokens"))
 """Per record of `of`: the folder of its vectors, the row of their average, their first row, their number, a

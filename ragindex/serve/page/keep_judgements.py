@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ragindex.judgements import QUERIES_FILE, add_judgement, question_id, read_judgements
+from ragindex.corpus.judgements import QUERIES_FILE, add_judgement, question_id, read_judgements
 from ragindex.serve.collections import ServedCollection
 from ragindex.serve.keys import AccessKey
 from ragindex.serve.permissions import passing_documents

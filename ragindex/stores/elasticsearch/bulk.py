@@ -12,8 +12,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from random import Random
 
+from ragindex._util.http import Trouble, TroubleError, retry_delay
 from ragindex.errors import StoreError
-from ragindex.http import Trouble, TroubleError, retry_delay
 from ragindex.stores.elasticsearch.client import Server
 from ragindex.stores.elasticsearch.records import server_id
 from ragindex.stores.elasticsearch.responses import ItemsError

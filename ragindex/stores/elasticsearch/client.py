@@ -17,9 +17,8 @@ from urllib.parse import unquote, urlsplit
 import regex
 from pydantic import Field, field_validator
 
-from ragindex.distribution import install_line, require_module
-from ragindex.errors import StoreError, UsageError
-from ragindex.http import (
+from ragindex._util.distribution import install_line, require_module
+from ragindex._util.http import (
     Trouble,
     TroubleError,
     read_secret,
@@ -29,6 +28,7 @@ from ragindex.http import (
     retry,
     strip_credentials,
 )
+from ragindex.errors import StoreError, UsageError
 from ragindex.interfaces import StorePlugin
 from ragindex.plugins.base import Contact
 from ragindex.stores.elasticsearch import responses

@@ -28,8 +28,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
+from ragindex._util.http import TroubleError
 from ragindex.errors import StoreError
-from ragindex.http import TroubleError
 from ragindex.interfaces import Schema
 from ragindex.stores.elasticsearch.client import Server
 from ragindex.stores.elasticsearch.records import SIMILARITY, build_mapping

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ragindex._util.http import TroubleError
 from ragindex.errors import StoreError, WriterBusyError
-from ragindex.http import TroubleError
 from ragindex.stores.elasticsearch.client import Server
 from ragindex.stores.elasticsearch.records import server_id
 

@@ -8,7 +8,7 @@ then contains the rest and looks complete. The transport of the client in `clien
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ragindex.http import Trouble, TroubleError
+from ragindex._util.http import Trouble, TroubleError
 
 Body: TypeAlias = Mapping[str, Any]
 _Rule: TypeAlias = Callable[[Body, Any], Trouble | None]

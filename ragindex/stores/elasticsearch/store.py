@@ -18,7 +18,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from ragindex import durable_files
+from ragindex._util import files as durable_files
 from ragindex.errors import DamagedError, StoreError
 from ragindex.interfaces import Schema
 from ragindex.stores.elasticsearch import client, indices

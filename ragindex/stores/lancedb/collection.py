@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ragindex.cores import search_slot
+from ragindex._util.cores import search_slot
 from ragindex.errors import UsageError
 from ragindex.filters import MAPPING, Filter, Ids, refuse_mappings
 from ragindex.filters import fields as list_fields

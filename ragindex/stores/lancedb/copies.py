@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ragindex import durable_files
+from ragindex._util import files as durable_files
 from ragindex.interfaces import Schema
 
 # ---------------------------------------------------------------- copies of collections

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from ragindex import durable_files
+from ragindex._util import files as durable_files
 from ragindex.stores.lancedb import copies
 
 _MAGIC = b"LANC"

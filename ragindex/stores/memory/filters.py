@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ragindex._util.kept_results import KeptResults
 from ragindex.filters import (
     MAPPING,
     All,
@@ -28,7 +29,6 @@ from ragindex.filters import (
     refuse_strings,
 )
 from ragindex.filters import fields as list_fields
-from ragindex.kept_results import KeptResults
 
 Mask = npt.NDArray[np.bool_]
 MatchingRows = npt.NDArray[np.int64]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, ValidationError
 
-from ragindex.canonical import digest
+from ragindex._util.canonical import digest
 from ragindex.errors import UsageError
 from ragindex.parts.records import Doubles, Integers
 from ragindex.plugins.strict_models import Strict
@@ -120,7 +120,7 @@ class FeatureWeights(Strict):
     1 / (1 + exp(-(intercept + sum of weight × feature))).
 
     `bases` are the specifications of the methods whose ranks are features, `rank:LABEL` each; `made_from` says on what
-    questions the weights were fitted, and `questions` has their ids (ragindex.judgements.question_id).
+    questions the weights were fitted, and `questions` has their ids (ragindex.corpus.judgements.question_id).
     """
 
     made_from: str

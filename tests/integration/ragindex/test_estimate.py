@@ -16,8 +16,7 @@ from openai_server import OpenAIServer
 from ragindex.accounting.ledger import record_calls
 from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
-from ragindex.estimate import Estimate, estimate, estimate_questions
-from ragindex.estimate_encoding import estimate_encoding
+from ragindex.estimate import Estimate, estimate, estimate_encoding, estimate_questions
 from ragindex.index.index import Index
 from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
 from ragindex.llm import openai_chat, tokens

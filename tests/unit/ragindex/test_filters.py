@@ -5,8 +5,18 @@ from typing import Any
 
 import pytest
 
-from ragindex.comparisons import ComparisonOperator, build_comparison
-from ragindex.filters import MAPPING, Filter, Not, document_fields, list_terms, list_typed_terms, meta, passes
+from ragindex.filters import (
+    MAPPING,
+    ComparisonOperator,
+    Filter,
+    Not,
+    build_comparison,
+    document_fields,
+    list_terms,
+    list_typed_terms,
+    meta,
+    passes,
+)
 from ragindex.serve.vector_store import AttributeComparison, translate_attributes
 
 

@@ -6,7 +6,7 @@ from itertools import islice, permutations
 
 import regex
 
-from ragindex.progress import progress_bar
+from ragindex._util.progress import progress_bar
 from ragindex.types import Passage
 from ragindex_eval.data.drafting.reading import Draft, DraftCandidate, ParsedPassage, make_gaps, parse_passage
 from ragindex_eval.data.drafting.rules import (

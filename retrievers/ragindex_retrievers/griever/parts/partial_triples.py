@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from ragindex.canonical import digest
+from ragindex._util.canonical import digest
 from ragindex.filters import Filter, Ids, Overlaps, Terms
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema
 from ragindex.parts.records import TEXTS, large_text

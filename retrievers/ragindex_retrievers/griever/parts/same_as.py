@@ -7,13 +7,13 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import pyarrow as pa
 from pydantic import Field
 
-from ragindex.canonical import digest
+from ragindex._util.canonical import digest
+from ragindex._util.progress import progress_bar
 from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Schema, Uses
 from ragindex.parts.records import DIGEST, TEXTS, replace_records
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins.registry import PartField, of_class
-from ragindex.progress import progress_bar
 from ragindex_retrievers.griever.parts import alias_pairs
 from ragindex_retrievers.griever.parts.alias_pairs import AliasCandidate
 from ragindex_retrievers.griever.parts.alias_senses import (

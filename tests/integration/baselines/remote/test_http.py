@@ -14,11 +14,11 @@ from search_server import PLAIN, VECTOR_STORE, dripping, searching
 from served import DOCUMENTS, build_index, serving
 
 import ragindex
+from ragindex._util.http import TroubleError
 from ragindex.corpus import Corpus
 from ragindex.errors import RequestError, ServiceError, UsageError
 from ragindex.estimate import estimate_questions
 from ragindex.filters import meta
-from ragindex.http import TroubleError
 from ragindex.index.index import Index
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry

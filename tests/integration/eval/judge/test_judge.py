@@ -14,8 +14,8 @@ from command_line import Done, failed, make_desk, ragindex
 from made_language import answering
 from rich.console import Console
 
+from ragindex.corpus.judgements import question_id, read_judgements
 from ragindex.errors import DataError, UsageError
-from ragindex.judgements import question_id, read_judgements
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.tasks import render_messages
 from ragindex.types import Document, Position

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from ragindex.judgements import question_id, read_judgements
+from ragindex.corpus.judgements import question_id, read_judgements
 from ragindex_eval.judge.page import JudgingPage, judge_on_page
 from ragindex_eval.judge.pool import Pool, PooledDocument, PooledQuestion, PoolSource
 from ragindex_eval.judge.session import JudgingSession

@@ -12,9 +12,9 @@ import pytest
 from command_line import Done, failed, make_desk, ragindex
 
 import ragindex as ragindex_api
-from ragindex import time_limit
+from ragindex._util import time_limit
 from ragindex.accounting import ledger
-from ragindex.estimate_encoding import CountingEncoder
+from ragindex.estimate import CountingEncoder
 from ragindex.index.index import Index
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry

@@ -12,7 +12,7 @@ import pytest
 import typer
 from command_line import build, failed, make_desk, ragindex, write
 
-from ragindex import distribution
+from ragindex._util import distribution
 from ragindex.cli import main
 from ragindex.cli.plugin_help import parameters
 from ragindex.encoders import lsa

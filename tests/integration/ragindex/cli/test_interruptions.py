@@ -17,7 +17,7 @@ import pytest
 from command_line import build, failed, make_desk, ragindex, write
 from project import ROOT
 
-from ragindex import progress
+from ragindex._util import progress
 from ragindex.cli import main
 from ragindex.errors import MissingExtraError
 from ragindex.plugins import registry

@@ -2,7 +2,7 @@
 
 import logging
 
-from ragindex.library_logs import show_own_logs
+from ragindex._util.library_logs import show_own_logs
 
 
 def warn(number: int) -> int:

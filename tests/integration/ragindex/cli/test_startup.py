@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import build, ragindex
 
-from ragindex.distribution import find_distribution
+from ragindex._util.distribution import find_distribution
 
 SCRIPT = """
 import json, sys

@@ -12,13 +12,13 @@ import docx
 import pypdf
 import pytest
 
+from ragindex._util.workers import use_workers
 from ragindex.corpus import read, reading_processes
 from ragindex.corpus.formats import list_source_files
 from ragindex.corpus.json_reader import Problems, read_bounded
 from ragindex.corpus.local_files import read_folder
 from ragindex.corpus.readers.messages import ReadingLimits
 from ragindex.errors import DataError, RagindexError
-from ragindex.workers import use_workers
 
 
 @pytest.fixture

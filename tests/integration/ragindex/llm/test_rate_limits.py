@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from made_language import ECHO, PRICES, QUICK, Echo, opened, texts
 from openai_server import Answer, Fault, OpenAIServer, Received, status
 
+from ragindex._util.http import Trouble, TroubleError, retry, retry_after, retry_delay
 from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, UsageError
-from ragindex.http import Trouble, TroubleError, retry, retry_after, retry_delay
 from ragindex.llm.budget import Budget
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.rate_limits import Bucket, Clock, Limits, StoppedError, StopSignal, sleep, stopping

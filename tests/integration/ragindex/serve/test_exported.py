@@ -9,8 +9,8 @@ from openai_server import KEY, OpenAIServer
 from served import DOCUMENTS, RunningServer, build_index, serving
 
 import ragindex
+from ragindex.corpus.judgements import read_judgements
 from ragindex.errors import DamagedError, UsageError, WorkspaceError
-from ragindex.judgements import read_judgements
 from ragindex.serve.config import parse_collections
 from ragindex.serve.keys import load_keyring
 

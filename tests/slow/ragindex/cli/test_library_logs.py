@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ragindex import workers
-from ragindex.workers import map_in_processes, use_workers
+from ragindex._util import workers
+from ragindex._util.workers import map_in_processes, use_workers
 
 PAGE = b"""%PDF-1.4
 1 0 obj

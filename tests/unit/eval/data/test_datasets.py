@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from examples import examples
 from ragindex.corpus import content_id
+from ragindex.corpus.judgements import add_judgement, question_id
 from ragindex.errors import DataError
-from ragindex.judgements import add_judgement, question_id
 from ragindex.types import Query
 from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset, describe_content, read_dataset

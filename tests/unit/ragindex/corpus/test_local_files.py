@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
+from ragindex._util.distribution import require_module
 from ragindex.corpus import read
 from ragindex.corpus.readers import DOCUMENT_SUFFIXES, READERS, FileContent
-from ragindex.distribution import require_module
 from ragindex.errors import DataError, LeftOutWarning, UsageError
 from ragindex.types import Document, Section
 

@@ -19,8 +19,8 @@ import pytest
 from minilm import copy_model, model_folder, random_texts, replace_file
 from tokenizers import Tokenizer
 
-from ragindex import durable_files
-from ragindex.cores import available_cores
+from ragindex._util import files as durable_files
+from ragindex._util.cores import available_cores
 from ragindex.encoders import onnx_export, sentence_transformer
 from ragindex.encoders.sentence_transformer import SentenceTransformers, choose_device
 from ragindex.encoders.transformer_model import (

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from examples import examples
-from ragindex.canonical import encodable
+from ragindex._util.canonical import encodable
 from ragindex.llm import json_text
 from ragindex.llm.json_text import drop_thoughts, repair_text
 from ragindex.llm.output import UnusableError, read_json

@@ -8,11 +8,11 @@ from typing import Any, cast
 import pytest
 from pydantic import BaseModel
 
+from ragindex._util.time_limit import TimeLimitError, limit_time
 from ragindex.interfaces import BuildContext
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.tasks import Failure, Task
 from ragindex.parts.text.topics import Topics
-from ragindex.time_limit import TimeLimitError, limit_time
 
 
 class Word(BaseModel):

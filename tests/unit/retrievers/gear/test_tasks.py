@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from made_gear import BORN, DESIGNED, LIES, SPANS, task_of
 
 from examples import examples
-from ragindex.canonical import encodable
+from ragindex._util.canonical import encodable
 from ragindex.english import extract
 from ragindex.llm.answer_question import NumberedPassage
 from ragindex.llm.output import is_closed, read_json, schema_text

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ragindex import canonical
+from ragindex._util import canonical
 from ragindex.errors import UsageError
 from ragindex.plugins import registry
 from ragindex_retrievers.griever.parts.partial_triples import partial_id

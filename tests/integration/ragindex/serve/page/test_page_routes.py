@@ -12,7 +12,7 @@ import pytest
 from served import DOCUMENTS, RunningServer, build_index, serving
 
 import ragindex
-from ragindex.judgements import JudgedQuestion, add_judgement, question_id, read_judgements
+from ragindex.corpus.judgements import JudgedQuestion, add_judgement, question_id, read_judgements
 from ragindex.serve.keys import load_keyring
 
 READ, JUDGE, BOTH = "read-key-0123456789abcdef", "judge-key-0123456789abcdef", "both-key-0123456789abcdef"

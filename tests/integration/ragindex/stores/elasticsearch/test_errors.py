@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from elasticsearch_stand_in import INFO, Answer, StandIn, authority, certificate_of, failed
 
+from ragindex._util.http import Trouble, TroubleError
 from ragindex.errors import StoreError, UsageError
-from ragindex.http import Trouble, TroubleError
 from ragindex.plugins import registry
 from ragindex.stores.elasticsearch import bulk, responses
 from ragindex.stores.elasticsearch import client as elastic_client
@@ -297,7 +297,7 @@ def test_a_queue_that_stays_full(standing: Standing, monkeypatch: Any) -> None:
 
 def test_retries(standing: Standing, monkeypatch: Any) -> None:
     waited: list[float] = []
-    monkeypatch.setattr("ragindex.http.time.sleep", waited.append)
+    monkeypatch.setattr("ragindex._util.http.time.sleep", waited.append)
     answers = iter([failed("odd", "wait", 503), failed("odd", "wait", 429), (200, INFO), failed("odd", "never", 400)])
     server = _server(standing(lambda *_: next(answers)).url)
     assert server.ask("look", lambda client: client.info())["version"] == INFO["version"]

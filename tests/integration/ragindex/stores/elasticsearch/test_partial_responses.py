@@ -13,8 +13,8 @@ from elasticsearch_stand_in import StandIn
 from project import ROOT
 from spoilt_answers import FOUND, GOOD, HEADER, REASON, SAYS_NOTHING, spoilt
 
+from ragindex._util.http import TroubleError
 from ragindex.errors import StoreError
-from ragindex.http import TroubleError
 from ragindex.stores.elasticsearch import client as elastic_client
 from ragindex.stores.elasticsearch.client import Server
 from ragindex.stores.elasticsearch.responses import RULES

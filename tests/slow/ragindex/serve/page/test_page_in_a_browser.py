@@ -8,7 +8,7 @@ from browser import BrowserPage, browsing, needs_browser
 from served import RunningServer, build_index, serving
 
 import ragindex
-from ragindex.judgements import JudgedQuestion, add_judgement, question_id, read_judgements
+from ragindex.corpus.judgements import JudgedQuestion, add_judgement, question_id, read_judgements
 from ragindex.serve.keys import load_keyring
 
 pytestmark = needs_browser

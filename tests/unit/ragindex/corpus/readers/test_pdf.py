@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import pypdf
 import pytest
 
+from ragindex._util.distribution import install_line
 from ragindex.corpus import read
 from ragindex.corpus.readers.content import FileContent
 from ragindex.corpus.readers.pdf import _clean, _load_ocr, read_pdf
-from ragindex.distribution import install_line
 from ragindex.errors import DataError, MissingExtraError
 from ragindex.types import Section
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ragindex.http import Trouble
+from ragindex._util.http import Trouble
 from ragindex.llm.batches.endpoint import read_results
 
 

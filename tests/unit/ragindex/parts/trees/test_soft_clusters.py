@@ -11,7 +11,7 @@ from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_limits
 
 from examples import examples
-from ragindex.cores import limit_blas
+from ragindex._util.cores import limit_blas
 from ragindex.errors import MissingExtraError
 from ragindex.parts.trees import soft_clusters as module
 from ragindex.parts.trees.soft_clusters import Clustering, cells, lowest, mixture, principal, soft_clusters

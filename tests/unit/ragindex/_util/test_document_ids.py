@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from ragindex.document_ids import describe_control, find_spelling, spellings
+from ragindex._util.ids import describe_control, find_spelling, spellings
 from ragindex.filters import Terms, meta
 
 COMPOSED, DECOMPOSED = "caf\u00e9.md", "cafe\u0301.md"

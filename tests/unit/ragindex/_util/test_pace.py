@@ -3,7 +3,7 @@
 import pytest
 from rich.progress import Progress
 
-from ragindex import progress
+from ragindex._util import progress
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any, TypeVar
 
-from ragindex.cores import available_cores
+from ragindex._util.cores import available_cores
+from ragindex._util.library_logs import show_own_logs
 from ragindex.errors import RagindexError, UsageError
-from ragindex.library_logs import show_own_logs
 
 SERIAL_SECONDS = 4.0
 """Work of a kind is done in this process until it has taken so long: starting processes takes as long."""

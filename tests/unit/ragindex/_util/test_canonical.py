@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ragindex.canonical import load_stored_json, metadata_json
+from ragindex._util.canonical import load_stored_json, metadata_json
 from ragindex.corpus import read
 from ragindex.errors import DamagedError, DataError
 from ragindex.serve.spool import open_spool

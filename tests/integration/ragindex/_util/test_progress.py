@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ragindex import progress
+from ragindex._util import progress
+from ragindex._util.progress import progress_bar
 from ragindex.index import sync
 from ragindex.index.index import Index
 from ragindex.plugins import registry
-from ragindex.progress import progress_bar
 from ragindex.types import Document
 
 

@@ -18,10 +18,10 @@ from typing import TypeVar
 
 from filelock import FileLock, Timeout
 
-from ragindex.canonical import digest
-from ragindex.durable_files import fsync
+from ragindex._util.canonical import digest
+from ragindex._util.files import fsync
+from ragindex._util.ids import escape_field, unescape_field
 from ragindex.errors import DataError, StoreError, UsageError
-from ragindex.trec_fields import escape_field, unescape_field
 
 QUERIES_FILE, QRELS_FILE = "queries.jsonl", "qrels.trec"
 GRADES = {0: "no", 1: "partly", 2: "yes"}

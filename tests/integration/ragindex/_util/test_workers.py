@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
-from ragindex import errors, workers
+from ragindex import errors
+from ragindex._util import workers
+from ragindex._util.workers import available_workers, map_in_processes, use_workers
 from ragindex.accounting import ledger
 from ragindex.errors import DataError, LLMError, RagindexError, UsageError
 from ragindex.estimate import CountingRules
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.tasks import Failure
 from ragindex.parts.trees.summary_tree import SUMMARY
-from ragindex.workers import available_workers, map_in_processes, use_workers
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ragindex import durable_files
+from ragindex._util import files as durable_files
 
 
 @pytest.fixture

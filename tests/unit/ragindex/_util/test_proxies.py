@@ -2,7 +2,7 @@
 
 import pytest
 
-from ragindex import proxies
+from ragindex._util import http as proxies
 from ragindex.errors import MissingExtraError, UsageError
 
 NAMES = [name for kind in ("http", "https", "all", "no") for name in (f"{kind}_proxy", f"{kind}_proxy".upper())]

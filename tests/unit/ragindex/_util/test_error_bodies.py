@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragindex.error_bodies import ErrorDetails, find_wait, read_error_body
-from ragindex.http import Trouble
+from ragindex._util.error_bodies import ErrorDetails, find_wait, read_error_body
+from ragindex._util.http import Trouble
 
 EXTRA = [{"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs are not permitted", "input": 0}]
 FORMS: dict[str, tuple[Any, ErrorDetails]] = {

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from sessions import live_members, wait_for_end_of_session
 
-from ragindex import workers
+from ragindex._util import workers
+from ragindex._util.workers import map_in_processes, use_workers
 from ragindex.errors import RagindexError
 from ragindex.parts.trees.soft_clusters import Clustering, soft_clusters
-from ragindex.workers import map_in_processes, use_workers
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_clusters_are_those_of_one_process() -> None:
 
 _PROGRAM = """
 import signal, time
-from ragindex import workers
+from ragindex._util import workers
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in jobs that a shell started in the background
 
@@ -83,7 +83,7 @@ def test_workers_end_with_their_process(signalled: signal.Signals) -> None:
 
 
 _LARGE_ITEMS = """
-from ragindex import workers
+from ragindex._util import workers
 
 workers.SERIAL_SECONDS = 0.0
 with workers.use_workers(2):
@@ -114,7 +114,7 @@ def test_workers_end_with_a_process_that_is_killed_while_it_writes_their_first_i
 
 _LEFT = """
 import os
-from ragindex import workers
+from ragindex._util import workers
 workers.SERIAL_SECONDS = 0.0
 with workers.use_workers(2):
     next(workers.map_in_processes(abs, range(10_000)))

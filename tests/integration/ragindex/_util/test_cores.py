@@ -11,7 +11,7 @@ from pathlib import Path
 import joblib
 import pytest
 
-from ragindex.cores import available_cores, read_cgroup_limit
+from ragindex._util.cores import available_cores, read_cgroup_limit
 
 _BEGIN = """
 import threading, time
@@ -19,8 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import scipy.linalg
 from threadpoolctl import ThreadpoolController, threadpool_info
-from ragindex import cores
-from ragindex.cores import available_cores, limit_blas, search_slot
+from ragindex._util import cores
+from ragindex._util.cores import available_cores, limit_blas, search_slot
 
 
 def threads():
@@ -159,7 +159,7 @@ def test_limits_of_searches() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity")
 def test_cores_follow_affinity() -> None:
-    begin = "import os; from ragindex.cores import available_cores"
+    begin = "import os; from ragindex._util.cores import available_cores"
     _run("os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); assert available_cores() == 1", begin)
     assert 1 <= available_cores() <= len(os.sched_getaffinity(0))
 
@@ -220,9 +220,8 @@ def one_core() -> Iterator[Path]:
 
 def test_limit_of_real_control_group(one_core: Path) -> None:
     asked = f'echo $$ > {one_core}/cgroup.procs && exec {sys.executable} -c "$1"'
-    script = (
-        "from ragindex.cores import available_cores, read_cgroup_limit; print(available_cores(), read_cgroup_limit())"
-    )
+    imports = "from ragindex._util.cores import available_cores, read_cgroup_limit"
+    script = f"{imports}; print(available_cores(), read_cgroup_limit())"
     ran = subprocess.run(["sh", "-c", asked, "sh", script], capture_output=True, text=True, timeout=120, check=False)
     assert (ran.stdout, ran.stderr) == ("1 0.5\n", "")
 

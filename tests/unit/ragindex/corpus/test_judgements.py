@@ -12,10 +12,17 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from examples import examples
-from ragindex import judgements
+from ragindex._util.ids import escape_field, unescape_field
+from ragindex.corpus import judgements
+from ragindex.corpus.judgements import (
+    QRELS_FILE,
+    QUERIES_FILE,
+    JudgedQuestion,
+    add_judgement,
+    question_id,
+    read_judgements,
+)
 from ragindex.errors import DataError, UsageError
-from ragindex.judgements import QRELS_FILE, QUERIES_FILE, JudgedQuestion, add_judgement, question_id, read_judgements
-from ragindex.trec_fields import escape_field, unescape_field
 
 TEXTS = st.text(min_size=1, max_size=30).filter(str.strip)
 GRADED = st.lists(st.tuples(TEXTS, TEXTS, st.integers(0, 2)), min_size=1, max_size=8)

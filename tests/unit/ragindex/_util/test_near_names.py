@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragindex.near_names import describe_near, find_near_names, find_near_paths, suggest_names
+from ragindex._util.text import describe_near, find_near_names, find_near_paths, suggest_names
 
 METHODS = ("bm25", "dense", "evidence", "gear", "gear.naive", "graphrag", "griever", "hybrid", "raptor", "rerank")
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from planted_secrets import ADDRESSES, PARAMETERS, PLANTED, QUOTED, find_needles
 
+from ragindex._util.redaction import bare_address, hide_secrets, holds_secret
 from ragindex.corpus import describe_left_out, read
 from ragindex.errors import DataError, RagindexError, UsageError
 from ragindex.plugins import registry
 from ragindex.plugins.base import Plugin
-from ragindex.redaction import bare_address, hide_secrets, holds_secret
 
 LOGIN_ADDRESS = ADDRESSES["a user and a password"]
 

@@ -6,6 +6,7 @@ macOS names files. Both name the same document; what is shown stays as it was wr
 
 import unicodedata
 from collections.abc import Container
+from urllib.parse import unquote
 
 import regex
 
@@ -52,3 +53,16 @@ def list_places(id: str) -> list[str]:
     """Return the id of a document with those of the files and folders around it."""
     parts = id.split("/")
     return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+
+
+_ENDS_FIELDS = regex.compile(r"[\s\x1c-\x1f%]")  # what str.split() splits at, and the mark of an encoded byte
+
+
+def escape_field(text: str) -> str:
+    """Percent-encode white space, which ends a TREC field, and percent signs."""
+    return _ENDS_FIELDS.sub(lambda found: "".join(f"%{byte:02X}" for byte in found.group().encode()), text)
+
+
+def unescape_field(field: str) -> str:
+    """Return the text that `escape_field` encoded; signs that no two digits follow stay. Raises UnicodeDecodeError."""
+    return unquote(field, errors="strict")

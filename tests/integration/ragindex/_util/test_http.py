@@ -6,7 +6,7 @@ import socket
 import pytest
 from openai_server import KEY, OpenAIServer
 
-from ragindex.http import make_http_client
+from ragindex._util.http import make_http_client
 
 
 def test_a_forgotten_client_closes_its_connections_first(monkeypatch: pytest.MonkeyPatch) -> None:

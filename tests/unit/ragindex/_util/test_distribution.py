@@ -8,7 +8,7 @@ from importlib import metadata
 import pytest
 from project import ROOT
 
-from ragindex import distribution
+from ragindex._util import distribution
 from ragindex.errors import MissingExtraError
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -1,9 +1,4 @@
-"""Atomic, durable file writes, and hashes that detect damaged files.
-
-A file is written under a temporary name, fsynced and renamed, and its folder is fsynced. So after a crash either the
-old file or the new one is there. The hash of the content is stored in the file `hashes.json` of a folder, under the key
-`sha256` of a JSON object, in front of a line of JSON Lines, and in the name of any other file.
-"""
+"""Files: writes that survive a crash, paths that begin with `~`, and opening of regular files alone."""
 
 import hashlib
 import json
@@ -11,11 +6,12 @@ import os
 import shlex
 import shutil
 import sqlite3
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, Any, BinaryIO, TypeAlias
 
 HASHES_FILE = "hashes.json"
 HASH_DIGITS = 16
@@ -201,3 +197,24 @@ def verify_line(content: bytes) -> str | None:
 def _hash_json(value: Mapping[str, Any]) -> str:
     text = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:HASH_DIGITS]
+
+
+def expand_home(path: Path | str) -> Path:
+    """Return a path in which `~` at the start, by itself or before a slash, is the user's home folder.
+
+    A folder that is called `~` is written as `./~`, and returned from the root, so that a second call changes nothing.
+    """
+    written, named = str(path), Path(path)
+    if written == "~" or written.startswith("~/"):
+        return named.expanduser()
+    return named.absolute() if str(named) == "~" or str(named).startswith("~/") else named
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file, and no link, for reading. Raises OSError."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode) or path.is_symlink():
+        os.close(descriptor)
+        raise OSError(None, "it is no regular file", str(path))
+    return os.fdopen(descriptor, "rb")

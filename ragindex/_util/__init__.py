@@ -1,0 +1,1 @@
+"""Helpers of the other packages: files, HTTP, processes, texts of messages, progress. Not for plugins' use."""
