@@ -311,7 +311,7 @@ def estimate_encoding(
     before_query, before_document = (getattr(encoder, f"{kind}_prefix", None) or "" for kind in ("query", "document"))
     asked = sum(tokens.count_text_tokens(f"{before_query}{query.text}", name).tokens for query in queries)
     counting = CountingEncoder(model=name, prefix=before_document)
-    counts = [("encoding, index", *_count_indexing(corpus, encoding, counting, language))]
+    counts = [("encoding, index", *_count_encoding(corpus, encoding, counting, language))]
     counts += [(f"encoding, {label}", len(queries), asked) for label in encoding if queries]
     price, listed = getattr(encoder, "price", None), encoder.price_list(prices)
     return [
@@ -326,7 +326,7 @@ def estimate_encoding(
     ]
 
 
-def _count_indexing(
+def _count_encoding(
     corpus: Corpus, schemes: Mapping[str, Scheme], counting: "CountingEncoder", language: str | None
 ) -> tuple[int, int]:
     """Build the parts that encode; return how many texts were encoded, and their tokens."""
