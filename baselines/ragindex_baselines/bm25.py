@@ -19,11 +19,11 @@ class BM25(Scheme):
     version: ClassVar[int] = 1
     over: PartField = Field(default=Passages(), description="Part whose records are searched.")
 
-    def parts(self) -> tuple[Part[Any], ...]:
+    def _parts(self) -> tuple[Part[Any], ...]:
         """Return the part that is searched."""
         return (self.over,)
 
-    def open(self, index: OpenIndex) -> Retriever:
+    def _open(self, index: OpenIndex) -> Retriever:
         """Open a retriever that runs one search per question."""
         return BM25Retriever(index.open_part(self.over), label(self))
 

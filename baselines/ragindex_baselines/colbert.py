@@ -69,11 +69,11 @@ class ColBERT(Scheme):
         """Return True: the number of candidates grows with k."""
         return True
 
-    def parts(self) -> tuple[Part[Any], ...]:
+    def _parts(self) -> tuple[Part[Any], ...]:
         """Return the part that is searched, its token vectors, and the parts of the candidates' scheme."""
         return (self.over, self._vectors(), *(self.candidates.parts() if self.candidates else ()))
 
-    def open(self, index: OpenIndex) -> Retriever:
+    def _open(self, index: OpenIndex) -> Retriever:
         """Open a retriever by token vectors alone, or over the results of `candidates` if there are many records."""
         tokens: TokenIndex = index.open_part(self._vectors())
         if self.candidates and len(tokens.ids) >= self.all_below:

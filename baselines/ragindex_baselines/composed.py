@@ -54,11 +54,11 @@ class Composed(Scheme):
         """Return True: the number of candidates grows with k."""
         return True
 
-    def parts(self) -> tuple[Part[Any], ...]:
+    def _parts(self) -> tuple[Part[Any], ...]:
         """Return the part that is searched, and its vectors."""
         return (self.over, vectors_of(self.over))
 
-    def open(self, index: OpenIndex) -> Retriever:
+    def _open(self, index: OpenIndex) -> Retriever:
         """Open a retriever that encodes each question and runs two searches."""
         text, vectors = index.open_part(self.over), index.open_part(vectors_of(self.over))
         return ComposedRetriever(text, vectors, index.encoder, self, label(self))

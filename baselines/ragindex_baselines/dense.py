@@ -23,11 +23,11 @@ class Dense(Scheme):
     version: ClassVar[int] = 1
     over: PartField = Field(default=Passages(), description="Part whose records are searched.")
 
-    def parts(self) -> tuple[Part[Any], ...]:
+    def _parts(self) -> tuple[Part[Any], ...]:
         """Return the vectors of the part that is searched."""
         return (vectors_of(self.over),)
 
-    def open(self, index: OpenIndex) -> Retriever:
+    def _open(self, index: OpenIndex) -> Retriever:
         """Open a retriever that encodes each question and runs one search."""
         return DenseRetriever(index.open_part(vectors_of(self.over)), index.encoder, label(self))
 

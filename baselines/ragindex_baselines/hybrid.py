@@ -69,7 +69,7 @@ class Hybrid(Scheme):
         """Return True for k above `depth`, where more ranks are fused, or if a base depends on k."""
         return k > self.depth or super().depends_on_k(k)
 
-    def open(self, index: OpenIndex) -> Retriever:
+    def _open(self, index: OpenIndex) -> Retriever:
         """Open a retriever that asks every base for each question."""
         bases = tuple(base.open(index) for base in self.base_schemes())
         return HybridRetriever(bases, self, label(self))

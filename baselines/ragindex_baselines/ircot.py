@@ -121,7 +121,7 @@ class IRCoT(Scheme):
         """Return the task of the thoughts."""
         return (THOUGHT,)
 
-    def open(self, index: OpenIndex) -> Retriever:
+    def _open(self, index: OpenIndex) -> Retriever:
         """Open a retriever that runs one search per round, and one LLM call between two rounds."""
         return IRCoTRetriever(open_tools(self, self.base, self.shown_tokens, index), self)
 

@@ -36,11 +36,11 @@ class Parent(Scheme):
         """Return True: the number of candidates grows with k."""
         return True
 
-    def parts(self) -> tuple[Part[Any], ...]:
+    def _parts(self) -> tuple[Part[Any], ...]:
         """Return the parts of the base, the passages, and the units."""
         return (*self.base.parts(), Passages(), self._units())
 
-    def open(self, index: OpenIndex) -> Retriever:
+    def _open(self, index: OpenIndex) -> Retriever:
         """Open a retriever that asks the base once per batch and reads the units in one search."""
         return ParentRetriever(
             self.base.open(index),

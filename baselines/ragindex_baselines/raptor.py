@@ -59,11 +59,11 @@ class Raptor(Scheme):
         chosen = collapsed and (self.diversity > 0 or super().depends_on_k(k))
         return self.base.order_depends_on_filter or chosen
 
-    def parts(self) -> tuple[Part[Any], ...]:
+    def _parts(self) -> tuple[Part[Any], ...]:
         """Return the parts that the base needs to search the tree, and the tree."""
         return (*self._over().parts(), self.tree)
 
-    def open(self, index: OpenIndex) -> Retriever:
+    def _open(self, index: OpenIndex) -> Retriever:
         """Open a retriever: two searches per question if collapsed, else one per level and one more."""
         collection = index.open_part(self.tree)
         nodes = Nodes(self._over().open(index), collection, above(collection), label(self), self.diversity)

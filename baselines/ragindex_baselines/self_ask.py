@@ -115,7 +115,7 @@ class SelfAsk(Scheme):
         """Return the task of the follow-up questions, and with `answers` that of the answer."""
         return (FOLLOW_UPS, answer_question.ANSWER) if self.answers else (FOLLOW_UPS,)
 
-    def open(self, index: OpenIndex) -> Retriever:
+    def _open(self, index: OpenIndex) -> Retriever:
         """Open a retriever that runs one search and one LLM call per question.
 
         `searches` adds a search per follow-up question, `answers` one LLM call.

@@ -60,7 +60,7 @@ class $class_name(Scheme):
         """Return whether the first hits of a larger k may be others than those of `k`."""
         return k > self.depth or super().depends_on_k(k)
 
-    def open(self, index: OpenIndex) -> Retriever:
+    def _open(self, index: OpenIndex) -> Retriever:
         """Open the retriever over an index in which the parts of the base are built."""
         return ${class_name}Retriever(self.base.open(index), self)
 

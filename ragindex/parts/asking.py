@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from ragindex._util.progress import progress_bar
 from ragindex._util.time_limit import require_time
-from ragindex.interfaces import BuildContext, Change, Collection, Opened_co, Part, ReadContext, Schema, Uses
+from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema, Uses
+from ragindex.interfaces.parts import Opened_co
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.tasks import Failure, Output, Task
 from ragindex.parts.records import find_record_ids, split_by_size

@@ -133,6 +133,8 @@ def _explain_mismatch(group: PluginGroup, found: Any) -> str | None:
     if not (isinstance(found, type) and issubclass(found, bases)):
         wanted = " or ".join(f"{base.__module__}.{base.__name__}" for base in bases)
         return f"a {_SINGULAR[group]} must be a subclass of {wanted}, and it is {found!r}"
+    if issubclass(found, Scheme) and not (found.open is Scheme.open and found.parts is Scheme.parts):
+        return "a method must define '_open' and '_parts' in place of 'open' and 'parts', which call them"
     missing = sorted(found.__abstractmethods__)
     if issubclass(found, Scheme | Part) and not isinstance(getattr(found, "version", None), int):
         missing.append("version")

@@ -59,13 +59,13 @@ class AskingScheme(Scheme):
 
     version: ClassVar[int] = 1
 
-    def parts(self) -> tuple[Part[Any], ...]:
+    def _parts(self) -> tuple[Part[Any], ...]:
         return (Echoed(), Passages())
 
     def tasks(self) -> tuple[Task[Any], ...]:
         return (ECHO,)
 
-    def open(self, workspace: Index) -> "AskingRetriever":
+    def _open(self, workspace: Index) -> "AskingRetriever":
         from ragindex_baselines.bm25 import BM25
 
         return AskingRetriever(BM25().open(workspace), workspace)

@@ -13,10 +13,10 @@ from ragindex_baselines.bm25 import BM25
 class Unsorted(Scheme):
     version: ClassVar[int] = 1
 
-    def parts(self) -> tuple[Part[Any], ...]:
+    def _parts(self) -> tuple[Part[Any], ...]:
         return BM25().parts()
 
-    def open(self, workspace: Index) -> Retriever:
+    def _open(self, workspace: Index) -> Retriever:
         return UnsortedRetriever(BM25().open(workspace))
 
 

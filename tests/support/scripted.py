@@ -49,10 +49,10 @@ class Scripted(Scheme):
     journal: str = ""
     mark: str = ""
 
-    def parts(self) -> tuple[Part[Any], ...]:
+    def _parts(self) -> tuple[Part[Any], ...]:
         return (Passages(),)
 
-    def open(self, workspace: Index) -> "ScriptedRetriever":
+    def _open(self, workspace: Index) -> "ScriptedRetriever":
         return ScriptedRetriever(self)
 
 

@@ -22,10 +22,10 @@ class Named(Scheme):
     journal: str
     raises: bool = False
 
-    def parts(self) -> tuple[Part[Any], ...]:
+    def _parts(self) -> tuple[Part[Any], ...]:
         return ()
 
-    def open(self, workspace: Index) -> "NamedRetriever":
+    def _open(self, workspace: Index) -> "NamedRetriever":
         return NamedRetriever(self)
 
 

@@ -56,11 +56,11 @@ class GraphRAG(Scheme):
         default=700, ge=0, description="Tokens of relations in the notes (estimated). 0: none."
     )
 
-    def parts(self) -> tuple[Part[Any], ...]:
+    def _parts(self) -> tuple[Part[Any], ...]:
         """Return the passages, the entities with vectors, and the communities with reports."""
         return (Passages(), EntityVectors(of=self.communities.of), self.communities)
 
-    def open(self, index: OpenIndex) -> Retriever:
+    def _open(self, index: OpenIndex) -> Retriever:
         """Open a retriever: one encoding, one search and four look-ups per question, and no LLM."""
         passages, vectors, communities = (index.open_part(part) for part in self.parts())
         graph = index.open_part(self.communities.of)

@@ -80,7 +80,7 @@ class HippoRAG(Scheme):
     )
     tolerance: float = Field(default=3e-7, gt=0, lt=1, description="Residual at which the walk stops.")
 
-    def parts(self) -> tuple[Part[Any], ...]:
+    def _parts(self) -> tuple[Part[Any], ...]:
         """Return the graph and the passages' vectors.
 
         `mode=facts` adds the vectors of the triples, and with `walk=push` the spread vectors.
@@ -95,7 +95,7 @@ class HippoRAG(Scheme):
         """Return the task of the question's entities; `mode=facts` asks nothing."""
         return (QUESTION_ENTITIES,) if self.mode == "entities" else ()
 
-    def open(self, index: OpenIndex) -> Retriever:
+    def _open(self, index: OpenIndex) -> Retriever:
         """Open the retriever of the mode. Raises MissingPartError if a part is missing or of another corpus."""
         phrases, passages = index.open_part(self.graph), index.open_part(Vectors(of=Passages()))
         whole = Walked(phrases.graph, passages, self, registry.label(self))

@@ -87,7 +87,7 @@ class Http(Scheme):
         """Return the host of the service, and the variable of its key."""
         return (Contact.of_address(self.url, () if self.key is None else (self.key,)),)
 
-    def parts(self) -> tuple[Part[Any], ...]:
+    def _parts(self) -> tuple[Part[Any], ...]:
         """Return the passages, which hits are matched to."""
         return (self.over,)
 
@@ -95,7 +95,7 @@ class Http(Scheme):
         """Return True: nothing is known about the service, and hits of unknown documents leave fewer than k."""
         return True
 
-    def open(self, index: OpenIndex) -> Retriever:
+    def _open(self, index: OpenIndex) -> Retriever:
         """Open a client, which contacts nothing before the first question.
 
         Raises UsageError if the environment variable of the key is not set.

@@ -48,7 +48,7 @@ class Rerank(Scheme):
         """Return the tasks of the reranker."""
         return self._reranker().tasks()
 
-    def open(self, index: OpenIndex) -> Retriever:
+    def _open(self, index: OpenIndex) -> Retriever:
         """Open the base and the reranker."""
         reranker, drops = self._reranker().open(index), self.left_out == "drop"
         return RerankRetriever(self.base.open(index), reranker, self.depth, drops, label(self))

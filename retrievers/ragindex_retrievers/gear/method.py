@@ -83,7 +83,7 @@ class ExpandingScheme(Scheme):
         """Return True if the base is asked for k passages."""
         return self.base_k is None
 
-    def parts(self) -> tuple[Part[Any], ...]:
+    def _parts(self) -> tuple[Part[Any], ...]:
         """Return the parts of the base, the passages, the triples with their vectors, and the graph of triples."""
         return (*self.base.parts(), Passages(), Vectors(of=self.graph.over), self.graph)
 
@@ -109,7 +109,7 @@ class ExpandingScheme(Scheme):
 class Naive(ExpandingScheme):
     """Beam search over a graph of triples, from all triples of the base's passages, without an LLM (section 6.2)."""
 
-    def open(self, index: OpenIndex) -> Retriever:
+    def _open(self, index: OpenIndex) -> Retriever:
         """Return a retriever that calls the base once per batch and runs one beam search per question."""
         return NaiveRetriever(self.base.open(index), self.base_k, self.expansion(index))
 
@@ -133,9 +133,9 @@ class LinkingScheme(ExpandingScheme):
         base = self.base if is_flat(self.base) else registry.scheme("hybrid")
         return over(self.link_base or base, self.graph.over)
 
-    def parts(self) -> tuple[Part[Any], ...]:
+    def _parts(self) -> tuple[Part[Any], ...]:
         """Return the parts of the base class and of the linking scheme."""
-        return (*super().parts(), *self.link().parts())
+        return (*super()._parts(), *self.link().parts())
 
     def round(self, index: OpenIndex) -> SyncRound:
         """Open one round of reading, linking and searching."""
@@ -153,7 +153,7 @@ class Sync(LinkingScheme):
         """Return the LLM task: one read per question."""
         return (READ,)
 
-    def open(self, index: OpenIndex) -> Retriever:
+    def _open(self, index: OpenIndex) -> Retriever:
         """Return a retriever with one base call per batch.
 
         Each question then takes one read, one linking step and one beam search.
@@ -192,7 +192,7 @@ class Gear(LinkingScheme):
         """Return the LLM tasks: two reads, one reasoning step and one rewrite per iteration."""
         return (READ, REASON, REWRITE_QUESTION)
 
-    def open(self, index: OpenIndex) -> Retriever:
+    def _open(self, index: OpenIndex) -> Retriever:
         """Return a retriever that answers one question at a time."""
         return Agent(self.base.open(index), self.round(index), index.llm, self)
 

@@ -155,7 +155,7 @@ class Griever(Scheme):
         """Return True if each iteration asks for k passages."""
         return self.base_k is None
 
-    def parts(self) -> tuple[Part[Any], ...]:
+    def _parts(self) -> tuple[Part[Any], ...]:
         """Return passages with triples, partial triples, name vectors and aliases, and the parts that are searched."""
         aliases = () if self.same_as == "none" else (self._aliases(),)
         searched = [*over(self.base, Passages()).parts(), *over(self.follow, self._passages()).parts()]
@@ -164,7 +164,7 @@ class Griever(Scheme):
         names, vectors = NameVectors(over=self.triples), Vectors(of=Passages())
         return (self._passages(), self._partials(), names, *aliases, *searched, vectors)
 
-    def open(self, index: OpenIndex) -> Retriever:
+    def _open(self, index: OpenIndex) -> Retriever:
         """Open the retriever. Raises UsageError if `ngrams=tokens` and the encoder gives no token vectors."""
         if self.ngrams == "tokens" and not isinstance(index.encoder, TokenEncoder):
             raise UsageError(

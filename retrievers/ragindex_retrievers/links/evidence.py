@@ -70,11 +70,11 @@ class Evidence(LinksParameters):
         """Return True for k above what is searched, or if a base depends on k."""
         return k > min(self.depth, self.candidates, self.base_depth) or super().depends_on_k(k)
 
-    def parts(self) -> tuple[Part[Any], ...]:
+    def _parts(self) -> tuple[Part[Any], ...]:
         """Return the parts of `links` and those of the bases."""
-        return (*link_parts(), *super().parts())
+        return (*link_parts(), *super()._parts())
 
-    def open(self, index: OpenIndex) -> Retriever:
+    def _open(self, index: OpenIndex) -> Retriever:
         """Open a retriever over the parts of `links` and over the bases."""
         bases = tuple(base.open(index) for base in self.bases)
         return EvidenceRetriever(open_parts(index, self), index.encoder, bases, self, label(self))

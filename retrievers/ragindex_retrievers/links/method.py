@@ -39,11 +39,11 @@ class Links(LinksParameters):
         """Return True for k above `depth`, where more passages are candidates."""
         return k > self.depth
 
-    def parts(self) -> tuple[Part[Any], ...]:
+    def _parts(self) -> tuple[Part[Any], ...]:
         """Return the passages, their vectors, and their names and mentions."""
         return link_parts()
 
-    def open(self, index: OpenIndex) -> Retriever:
+    def _open(self, index: OpenIndex) -> Retriever:
         """Open a retriever over the three parts."""
         return LinksRetriever(open_parts(index, self), index.encoder, self.kept, label(self))
 

@@ -61,11 +61,11 @@ class SiReRAG(Scheme):
         own = k > self.depth if self.ranking == "lifted" else pooled
         return own or super().depends_on_k(k)
 
-    def parts(self) -> tuple[Part[Any], ...]:
+    def _parts(self) -> tuple[Part[Any], ...]:
         """Return the parts that the base needs to search the pool, and the pool."""
         return (*self._over().parts(), self.pool)
 
-    def open(self, index: OpenIndex) -> Retriever:
+    def _open(self, index: OpenIndex) -> Retriever:
         """Return a retriever that calls the base twice: for nodes, and for the order of their documents.
 
         With `ranking=lifted` it calls the base once.

@@ -71,10 +71,10 @@ def test_a_hit_of_several_passages_stands_for_the_unit_of_each(space: Index) -> 
     class Both(Scheme):
         version = 1
 
-        def parts(self) -> tuple[Part[object], ...]:
+        def _parts(self) -> tuple[Part[object], ...]:
             return registry.scheme("bm25").parts()
 
-        def open(self, index: OpenIndex) -> Retriever:
+        def _open(self, index: OpenIndex) -> Retriever:
             return Joined(registry.scheme("bm25").open(index))
 
     class Joined:

@@ -94,13 +94,13 @@ class Restating(Scheme):
 
     version: ClassVar[int] = 1
 
-    def parts(self) -> tuple[Part[Any], ...]:
+    def _parts(self) -> tuple[Part[Any], ...]:
         return (Passages(),)
 
     def tasks(self) -> tuple[Task[Any], ...]:
         return (EXTRACT,)
 
-    def open(self, index: OpenIndex) -> Retriever:
+    def _open(self, index: OpenIndex) -> Retriever:
         return RestatingRetriever(BM25().open(index), index)
 
 

@@ -44,10 +44,10 @@ class Wrapper(Scheme):
     def part(self) -> Part[Collection]:
         return Passages()
 
-    def parts(self) -> tuple[Part[Any], ...]:
+    def _parts(self) -> tuple[Part[Any], ...]:
         return (self.part(),)
 
-    def open(self, index: OpenIndex) -> Retriever:
+    def _open(self, index: OpenIndex) -> Retriever:
         return WrapperRetriever(BM25(over=self.part()).open(index), index, self)
 
     def change(self, query: Query, found: Retrieval, index: OpenIndex) -> Retrieval:
@@ -69,7 +69,7 @@ class WrapperRetriever:
 
 
 class WithoutVersion(Scheme):
-    def open(self, index: OpenIndex) -> Retriever:
+    def _open(self, index: OpenIndex) -> Retriever:
         return BM25().open(index)
 
 
@@ -117,7 +117,7 @@ class FailingOnOne(Wrapper):
 
 
 class Unchecked(Wrapper):
-    def open(self, index: OpenIndex) -> Retriever:
+    def _open(self, index: OpenIndex) -> Retriever:
         return UncheckedRetriever(BM25().open(index))
 
 
@@ -258,7 +258,7 @@ class Broken(Wrapper):
             self.fault, Passages()
         )
 
-    def open(self, index: OpenIndex) -> Retriever:
+    def _open(self, index: OpenIndex) -> Retriever:
         return BrokenRetriever(BM25(over=self.part()).open(index), self.fault)
 
 

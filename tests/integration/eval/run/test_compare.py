@@ -42,7 +42,7 @@ class ReadsK(Scripted):
     def depends_on_k(self, k: int) -> bool:
         return True
 
-    def open(self, workspace: Index) -> "ReadsKRetriever":
+    def _open(self, workspace: Index) -> "ReadsKRetriever":
         return ReadsKRetriever(self)
 
 
@@ -55,7 +55,7 @@ class ReadsKRetriever(ScriptedRetriever):
 class Careless(Scripted):
     """A fake scheme that breaks the retriever's contract."""
 
-    def open(self, workspace: Index) -> "CarelessRetriever":
+    def _open(self, workspace: Index) -> "CarelessRetriever":
         return CarelessRetriever(self)
 
 
@@ -344,7 +344,7 @@ def rankings(method: MethodResult) -> list[list[SavedHit]]:
 class Metered(Scripted):
     """A fake scheme that says how long encoder and store took."""
 
-    def open(self, workspace: Index) -> "MeteredRetriever":
+    def _open(self, workspace: Index) -> "MeteredRetriever":
         return MeteredRetriever(self)
 
 

@@ -37,13 +37,13 @@ class Asking(Scheme):
     version: ClassVar[int] = 1
     times: int = 1
 
-    def parts(self) -> tuple[Part[Any], ...]:
+    def _parts(self) -> tuple[Part[Any], ...]:
         return (Passages(),)
 
     def tasks(self) -> tuple[Task[Any], ...]:
         return (ECHO,)
 
-    def open(self, workspace: Index) -> "AskingRetriever":
+    def _open(self, workspace: Index) -> "AskingRetriever":
         from ragindex_baselines.bm25 import BM25
 
         return AskingRetriever(BM25().open(workspace), workspace, self.times)
@@ -68,10 +68,10 @@ class Raising(Scheme):
     version: ClassVar[int] = 1
     kind: str
 
-    def parts(self) -> tuple[Part[Any], ...]:
+    def _parts(self) -> tuple[Part[Any], ...]:
         return (Passages(),)
 
-    def open(self, workspace: Index) -> "RaisingRetriever":
+    def _open(self, workspace: Index) -> "RaisingRetriever":
         return RaisingRetriever(workspace, self.kind)
 
 

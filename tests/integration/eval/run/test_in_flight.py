@@ -35,13 +35,13 @@ class Asking(Scheme):
     version: ClassVar[int] = 1
     together: bool = False
 
-    def parts(self) -> tuple[Part[Any], ...]:
+    def _parts(self) -> tuple[Part[Any], ...]:
         return (Passages(),)
 
     def tasks(self) -> tuple[Task[Any], ...]:
         return (ECHO,)
 
-    def open(self, workspace: Index) -> Retriever:
+    def _open(self, workspace: Index) -> Retriever:
         return AskingRetriever(BM25().open(workspace), workspace, self.together)
 
 

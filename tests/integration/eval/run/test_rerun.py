@@ -190,7 +190,7 @@ from ragindex_baselines.bm25 import BM25
 
 class Turned(BM25):
     version = 1
-    def open(self, index):
+    def _open(self, index):
         base = super().open(index)
         class Retriever:
             def retrieve(self, queries, k):

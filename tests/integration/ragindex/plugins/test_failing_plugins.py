@@ -74,14 +74,14 @@ class FailsToOpen(Working):
 
 class Base(Scheme):
     version = 1
-    def parts(self): return (Working(),)
-    def open(self, index): return Silent()
+    def _parts(self): return (Working(),)
+    def _open(self, index): return Silent()
 
 class Silent:
     def retrieve(self, queries, k): raise KeyError("answer")
 
 class PartWithoutVersion(Base):
-    def parts(self): return (Bare(),)
+    def _parts(self): return (Bare(),)
 
 class NoJson(Base):
     thing: Any = Field(default_factory=object, description="A thing.")
@@ -92,35 +92,35 @@ class OtherJson(Base):
 class Reexported(Base): pass
 
 class Applying(Base):
-    def parts(self): return (FailsToApply(),)
+    def _parts(self): return (FailsToApply(),)
 
 class ApplyingMany(Base):
-    def parts(self): return (FailsOnMany(),)
+    def _parts(self): return (FailsOnMany(),)
 
 class ApplyingOtherwise(Base):
-    def parts(self): return (FailsOtherwise(),)
+    def _parts(self): return (FailsOtherwise(),)
 
 class Asking(Base):
-    def parts(self): return (Asks(),)
+    def _parts(self): return (Asks(),)
 
 class ApplyingOwn(Base):
-    def parts(self): return (FailsInOwnWords(),)
+    def _parts(self): return (FailsInOwnWords(),)
 
 class AnsweringOwn(Base):
-    def open(self, index): return Own()
+    def _open(self, index): return Own()
 
 class Own:
     def retrieve(self, queries, k): raise OwnError("answer")
 
 class Finishing(Base):
-    def parts(self): return (FailsToFinish(),)
+    def _parts(self): return (FailsToFinish(),)
 
 class PartOpening(Base):
-    def parts(self): return (FailsToOpen(),)
-    def open(self, index): return index.open_part(FailsToOpen())
+    def _parts(self): return (FailsToOpen(),)
+    def _open(self, index): return index.open_part(FailsToOpen())
 
 class Opening(Base):
-    def open(self, index): return index.no_such_name
+    def _open(self, index): return index.no_such_name
 """
 
 CLASSES = (

@@ -62,8 +62,8 @@ from ragindex.types import Retrieval
 
 class Turned(Scheme):
     version: ClassVar[int] = 1
-    def parts(self): return BM25().parts()
-    def open(self, index): return TurnedRetriever(BM25().open(index))
+    def _parts(self): return BM25().parts()
+    def _open(self, index): return TurnedRetriever(BM25().open(index))
 
 @dataclass
 class TurnedRetriever:
@@ -252,29 +252,36 @@ BROKEN = {  # how a plugin is broken: its code, and what is said of it
     "imports": ("from ragindex.types import Nothing", "ImportError: cannot import name 'Nothing'"),
     "function": (
         "def Broken(): pass",
-        "a method must be a subclass of ragindex.interfaces.Scheme, and it is <function",
+        "a method must be a subclass of ragindex.interfaces.methods.Scheme, and it is <function",
     ),
-    "plain": ("class Broken: pass", "a method must be a subclass of ragindex.interfaces.Scheme, and it is <class"),
+    "plain": (
+        "class Broken: pass",
+        "a method must be a subclass of ragindex.interfaces.methods.Scheme, and it is <class",
+    ),
     "other": (
         "from ragindex.plugins.base import Plugin\nclass Broken(Plugin): pass",
-        "a method must be a subclass of ragindex.interfaces.Scheme, and it is <class",
+        "a method must be a subclass of ragindex.interfaces.methods.Scheme, and it is <class",
     ),
-    "closed": (f"{SCHEME}    version: ClassVar[int] = 1\n", "a method must define 'open', and it does not"),
-    "undated": (f"{SCHEME}    def open(self, index): ...\n", "a method must define 'version', and it does not"),
+    "closed": (f"{SCHEME}    version: ClassVar[int] = 1\n", "a method must define '_open', and it does not"),
+    "old": (
+        f"{SCHEME}    version: ClassVar[int] = 1\n    def open(self, index): ...\n    def _open(self, index): ...\n",
+        "a method must define '_open' and '_parts' in place of 'open' and 'parts', which call them",
+    ),
+    "undated": (f"{SCHEME}    def _open(self, index): ...\n", "a method must define 'version', and it does not"),
     "parts": (
-        f"{SCHEME}    version: ClassVar[int] = 1\n    def open(self, index): ...\n"
-        "    def parts(self): return self.nothing\n",
+        f"{SCHEME}    version: ClassVar[int] = 1\n    def _open(self, index): ...\n"
+        "    def _parts(self): return self.nothing\n",
         "AttributeError: .*nothing",
     ),
     "default": (
         f"from typing import Any\nfrom pydantic import Field\n{SCHEME}    version: ClassVar[int] = 1\n"
-        "    a: Any = Field(default_factory=lambda: 1 / 0)\n    def open(self, index): ...\n",
+        "    a: Any = Field(default_factory=lambda: 1 / 0)\n    def _open(self, index): ...\n",
         "ZeroDivisionError: division by zero",
     ),
     "building": (
         "from ragindex.interfaces import Part\nfrom ragindex.parts.text.passages import Passages\n"
-        f"{SCHEME}    version: ClassVar[int] = 1\n    def open(self, index): ...\n"
-        "    def parts(self): return (Failing(),)\n"
+        f"{SCHEME}    version: ClassVar[int] = 1\n    def _open(self, index): ...\n"
+        "    def _parts(self): return (Failing(),)\n"
         "class Failing(Part[None]):\n    version: ClassVar[int] = 1\n"
         "    def inputs(self): return (Passages(),)\n    def apply(self, change, context): raise KeyError('gone')\n"
         "    def open(self, context): ...\n",
@@ -394,10 +401,10 @@ class Spoilt(Scheme):
     version: ClassVar[int] = 1
     how: str
 
-    def parts(self) -> tuple[Part[Any], ...]:
+    def _parts(self) -> tuple[Part[Any], ...]:
         return BM25().parts()
 
-    def open(self, workspace: Index) -> Retriever:
+    def _open(self, workspace: Index) -> Retriever:
         return SpoiltRetriever(BM25().open(workspace), SPOILT[self.how][0])
 
 

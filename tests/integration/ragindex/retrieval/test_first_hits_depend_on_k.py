@@ -28,7 +28,7 @@ class Wrapper(Scheme):
     version: ClassVar[int] = 1
     base: registry.SchemeField
 
-    def open(self, index: OpenIndex) -> Retriever:
+    def _open(self, index: OpenIndex) -> Retriever:
         return self.base.open(index)
 
 
@@ -42,10 +42,10 @@ class Several(Wrapper):
 class Silent(Wrapper):
     """Fuses as many hits of two bases as are asked for: the five best are not the first five of the twenty best."""
 
-    def open(self, index: OpenIndex) -> "SilentRetriever":
+    def _open(self, index: OpenIndex) -> "SilentRetriever":
         return SilentRetriever(registry.scheme("bm25").open(index), registry.scheme("dense").open(index))
 
-    def parts(self) -> tuple[Part[Any], ...]:
+    def _parts(self) -> tuple[Part[Any], ...]:
         return tuple(part for name in ("bm25", "dense") for part in registry.scheme(name).parts())
 
 

@@ -1,0 +1,87 @@
+"""The interfaces of ragindex: base classes of plugins, and protocols of the objects that plugins open and use.
+
+A plugin is a frozen pydantic model: its fields are its parameters, serialized as JSON. Its `open` method returns the
+working object. See docs/writing-a-retriever.md for a complete plugin, and ragindex.llm.plugins for LLMs.
+"""
+
+from ragindex.interfaces.encoders import (
+    CachingEncoder,
+    Encoder,
+    EncoderPlugin,
+    EncodingFailure,
+    FittedEncoderPlugin,
+    Floats,
+    PaidEncoder,
+    QueryEncoder,
+    TokenCounter,
+    TokenEmbeddings,
+    TokenEncoder,
+    VocabularyEncoder,
+)
+from ragindex.interfaces.methods import (
+    CandidateFeatures,
+    ChunkedIndex,
+    FeatureRetriever,
+    OpenIndex,
+    PositionLookup,
+    Retriever,
+    Scheme,
+    SearchingRetriever,
+)
+from ragindex.interfaces.parts import BuildContext, Change, ChunkedPlugin, Part, PartContext, ReadContext, Uses
+from ragindex.interfaces.stores import (
+    Collection,
+    FilterQuery,
+    InMemoryVectors,
+    MultiSearchCollection,
+    RecordBatch,
+    Schema,
+    SearchRequest,
+    SearchResult,
+    Store,
+    StorePlugin,
+    TextQuery,
+    VectorQuery,
+)
+
+__all__ = [
+    "BuildContext",
+    "CachingEncoder",
+    "CandidateFeatures",
+    "Change",
+    "ChunkedIndex",
+    "ChunkedPlugin",
+    "Collection",
+    "Encoder",
+    "EncoderPlugin",
+    "EncodingFailure",
+    "FeatureRetriever",
+    "FilterQuery",
+    "FittedEncoderPlugin",
+    "Floats",
+    "InMemoryVectors",
+    "MultiSearchCollection",
+    "OpenIndex",
+    "PaidEncoder",
+    "Part",
+    "PartContext",
+    "PositionLookup",
+    "QueryEncoder",
+    "ReadContext",
+    "RecordBatch",
+    "Retriever",
+    "Schema",
+    "Scheme",
+    "SearchRequest",
+    "SearchResult",
+    "SearchingRetriever",
+    "Store",
+    "StorePlugin",
+    "TextQuery",
+    "TokenCounter",
+    "TokenEmbeddings",
+    "TokenEncoder",
+    "Uses",
+    "VectorQuery",
+    "VocabularyEncoder",
+]
