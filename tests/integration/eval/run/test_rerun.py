@@ -191,7 +191,7 @@ from ragindex_baselines.bm25 import BM25
 class Turned(BM25):
     version = 1
     def _open(self, index):
-        base = super().open(index)
+        base = super()._open(index)
         class Retriever:
             def retrieve(self, queries, k):
                 FAIL

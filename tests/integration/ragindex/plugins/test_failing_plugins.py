@@ -215,7 +215,7 @@ def test_build_error_names_location(module: Path) -> None:
 
 def test_search_error_names_location(module: Path) -> None:
     raised = {
-        "opening": ("AttributeError: 'Index' object has no attribute 'no_such_name'", "index.no_such_name", "open"),
+        "opening": ("AttributeError: 'Index' object has no attribute 'no_such_name'", "index.no_such_name", "_open"),
         "base": ("KeyError: 'answer'", 'KeyError("answer")', "retrieve"),
         "answeringown": ("OwnError: answer", 'OwnError("answer")', "retrieve"),
     }
