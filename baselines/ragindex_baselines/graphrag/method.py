@@ -32,8 +32,7 @@ from ragindex.plugins.registry import PartField, label, of_class
 from ragindex.retrieval.hits import HIT_FIELDS, PassingRecords, check_queries, fetch_records, read_hits
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
 from ragindex_baselines.graphrag.communities import Communities, Reports
-from ragindex_baselines.graphrag.entity_graph import EntityVectors, OpenEntityGraph
-from ragindex_baselines.graphrag.merge_triples import relation_id
+from ragindex_baselines.graphrag.entity_graph import EntityVectors, OpenEntityGraph, relation_id
 
 
 class GraphRAG(Scheme):

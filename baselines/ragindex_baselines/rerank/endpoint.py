@@ -39,7 +39,7 @@ from ragindex.llm.prices import Prices
 from ragindex.llm.rate_limits import Limits
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins.base import Contact
-from ragindex_baselines.rerank.interface import PlaceScores, Reranker
+from ragindex_baselines.rerank.rerankers import PlaceScores, Reranker
 
 if TYPE_CHECKING:
     from openai import OpenAI

@@ -3,21 +3,85 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError
 
 from ragindex.accounting import ledger
+from ragindex.errors import UsageError
 from ragindex.interfaces import OpenIndex, Retriever, Scheme
 from ragindex.llm.tasks import Task
 from ragindex.parts.text.passages import OVER_PASSAGES, PassagesField
 from ragindex.plugins import registry
 from ragindex.plugins.registry import SchemeField, label
+from ragindex.plugins.specs import Spec, parse_spec
 from ragindex.retrieval.hits import check_queries
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Query, Retrieval
-from ragindex_baselines.rerank.interface import PassageScorer, PlaceScores, Reranker
-from ragindex_baselines.rerank.rerankers import LanguageModel, RerankerField
+from ragindex_baselines.rerank.endpoint import Endpoint
+from ragindex_baselines.rerank.rerankers import CrossEncoder, LanguageModel, PassageScorer, PlaceScores, Reranker
+
+# ---------------------------------------------------------------- the parameter `reranker`
+
+
+_RERANKERS: Mapping[str, type[Reranker]] = {
+    "cross-encoder": CrossEncoder,
+    "endpoint": Endpoint,
+    "language-model": LanguageModel,
+}
+_NAMES = {kind: name for name, kind in _RERANKERS.items()}
+
+
+def reranker(written: Any) -> Any:
+    """Return the reranker of a specification: cross-encoder:MODEL, endpoint:MODEL or language-model.
+
+    Raises UsageError if the specification is invalid.
+    """
+    if type(written) in _NAMES:
+        return written
+    spec = parse_spec(written) if isinstance(written, str) else _read_spec(written)
+    kind = _RERANKERS.get(spec.name)
+    if kind is None:
+        raise UsageError(
+            f"A reranker is one of {', '.join(_RERANKERS)}. Got {spec.name!r}. See: ragindex methods rerank"
+        )
+    params = dict(spec.params)
+    if spec.argument is not None:
+        name = kind.argument
+        if name is None:
+            raise UsageError(f"The reranker {spec.name} takes no argument after a colon. Got {spec.argument!r}.")
+        params[name] = spec.argument
+    try:
+        return kind.model_validate(params)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(map(str, problem["loc"]))
+        raise UsageError(
+            f"The {where!r} parameter of {spec.name}: {problem['msg']}. There are: {', '.join(kind.model_fields)}."
+        ) from error
+
+
+def _read_spec(written: Any) -> Spec:
+    params = written.get("params") if isinstance(written, Mapping) else None
+    if (
+        not isinstance(written, Mapping)
+        or not isinstance(written.get("name"), str)
+        or written.keys() - {"name", "params"}
+    ):
+        raise UsageError(f"A reranker is written NAME, NAME:MODEL or {{name, params}}. Got {written!r}.")
+    return Spec(written["name"], dict(params or {}))
+
+
+def _describe(plugin: Reranker) -> dict[str, Any]:
+    return {"name": _NAMES[type(plugin)], "params": plugin.model_dump(mode="json")}
+
+
+RerankerField: TypeAlias = Annotated[
+    Any, BeforeValidator(reranker), PlainSerializer(_describe, return_type=dict[str, Any])
+]
+
+
+# ---------------------------------------------------------------- the method
 
 
 class Rerank(Scheme):

@@ -21,25 +21,28 @@ from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS, Trace
 from ragindex.types import Query, Retrieval, Step, Triple
 from ragindex_retrievers.griever.lookups import Lookups, join_filter
 from ragindex_retrievers.griever.matching import (
+    CONNECTORS,
     Ngrams,
     Pooling,
+    RewriteOrder,
     ScoredTriple,
     ScoringInput,
     describe_matches,
     ngrams,
     ngrams_as_texts,
+    rewrite,
     score_all,
+    split_question,
 )
 from ragindex_retrievers.griever.parts.judged_same_as import JudgedSameAs
 from ragindex_retrievers.griever.parts.name_vectors import NameVectors
 from ragindex_retrievers.griever.parts.partial_triples import PartialTriples
 from ragindex_retrievers.griever.parts.same_as import SameAs
 from ragindex_retrievers.griever.parts.triple_passages import TriplePassages
-from ragindex_retrievers.griever.paths import Subgraph
-from ragindex_retrievers.griever.questions import CONNECTORS, RewriteOrder, rewrite, split_question
 from ragindex_retrievers.griever.search import (
     Shortlist,
     Shortlister,
+    Subgraph,
     SubquerySearch,
     entities_of,
     extend_subgraphs,

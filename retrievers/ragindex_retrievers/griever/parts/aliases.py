@@ -1,7 +1,7 @@
 """String evidence that two names stand for one thing, as pure functions, for names in English text.
 
-It is about spelling only. `ragindex_retrievers.griever.parts.alias_senses` decides in which passages two names
-mean the same.
+It is about spelling only: `ragindex_retrievers.griever.parts.same_as` decides in which passages two names mean the
+same.
 """
 
 from collections.abc import Sequence

@@ -21,9 +21,8 @@ from ragindex.interfaces import Floats, TokenEmbeddings
 from ragindex.plugins import registry
 from ragindex.types import Query, Triple
 from ragindex_retrievers.griever.lookups import Stated
-from ragindex_retrievers.griever.matching import NameMatch, ScoredTriple, ngrams, spans
+from ragindex_retrievers.griever.matching import NameMatch, ScoredTriple, ngrams, rewrite, spans
 from ragindex_retrievers.griever.method import GrieverRetriever
-from ragindex_retrievers.griever.questions import rewrite
 
 Span = tuple[int, int]
 ALPHABET = st.sampled_from("ab xyz .'-?\n\t\u0301\u0308éﬁßİ日本\u200d👩👧🏽\ud800")

@@ -12,6 +12,7 @@ from ragindex.interfaces import TokenEmbeddings
 from ragindex.types import Hit, Triple
 from ragindex_retrievers.griever.lookups import Stated
 from ragindex_retrievers.griever.matching import (
+    CONNECTORS,
     NameMatch,
     Ngrams,
     Pooling,
@@ -21,11 +22,11 @@ from ragindex_retrievers.griever.matching import (
     ngrams,
     ngrams_as_texts,
     partial_score,
+    rewrite,
     spans,
+    split_question,
 )
-from ragindex_retrievers.griever.paths import Subgraph
-from ragindex_retrievers.griever.questions import CONNECTORS, rewrite, split_question
-from ragindex_retrievers.griever.search import Shortlist, SubquerySearch, extend_subgraphs, rank
+from ragindex_retrievers.griever.search import Shortlist, Subgraph, SubquerySearch, extend_subgraphs, rank
 
 # ---------------------------------------------------------------- clauses
 
