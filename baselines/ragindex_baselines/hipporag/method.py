@@ -35,7 +35,7 @@ from ragindex.parts.triples.sparse_graph import AnyIntegers
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.retrieval.fusion import normalize_scores, scores_differ
-from ragindex.retrieval.hits import HIT_FIELDS, PassingRecords, check_queries, fetch_records, read_hits
+from ragindex.retrieval.hits import HIT_FIELDS, PassingRecords, check_queries, fetch_hits, read_hits
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
 from ragindex_baselines.hipporag import weighted_graph
@@ -98,7 +98,7 @@ class HippoRAG(Scheme):
     def _open(self, index: OpenIndex) -> Retriever:
         """Open the retriever of the mode. Raises MissingPartError if a part is missing or of another corpus."""
         phrases, passages = index.open_part(self.graph), index.open_part(Vectors(of=Passages()))
-        whole = Walked(phrases.graph, passages, self, registry.label(self))
+        whole = GraphWalk(phrases.graph, passages, self, registry.label(self))
         walks = FilteredWalks(whole, phrases, PassingRecords(passages))
         if self.mode == "entities":
             return EntityRetriever(walks, index.encoder, index.llm)
@@ -130,7 +130,7 @@ _TRIPLE_FIELDS = ("subject", "predicate", "object")
 
 
 @dataclass(frozen=True)
-class Walked:
+class GraphWalk:
     """State that both retrievers share: the graph, the passages with their vectors, and the walk over the graph."""
 
     graph: WeightedGraph
@@ -162,26 +162,23 @@ class Walked:
         """Return the `k` best passages as hits."""
         places, values = weighted_graph.sort_best_first(places, values, k)
         ids = self.graph.passages.take(pa.array(places[:k])).to_pylist()
-        scores = dict(zip(ids, values[:k].tolist(), strict=True))
-        records = fetch_records(self.passages, ids, HIT_FIELDS)
-        ids = records.column("id").to_pylist()
-        return read_hits(SearchResult(ids, np.array([scores[id] for id in ids]), records), self.source)
+        return fetch_hits(self.passages, dict(zip(ids, values[:k].tolist(), strict=True)), self.source)
 
 
 @dataclass(frozen=True)
 class FilteredWalks:
     """The walks over the whole graph, and over the sub-graphs of the passages that pass the last filters."""
 
-    whole: Walked
+    whole: GraphWalk
     phrases: Phrases
     passing: PassingRecords
-    kept: KeptResults[Filter, Walked] = field(default_factory=lambda: KeptResults(_KEPT_GRAPHS))
+    kept: KeptResults[Filter, GraphWalk] = field(default_factory=lambda: KeptResults(_KEPT_GRAPHS))
 
-    def within(self, where: Filter | None) -> Walked:
+    def within(self, where: Filter | None) -> GraphWalk:
         """Return the walks over what passes: edges of other passages' triples are not in the graph."""
         return self.whole if where is None else self.kept.find(where, lambda: self._restrict(where))
 
-    def _restrict(self, where: Filter) -> Walked:
+    def _restrict(self, where: Filter) -> GraphWalk:
         ids = pa.array(list(self.passing.find(where)), pa.large_string())
         passing = pc.is_in(self.whole.graph.passages.cast(pa.large_string()), value_set=ids)
         return replace(self.whole, graph=self.phrases.build_subgraph(passing.to_numpy(zero_copy_only=False)))
@@ -318,7 +315,7 @@ class FactRetriever:
 
 
 def _walk_around(
-    walked: Walked, vector: Floats, nodes: AnyIntegers, mass: Doubles, k: int, spread: PassageSpread
+    walked: GraphWalk, vector: Floats, nodes: AnyIntegers, mass: Doubles, k: int, spread: PassageSpread
 ) -> tuple[AnyIntegers, Doubles]:
     """Score the passages that a walk from the seeds reaches, and those nearest to the question."""
     graph, settings = walked.graph, walked.settings
@@ -334,7 +331,7 @@ def _walk_around(
 
 
 def _walk_from_all(
-    walked: Walked, query: Query, vector: Floats, nodes: AnyIntegers, mass: Doubles
+    walked: GraphWalk, query: Query, vector: Floats, nodes: AnyIntegers, mass: Doubles
 ) -> tuple[AnyIntegers, Doubles]:
     """Score all passages of the graph that pass the query's filter, by a walk over the whole graph."""
     graph, settings = walked.graph, walked.settings
@@ -369,23 +366,23 @@ def _ms(start: float) -> float:
 # ---------------------------------------------------------------- the LLM task
 
 
-class Named(BaseModel):
+class QuestionEntities(BaseModel):
     """The entities that a question names, in its own words."""
 
     entities: list[str]
 
 
-def name_entities_by_rule(inputs: Mapping[str, Any]) -> Named:
+def name_entities_by_rule(inputs: Mapping[str, Any]) -> QuestionEntities:
     """Return the names, quoted titles and dates in a question; bare numbers are not entities."""
     found = find_mentions(inputs["question"])
-    return Named(entities=[one.text for one in found if one.kind != "number"])
+    return QuestionEntities(entities=[one.text for one in found if one.kind != "number"])
 
 
-QUESTION_ENTITIES: Task[Named] = Task(
+QUESTION_ENTITIES: Task[QuestionEntities] = Task(
     name="question-entities",
     version=1,
     prompt=Path(__file__).with_name("prompts") / "question_entities.jinja",
-    output=Named,
+    output=QuestionEntities,
     rule=name_entities_by_rule,
     max_tokens=300,
 )

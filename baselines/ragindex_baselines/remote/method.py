@@ -15,7 +15,7 @@ import regex
 from pydantic import Field, field_validator, model_validator
 
 from ragindex._util.canonical import encodable
-from ragindex._util.http import Trouble, TroubleError, read_secret, require_bare, retry
+from ragindex._util.http import TroubleError, read_secret, require_bare, retry
 from ragindex._util.ids import find_spelling, spellings
 from ragindex._util.redaction import names_secret
 from ragindex.accounting import ledger
@@ -26,7 +26,7 @@ from ragindex.llm import rate_limits
 from ragindex.parts.text.passages import OVER_PASSAGES, PassagesField
 from ragindex.plugins.base import Contact
 from ragindex.plugins.registry import label
-from ragindex.retrieval.hits import HIT_FIELDS, check_queries, read_hits
+from ragindex.retrieval.hits import check_queries, fetch_hits
 from ragindex.retrieval.trace import UNKNOWN_DOCUMENTS
 from ragindex.types import Hit, Query, Retrieval, Step
 from ragindex_baselines.remote.client import PROTOCOLS, JsonAddress, Protocol, ServiceHit
@@ -156,30 +156,23 @@ class HttpRetriever:
         except TroubleError as error:
             trouble = error.trouble
         else:
-            self._book_price()
+            if self.scheme.price:  # the time of a question is that of the method
+                price = self.scheme.price / 1_000
+                ledger.record_call(ledger.CallRecord("search over HTTP", self.scheme.url, money=price), 0.0)
             return found
-        kind = ServiceError if _ends_all(trouble) else RequestError
+        # a refused key, no such address, no connection or a redirect fails every other question too
+        redirected = trouble.status is not None and 300 <= trouble.status < 400
+        kind = ServiceError if trouble.stops or redirected else RequestError
         hint = f" Check {self.scheme.key}." if trouble.refuses_key and self.scheme.key else ""
         hint = hint or (" Name the variable of its key: key=SEARCH_API_KEY." if trouble.refuses_key else "")
         raise kind(f"{label(self.scheme)}: POST {self.scheme.url} failed, {trouble}.{hint}")
-
-    def _book_price(self) -> None:
-        """Record the price of a question; its time is that of the method."""
-        if self.scheme.price:
-            money = self.scheme.price / 1_000
-            ledger.record_call(ledger.CallRecord("search over HTTP", self.scheme.url, money=money), 0.0)
-
-
-def _ends_all(trouble: Trouble) -> bool:
-    """Return whether every other question would fail too: a refused key, no such address, a redirect, no connection."""
-    return trouble.stops or (trouble.status is not None and 300 <= trouble.status < 400)
 
 
 # ---------------------------------------------------------------- hits of the service as hits of the corpus
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
+class MatchResult:
     """The hits whose documents are known, best first, and the ids of those that name none."""
 
     hits: tuple[Hit, ...]
@@ -199,12 +192,12 @@ class CorpusDocuments:
     _by_file_name: dict[str, str] | None = None
     _lock: Lock = field(default_factory=Lock)
 
-    def match(self, found: Sequence[ServiceHit], where: Filter | None, *, by_file_name: bool) -> Matched:
+    def match(self, found: Sequence[ServiceHit], where: Filter | None, *, by_file_name: bool) -> MatchResult:
         """Return the hits of one question. Of a document that the filter does not wholly pass, nothing is told."""
         owners = self._find_owners(found, by_file_name=by_file_name)
         passages = self._list_passages({id for one in owners for id in one})
         allowed = set(passages) if where is None else self._filter(passages, where)
-        first = self._read({id: passages[id][0] for id in allowed})
+        first = self._read_first({id: passages[id][0] for id in allowed})
         own = {id: position.doc_id for id, position in self.positions.find([one.id for one in found]).items()}
         hits = [
             self._make_hit(one, ids, (one.id,) if own.get(one.id) in ids else (), first)
@@ -212,7 +205,7 @@ class CorpusDocuments:
             if ids and first.keys() >= set(ids)
         ]
         unknown = tuple(one.id for one, ids in zip(found, owners, strict=True) if not ids)
-        return Matched(_with_own_ids(_with_scores(hits, found)), unknown)
+        return MatchResult(_with_own_ids(_with_scores(hits, found)), unknown)
 
     def _find_owners(self, found: Sequence[ServiceHit], *, by_file_name: bool) -> list[tuple[str, ...]]:
         """Return the known documents of each hit; () if it names none."""
@@ -247,12 +240,10 @@ class CorpusDocuments:
         passing = set(passed.ids)
         return {id for id, held in passages.items() if passing.issuperset(held)}
 
-    def _read(self, first: Mapping[str, str]) -> dict[str, Hit]:
+    def _read_first(self, first: Mapping[str, str]) -> dict[str, Hit]:
         """Return the first passage of each document, by document."""
-        if not first:
-            return {}
-        (found,) = self.passages.search([FilterQuery(Ids(tuple(first.values())), len(first), HIT_FIELDS)])
-        by_passage = {hit.id: hit for hit in read_hits(found, self.source)}
+        hits = fetch_hits(self.passages, dict.fromkeys(first.values(), 0.0), self.source)
+        by_passage = {hit.id: hit for hit in hits}
         return {id: by_passage[passage] for id, passage in first.items() if passage in by_passage}
 
     def _make_hit(

@@ -135,22 +135,22 @@ class RerankRetriever:
         """Ask the base for the larger of depth and k results for all questions, then rerank question by question."""
         check_queries(queries, k)
         found = self.base.retrieve(queries, max(self.depth, k))
-        return [self._reranked(query, one, k) for query, one in zip(queries, found, strict=True)]
+        return [self._rerank(query, retrieval, k) for query, retrieval in zip(queries, found, strict=True)]
 
-    def _reranked(self, query: Query, found: Retrieval, k: int) -> Retrieval:
+    def _rerank(self, query: Query, found: Retrieval, k: int) -> Retrieval:
         if not found.hits:
             return found
         shown, trace = found.hits[: self.depth], Trace(list(found.trace))
         with trace.step(max((step.iteration for step in found.trace), default=1), "reranker", query.text) as step:
-            said = self.reranker.scores(query.text, [(hit.title, hit.text) for hit in shown])
-            order = order_candidates(said, [hit.id for hit in shown], len(found.hits) - len(shown))
-            for what, count in order.counts.items():
-                for _ in range(count):
+            scores = self.reranker.scores(query.text, [(hit.title, hit.text) for hit in shown])
+            order = order_candidates(scores, [hit.id for hit in shown], len(found.hits) - len(shown))
+            for what, times in order.counts.items():
+                for _ in range(times):
                     ledger.count_outcome("rerank", what)
-            kept = min(k, order.returned) if self.drops and order.returned else k
+            count = min(k, order.returned) if self.drops and order.returned else k
             ranked = tuple(
                 replace(found.hits[place], score=score, source=self.source)
-                for place, score in zip(order.places[:kept], order.scores[:kept], strict=True)
+                for place, score in zip(order.places[:count], order.scores[:count], strict=True)
             )
             step["ids"], step["note"] = tuple(hit.id for hit in ranked), order.note
         return Retrieval(ranked, tuple(trace.steps), found.notes)
@@ -182,15 +182,25 @@ class Order:
         return ", ".join(f"{count} {what}" for what, count in self.counts.items())
 
 
-def order_candidates(said: PlaceScores, ids: Sequence[str], rest: int = 0) -> Order:
-    """Rank the candidates `ids`, given in the base's order, by the scores in `said`; equal scores by id.
+def order_candidates(returned: PlaceScores, ids: Sequence[str], rest: int = 0) -> Order:
+    """Rank the candidates `ids`, given in the base's order, by the `returned` scores; equal scores by id.
 
     Candidates without a score follow in the base's order, and then `rest` more candidates that the reranker
     was not given. Their scores fall by 1 from the lowest score. Pairs that name no candidate are dropped. If
     a candidate is named twice, the first score is used. A score that is not a number of a sensible size is
     treated as missing. All these errors are counted.
     """
-    scores, counts = _collect_scores(said, len(ids))
+    scores: dict[int, float] = {}
+    counts: Counter[str] = Counter()
+    for place, score in returned:
+        if not 0 <= place < len(ids):
+            counts[UNKNOWN] += 1
+        elif place in scores:
+            counts[REPEATED] += 1
+        elif not abs(score) <= _LARGEST_SCORE:  # NaN too
+            counts[NO_NUMBER] += 1
+        else:
+            scores[place] = score
     best = sorted(scores, key=lambda place: (-scores[place], ids[place]))
     left_out = [place for place in range(len(ids)) if place not in scores]
     if left_out:
@@ -199,18 +209,3 @@ def order_candidates(said: PlaceScores, ids: Sequence[str], rest: int = 0) -> Or
     lowest = min(scores.values(), default=len(others) + 1.0)
     falling = [lowest - step for step in range(1, len(others) + 1)]
     return Order((*best, *others), (*(scores[place] for place in best), *falling), dict(counts), len(best))
-
-
-def _collect_scores(said: PlaceScores, count: int) -> tuple[dict[int, float], Counter[str]]:
-    scores: dict[int, float] = {}
-    counts: Counter[str] = Counter()
-    for place, score in said:
-        if not 0 <= place < count:
-            counts[UNKNOWN] += 1
-        elif place in scores:
-            counts[REPEATED] += 1
-        elif not abs(score) <= _LARGEST_SCORE:  # NaN too
-            counts[NO_NUMBER] += 1
-        else:
-            scores[place] = score
-    return scores, counts

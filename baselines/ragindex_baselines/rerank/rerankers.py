@@ -129,13 +129,13 @@ _CHOSEN_BY_RULE = 2
 _LAST_SPACE = regex.compile(r"(?<=\S)\s+\S*+$")
 
 
-class Chosen(BaseModel):
+class PassageChoice(BaseModel):
     """The numbers of the helpful passages, most helpful first."""
 
     passages: list[int]
 
 
-def choose_by_rule(inputs: Mapping[str, Any]) -> Chosen:
+def choose_by_rule(inputs: Mapping[str, Any]) -> PassageChoice:
     """Return the two passages that share most with the question.
 
     Shared words carry too little information to order more than two.
@@ -144,22 +144,22 @@ def choose_by_rule(inputs: Mapping[str, Any]) -> Chosen:
     for passage in inputs["passages"]:
         numbers.setdefault(passage_text(passage.title, passage.text), []).append(passage.number)
     nearest = nearest_texts(inputs["question"], list(numbers), _CHOSEN_BY_RULE, inputs["language"])
-    return Chosen(passages=[number for text in nearest for number in numbers[text]])
+    return PassageChoice(passages=[number for text in nearest for number in numbers[text]])
 
 
-def read_choice(text: str) -> Chosen:
+def read_choice(text: str) -> PassageChoice:
     """Return the numbers in a plain text, in order. Raises ValueError if it has none and does not say `none`."""
     numbers = [int(number) for number in regex.findall(r"\d{1,9}", text)]
     if not numbers and "none" not in text.casefold():
         raise ValueError("it names no passage by its number")
-    return Chosen(passages=numbers)
+    return PassageChoice(passages=numbers)
 
 
 RERANK = Task(
     name="rerank",
     version=1,
     prompt=Path(__file__).with_name("prompts") / "rerank.jinja",
-    output=Chosen,
+    output=PassageChoice,
     rule=choose_by_rule,
     max_tokens=512,
     read=read_choice,

@@ -23,7 +23,6 @@ from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS, Trace
 from ragindex.types import Hit, Query, Retrieval, Triple
 from ragindex_retrievers.gear.beams import Scoring, Search
 from ragindex_retrievers.gear.expansion import (
-    Expanded,
     Expansion,
     Linker,
     NaiveRetriever,
@@ -31,7 +30,7 @@ from ragindex_retrievers.gear.expansion import (
     SyncRound,
     TripleReader,
 )
-from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE_QUESTION, Reasoned
+from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE_QUESTION, Reasoning
 from ragindex_retrievers.gear.triple_graph import TripleGraph
 
 
@@ -206,14 +205,14 @@ _UNREADABLE_KINDS = frozenset(("malformed", "empty", "truncated"))
 
 @dataclass(slots=True)
 class _State:
-    """State of one question. `held` is the length of the memory after each iteration; `notes` are the base's notes."""
+    """State of one question. `lengths` are those of the memory after each iteration; `notes` are the base's notes."""
 
     query: Query
     asked: list[str]
     trace: Trace = field(default_factory=Trace)
     memory: list[Triple] = field(default_factory=list)
     rounds: list[tuple[Hit, ...]] = field(default_factory=list)
-    held: list[int] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
 
     @property
@@ -274,17 +273,15 @@ class Agent:
         known = state.memory if self.settings.sync_memory else ()
         expanded = self.sync.expanded(searched, base.hits, vector, state.trace, n, known)
         state.rounds.append(expanded.hits)
-        read = self._gist_source(expanded)
-        state.memory.extend(self.sync.reader.read(state.query.text, read, state.memory, state.trace, n, "gist read"))
-        state.held.append(len(state.memory))
+        passages = expanded.hits
+        if self.settings.gist_source == "expanded":
+            by_id = {hit.id: hit for hit in expanded.hits}
+            passages = tuple(by_id[id] for id in expanded.found)
+        triples = self.sync.reader.read(state.query.text, passages, state.memory, state.trace, n, "gist read")
+        state.memory.extend(triples)
+        state.lengths.append(len(state.memory))
 
-    def _gist_source(self, expanded: Expanded) -> tuple[Hit, ...]:
-        if self.settings.gist_source == "fused":
-            return expanded.hits
-        by_id = {hit.id: hit for hit in expanded.hits}
-        return tuple(by_id[id] for id in expanded.found)
-
-    def _reasoned(self, state: _State) -> Reasoned:
+    def _reasoned(self, state: _State) -> Reasoning:
         """Ask whether the memory answers the question (Eq. 6).
 
         An unreadable reply counts as No and is counted in the ledger; a missing reply raises LLMError.
@@ -298,11 +295,11 @@ class Agent:
                 if error.kind not in _UNREADABLE_KINDS:
                     raise
                 ledger.count_outcome(REASON.name, "taken for no")
-                reasoned = Reasoned(answerable=False, why=f"the reply could not be read: {error}")
+                reasoned = Reasoning(answerable=False, why=f"the reply could not be read: {error}")
             step["note"] = f"answerable: {reasoned.answer}" if reasoned.answerable else f"not yet: {reasoned.why}"
         return reasoned
 
-    def _rewritten(self, state: _State, reasoned: Reasoned) -> str:
+    def _rewritten(self, state: _State, reasoned: Reasoning) -> str:
         """Return the next question (Eq. 7); with `show_asked`, the model also sees those that were asked before."""
         question, language = state.query.text, self.sync.reader.language
         asked = state.asked if self.settings.show_asked else []
@@ -356,7 +353,7 @@ def _list_rankings(state: _State, links: _Links, n: int) -> list[Sequence[str]]:
 
     A triple that is in the memory twice contributes two rankings.
     """
-    linked: list[Sequence[str]] = [links.rankings[triple] for triple in state.memory[: state.held[n - 1]]]
+    linked: list[Sequence[str]] = [links.rankings[triple] for triple in state.memory[: state.lengths[n - 1]]]
     return [*linked, *([hit.id for hit in hits] for hits in state.rounds[:n])]
 
 

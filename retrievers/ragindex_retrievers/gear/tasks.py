@@ -67,7 +67,7 @@ class Read(BaseModel):
         return tuple(dict.fromkeys(found))
 
 
-class Reasoned(BaseModel):
+class Reasoning(BaseModel):
     """Output of the reason task: whether the known triples answer the question, and if not, why.
 
     The `answer` is only traced: readers have their own task.
@@ -110,14 +110,14 @@ def _read_by_rule(inputs: Mapping[str, Any]) -> Read:
     return Read(triples=[[one.subject, one.predicate, one.object] for one in list(from_each.values())[:_MAX_TRIPLES]])
 
 
-def _reason_by_rule(inputs: Mapping[str, Any]) -> Reasoned:
+def _reason_by_rule(inputs: Mapping[str, Any]) -> Reasoning:
     """Return answerable if the memory covers every content word of the question, or all names that it compares."""
     question, triples, language = inputs["question"], inputs["triples"], inputs["language"]
     missing = _find_missing_words(question, triples, language)
     waiting = unmentioned_names(question, [write_sentence(triple) for triple in triples])
     if not missing or (len(list(find_names(question))) > 1 and not waiting):
-        return Reasoned(answerable=True)
-    return Reasoned(answerable=False, why=f"nothing is known about: {' '.join([*waiting, *missing])}")
+        return Reasoning(answerable=True)
+    return Reasoning(answerable=False, why=f"nothing is known about: {' '.join([*waiting, *missing])}")
 
 
 def _rewrite_by_rule(inputs: Mapping[str, Any]) -> RewrittenQuestion:
@@ -159,18 +159,18 @@ def _stem_words(text: str, language: str) -> frozenset[str]:
 # ---------------------------------------------------------------- plain answers
 
 
-def _parse_reasoned(text: str) -> Reasoned:
+def _parse_reasoned(text: str) -> Reasoning:
     """Parse `Answerable: Yes`, `Answer: …` or `Answerable: No`, `Why: …`.
 
     Any other text counts as No, with all of it as why.
     """
-    if (found := _parse_json(text, Reasoned)) is not None:
+    if (found := _parse_json(text, Reasoning)) is not None:
         return found
     said = {name: match[1].strip() if (match := pattern.search(text)) else "" for name, pattern in _LABELS.items()}
     decided = _DECISION.search(text)
     if decided and decided[1].lower() in ("yes", "true"):
-        return Reasoned(answerable=True, answer=said["answer"])
-    return Reasoned(answerable=False, why=said["why"] or text.strip())
+        return Reasoning(answerable=True, answer=said["answer"])
+    return Reasoning(answerable=False, why=said["why"] or text.strip())
 
 
 def _parse_rewritten(text: str) -> RewrittenQuestion:
@@ -192,8 +192,8 @@ def _parse_json(text: str, output: type[_Output]) -> _Output | None:
 
 
 READ: Task[Read] = Task("gear-read", 1, _PROMPTS / "read.jinja", Read, rule=_read_by_rule)
-REASON: Task[Reasoned] = Task(
-    "gear-reason", 1, _PROMPTS / "reason.jinja", Reasoned, rule=_reason_by_rule, max_tokens=300, read=_parse_reasoned
+REASON: Task[Reasoning] = Task(
+    "gear-reason", 1, _PROMPTS / "reason.jinja", Reasoning, rule=_reason_by_rule, max_tokens=300, read=_parse_reasoned
 )
 REWRITE_QUESTION: Task[RewrittenQuestion] = Task(
     "gear-rewrite",

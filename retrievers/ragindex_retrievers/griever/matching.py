@@ -17,7 +17,7 @@ from ragindex.encoders.common import normalize_rows
 from ragindex.interfaces import Floats, TokenEmbeddings
 from ragindex.parts.records import Integers
 from ragindex.types import Span
-from ragindex_retrievers.griever.lookups import Aliases, Counted, Lookups, Stated
+from ragindex_retrievers.griever.lookups import Aliases, Counted, Lookups, StatedTriple
 
 Pooling = Literal["mean", "max"]
 _BLOCK = 1024  # n-grams per block, to bound the memory of their tokens' vectors
@@ -61,11 +61,11 @@ def ngrams(text: str, tokens: TokenEmbeddings, longest: int, pool: Pooling) -> N
     found = np.array(spans(text, longest), np.int64).reshape(-1, 2)
     inside = _find_tokens(found, np.array(tokens.spans, np.int64).reshape(-1, 2))
     chosen = _find_distinct(inside)
-    made = [
+    vectors = [
         _pool_tokens(inside[chosen[start : start + _BLOCK]], tokens.vectors, pool)
         for start in range(0, max(1, len(chosen)), _BLOCK)
     ]
-    return Ngrams(tuple((start, end) for start, end in found[chosen].tolist()), normalize_rows(np.concatenate(made)))
+    return Ngrams(tuple((start, end) for start, end in found[chosen].tolist()), normalize_rows(np.concatenate(vectors)))
 
 
 def _find_tokens(found: Integers, tokens: Integers) -> Integers:
@@ -159,7 +159,7 @@ class ScoredTriple:
     `inverse` says which partial triple that is; `entity` and `predicate` are its matches.
     """
 
-    stated: Stated
+    stated: StatedTriple
     score: float
     inverse: bool
     entity: NameMatch
@@ -182,12 +182,12 @@ class ScoringInput:
 
     question: Ngrams
     vector: Floats
-    triples: Sequence[Stated]
+    triples: Sequence[StatedTriple]
     aliases: Aliases
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class NameTable:
     """Vectors from the index, (n, dimensions), and the row of each name."""
 
     vectors: Floats
@@ -212,16 +212,18 @@ def score_all(
     predicates = dict.fromkeys(one.triple.predicate for one in triples)
     partials = [id for one in triples for id in one.partials]
     of_names, of_predicates, often = index.stored(list(names), list(predicates), partials, frequency)
-    entity = Stored(of_names, {name: row for row, name in enumerate(names)})
-    predicate = Stored(of_predicates, {name: row for row, name in enumerate(predicates)})
+    entity = NameTable(of_names, {name: row for row, name in enumerate(names)})
+    predicate = NameTable(of_predicates, {name: row for row, name in enumerate(predicates)})
     return [_score_triples(one, often, entity, predicate, by_query=by_query) for one in asked]
 
 
 def _score_triples(
-    asked: ScoringInput, often: Mapping[str, float], entity: Stored, predicate: Stored, *, by_query: bool
+    asked: ScoringInput, often: Mapping[str, float], entity: NameTable, predicate: NameTable, *, by_query: bool
 ) -> list[ScoredTriple]:
     entities = _match_entities(_list_keys(asked), asked, entity)
-    predicates = _match_predicates(list(dict.fromkeys(one.triple.predicate for one in asked.triples)), asked, predicate)
+    distinct = list(dict.fromkeys(one.triple.predicate for one in asked.triples))
+    found = match_names(predicate.vectors[[predicate.rows[name] for name in distinct]], asked.question)
+    predicates = dict(zip(distinct, _make_matches(found, asked.question), strict=True))
     if by_query:
         cosines = {name: float(predicate.vectors[predicate.rows[name]] @ asked.vector) for name in predicates}
         predicates = {name: NameMatch(cosines[name], match.span) for name, match in predicates.items()}
@@ -229,7 +231,7 @@ def _score_triples(
 
 
 def _choose_partial(
-    stated: Stated, entities: Mapping[str, NameMatch], predicate: NameMatch, often: Mapping[str, float]
+    stated: StatedTriple, entities: Mapping[str, NameMatch], predicate: NameMatch, often: Mapping[str, float]
 ) -> ScoredTriple:
     """Return the triple with s_t (Eq. 2), the score of its better partial triple; of equal ones the direct one."""
     both = [
@@ -241,7 +243,7 @@ def _choose_partial(
     return max(both, key=lambda one: one.score)
 
 
-def _match_entities(keys: Sequence[str], asked: ScoringInput, stored: Stored) -> dict[str, NameMatch]:
+def _match_entities(keys: Sequence[str], asked: ScoringInput, stored: NameTable) -> dict[str, NameMatch]:
     """Return s_e: the best match of each entity or one of its aliases, each encoded by itself (section 4.3)."""
     named = [(key, *asked.aliases.get(key, ())) for key in keys]
     places = {name: place for place, name in enumerate(dict.fromkeys(name for group in named for name in group))}
@@ -250,11 +252,6 @@ def _match_entities(keys: Sequence[str], asked: ScoringInput, stored: Stored) ->
     )  # one row per distinct name, so that equal names have equal scores
     best = choose_best(found, [[places[name] for name in group] for group in named])
     return dict(zip(keys, _make_matches(best, asked.question), strict=True))
-
-
-def _match_predicates(predicates: Sequence[str], asked: ScoringInput, stored: Stored) -> dict[str, NameMatch]:
-    found = match_names(stored.vectors[[stored.rows[name] for name in predicates]], asked.question)
-    return dict(zip(predicates, _make_matches(found, asked.question), strict=True))
 
 
 def _make_matches(found: Matches, question: Ngrams) -> list[NameMatch]:

@@ -183,7 +183,8 @@ class Griever(Scheme):
             self.triples,
             self.partial_scope == "passage",
         )
-        connectors = self.connectors if self.connectors is not None else _get_connectors(index.language)
+        own = CONNECTORS if index.language == "english" else ()
+        connectors = own if self.connectors is None else self.connectors
         return GrieverRetriever(
             over(self.base, Passages()).open(index),
             over(self.follow, self._passages()).open(index),
@@ -214,10 +215,6 @@ class Griever(Scheme):
             return None
         text, vectors = index.open_part(self._shortlisted()), index.open_part(Vectors(of=self._shortlisted()))
         return Shortlister(self.shortlist, text, vectors, self.t_max)
-
-
-def _get_connectors(language: str) -> tuple[str, ...]:
-    return CONNECTORS if language == "english" else ()
 
 
 # ---------------------------------------------------------------- the open retriever

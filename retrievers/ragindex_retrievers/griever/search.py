@@ -17,7 +17,7 @@ from ragindex.parts.triples.triples import triple_id
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
 from ragindex.stores.metered import search_together
 from ragindex.types import Hit, Triple
-from ragindex_retrievers.griever.lookups import Aliases, Lookups, Stated, aliases_in
+from ragindex_retrievers.griever.lookups import Aliases, Lookups, StatedTriple, aliases_in
 from ragindex_retrievers.griever.matching import Ngrams, ScoredTriple
 
 MOST = 5_000
@@ -47,18 +47,20 @@ class Joins:
             [[number for place in group for number in of[place]] for group in several]
             for of in (self.entities, self.named)
         )
-        others = self._held(self.entities[first:]), self._held(self.named[first:])
-        shared: npt.NDArray[np.bool_] = (self._held(named) @ others[0].T + self._held(entities) @ others[1].T) > 0
+        others = self._indicate(self.entities[first:]), self._indicate(self.named[first:])
+        near = self._indicate(named) @ others[0].T + self._indicate(entities) @ others[1].T
+        shared: npt.NDArray[np.bool_] = near > 0
         return shared
 
     def _number(self, name: str) -> int:
         return self.numbers.setdefault(name, len(self.numbers))
 
-    def _held(self, groups: Sequence[Sequence[int]]) -> Floats:
-        held = np.zeros((len(groups), len(self.numbers)), np.float32)
+    def _indicate(self, groups: Sequence[Sequence[int]]) -> Floats:
+        """Return 1 where a group has a number, else 0, (groups, numbers)."""
+        indicators = np.zeros((len(groups), len(self.numbers)), np.float32)
         rows = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
-        held[rows, np.array([number for group in groups for number in group], np.int64)] = 1
-        return held
+        indicators[rows, np.array([number for group in groups for number in group], np.int64)] = 1
+        return indicators
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +108,10 @@ class Subgraph:
             self.paths = _keep_best(opened)
             return
         grown, extended = self._grown(self.paths, first, worth)
-        kept = [n for n in range(len(self.paths.places)) if self.keep_prefixes or n not in extended]
-        self.paths = _keep_best(_concatenate([self.paths.taken(kept), opened, grown]))
+        counting = [n for n in range(len(self.paths.places)) if self.keep_prefixes or n not in extended]
+        several = (self.paths.taken(counting), opened, grown)
+        sums, scores = (np.concatenate([getattr(paths, name) for paths in several]) for name in ("sums", "scores"))
+        self.paths = _keep_best(PathTable([each for paths in several for each in paths.places], sums, scores))
 
     def _grown(self, paths: PathTable, first: int, worth: Doubles) -> tuple[PathTable, set[int]]:
         """Return the paths extended by one triple from place `first` on, and the numbers of those that they extend."""
@@ -145,12 +149,6 @@ class Subgraph:
 
 def _make_paths(places: list[tuple[int, ...]], sums: Doubles) -> PathTable:
     return PathTable(places, sums, sums / np.array([len(each) for each in places], np.float64))
-
-
-def _concatenate(several: Sequence[PathTable]) -> PathTable:
-    places = [each for paths in several for each in paths.places]
-    sums, scores = (np.concatenate([getattr(paths, name) for paths in several]) for name in ("sums", "scores"))
-    return PathTable(places, sums, scores)
 
 
 def _keep_best(paths: PathTable) -> PathTable:
@@ -196,7 +194,7 @@ class Shortlist:
     `found` are the ids of the records that the triples were chosen by.
     """
 
-    kept: tuple[Stated, ...]
+    kept: tuple[StatedTriple, ...]
     joins: tuple[str, ...]
     aliases: Aliases
     found: tuple[str, ...] = ()
@@ -292,7 +290,7 @@ def shortlist(
     return [choose(*each) for each in zip(stated, found, aliases, strict=True)]
 
 
-def _list_record_ids(by: By, stated: Sequence[Stated]) -> tuple[str, ...]:
+def _list_record_ids(by: By, stated: Sequence[StatedTriple]) -> tuple[str, ...]:
     """Return the ids of the records of the latest passages' triples, without duplicates.
 
     Algorithm 2 filters partial triples by passage and by their entities and aliases. That filter passes exactly
@@ -303,7 +301,7 @@ def _list_record_ids(by: By, stated: Sequence[Stated]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(id for one in stated for id in one.partials))
 
 
-def _select_by_partials(stated: Sequence[Stated], found: tuple[str, ...], aliases: Aliases) -> Shortlist:
+def _select_by_partials(stated: Sequence[StatedTriple], found: tuple[str, ...], aliases: Aliases) -> Shortlist:
     """Keep the triples with a partial triple among those found; the entity that it lacks is joined on."""
     known, kept, joins = set(found), [], []
     for one in stated:
@@ -314,13 +312,13 @@ def _select_by_partials(stated: Sequence[Stated], found: tuple[str, ...], aliase
     return Shortlist(tuple(kept), tuple(dict.fromkeys(joins)), aliases, found)
 
 
-def _select_by_triples(stated: Sequence[Stated], found: tuple[str, ...], aliases: Aliases) -> Shortlist:
+def _select_by_triples(stated: Sequence[StatedTriple], found: tuple[str, ...], aliases: Aliases) -> Shortlist:
     """Keep the triples that were found; both their entities are joined on."""
     known = set(found)
     kept = [one for one in stated if triple_id(one.passage_id, one.number) in known]
     return Shortlist(tuple(kept), entities_of(kept), aliases, found)
 
 
-def entities_of(stated: Sequence[Stated]) -> tuple[str, ...]:
+def entities_of(stated: Sequence[StatedTriple]) -> tuple[str, ...]:
     """Return the entity keys of the triples, without duplicates."""
     return tuple(dict.fromkeys(key for one in stated for key, _ in one.sides))

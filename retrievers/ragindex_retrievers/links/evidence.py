@@ -11,15 +11,15 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ragindex._util.canonical import digest
 from ragindex.errors import UsageError
-from ragindex.interfaces import CandidateFeatures, Encoder, Floats, OpenIndex, Part, Retriever, Scheme
+from ragindex.interfaces import CandidateFeatures, Encoder, Floats, OpenIndex, Part, Retriever
 from ragindex.parts.records import Doubles, Integers
 from ragindex.plugins import registry
 from ragindex.plugins.registry import SchemeField, label
 from ragindex.plugins.strict_models import Strict
-from ragindex.retrieval.hits import check_queries, fetch_records
+from ragindex.retrieval.hits import check_queries, fetch_hits, fetch_records
 from ragindex.types import Query, Retrieval, Step
 from ragindex_retrievers.links.lookups import LinksParameters
-from ragindex_retrievers.links.method import Hop, LinkWalk, WalkedParts, link_parts, open_parts, read_ranking
+from ragindex_retrievers.links.method import Hop, LinkParts, LinkWalk, link_parts, open_parts
 
 _EXPLAINED_HITS, _EXPLAINED_FEATURES = 10, 3
 
@@ -81,7 +81,7 @@ class Evidence(LinksParameters):
 class EvidenceRetriever:
     """The open retriever of Evidence."""
 
-    parts: WalkedParts
+    parts: LinkParts
     encoder: Encoder
     bases: tuple[Retriever, ...]
     settings: Evidence
@@ -90,7 +90,7 @@ class EvidenceRetriever:
     @property
     def feature_names(self) -> tuple[str, ...]:
         """The names of the features, in the order of their columns."""
-        return list_feature_names(self.settings.bases)
+        return (*FEATURES, *(f"rank:{registry.label(base)}" for base in self.settings.bases))
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """Rank the candidates of each question by the model."""
@@ -116,28 +116,29 @@ class EvidenceRetriever:
         ]
         step = Step(1, "evidence", query.text, tuple(found.ids[row] for row in best), note="\n".join(notes))
         scores = {found.ids[row]: float(chances[row]) for row in best}
-        return Retrieval(read_ranking(self.parts.passages, scores, self.source), (*steps, step))
+        return Retrieval(fetch_hits(self.parts.passages, scores, self.source), (*steps, step))
 
     def features(self, queries: Sequence[Query], k: int) -> list[CandidateFeatures]:
         """Return the candidates of each question with their features and documents."""
-        return [self._add_documents(found) for found, _ in self._find(queries, k)]
-
-    def _add_documents(self, found: CandidateFeatures) -> CandidateFeatures:
-        records = fetch_records(self.parts.passages, found.ids, ("doc_ids",))
-        return replace(found, doc_ids=tuple(tuple(one) for one in records.column("doc_ids").to_pylist()))
+        answers = []
+        for candidates, _ in self._find(queries, k):
+            records = fetch_records(self.parts.passages, candidates.ids, ("doc_ids",))
+            doc_ids = tuple(map(tuple, records.column("doc_ids").to_pylist()))
+            answers.append(replace(candidates, doc_ids=doc_ids))
+        return answers
 
     def _find(self, queries: Sequence[Query], k: int) -> list[tuple[CandidateFeatures, tuple[Step, ...]]]:
         check_queries(queries, k)
         vectors = self.encoder.encode_queries([query.text for query in queries])
         depth = max(k, self.settings.base_depth)
         ranked = [base.retrieve(queries, max(depth, self.settings.depth)) for base in self.bases]
-        found = []
-        for number, (query, vector) in enumerate(zip(queries, vectors, strict=True)):
-            of_bases = [answers[number] for answers in ranked]
-            rankings = [_list_passages(one) for one in of_bases]
-            candidates, steps = self._one(query, vector, rankings, k)
-            found.append((candidates, (*(step for one in of_bases for step in one.trace), *steps)))
-        return found
+        candidates = []
+        for query, vector, *of_bases in zip(queries, vectors, *ranked, strict=True):
+            # each passage has the place of the first hit that it belongs to
+            rankings = [list(dict.fromkeys(id for hit in base.hits for id in hit.passage_ids)) for base in of_bases]
+            features, steps = self._one(query, vector, rankings, k)
+            candidates.append((features, (*(step for base in of_bases for step in base.trace), *steps)))
+        return candidates
 
     def _one(
         self, query: Query, vector: Floats, rankings: Sequence[Sequence[str]], k: int
@@ -154,31 +155,14 @@ class EvidenceRetriever:
             return self._describe((), np.zeros((0, len(self.feature_names)))), tuple(walk.steps)
         links = np.concatenate([links, walk.scores.base[len(links) :]])
         values = build_features(walk, links, rankings)
-        kept = self._choose(walk, links, rankings, depth, max(k, self.settings.candidates))
-        ids = list(walk.scores.rows)
-        return self._describe(tuple(ids[row] for row in kept), values[kept]), tuple(walk.steps)
+        ids, rows = list(walk.scores.rows), walk.scores.rows
+        best = sorted(rows, key=lambda id: (-links[rows[id]], id))[: max(k, self.settings.candidates)]
+        chosen = sorted({rows[id] for ranking in (best, *(one[:depth] for one in rankings)) for id in ranking})
+        return self._describe(tuple(ids[row] for row in chosen), values[chosen]), tuple(walk.steps)
 
     def _describe(self, ids: tuple[str, ...], values: Doubles) -> CandidateFeatures:
         names = self.feature_names
         return CandidateFeatures(ids, names, tuple(name not in MAY_COUNT_AGAINST for name in names), values)
-
-    def _choose(
-        self, walk: LinkWalk, links: Doubles, rankings: Sequence[Sequence[str]], depth: int, count: int
-    ) -> list[int]:
-        """Return the rows of the candidates."""
-        rows = walk.scores.rows
-        best = sorted(rows, key=lambda id: (-links[rows[id]], id))[:count]
-        return sorted({rows[id] for ranking in (best, *(one[:depth] for one in rankings)) for id in ranking})
-
-
-def list_feature_names(bases: Sequence[Scheme]) -> tuple[str, ...]:
-    """Return the names of the features with these bases."""
-    return (*FEATURES, *(f"rank:{registry.label(base)}" for base in bases))
-
-
-def _list_passages(found: Retrieval) -> list[str]:
-    """Return the passages of a ranking, each at the place of the first hit that it belongs to."""
-    return list(dict.fromkeys(id for hit in found.hits for id in hit.passage_ids))
 
 
 def _list_terms(terms: Doubles, names: Sequence[str]) -> str:
@@ -227,6 +211,8 @@ def build_features(walk: LinkWalk, links: Doubles, rankings: Sequence[Sequence[s
     first, second = walk.hops
     backward = np.array([link.backward for link in first.links], np.bool_)
     forth, back = _strengths(first) * ~backward, _strengths(first) * backward
+    pairs = np.unique(np.stack([first.passages, first.seeds]), axis=1)
+    seeds_linked = np.bincount(pairs[0], minlength=count).astype(np.float64)  # in either direction
     columns = [
         scores.dense,
         scores.text,
@@ -236,7 +222,7 @@ def build_features(walk: LinkWalk, links: Doubles, rankings: Sequence[Sequence[s
         _keep_largest(count, first.passages, back),
         _keep_largest(count, first.passages, forth * first.new),
         _keep_largest(count, first.passages, back * first.new),
-        _count_seeds(count, first) / max(1, walk.settings.seeds),
+        seeds_linked / max(1, walk.settings.seeds),
         _keep_largest(count, second.passages, _strengths(second)),
         _keep_largest(count, first.seeds, scores.base[first.passages] * _weights(first)),
         *(_rank(values, list(scores.rows)) for values in (scores.dense, scores.text, links)),
@@ -258,12 +244,6 @@ def _keep_largest(count: int, places: Integers, values: Doubles) -> Doubles:
     found = np.zeros(count)
     np.maximum.at(found, places, values)
     return found
-
-
-def _count_seeds(count: int, hop: Hop) -> Doubles:
-    """Return by how many seeds each passage is linked, in either direction."""
-    pairs = np.unique(np.stack([hop.passages, hop.seeds]), axis=1)
-    return np.bincount(pairs[0], minlength=count).astype(np.float64)
 
 
 def _rank(values: Doubles, ids: Sequence[str]) -> Doubles:

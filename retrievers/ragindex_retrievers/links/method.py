@@ -1,8 +1,8 @@
 """The method links."""
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -28,10 +28,10 @@ from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins.registry import label
 from ragindex.retrieval.fusion import scores_differ
-from ragindex.retrieval.hits import HIT_FIELDS, check_queries, read_hits
+from ragindex.retrieval.hits import check_queries, fetch_hits
 from ragindex.stores.metered import search_together
 from ragindex.text_analysis import analyse, token_spans
-from ragindex.types import Hit, Query, Retrieval, Step, Triple
+from ragindex.types import Query, Retrieval, Step, Triple
 from ragindex_retrievers.links.lookups import Link, LinkLookups, LinksParameters
 from ragindex_retrievers.links.passage_links import PassageLinks
 
@@ -194,7 +194,7 @@ _EXPLAINED_LINKS, _EXPLAINED_WORDS = 10, 3
 
 
 @dataclass(frozen=True, slots=True)
-class WalkedParts:
+class LinkParts:
     """The opened parts that a walk searches, and its parameters."""
 
     passages: Collection
@@ -218,7 +218,7 @@ class Hop:
 class LinkWalk:
     """The work on one question: `scores` has all passages that were reached, `hops` the links that were followed."""
 
-    def __init__(self, parts: WalkedParts, query: Query, vector: Floats) -> None:
+    def __init__(self, parts: LinkParts, query: Query, vector: Floats) -> None:
         self.parts, self.settings, self.query, self.vector = parts, parts.settings, query, vector
         self.words = _list_words(query.text, parts.passages.schema.language)
         self.scores = CandidateScores(self.settings.weight)
@@ -306,17 +306,17 @@ class LinkWalk:
     def _explain(self, seeds: Sequence[str], links: Sequence[Link], ms: float) -> Step:
         reached = {link.passage for link in links}
         ids = [id for id in self.scores.best() if id in reached]
-        told = [self.via[id] for id in ids[:_EXPLAINED_LINKS] if id in self.via]
-        paths = tuple((Triple(link.seed, link.name, link.passage),) for link in told)
-        note = "\n".join(map(self._describe, told))
+        shown = [self.via[id] for id in ids[:_EXPLAINED_LINKS] if id in self.via]
+        paths = tuple((Triple(link.seed, link.name, link.passage),) for link in shown)
+        note = "\n".join(map(self._describe, shown))
         return Step(len(self.hops), "links", ", ".join(seeds), tuple(ids), paths=paths, ms=ms, note=note)
 
     def _describe(self, link: Link) -> str:
         seed, passage = self.scores.places([link.seed]), self.scores.places([link.passage])
         added = self.scores.find_new(seed, passage)[0]
         best = [self.words[place] for place in np.argsort(-added, kind="stable")[:_EXPLAINED_WORDS] if added[place] > 0]
-        told = f"{link.passage} {'mentions' if link.backward else 'is mentioned by'} {link.seed} ({link.name})"
-        return f"{told}; adds {', '.join(best)}" if best else told
+        line = f"{link.passage} {'mentions' if link.backward else 'is mentioned by'} {link.seed} ({link.name})"
+        return f"{line}; adds {', '.join(best)}" if best else line
 
 
 def _list_words(question: str, language: str) -> list[str]:
@@ -331,17 +331,17 @@ def _list_words(question: str, language: str) -> list[str]:
 # ---------------------------------------------------------------- the open retriever
 
 
-def open_parts(index: OpenIndex, settings: LinksParameters) -> WalkedParts:
+def open_parts(index: OpenIndex, settings: LinksParameters) -> LinkParts:
     """Open `link_parts`. Raises MissingPartError."""
     passages, vectors, links = (index.open_part(part) for part in link_parts())
-    return WalkedParts(passages, vectors, LinkLookups(links, settings), settings)
+    return LinkParts(passages, vectors, LinkLookups(links, settings), settings)
 
 
 @dataclass(frozen=True, slots=True)
 class LinksRetriever:
     """The open retriever of Links."""
 
-    parts: WalkedParts
+    parts: LinkParts
     encoder: Encoder
     kept: int
     source: str
@@ -358,13 +358,4 @@ class LinksRetriever:
         for _ in range(self.parts.settings.hops):
             walk.follow_links()
         scores = dict(islice(walk.scores.rank(self.kept).items(), k))
-        return Retrieval(read_ranking(self.parts.passages, scores, self.source), tuple(walk.steps))
-
-
-def read_ranking(passages: Collection, scores: Mapping[str, float], source: str) -> tuple[Hit, ...]:
-    """Return the passages of a ranking as hits, in the order of `scores`."""
-    if not scores:
-        return ()
-    (found,) = passages.search([FilterQuery(Ids(tuple(scores)), len(scores), HIT_FIELDS)])
-    hits = {hit.id: hit for hit in read_hits(found, source)}
-    return tuple(replace(hits[id], score=score) for id, score in scores.items())
+        return Retrieval(fetch_hits(self.parts.passages, scores, self.source), tuple(walk.steps))

@@ -350,14 +350,14 @@ def alias_predicate(predicate: str) -> bool:
     Examples: "is also known as", "stands for", "has official name".
     """
     words = analyse(predicate.replace("a.k.a", "aka"), "none")
-    held = [word for word in words if word not in _COPULAS and word not in _FILLERS]
-    held = held[held[:1] == ["the"] :]
-    core = [word for word in held if word not in _ADVERBS]
-    return " ".join(core) in SAY_SO or " ".join(held) in SAY_SO or any(_check_naming(words, held, core))
+    content = [word for word in words if word not in _COPULAS and word not in _FILLERS]
+    content = content[content[:1] == ["the"] :]
+    core = [word for word in content if word not in _ADVERBS]
+    return " ".join(core) in SAY_SO or " ".join(content) in SAY_SO or any(_check_naming(words, content, core))
 
 
-def _check_naming(words: list[str], held: list[str], core: list[str]) -> Iterator[bool]:
+def _check_naming(words: list[str], content: list[str], core: list[str]) -> Iterator[bool]:
     phrase = " ".join(core)
-    yield phrase in _NAMED_BY_ADVERB and len(held) > len(core)
+    yield phrase in _NAMED_BY_ADVERB and len(content) > len(core)
     yield phrase in _NAMED_BY_COPULA and not _COPULAS.isdisjoint(words)
     yield len(core) > 1 and core[0] in _KINDS_OF_NAME and " ".join(core[1:]) in _OF_NAME

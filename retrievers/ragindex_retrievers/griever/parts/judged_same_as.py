@@ -99,10 +99,10 @@ def _build_records(pairs: Sequence[NameRow]) -> Iterator[pa.RecordBatch]:
 
 def _describe_judgement(judged: Sequence[NameRow], joined: Sequence[NameRow]) -> str:
     likely, near = ([pair for pair in judged if pair["found"] is found] for found in (True, False))
-    one = sum(pair["found"] for pair in joined)
+    count = sum(pair["found"] for pair in joined)
     return (
-        f"{one:,} of {len(likely):,} pairs of names that same_as found are taken for one, and "
-        f"{len(joined) - one:,} of {len(near):,} whose vectors are near."
+        f"{count:,} of {len(likely):,} pairs of names that same_as found are taken for one, and "
+        f"{len(joined) - count:,} of {len(near):,} whose vectors are near."
     )
 
 
@@ -137,11 +137,10 @@ def _describe_names(pair: NameRow, statements: Mapping[str, Sequence[Statement]]
     holds = {*pair["passage_ids"]}
     shown = []
     for key, other in ((first, second), (second, first)):
-        held = sorted((one.other != other, one) for one in statements[key] if one.passage in holds)
-        texts = dict.fromkeys(_shorten_line(one.text, _LONGEST_STATEMENT) for _, one in held)
-        shown.append(
-            {"name": _shorten_line(held[0][1].written, _LONGEST_NAME), "statements": list(texts)[:_MAX_STATEMENTS]}
-        )
+        ranked = sorted((one.other != other, one) for one in statements[key] if one.passage in holds)
+        texts = dict.fromkeys(_shorten_line(one.text, _LONGEST_STATEMENT) for _, one in ranked)
+        name = _shorten_line(ranked[0][1].written, _LONGEST_NAME)
+        shown.append({"name": name, "statements": list(texts)[:_MAX_STATEMENTS]})
     return shown
 
 

@@ -234,10 +234,10 @@ def _rank_evidence(one: AliasCandidate) -> tuple[bool, float, str]:
 
 
 def _find_passages(candidates: Sequence[AliasCandidate], known: Contexts) -> set[int]:
-    held = {place for one in candidates for place in one.passages}
-    for where in {one.evidence.where for one in candidates}:
-        held.update(find_agreeing(known, candidates[0].first, candidates[0].second, where).tolist())
-    return held
+    passages = {place for candidate in candidates for place in candidate.passages}
+    for where in {candidate.evidence.where for candidate in candidates}:
+        passages.update(find_agreeing(known, candidates[0].first, candidates[0].second, where).tolist())
+    return passages
 
 
 def _build_records(pairs: Sequence[Holding], mentions: NameMentions) -> Iterator[pa.RecordBatch]:
@@ -245,21 +245,17 @@ def _build_records(pairs: Sequence[Holding], mentions: NameMentions) -> Iterator
         block = pairs[start : start + _BATCH]
         aliases = [[mentions.keys[one.first], mentions.keys[one.second]] for one in block]
         passages = [mentions.passages.take(pa.array(one.passages)).to_pylist() for one in block]
+        reasons = [dict.fromkeys(str(each.evidence) for each in one.candidates) for one in block]
         columns = [
             [pair_id(*keys) for keys in aliases],
             [f"{mentions.names[one.first]} = {mentions.names[one.second]}" for one in block],
-            [_format_evidence(one) for one in block],
+            ["; ".join(list(each)[:_MAX_REASONS]) for each in reasons],
             aliases,
             passages,
             [one.candidates[0].evidence.score for one in block],
         ]
         arrays = [pa.array(column, field.type) for column, field in zip(columns, RECORDS, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=RECORDS)
-
-
-def _format_evidence(pair: Holding) -> str:
-    """Return the strongest reasons, without duplicates."""
-    return "; ".join(list(dict.fromkeys(str(one.evidence) for one in pair.candidates))[:_MAX_REASONS])
 
 
 def _describe_pairs(pairs: Sequence[Holding], found: int) -> str:

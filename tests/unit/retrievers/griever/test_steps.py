@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ragindex.interfaces import TokenEmbeddings
 from ragindex.types import Hit, Triple
-from ragindex_retrievers.griever.lookups import Stated
+from ragindex_retrievers.griever.lookups import StatedTriple
 from ragindex_retrievers.griever.matching import (
     CONNECTORS,
     NameMatch,
@@ -158,7 +158,7 @@ def test_equation_1() -> None:
 
 
 def _scored(passage: str, subject: str, predicate: str, object: str, score: float, **match: NameMatch) -> ScoredTriple:
-    stated = Stated(passage, 0, Triple(subject, predicate, object), subject, object, ("", ""))
+    stated = StatedTriple(passage, 0, Triple(subject, predicate, object), subject, object, ("", ""))
     nothing = NameMatch(0.0, None)
     return ScoredTriple(stated, score, False, match.get("entity", nothing), match.get("relation", nothing))
 
