@@ -97,7 +97,9 @@ class ParentRetriever:
         if query.filter is None or not names_passages(query.filter):
             return None
         documents = {spans[id].doc_id for hit in found.hits for id in hit.passage_ids if id in spans}
-        within = {id: span for held in self.passages.of_documents(documents).values() for id, span in held.items()}
+        within = {
+            id: span for spans_of in self.passages.of_documents(documents).values() for id, span in spans_of.items()
+        }
         (passed,) = self.records.search([FilterQuery(All((Ids(tuple(within)), query.filter)), max(1, len(within)))])
         units = {id: unit for doc_id in documents for id, unit in parents[doc_id].items()}
         failed = [span for id, span in within.items() if id not in set(passed.ids)]

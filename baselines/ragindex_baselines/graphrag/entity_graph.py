@@ -167,33 +167,33 @@ class Relations:
     degrees: Integers
 
 
-def find_relations(found: MergedTriples) -> Relations:
+def find_relations(merged: MergedTriples) -> Relations:
     """Return the pairs of different entities that triples join, sorted; the direction does not matter."""
-    low, high = found.sides.min(axis=1), found.sides.max(axis=1)
+    low, high = merged.sides.min(axis=1), merged.sides.max(axis=1)
     triple = np.flatnonzero((low != _NONE) & (low != high))
     order = np.lexsort((triple, high[triple], low[triple]))
     triple = triple[order]
     pairs = np.stack([low[triple], high[triple]])
     fresh = np.flatnonzero(np.concatenate([[True], (np.diff(pairs) != 0).any(axis=0)])[: len(triple)])
     low, high = pairs[:, fresh]
-    degrees = np.bincount(np.concatenate([low, high]), minlength=len(found.keys))
+    degrees = np.bincount(np.concatenate([low, high]), minlength=len(merged.keys))
     return Relations(low, high, np.append(fresh, len(triple)), triple, degrees)
 
 
-def relation_records(found: MergedTriples, relations: Relations) -> Iterator[pa.RecordBatch]:
+def relation_records(merged: MergedTriples, relations: Relations) -> Iterator[pa.RecordBatch]:
     """Yield the records of `OpenEntityGraph.relations`, in bounded batches."""
     for start in range(0, len(relations.low), _BATCH):
         places = range(start, min(start + _BATCH, len(relations.low)))
-        yield _build_relation_batch(found, relations, places)
+        yield _build_relation_batch(merged, relations, places)
 
 
-def _build_relation_batch(found: MergedTriples, relations: Relations, places: range) -> pa.RecordBatch:
+def _build_relation_batch(merged: MergedTriples, relations: Relations, places: range) -> pa.RecordBatch:
     of = relations.triples[relations.starts[places.start] : relations.starts[places.stop]]
     sizes = np.diff(relations.starts[places.start : places.stop + 1])
-    triples = _split_runs(_read_statements(found, of), sizes)
-    owners = _split_runs(found.passages.take(pa.array(found.owners[of])).to_pylist(), sizes)
+    triples = _split_runs(_read_statements(merged, of), sizes)
+    owners = _split_runs(merged.passages.take(pa.array(merged.owners[of])).to_pylist(), sizes)
     sources, targets = (
-        found.keys.take(pa.array(side[places.start : places.stop])).to_pylist()
+        merged.keys.take(pa.array(side[places.start : places.stop])).to_pylist()
         for side in (relations.low, relations.high)
     )
     stated = [to_json([one for one, _ in Counter(each).most_common(_STATED_TRIPLES)]) for each in triples]
@@ -208,8 +208,8 @@ def _build_relation_batch(found: MergedTriples, relations: Relations, places: ra
     return pa.record_batch(columns)
 
 
-def _read_statements(found: MergedTriples, places: Integers) -> list[Triple]:
-    rows = found.triples.select(["subject", "predicate", "object"]).take(pa.array(places)).to_pydict().values()
+def _read_statements(merged: MergedTriples, places: Integers) -> list[Triple]:
+    rows = merged.triples.select(["subject", "predicate", "object"]).take(pa.array(places)).to_pydict().values()
     return [Triple(*row) for row in zip(*rows, strict=True)]
 
 
@@ -221,31 +221,31 @@ def _split_runs(values: Sequence[Any], sizes: Integers) -> list[Sequence[Any]]:
 # ---------------------------------------------------------------- entities
 
 
-def entity_records(found: MergedTriples, relations: Relations, tokens: int) -> Iterator[pa.RecordBatch]:
+def entity_records(merged: MergedTriples, relations: Relations, tokens: int) -> Iterator[pa.RecordBatch]:
     """Yield the records of `OpenEntityGraph.entities`, in bounded batches.
 
     Descriptions have at most `tokens` tokens (estimated).
     """
-    neighbours, passages = _rank_neighbours(relations, len(found.keys)), _rank_passages(found)
-    starts = np.searchsorted(found.mentions[0], np.arange(len(found.keys) + 1))
-    for first in range(0, len(found.keys), _BATCH):
-        last = min(first + _BATCH, len(found.keys))
-        rows = found.mentions[:, starts[first] : starts[last]]
-        texts = _write_descriptions(found, rows[:, rows[2] != _NONE], range(first, last), tokens)
+    neighbours, passages = _rank_neighbours(relations, len(merged.keys)), _rank_passages(merged)
+    starts = np.searchsorted(merged.mentions[0], np.arange(len(merged.keys) + 1))
+    for first in range(0, len(merged.keys), _BATCH):
+        last = min(first + _BATCH, len(merged.keys))
+        rows = merged.mentions[:, starts[first] : starts[last]]
+        texts = _write_descriptions(merged, rows[:, rows[2] != _NONE], range(first, last), tokens)
         columns = {
-            "id": found.keys[first:last].cast(pa.string()),
-            "name": found.names[first:last].cast(pa.string()),
+            "id": merged.keys[first:last].cast(pa.string()),
+            "name": merged.names[first:last].cast(pa.string()),
             "text": pa.array(texts, pa.string()),
-            "passage_ids": _build_lists(found.passages, passages, range(first, last), None),
-            "neighbours": _build_lists(found.keys, neighbours, range(first, last), _NEIGHBOURS),
+            "passage_ids": _build_lists(merged.passages, passages, range(first, last), None),
+            "neighbours": _build_lists(merged.keys, neighbours, range(first, last), _NEIGHBOURS),
             "degree": pa.array(relations.degrees[first:last], pa.float64()),
         }
         yield pa.record_batch(columns)
 
 
-def _write_descriptions(found: MergedTriples, stated: Integers, entities: range, tokens: int) -> list[str]:
+def _write_descriptions(merged: MergedTriples, stated: Integers, entities: range, tokens: int) -> list[str]:
     """Return for each entity the distinct statements about it, most frequent first, up to the limit of tokens."""
-    texts = [" ".join(triple_text(one).split()) for one in _read_statements(found, stated[2])]
+    texts = [" ".join(triple_text(one).split()) for one in _read_statements(merged, stated[2])]
     sizes = np.bincount(stated[0] - entities.start, minlength=len(entities))
     ranked = [[text for text, _ in Counter(run).most_common(tokens)] for run in _split_runs(texts, sizes)]
     return ["\n".join(build_context((), run, tokens).notes) for run in ranked]
@@ -263,14 +263,14 @@ def _rank_neighbours(relations: Relations, count: int) -> tuple[Integers, Intege
     return np.searchsorted(entity[order], np.arange(count + 1)), other[order]
 
 
-def _rank_passages(found: MergedTriples) -> tuple[Integers, Integers]:
+def _rank_passages(merged: MergedTriples) -> tuple[Integers, Integers]:
     """Return the passages of each entity as starts and places, the one with most triples about it first."""
-    entity, passage, triple = found.mentions
-    fresh = np.flatnonzero(np.concatenate([[True], (np.diff(found.mentions[:2]) != 0).any(axis=0)])[: len(entity)])
+    entity, passage, triple = merged.mentions
+    fresh = np.flatnonzero(np.concatenate([[True], (np.diff(merged.mentions[:2]) != 0).any(axis=0)])[: len(entity)])
     says = np.add.reduceat(triple != _NONE, fresh, dtype=np.int64) if len(fresh) else fresh
     entity, passage = entity[fresh], passage[fresh]
     order = np.lexsort((passage, -says, entity))
-    return np.searchsorted(entity[order], np.arange(len(found.keys) + 1)), passage[order]
+    return np.searchsorted(entity[order], np.arange(len(merged.keys) + 1)), passage[order]
 
 
 def _build_lists(texts: pa.Array, ranked: tuple[Integers, Integers], entities: range, limit: int | None) -> pa.Array:
@@ -326,12 +326,12 @@ class EntityGraph(Part[OpenEntityGraph]):
     def finish(self, context: BuildContext) -> None:
         """Merge all triples, in O(n log n); only changed records are written."""
         triples, extractions = context.inputs
-        found = merge_triples(triples, extractions, self.of.key, self.numbers)
-        relations = find_relations(found)
-        entities = entity_records(found, relations, self.description_tokens)
+        merged = merge_triples(triples, extractions, self.of.key, self.numbers)
+        relations = find_relations(merged)
+        entities = entity_records(merged, relations, self.description_tokens)
         replace_records(context.collection("entities", _ENTITY_SCHEMA), entities)
-        replace_records(context.collection("relations", _RELATION_SCHEMA), relation_records(found, relations))
-        silent = extractions.count() - len(np.unique(found.mentions[1]))
+        replace_records(context.collection("relations", _RELATION_SCHEMA), relation_records(merged, relations))
+        silent = extractions.count() - len(np.unique(merged.mentions[1]))
         if silent:
             context.note(f"{silent:,} passages name no entity: no entity leads to them.")
 

@@ -231,8 +231,8 @@ class GraphRAGRetriever:
         """Return the ranked passages as hits. Scores are 1 / rank, because the method only gives an order."""
         ids = rank_passages(entities, k)
         records = fetch_records(self.passages, ids, HIT_FIELDS)
-        kept = records.column("id").to_pylist()
-        return read_hits(SearchResult(kept, 1.0 / np.arange(1, len(kept) + 1), records), self.source)
+        known = records.column("id").to_pylist()
+        return read_hits(SearchResult(known, 1.0 / np.arange(1, len(known) + 1), records), self.source)
 
     def _triples(self, entities: Sequence[Nearby], passing: frozenset[str] | None) -> list[Triple]:
         ids = candidate_relations(entities, self.settings.relations)

@@ -193,7 +193,7 @@ class CorpusDocuments:
     _lock: Lock = field(default_factory=Lock)
 
     def match(self, found: Sequence[ServiceHit], where: Filter | None, *, by_file_name: bool) -> MatchResult:
-        """Return the hits of one question. Of a document that the filter does not wholly pass, nothing is told."""
+        """Return the hits of one question. Of a document that the filter does not wholly pass, nothing is returned."""
         owners = self._find_owners(found, by_file_name=by_file_name)
         passages = self._list_passages({id for one in owners for id in one})
         allowed = set(passages) if where is None else self._filter(passages, where)
@@ -225,20 +225,20 @@ class CorpusDocuments:
                 named: dict[str, list[str]] = {}
                 for id in {id for row in rows for id in row["doc_ids"]}:
                     named.setdefault(PurePosixPath(id).name, []).append(id)
-                self._by_file_name = {name: held[0] for name, held in named.items() if len(held) == 1}
+                self._by_file_name = {name: ids[0] for name, ids in named.items() if len(ids) == 1}
             return self._by_file_name
 
     def _list_passages(self, doc_ids: set[str]) -> dict[str, list[str]]:
-        return {id: list(held) for id, held in self.positions.of_documents(doc_ids).items() if held}
+        return {id: list(spans) for id, spans in self.positions.of_documents(doc_ids).items() if spans}
 
     def _filter(self, passages: Mapping[str, Sequence[str]], where: Filter) -> set[str]:
         """Return the documents of which all passages pass the filter."""
-        ids = tuple(id for held in passages.values() for id in held)
+        ids = tuple(id for of_document in passages.values() for id in of_document)
         if not ids:
             return set()
         (passed,) = self.passages.search([FilterQuery(All((Ids(ids), where)), len(ids))])
         passing = set(passed.ids)
-        return {id for id, held in passages.items() if passing.issuperset(held)}
+        return {id for id, of_document in passages.items() if passing.issuperset(of_document)}
 
     def _read_first(self, first: Mapping[str, str]) -> dict[str, Hit]:
         """Return the first passage of each document, by document."""

@@ -89,31 +89,6 @@ class Expansion:
         return triples_in_memory(self.graph, self.triples)
 
 
-@dataclass(frozen=True, slots=True)
-class NaiveRetriever:
-    """Retriever of NaiveGE: expands each question from all triples of the base's passages (section 6.2)."""
-
-    base: Retriever
-    base_k: int | None
-    expansion: Expansion
-
-    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """Return the best k hits per query. The base answers all queries in one call; each is then expanded alone."""
-        check_queries(queries, k)
-        with share_question_vectors():
-            found = self.base.retrieve(queries, self.base_k or k)
-            vectors = self.expansion.encoder.encode_queries([query.text for query in queries])
-        return [self._expanded(*one, k) for one in zip(queries, vectors, found, strict=True)]
-
-    def _expanded(self, query: Query, vector: Floats, base: Retrieval, k: int) -> Retrieval:
-        trace = Trace()
-        trace.of_base(base.trace, 1)
-        space = self.expansion.space(query, vector)
-        initial = space.of_passages(list(dict.fromkeys(id for hit in base.hits for id in hit.passage_ids)))
-        expanded = self.expansion.expand(space, initial, base.hits, trace, query)
-        return Retrieval(expanded.hits[:k], tuple(trace.steps), base.notes)
-
-
 # ---------------------------------------------------------------- SyncGE
 
 
@@ -173,21 +148,21 @@ class Linker:
         if not triples:
             return []
         with trace.step(n, "tripleLink", query.text) as step:
-            found = [hit for retrieval in self.link.retrieve(self.asked(triples, query), 1) for hit in retrieval.hits]
+            found = [hit for retrieval in self.link.retrieve(self.queries(triples, query), 1) for hit in retrieval.hits]
             ids = list(dict.fromkeys(hit.id for hit in found))
             step["ids"] = tuple(ids)
         return ids
 
-    def asked(self, triples: Sequence[Triple], query: Query) -> list[Query]:
+    def queries(self, triples: Sequence[Triple], query: Query) -> list[Query]:
         """Return the triples as queries to an index, with the filter of the question."""
         return [replace(query, text=self.triples.text(triple)) for triple in triples]
 
-    def passages(self, asked: Sequence[Query], k: int) -> list[list[str]]:
+    def passages(self, queries: Sequence[Query], k: int) -> list[list[str]]:
         """Return for each query the first `k` distinct passages of its nearest triples (the T side of Eq. 10)."""
-        found: list[list[str]] = [[] for _ in asked]
-        left, depth = list(range(len(asked))), 2 * k
+        found: list[list[str]] = [[] for _ in queries]
+        left, depth = list(range(len(queries))), 2 * k
         while left:
-            answers = self.link.retrieve([asked[at] for at in left], depth)
+            answers = self.link.retrieve([queries[at] for at in left], depth)
             more = []
             for at, answer in zip(left, answers, strict=True):
                 found[at] = list(dict.fromkeys(id for hit in answer.hits for id in hit.passage_ids))[:k]
@@ -226,26 +201,32 @@ class SyncRound:
 
 
 @dataclass(frozen=True, slots=True)
-class SyncRetriever:
-    """Retriever of SyncGE (`ragindex_retrievers.gear.method.Sync`)."""
+class ExpandingRetriever:
+    """Retriever of NaiveGE and SyncGE.
+
+    The expansion starts from all triples of the base's passages (section 6.2), or with `sync` from those that are read.
+    """
 
     base: Retriever
     base_k: int | None
-    sync: SyncRound
+    expansion: Expansion
+    sync: SyncRound | None = None
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """Return the best k hits per query.
-
-        The base answers all queries in one call; each is then read and expanded alone.
-        """
+        """Return the best k hits per query. The base answers all queries in one call; each is then expanded alone."""
         check_queries(queries, k)
         with share_question_vectors():
             found = self.base.retrieve(queries, self.base_k or k)
-            vectors = self.sync.expansion.encoder.encode_queries([query.text for query in queries])
-        return [self._expanded(*one, k) for one in zip(queries, vectors, found, strict=True)]
+            vectors = self.expansion.encoder.encode_queries([query.text for query in queries])
+        return [self._expand(*one, k) for one in zip(queries, vectors, found, strict=True)]
 
-    def _expanded(self, query: Query, vector: Floats, base: Retrieval, k: int) -> Retrieval:
+    def _expand(self, query: Query, vector: Floats, base: Retrieval, k: int) -> Retrieval:
         trace = Trace()
         trace.of_base(base.trace, 1)
-        expanded = self.sync.for_question().expanded(query, base.hits, vector, trace)
+        if self.sync is not None:
+            expanded = self.sync.for_question().expanded(query, base.hits, vector, trace)
+        else:
+            space = self.expansion.space(query, vector)
+            initial = space.of_passages(list(dict.fromkeys(id for hit in base.hits for id in hit.passage_ids)))
+            expanded = self.expansion.expand(space, initial, base.hits, trace, query)
         return Retrieval(expanded.hits[:k], tuple(trace.steps), base.notes)

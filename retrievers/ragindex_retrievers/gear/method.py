@@ -23,10 +23,9 @@ from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS, Trace
 from ragindex.types import Hit, Query, Retrieval, Triple
 from ragindex_retrievers.gear.beams import Scoring, Search
 from ragindex_retrievers.gear.expansion import (
+    ExpandingRetriever,
     Expansion,
     Linker,
-    NaiveRetriever,
-    SyncRetriever,
     SyncRound,
     TripleReader,
 )
@@ -110,7 +109,7 @@ class Naive(ExpandingScheme):
 
     def _open(self, index: OpenIndex) -> Retriever:
         """Return a retriever that calls the base once per batch and runs one beam search per question."""
-        return NaiveRetriever(self.base.open(index), self.base_k, self.expansion(index))
+        return ExpandingRetriever(self.base.open(index), self.base_k, self.expansion(index))
 
 
 class LinkingScheme(ExpandingScheme):
@@ -157,7 +156,8 @@ class Sync(LinkingScheme):
 
         Each question then takes one read, one linking step and one beam search.
         """
-        return SyncRetriever(self.base.open(index), self.base_k, self.round(index))
+        sync = self.round(index)
+        return ExpandingRetriever(self.base.open(index), self.base_k, sync.expansion, sync)
 
 
 class Gear(LinkingScheme):
@@ -208,7 +208,7 @@ class _State:
     """State of one question. `lengths` are those of the memory after each iteration; `notes` are the base's notes."""
 
     query: Query
-    asked: list[str]
+    questions: list[str]
     trace: Trace = field(default_factory=Trace)
     memory: list[Triple] = field(default_factory=list)
     rounds: list[tuple[Hit, ...]] = field(default_factory=list)
@@ -253,17 +253,17 @@ class Agent:
             if state.n == self.settings.iterations:
                 break
             question = self._rewritten(state, reasoned)
-            repeated = _normalize_question(question) in map(_normalize_question, state.asked)
+            repeated = _normalize_question(question) in map(_normalize_question, state.questions)
             if self.settings.repeated == "stop" and (repeated or not question):
                 return "the next question was asked before" if repeated else "there is no next question"
-            state.asked.append(question or state.asked[-1])
+            state.questions.append(question or state.questions[-1])
         return f"after {state.n} iterations, of at most {self.settings.iterations}"
 
     # ------------------------------------------------------------ one iteration
 
     def _round(self, state: _State) -> None:
         """Retrieve and extend the memory: steps 1 and 2 (Eqs. 1 to 5)."""
-        current, n = replace(state.query, text=state.asked[-1]), state.n + 1
+        current, n = replace(state.query, text=state.questions[-1]), state.n + 1
         with share_question_vectors():
             base = self.base.retrieve([current], self.settings.base_k)[0]
             searched = state.query if self.settings.sync_query == "original" else current
@@ -302,9 +302,9 @@ class Agent:
     def _rewritten(self, state: _State, reasoned: Reasoning) -> str:
         """Return the next question (Eq. 7); with `show_asked`, the model also sees those that were asked before."""
         question, language = state.query.text, self.sync.reader.language
-        asked = state.asked if self.settings.show_asked else []
         known = {"question": question, "triples": state.memory, "reason": reasoned.why}
-        given = {**known, "asked": asked, "language": language}
+        earlier = state.questions if self.settings.show_asked else []
+        given = {**known, "asked": earlier, "language": language}
         with state.trace.step(state.n, "rewrite", question) as step:
             written = self.llm.run(REWRITE_QUESTION, given).question.strip()
             step["note"] = written
@@ -318,10 +318,10 @@ class Agent:
         if not triples:
             return _Links({}, ())
         with state.trace.step(state.n, "passageLink", state.query.text) as step:
-            asked = self.sync.linker.asked(triples, state.query)
+            queries = self.sync.linker.queries(triples, state.query)
             with share_question_vectors():
-                by_passage = [retrieval.hits for retrieval in self.base.retrieve(asked, k)]
-                by_triple = self.sync.linker.passages(asked, k)
+                by_passage = [retrieval.hits for retrieval in self.base.retrieve(queries, k)]
+                by_triple = self.sync.linker.passages(queries, k)
             rankings = {
                 triple: _take_ids(reciprocal_rank_fusion([[hit.id for hit in hits], passages]), k)
                 for triple, hits, passages in zip(triples, by_passage, by_triple, strict=True)

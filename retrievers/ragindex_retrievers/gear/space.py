@@ -91,11 +91,6 @@ def cosines(vectors: Doubles, question: Doubles) -> Doubles:
     return rounded
 
 
-def _fetch_records(collection: Collection, ids: Sequence[str]) -> list[Record]:
-    rows = {row["id"]: row for row in collection.get(list(dict.fromkeys(ids)), _FIELDS).to_pylist()}
-    return [_read_record(rows[id]) for id in ids]
-
-
 def _read_record(row: Mapping[str, Any]) -> Record:
     triple = Triple(row["subject"], row["predicate"], row["object"])
     return Record(row["id"], triple, row["text"], row["passage_ids"][0])
@@ -158,7 +153,9 @@ class MemorySpace:
 
     def records(self, triples: Sequence[int]) -> list[Record]:
         """Return the records of the triples; see `Space.records`."""
-        return _fetch_records(self.stored.collection, self.stored.graph.ids(np.array(triples, np.int64)))
+        ids = self.stored.graph.ids(np.array(triples, np.int64))
+        rows = {row["id"]: row for row in self.stored.collection.get(list(dict.fromkeys(ids)), _FIELDS).to_pylist()}
+        return [_read_record(rows[id]) for id in ids]
 
     def _nearest(self, place: int, sides: Sequence[int], limit: int) -> Integers:
         both = np.unique(np.concatenate([self._of_entity(side, limit + 1) for side in sides]))

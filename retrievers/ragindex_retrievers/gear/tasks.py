@@ -93,7 +93,8 @@ def _read_by_rule(inputs: Mapping[str, Any]) -> Read:
     Known names are those in the question and in the memory.
     """
     question, memory, language = inputs["question"], inputs["memory"], inputs["language"]
-    names = {entity_key(name) for name in [*find_names(question), *_list_entities(memory)]}
+    in_memory = (name for triple in memory for name in (triple.subject, triple.object))
+    names = {entity_key(name) for name in (*find_names(question), *in_memory)}
     words = _find_other_words(question)
     asked = _stem_words(
         " ".join([*words, *(_VERBS[word.lower()] for word in words if word.lower() in _VERBS)]), language
@@ -125,30 +126,26 @@ def _rewrite_by_rule(inputs: Mapping[str, Any]) -> RewrittenQuestion:
     question, triples, language = inputs["question"], inputs["triples"], inputs["language"]
     if not triples:
         return RewrittenQuestion(question=question)
-    said = [write_sentence(triple) for triple in triples]
-    open_ = [*unmentioned_names(question, said), *_find_missing_words(question, triples, language)]
-    return RewrittenQuestion(question=" ".join([*open_, find_new_name(triples[-1], question, said[:-1])]))
+    sentences = [write_sentence(triple) for triple in triples]
+    open_ = [*unmentioned_names(question, sentences), *_find_missing_words(question, triples, language)]
+    return RewrittenQuestion(question=" ".join([*open_, find_new_name(triples[-1], question, sentences[:-1])]))
 
 
 def _find_other_words(question: str) -> list[str]:
     """Return the words of a question outside its mentions, without question words."""
-    kept, last = [], 0
+    pieces, last = [], 0
     for mention in find_mentions(question):
-        kept.append(question[last : mention.start])
+        pieces.append(question[last : mention.start])
         last = mention.end
-    return [word for word in _WORD.findall(" ".join([*kept, question[last:]])) if word.lower() not in _QUESTION_WORDS]
+    return [word for word in _WORD.findall(" ".join([*pieces, question[last:]])) if word.lower() not in _QUESTION_WORDS]
 
 
 def _find_missing_words(question: str, triples: Sequence[Triple], language: str) -> list[str]:
     """Return the content words of a question, names aside, that no triple contains."""
-    held = _stem_words(" ".join(write_sentence(triple) for triple in triples), language)
+    covered = _stem_words(" ".join(write_sentence(triple) for triple in triples), language)
     words = _find_other_words(question)
     telling = _stem_words(" ".join(words), language)
-    return [word for word in words if (stems := _stem_words(word, language) & telling) and not stems <= held]
-
-
-def _list_entities(triples: Sequence[Triple]) -> list[str]:
-    return [name for one in triples for name in (one.subject, one.object)]
+    return [word for word in words if (stems := _stem_words(word, language) & telling) and not stems <= covered]
 
 
 def _stem_words(text: str, language: str) -> frozenset[str]:
@@ -166,11 +163,11 @@ def _parse_reasoned(text: str) -> Reasoning:
     """
     if (found := _parse_json(text, Reasoning)) is not None:
         return found
-    said = {name: match[1].strip() if (match := pattern.search(text)) else "" for name, pattern in _LABELS.items()}
+    labelled = {name: match[1].strip() if (match := pattern.search(text)) else "" for name, pattern in _LABELS.items()}
     decided = _DECISION.search(text)
     if decided and decided[1].lower() in ("yes", "true"):
-        return Reasoning(answerable=True, answer=said["answer"])
-    return Reasoning(answerable=False, why=said["why"] or text.strip())
+        return Reasoning(answerable=True, answer=labelled["answer"])
+    return Reasoning(answerable=False, why=labelled["why"] or text.strip())
 
 
 def _parse_rewritten(text: str) -> RewrittenQuestion:

@@ -200,34 +200,36 @@ def partial_score(entity: float, predicate: float, frequency: float) -> float:
 
 
 def score_all(
-    asked: Sequence[ScoringInput], index: Lookups, frequency: Counted, *, by_query: bool
+    inputs: Sequence[ScoringInput], index: Lookups, frequency: Counted, *, by_query: bool
 ) -> list[list[ScoredTriple]]:
     """Return the scored triples of each sub-query; what the index stores of them is looked up for all together.
 
     `by_query`: a predicate's match is its cosine with the whole sub-query, not with the best n-gram (reading
     V8).
     """
-    triples = dict.fromkeys(one for each in asked for one in each.triples)
-    names = dict.fromkeys(name for one in asked for key in _list_keys(one) for name in (key, *one.aliases.get(key, ())))
+    triples = dict.fromkeys(one for each in inputs for one in each.triples)
+    names = dict.fromkeys(
+        name for one in inputs for key in _list_keys(one) for name in (key, *one.aliases.get(key, ()))
+    )
     predicates = dict.fromkeys(one.triple.predicate for one in triples)
     partials = [id for one in triples for id in one.partials]
     of_names, of_predicates, often = index.stored(list(names), list(predicates), partials, frequency)
     entity = NameTable(of_names, {name: row for row, name in enumerate(names)})
     predicate = NameTable(of_predicates, {name: row for row, name in enumerate(predicates)})
-    return [_score_triples(one, often, entity, predicate, by_query=by_query) for one in asked]
+    return [_score_triples(one, often, entity, predicate, by_query=by_query) for one in inputs]
 
 
 def _score_triples(
-    asked: ScoringInput, often: Mapping[str, float], entity: NameTable, predicate: NameTable, *, by_query: bool
+    inputs: ScoringInput, often: Mapping[str, float], entity: NameTable, predicate: NameTable, *, by_query: bool
 ) -> list[ScoredTriple]:
-    entities = _match_entities(_list_keys(asked), asked, entity)
-    distinct = list(dict.fromkeys(one.triple.predicate for one in asked.triples))
-    found = match_names(predicate.vectors[[predicate.rows[name] for name in distinct]], asked.question)
-    predicates = dict(zip(distinct, _make_matches(found, asked.question), strict=True))
+    entities = _match_entities(_list_keys(inputs), inputs, entity)
+    distinct = list(dict.fromkeys(one.triple.predicate for one in inputs.triples))
+    found = match_names(predicate.vectors[[predicate.rows[name] for name in distinct]], inputs.question)
+    predicates = dict(zip(distinct, _make_matches(found, inputs.question), strict=True))
     if by_query:
-        cosines = {name: float(predicate.vectors[predicate.rows[name]] @ asked.vector) for name in predicates}
+        cosines = {name: float(predicate.vectors[predicate.rows[name]] @ inputs.vector) for name in predicates}
         predicates = {name: NameMatch(cosines[name], match.span) for name, match in predicates.items()}
-    return [_choose_partial(one, entities, predicates[one.triple.predicate], often) for one in asked.triples]
+    return [_choose_partial(one, entities, predicates[one.triple.predicate], often) for one in inputs.triples]
 
 
 def _choose_partial(
@@ -243,15 +245,15 @@ def _choose_partial(
     return max(both, key=lambda one: one.score)
 
 
-def _match_entities(keys: Sequence[str], asked: ScoringInput, stored: NameTable) -> dict[str, NameMatch]:
+def _match_entities(keys: Sequence[str], inputs: ScoringInput, stored: NameTable) -> dict[str, NameMatch]:
     """Return s_e: the best match of each entity or one of its aliases, each encoded by itself (section 4.3)."""
-    named = [(key, *asked.aliases.get(key, ())) for key in keys]
+    named = [(key, *inputs.aliases.get(key, ())) for key in keys]
     places = {name: place for place, name in enumerate(dict.fromkeys(name for group in named for name in group))}
     found = match_names(
-        stored.vectors[[stored.rows[name] for name in places]], asked.question
+        stored.vectors[[stored.rows[name] for name in places]], inputs.question
     )  # one row per distinct name, so that equal names have equal scores
     best = choose_best(found, [[places[name] for name in group] for group in named])
-    return dict(zip(keys, _make_matches(best, asked.question), strict=True))
+    return dict(zip(keys, _make_matches(best, inputs.question), strict=True))
 
 
 def _make_matches(found: Matches, question: Ngrams) -> list[NameMatch]:
@@ -259,8 +261,8 @@ def _make_matches(found: Matches, question: Ngrams) -> list[NameMatch]:
     return [NameMatch(value, question.spans[place] if place >= 0 else None) for value, place in pairs]
 
 
-def _list_keys(asked: ScoringInput) -> list[str]:
-    return list(dict.fromkeys(key for one in asked.triples for key, _ in one.sides))
+def _list_keys(inputs: ScoringInput) -> list[str]:
+    return list(dict.fromkeys(key for one in inputs.triples for key, _ in one.sides))
 
 
 def describe_matches(scored: ScoredTriple, text: str) -> str:
@@ -282,8 +284,8 @@ _FEWEST_WORDS = 2
 _PLAIN_WORD = regex.compile(r"\w+")
 
 
-def split_question(question: str, connectors: Sequence[str], *, whole: bool, most: int) -> list[str]:
-    """Return at most `most` sub-queries: the question if `whole`, and the text from each connector to the end.
+def split_question(question: str, connectors: Sequence[str], *, with_question: bool, most: int) -> list[str]:
+    """Return at most `most` sub-queries: the question if `with_question`, and the text from each connector to the end.
 
     A connector stays in its clause and matches in any case. The first word never splits, and a rest of one word
     is no clause. A question without clauses is its own sub-query.
@@ -296,7 +298,7 @@ def split_question(question: str, connectors: Sequence[str], *, whole: bool, mos
         if 0 < place <= len(words) - _FEWEST_WORDS and word[0].casefold() in wanted
     ]
     clauses = [question[start:].strip() for start in starts]
-    return ([question, *clauses] if whole or not clauses else clauses)[:most]
+    return ([question, *clauses] if with_question or not clauses else clauses)[:most]
 
 
 _LEAST_PREDICATE = 0.5

@@ -183,12 +183,16 @@ class Griever(Scheme):
             self.triples,
             self.partial_scope == "passage",
         )
+        shortlister = None
+        if self.shortlist != "none":
+            text, vectors = index.open_part(self._shortlisted()), index.open_part(Vectors(of=self._shortlisted()))
+            shortlister = Shortlister(self.shortlist, text, vectors, self.t_max)
         own = CONNECTORS if index.language == "english" else ()
         connectors = own if self.connectors is None else self.connectors
         return GrieverRetriever(
             over(self.base, Passages()).open(index),
             over(self.follow, self._passages()).open(index),
-            self._shortlister(index),
+            shortlister,
             lookups,
             index.encoder,
             connectors if self.split else (),
@@ -209,12 +213,6 @@ class Griever(Scheme):
 
     def _shortlisted(self) -> Part[Any]:
         return self._partials() if self.shortlist == "partial" else self.triples
-
-    def _shortlister(self, index: OpenIndex) -> Shortlister | None:
-        if self.shortlist == "none":
-            return None
-        text, vectors = index.open_part(self._shortlisted()), index.open_part(Vectors(of=self._shortlisted()))
-        return Shortlister(self.shortlist, text, vectors, self.t_max)
 
 
 # ---------------------------------------------------------------- the open retriever
@@ -274,7 +272,7 @@ class GrieverRetriever:
         return lines
 
     def _texts(self, query: Query) -> list[str]:
-        return split_question(query.text, self.connectors, whole=self.settings.fire_full, most=_MOST_SUBQUERIES)
+        return split_question(query.text, self.connectors, with_question=self.settings.fire_full, most=_MOST_SUBQUERIES)
 
     def _asked(self, query: Query, texts: Sequence[str]) -> Sequence[str]:
         """Return the texts to encode first: the sub-queries, and the question if passages are compared with it."""

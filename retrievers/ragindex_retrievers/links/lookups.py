@@ -181,10 +181,10 @@ class LinkLookups:
         """Return what has each name that a seed may mention; what has each name of a seed; and what mentions it."""
         keys = sorted({key for one in seeds for key in one.keys})
         field = self._keys
-        asked = [FilterQuery(Terms(field, tuple(one.mentions)), _MOST_HOLDERS, (field, "doc_ids")) for one in seeds]
-        asked += [FilterQuery(Terms(field, (key,)), self._most, ("doc_ids",)) for key in keys]
-        asked += [self._ask_mentions(key, (field, "windows", "doc_ids")) for key in keys]
-        found = self.records.search(asked)
+        requests = [FilterQuery(Terms(field, tuple(one.mentions)), _MOST_HOLDERS, (field, "doc_ids")) for one in seeds]
+        requests += [FilterQuery(Terms(field, (key,)), self._most, ("doc_ids",)) for key in keys]
+        requests += [self._ask_mentions(key, (field, "windows", "doc_ids")) for key in keys]
+        found = self.records.search(requests)
         having, mentioning = found[len(seeds) : len(seeds) + len(keys)], found[len(seeds) + len(keys) :]
         return (
             {key: self._judge_rows(rows) for key, rows in _read_holders(found[: len(seeds)], field).items()},
@@ -195,9 +195,9 @@ class LinkLookups:
     def _count_mentions(self, keys: Sequence[str], around: Around) -> tuple[_NameUses, set[str]]:
         """Return what mentions each of `keys`, and which runs of words in `around` are names."""
         runs = {run for found in around.values() for places in found.values() for place in places for run in place}
-        asked = [self._ask_mentions(key, ("doc_ids",)) for key in keys]
-        asked.append(FilterQuery(Terms(self._keys, tuple(sorted(runs))), _MOST_HOLDERS, (self._keys,)))
-        found = self.records.search(asked)
+        requests = [self._ask_mentions(key, ("doc_ids",)) for key in keys]
+        requests.append(FilterQuery(Terms(self._keys, tuple(sorted(runs))), _MOST_HOLDERS, (self._keys,)))
+        found = self.records.search(requests)
         counts = {key: self._judge(one) for key, one in zip(keys, found, strict=False)}
         return counts, runs & _read_holders(found[-1:], self._keys).keys()
 

@@ -70,7 +70,7 @@ def _are_told_apart(one: Name, other: Name) -> bool:
 def _compare_words(one: Name, other: Name) -> AliasEvidence | None:
     if _differ_in_capitals(one.head, other.head):
         return None
-    if one.whole == other.whole:
+    if one.full_key == other.full_key:
         qualifiers: tuple[str, ...] = ()
     elif one.key == other.key and (more := more_beside(one, other)) is not None:
         qualifiers = more

@@ -70,7 +70,7 @@ def test_memory_and_store_show_the_same(workspace: Index) -> None:
     vector = workspace.encoder.encode_queries(["Where does the Rhine reach Rotterdam?"])[0]
     found = triples_in_memory(graph, collection)
     assert found is not None
-    memory = found.space(vector)
+    memory = MemorySpace(found, unit(vector))
     for other in (graph, workspace.open_part(TripleGraph(memory_gib=0))):
         store = StoreSpace(other, collection, unit(vector))
         passages = ["d03", "no such", "d00"]
