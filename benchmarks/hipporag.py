@@ -66,17 +66,17 @@ class Exact:
     weights: list[float] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.graph, self.weights = as_igraph(self.over.walks.whole.graph)
+        self.graph, self.weights = as_igraph(self.over.walks.unfiltered.graph)
 
     def first(self, query: Query, k: int) -> list[str]:
-        graph, settings = self.over.walks.whole.graph, self.over.walks.whole.settings
+        graph, settings = self.over.walks.unfiltered.graph, self.over.walks.unfiltered.settings
         count = len(graph.phrases)
         reset = np.zeros(count + len(graph.passages))
         vectors = self.over.encoder.encode_queries([query.text])
-        resident = self.over.walks.whole.passages.resident()
+        resident = self.over.walks.unfiltered.passages.resident()
         assert resident is not None
         cosines = resident.vectors.astype(np.float64) @ vectors[0]
-        places = np.array([self.over.walks.whole.places[id] for id in resident.ids.to_pylist()])
+        places = np.array([self.over.walks.unfiltered.places[id] for id in resident.ids.to_pylist()])
         low, high = cosines.min(), cosines.max()
         reset[count + places] = settings.passage_weight * (cosines - low) / (high - low)
         nodes, mass = self.over.seeds(self.over.facts([query], vectors)[0], graph)
@@ -172,7 +172,7 @@ def curve(size: int) -> None:
 
 def sizes(retriever: Retriever) -> str:
     assert isinstance(retriever, FactRetriever)
-    graph = retriever.walks.whole.graph
+    graph = retriever.walks.unfiltered.graph
     return f"{len(graph.phrases):,} phrases, {len(graph.passages):,} passages, {len(graph.ends) // 2:,} edges"
 
 

@@ -99,18 +99,18 @@ class LateInteraction:
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """Score the candidates of each question; questions for which all records are scored are scored together."""
         check_queries(queries, k)
-        asked = [self.index.question(query.text)[: self.settings.query_tokens] for query in queries]
+        tokens = [self.index.question(query.text)[: self.settings.query_tokens] for query in queries]
         start = time.perf_counter()
         shortlists = [
-            self._shortlist(query, one, self.settings.candidate_factor * k)
-            for query, one in zip(queries, asked, strict=True)
+            self._shortlist(query, of_query, self.settings.candidate_factor * k)
+            for query, of_query in zip(queries, tokens, strict=True)
         ]
-        whole = [number for number, ids in enumerate(shortlists) if ids is None]
-        scores = self.index.scores(self.index.ids, [asked[number] for number in whole])
-        ranked = {number: _rank_best(self.index.ids, scores[:, at], k) for at, number in enumerate(whole)}
+        unlimited = [number for number, ids in enumerate(shortlists) if ids is None]
+        scores = self.index.scores(self.index.ids, [tokens[number] for number in unlimited])
+        ranked = {number: _rank_best(self.index.ids, scores[:, at], k) for at, number in enumerate(unlimited)}
         for number, ids in enumerate(shortlists):
             if ids is not None:
-                ranked[number] = _rank_best(ids, self.index.scores(ids, [asked[number]])[:, 0], k)
+                ranked[number] = _rank_best(ids, self.index.scores(ids, [tokens[number]])[:, 0], k)
         found = self._found([ranked[number] for number in range(len(queries))])
         ms = (time.perf_counter() - start) * 1e3 / max(1, len(queries))
         return [
@@ -118,12 +118,12 @@ class LateInteraction:
             for query, one in zip(queries, found, strict=True)
         ]
 
-    def _shortlist(self, query: Query, asked: Floats, count: int) -> list[str] | None:
+    def _shortlist(self, query: Query, tokens: Floats, count: int) -> list[str] | None:
         """Return the records to score, or None for all."""
         among = None if query.filter is None else sorted(self.passing.find(query.filter))
         if len(self.index.ids if among is None else among) < self.settings.all_below:
             return among
-        return self.index.shortlist(asked, count, among)
+        return self.index.shortlist(tokens, count, among)
 
     def _found(self, ranked: Sequence[Ranking]) -> list[SearchResult]:
         """Read the records of all rankings in one call of the store."""
@@ -154,19 +154,19 @@ class OverCandidates:
         return [self._scored(query, one, k) for query, one in zip(queries, found, strict=True)]
 
     def _scored(self, query: Query, found: Retrieval, k: int) -> Retrieval:
-        asked = self.index.question(query.text)[: self.settings.query_tokens]
+        tokens = self.index.question(query.text)[: self.settings.query_tokens]
         start = time.perf_counter()
         by_id = {hit.id: hit for hit in found.hits}
-        ids, scores = _rank_best(list(by_id), self._scores(list(by_id), asked), k)
+        ids, scores = _rank_best(list(by_id), self._scores(list(by_id), tokens), k)
         ranked = tuple(
             replace(by_id[id], score=score, source=self.source) for id, score in zip(ids, scores.tolist(), strict=True)
         )
         step = Step(1, "token vectors", query.text, tuple(ids), ms=(time.perf_counter() - start) * 1e3)
         return Retrieval(ranked, (*found.trace, step), found.notes)
 
-    def _scores(self, ids: Sequence[str], asked: Floats) -> Doubles:
+    def _scores(self, ids: Sequence[str], tokens: Floats) -> Doubles:
         try:
-            return self.index.scores(ids, [asked])[:, 0]
+            return self.index.scores(ids, [tokens])[:, 0]
         except UsageError as error:
             raise UsageError(f"The candidates of {self.source} must be records of what it is over. {error}") from None
 

@@ -110,7 +110,9 @@ class HybridRetriever:
         start = time.perf_counter()
         found = list(zip(*search_together(asked), strict=True))
         ms = (time.perf_counter() - start) * 1e3 / max(1, len(queries) * len(bases))
-        fused = [self._fuse([_scored(one) for one in each], k) for each in found]
+        fused = [
+            self._fuse([list(zip(one.ids, one.scores.tolist(), strict=True)) for one in each], k) for each in found
+        ]
         known = self._read(bases, found, {id for best in fused for id, _ in best})
         answers = []
         for query, each, best in zip(queries, found, fused, strict=True):
@@ -139,7 +141,3 @@ class HybridRetriever:
         best = tuple(replace(by_id[id], score=score, source=self.source) for id, score in fused)
         trace = tuple(step for retrieval in found for step in retrieval.trace)
         return Retrieval(best, trace, tuple(note for retrieval in found for note in retrieval.notes))
-
-
-def _scored(found: SearchResult) -> list[tuple[str, float]]:
-    return list(zip(found.ids, found.scores.tolist(), strict=True))

@@ -34,11 +34,11 @@ def one_sentence(reply: str) -> str:
     A number, bullet or label before it ("3.", "Thought 3:") is no part of it. Raises ValueError if there is no
     sentence.
     """
-    said = split_sentences(_LABEL.sub("", reply, count=1) if _LABEL.match(reply) else reply)
-    if not said:
+    sentences = split_sentences(_LABEL.sub("", reply, count=1) if _LABEL.match(reply) else reply)
+    if not sentences:
         raise ValueError("a thought must be a sentence")
-    last = next((place for place, sentence in enumerate(said) if _answers(sentence)), 0)
-    return " ".join(said[: last + 1])
+    last = next((place for place, sentence in enumerate(sentences) if _answers(sentence)), 0)
+    return " ".join(sentences[: last + 1])
 
 
 def _answers(thought: str) -> bool:

@@ -11,7 +11,7 @@ from ragindex.interfaces import Collection, FilterQuery, OpenIndex, Part, Positi
 from ragindex.parts.text.passages import OVER_PASSAGES, Passages, PassagesField
 from ragindex.plugins import registry
 from ragindex.plugins.registry import SchemeField, label
-from ragindex.retrieval.hits import HIT_FIELDS, check_queries, read_hits
+from ragindex.retrieval.hits import check_queries, fetch_hits
 from ragindex.types import Hit, Position, Query, Retrieval, Step
 
 
@@ -79,7 +79,8 @@ class ParentRetriever:
             [pair for pair in self._rank(one.hits, spans, parents) if units is None or pair[0] in units][:k]
             for one, units in zip(found, passing, strict=True)
         ]
-        hits = self._read(sorted({id for one in ranked for id, _ in one}))
+        ids = sorted({id for best in ranked for id, _ in best})
+        hits = {hit.id: hit for hit in fetch_hits(self.units, dict.fromkeys(ids, 0.0), self.source)}
         return [self._answer(query, one, best, hits) for query, one, best in zip(queries, found, ranked, strict=True)]
 
     def _find_passing(
@@ -96,7 +97,9 @@ class ParentRetriever:
         if query.filter is None or not names_passages(query.filter):
             return None
         documents = {spans[id].doc_id for hit in found.hits for id in hit.passage_ids if id in spans}
-        within = {id: span for held in self.passages.of_documents(documents).values() for id, span in held.items()}
+        within = {
+            id: span for spans_of in self.passages.of_documents(documents).values() for id, span in spans_of.items()
+        }
         (passed,) = self.records.search([FilterQuery(All((Ids(tuple(within)), query.filter)), max(1, len(within)))])
         units = {id: unit for doc_id in documents for id, unit in parents[doc_id].items()}
         failed = [span for id, span in within.items() if id not in set(passed.ids)]
@@ -110,12 +113,6 @@ class ParentRetriever:
             for span in (spans[id] for id in hit.passage_ids if id in spans):
                 scores.setdefault(_find_parent(span, parents[span.doc_id]), hit.score)
         return sorted(scores.items(), key=lambda one: (-one[1], one[0]))
-
-    def _read(self, ids: Sequence[str]) -> dict[str, Hit]:
-        if not ids:
-            return {}
-        (found,) = self.units.search([FilterQuery(Ids(tuple(ids)), len(ids), HIT_FIELDS)])
-        return {hit.id: hit for hit in read_hits(found, self.source)}
 
     def _answer(
         self, query: Query, found: Retrieval, best: Sequence[tuple[str, float]], hits: dict[str, Hit]

@@ -99,7 +99,8 @@ class Traversal:
         steps = list[Step]()
         level = list(self.roots.find(where, lambda: self._find_roots(where)))
         while level:
-            found = self._best(query, level)
+            narrowed = replace(query, filter=Ids(tuple(level)))
+            (found,) = self.nodes.base.retrieve([narrowed], self.per_level)
             steps += (replace(step, iteration=len(steps) + 1) for step in found.trace)
             met |= {hit.id: hit for hit in found.hits}
             below = (id for hit in found.hits for id in self.nodes.above.children.get(hit.id, ()))
@@ -109,8 +110,5 @@ class Traversal:
     def _find_roots(self, where: Filter) -> tuple[str, ...]:
         """Return the nodes that pass and are not a child of another one that does, sorted."""
         passing, children = self.passing.find(where), self.nodes.above.children
-        held = {child for id in passing for child in children.get(id, ())}
-        return tuple(sorted(passing - held))
-
-    def _best(self, query: Query, ids: Sequence[str]) -> Retrieval:
-        return self.nodes.base.retrieve([replace(query, filter=Ids(tuple(ids)))], self.per_level)[0]
+        below = {child for id in passing for child in children.get(id, ())}
+        return tuple(sorted(passing - below))

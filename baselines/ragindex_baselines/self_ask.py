@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from ragindex.english import ChainFact, find_new_name, find_next_fact, list_facts
+from ragindex.english import find_new_name, find_next_fact, list_facts
 from ragindex.interfaces import OpenIndex, Retriever, Scheme
 from ragindex.llm import answer_question
 from ragindex.llm.tasks import Task
@@ -46,22 +46,20 @@ def split_by_rule(inputs: Mapping[str, Any]) -> FollowUps:
     """Make a follow-up for each fact of the passages that leads on from the question and the earlier facts."""
     question, language = inputs["question"], inputs["language"]
     facts = list_facts((one.title, one.text) for one in inputs["passages"])
-    said: list[str] = []
-    asked: list[FollowUp] = []
+    chain: list[str] = []
+    follow_ups: list[FollowUp] = []
     for _ in range(inputs["most"]):
-        fact = find_next_fact(question, facts, said, language)
+        fact = find_next_fact(question, facts, chain, language)
         if fact is None:
             break
-        asked.append(_write_follow_up(fact, question, said))
-        said.append(fact.text)
-    return FollowUps(follow_ups=asked)
-
-
-def _write_follow_up(fact: ChainFact, question: str, said: Sequence[str]) -> FollowUp:
-    """Return the question whose answer is the fact's new name."""
-    one, answer = fact.triple, find_new_name(fact.triple, question, said)
-    asks = f"{one.subject} {one.predicate} what?" if answer == one.object else f"What {one.predicate} {one.object}?"
-    return FollowUp(question=asks, answer=answer)
+        triple, answer = fact.triple, find_new_name(fact.triple, question, chain)  # the fact's new name is asked for
+        if answer == triple.object:
+            text = f"{triple.subject} {triple.predicate} what?"
+        else:
+            text = f"What {triple.predicate} {triple.object}?"
+        follow_ups.append(FollowUp(question=text, answer=answer))
+        chain.append(fact.text)
+    return FollowUps(follow_ups=follow_ups)
 
 
 FOLLOW_UPS: Task[FollowUps] = Task(

@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from ragindex._util.canonical import load_stored_json
@@ -71,6 +72,15 @@ def fetch_records(collection: Collection, ids: Sequence[str], fields: Sequence[s
     (found,) = collection.search([FilterQuery(Ids(wanted), max(1, len(wanted)), tuple(fields))])
     rows = {id: row for row, id in enumerate(found.ids)}
     return found.records.take(pa.array([rows[id] for id in wanted if id in rows], pa.int64()))
+
+
+def fetch_hits(collection: Collection, scores: Mapping[str, float], source: str) -> tuple[Hit, ...]:
+    """Fetch the records of the ids in `scores` that exist, as hits in the order of `scores`."""
+    if not scores:
+        return ()
+    records = fetch_records(collection, list(scores), HIT_FIELDS)
+    ids = records.column("id").to_pylist()
+    return read_hits(SearchResult(ids, np.array([scores[id] for id in ids], np.float64), records), source)
 
 
 def check_queries(queries: Sequence[Query], k: int) -> None:

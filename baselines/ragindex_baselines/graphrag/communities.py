@@ -128,14 +128,14 @@ class Communities(AskingPart[Reports]):
         """
         entities, found = self._found(context.inputs[0], context.seed)
         inputs = {one.id: {**one.inputs(self.input_tokens), "language": context.language} for one in found}
-        asked = {id: each for id, each in inputs.items() if len(each["statements"]) >= self.least_statements}
-        reports = {id: _write_report_by_rule(each) for id, each in inputs.items() if id not in asked}
-        reports |= self.ask(context, REPORT, asked, "communities: reports")
-        made = [(one, reports[one.id]) for one in found if one.id in reports]
-        replace_records(context.collection("reports", _REPORT_SCHEMA), _build_report_records(made))
+        for_llm = {id: each for id, each in inputs.items() if len(each["statements"]) >= self.least_statements}
+        reports = {id: _write_report_by_rule(each) for id, each in inputs.items() if id not in for_llm}
+        reports |= self.ask(context, REPORT, for_llm, "communities: reports")
+        reported = [(one, reports[one.id]) for one in found if one.id in reports]
+        replace_records(context.collection("reports", _REPORT_SCHEMA), _build_report_records(reported))
         replace_records(context.collection("memberships", _MEMBERSHIP_SCHEMA), _build_membership_records(found))
-        context.note(_describe_sizes(entities, found, len(made)), detail=True)
-        if made:
+        context.note(_describe_sizes(entities, found, len(reported)), detail=True)
+        if reported:
             self.note_rules(context)
 
     def open(self, context: ReadContext) -> Reports:
@@ -199,12 +199,12 @@ def _build_communities(
         if number_of.get(low, -1) == number_of.get(high, -2):
             inside[number_of[low]].append(row)
     degrees = [row["degree"] for row in entities]
-    made = []
+    communities = []
     for places, rows in zip(found, inside, strict=True):
         ranked = sorted(places, key=lambda place: (-degrees[place], place))
         rows.sort(key=lambda row: (-degrees[ends[row][0]] - degrees[ends[row][1]], row))
-        made.append(Community(tuple(entities[place] for place in ranked), tuple(relations[row] for row in rows)))
-    return made
+        communities.append(Community(tuple(entities[place] for place in ranked), tuple(relations[row] for row in rows)))
+    return communities
 
 
 def _read_rows(records: Collection, fields: Sequence[str]) -> list[dict[str, Any]]:
@@ -212,9 +212,9 @@ def _read_rows(records: Collection, fields: Sequence[str]) -> list[dict[str, Any
     return sorted(rows, key=lambda row: str(row["id"]))
 
 
-def _build_report_records(made: Sequence[tuple[Community, Report]]) -> Iterator[pa.RecordBatch]:
-    for start in range(0, len(made), _BATCH):
-        some = made[start : start + _BATCH]
+def _build_report_records(reported: Sequence[tuple[Community, Report]]) -> Iterator[pa.RecordBatch]:
+    for start in range(0, len(reported), _BATCH):
+        some = reported[start : start + _BATCH]
         columns = {
             "id": pa.array([one.id for one, _ in some], pa.string()),
             "title": pa.array([report.title for _, report in some], pa.string()),
@@ -232,12 +232,12 @@ def _build_membership_records(found: Sequence[Community]) -> Iterator[pa.RecordB
         yield pa.RecordBatch.from_arrays(columns, names=["id", "community"])
 
 
-def _describe_sizes(entities: int, found: Sequence[Community], made: int) -> str:
+def _describe_sizes(entities: int, found: Sequence[Community], reported: int) -> str:
     members = sum(len(one.members) for one in found)
     largest = max((len(one.members) for one in found), default=0)
     return (
         f"{len(found):,} communities of {members:,} of {entities:,} entities; the largest has {largest:,}. "
-        f"{made:,} have a report."
+        f"{reported:,} have a report."
     )
 
 
@@ -260,8 +260,8 @@ def find_communities(
     and seed give the same result.
     """
     if largest_component and len(pairs):
-        kept = _find_largest_component(pairs)
-        pairs, weights = pairs[kept], weights[kept]
+        inside = _find_largest_component(pairs)
+        pairs, weights = pairs[inside], weights[inside]
     if not len(pairs):
         return []
     edges = [(str(low), str(high), each) for (low, high), each in zip(pairs.tolist(), weights.tolist(), strict=True)]

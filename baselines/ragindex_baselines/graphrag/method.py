@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice
 from typing import Annotated, Any, ClassVar
@@ -32,8 +32,7 @@ from ragindex.plugins.registry import PartField, label, of_class
 from ragindex.retrieval.hits import HIT_FIELDS, PassingRecords, check_queries, fetch_records, read_hits
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
 from ragindex_baselines.graphrag.communities import Communities, Reports
-from ragindex_baselines.graphrag.entity_graph import EntityVectors, OpenEntityGraph
-from ragindex_baselines.graphrag.merge_triples import relation_id
+from ragindex_baselines.graphrag.entity_graph import EntityVectors, OpenEntityGraph, relation_id
 
 
 class GraphRAG(Scheme):
@@ -89,21 +88,18 @@ def read_nearby(found: SearchResult) -> list[Nearby]:
     return [Nearby(key, passages[row].values, tuple(neighbours[row].as_py())) for row, key in enumerate(found.ids)]
 
 
+_SLICE = 100
+"""Ids that are read at once: an entity of every passage has as many, so no more are read than are wanted."""
+
+
 def rank_passages(entities: Sequence[Nearby], k: int) -> list[str]:
     """Return the first `k` distinct passages, entity by entity."""
     found: dict[str, None] = {}
     for entity in entities:
-        ids = (id for part in _slice_ids(entity.passage_ids) for id in part)
+        slices = (entity.passage_ids.slice(start, _SLICE) for start in range(0, len(entity.passage_ids), _SLICE))
+        ids = (id for part in slices for id in part.to_pylist())
         found.update(dict.fromkeys(islice((id for id in ids if id not in found), k - len(found))))
     return list(found)
-
-
-def _slice_ids(ids: pa.Array, size: int = 100) -> Iterator[list[str]]:
-    """Yield slices of a list of ids.
-
-    An entity of every passage has as many ids, so no more are read than are wanted.
-    """
-    return (ids.slice(start, size).to_pylist() for start in range(0, len(ids), size))
 
 
 def candidate_relations(entities: Sequence[Nearby], each: int) -> list[str]:
@@ -147,18 +143,13 @@ def filter_rows(rows: Iterable[GraphRow], passing: Container[str] | None) -> lis
     return [row for row in rows if passing is None or all(id in passing for id in row["passage_ids"])]
 
 
-def collect_triples(relations: Iterable[GraphRow]) -> list[Triple]:
-    """Return the triples that the relations were made from."""
-    return [triple for row in relations for triple in from_json(row["triples"])]
-
-
 def write_notes(
     reports: Sequence[str], triples: Sequence[Triple], report_tokens: int, triple_tokens: int
 ) -> tuple[str, ...]:
     """Return the reports, then one text with a triple per line, each group cut to its limit of tokens."""
-    said = _pack_texts(reports, report_tokens)
+    notes = _pack_texts(reports, report_tokens)
     lines = _pack_texts([" ".join(triple_text(triple).split()) for triple in triples], triple_tokens)
-    return (*said, "\n".join(lines)) if lines else said
+    return (*notes, "\n".join(lines)) if lines else notes
 
 
 def _pack_texts(texts: Sequence[str], tokens: int) -> tuple[str, ...]:
@@ -240,14 +231,15 @@ class GraphRAGRetriever:
         """Return the ranked passages as hits. Scores are 1 / rank, because the method only gives an order."""
         ids = rank_passages(entities, k)
         records = fetch_records(self.passages, ids, HIT_FIELDS)
-        kept = records.column("id").to_pylist()
-        return read_hits(SearchResult(kept, 1.0 / np.arange(1, len(kept) + 1), records), self.source)
+        known = records.column("id").to_pylist()
+        return read_hits(SearchResult(known, 1.0 / np.arange(1, len(known) + 1), records), self.source)
 
     def _triples(self, entities: Sequence[Nearby], passing: frozenset[str] | None) -> list[Triple]:
         ids = candidate_relations(entities, self.settings.relations)
         fields = ("source", "target", "triples", "weight", *_choose_fields(passing))
         rows = filter_rows(fetch_records(self.graph.relations, ids, fields).to_pylist(), passing)
-        return collect_triples(rank_relations(entities, rows, self.settings.relations * len(entities)))
+        relations = rank_relations(entities, rows, self.settings.relations * len(entities))
+        return [triple for row in relations for triple in from_json(row["triples"])]
 
     def _reports(self, entities: Sequence[Nearby], passing: frozenset[str] | None) -> tuple[list[str], list[str]]:
         """Return the ids of the entities' communities that have a report, and the reports."""

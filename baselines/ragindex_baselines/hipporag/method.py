@@ -35,7 +35,7 @@ from ragindex.parts.triples.sparse_graph import AnyIntegers
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.retrieval.fusion import normalize_scores, scores_differ
-from ragindex.retrieval.hits import HIT_FIELDS, PassingRecords, check_queries, fetch_records, read_hits
+from ragindex.retrieval.hits import HIT_FIELDS, PassingRecords, check_queries, fetch_hits, read_hits
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
 from ragindex_baselines.hipporag import weighted_graph
@@ -98,8 +98,8 @@ class HippoRAG(Scheme):
     def _open(self, index: OpenIndex) -> Retriever:
         """Open the retriever of the mode. Raises MissingPartError if a part is missing or of another corpus."""
         phrases, passages = index.open_part(self.graph), index.open_part(Vectors(of=Passages()))
-        whole = Walked(phrases.graph, passages, self, registry.label(self))
-        walks = FilteredWalks(whole, phrases, PassingRecords(passages))
+        unfiltered = GraphWalk(phrases.graph, passages, self, registry.label(self))
+        walks = FilteredWalks(unfiltered, phrases, PassingRecords(passages))
         if self.mode == "entities":
             return EntityRetriever(walks, index.encoder, index.llm)
         triples = index.open_part(Vectors(of=self.graph.over))
@@ -130,7 +130,7 @@ _TRIPLE_FIELDS = ("subject", "predicate", "object")
 
 
 @dataclass(frozen=True)
-class Walked:
+class GraphWalk:
     """State that both retrievers share: the graph, the passages with their vectors, and the walk over the graph."""
 
     graph: WeightedGraph
@@ -162,29 +162,26 @@ class Walked:
         """Return the `k` best passages as hits."""
         places, values = weighted_graph.sort_best_first(places, values, k)
         ids = self.graph.passages.take(pa.array(places[:k])).to_pylist()
-        scores = dict(zip(ids, values[:k].tolist(), strict=True))
-        records = fetch_records(self.passages, ids, HIT_FIELDS)
-        ids = records.column("id").to_pylist()
-        return read_hits(SearchResult(ids, np.array([scores[id] for id in ids]), records), self.source)
+        return fetch_hits(self.passages, dict(zip(ids, values[:k].tolist(), strict=True)), self.source)
 
 
 @dataclass(frozen=True)
 class FilteredWalks:
     """The walks over the whole graph, and over the sub-graphs of the passages that pass the last filters."""
 
-    whole: Walked
+    unfiltered: GraphWalk
     phrases: Phrases
     passing: PassingRecords
-    kept: KeptResults[Filter, Walked] = field(default_factory=lambda: KeptResults(_KEPT_GRAPHS))
+    subgraphs: KeptResults[Filter, GraphWalk] = field(default_factory=lambda: KeptResults(_KEPT_GRAPHS))
 
-    def within(self, where: Filter | None) -> Walked:
+    def within(self, where: Filter | None) -> GraphWalk:
         """Return the walks over what passes: edges of other passages' triples are not in the graph."""
-        return self.whole if where is None else self.kept.find(where, lambda: self._restrict(where))
+        return self.unfiltered if where is None else self.subgraphs.find(where, lambda: self._restrict(where))
 
-    def _restrict(self, where: Filter) -> Walked:
+    def _restrict(self, where: Filter) -> GraphWalk:
         ids = pa.array(list(self.passing.find(where)), pa.large_string())
-        passing = pc.is_in(self.whole.graph.passages.cast(pa.large_string()), value_set=ids)
-        return replace(self.whole, graph=self.phrases.build_subgraph(passing.to_numpy(zero_copy_only=False)))
+        passing = pc.is_in(self.unfiltered.graph.passages.cast(pa.large_string()), value_set=ids)
+        return replace(self.unfiltered, graph=self.phrases.build_subgraph(passing.to_numpy(zero_copy_only=False)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,14 +199,14 @@ class EntityRetriever:
 
     def _one(self, query: Query, k: int) -> Retrieval:
         trace = Trace()
-        named, walked = self._named(query, trace), self.walks.within(query.filter)
+        named, walk = self._named(query, trace), self.walks.within(query.filter)
         start = time.perf_counter()
-        found = self._linked(named, walked.graph)
-        nodes, mass = weighted_graph.entity_seeds(walked.graph.places(found), walked.graph.held)
-        linked = _trace_seeds(query, walked.graph, nodes, mass, _ms(start))
+        found = self._linked(named, walk.graph)
+        nodes, mass = weighted_graph.entity_seeds(walk.graph.places(found), walk.graph.passage_counts)
+        linked = _trace_seeds(query, walk.graph, nodes, mass, _ms(start))
         start = time.perf_counter()
-        sums = weighted_graph.phrase_sums(walked.graph, walked.among_phrases(nodes, mass))
-        best = walked.found(np.arange(len(sums)), sums, k)
+        sums = weighted_graph.phrase_sums(walk.graph, walk.among_phrases(nodes, mass))
+        best = walk.found(np.arange(len(sums)), sums, k)
         reached = Step(1, "passages", query.text, tuple(hit.id for hit in best), ms=_ms(start))
         trace.steps.extend((linked, reached))
         if len(best) == k:
@@ -228,7 +225,7 @@ class EntityRetriever:
     def _linked(self, named: Sequence[str], graph: WeightedGraph) -> list[str]:
         """Return the phrase of the graph nearest to each name; of equally near ones the name itself, else the smallest.
 
-        A phrase that no passage of a sub-graph contains is not told. Names without any phrase are left out.
+        Phrases that no passage of a sub-graph contains and names without any phrase are left out.
         """
         vectors, linked = self.encoder.encode_passing(named), dict[int, str]()
         left, depth = list(range(len(named))), _EQUAL_PHRASES
@@ -250,9 +247,9 @@ class EntityRetriever:
         """
         (vector,) = self.encoder.encode_queries([query.text])
         start = time.perf_counter()
-        whole = self.walks.whole
-        (found,) = whole.passages.search([VectorQuery(vector, k, HIT_FIELDS, query.filter)])
-        near = tuple(hit for hit in read_hits(found, whole.source) if hit.id not in reached)
+        unfiltered = self.walks.unfiltered
+        (found,) = unfiltered.passages.search([VectorQuery(vector, k, HIT_FIELDS, query.filter)])
+        near = tuple(hit for hit in read_hits(found, unfiltered.source) if hit.id not in reached)
         note = f"The walk reached {len(reached)} passages; others follow by cosine."
         step = Step(1, "vectors", query.text, tuple(hit.id for hit in near), ms=_ms(start), note=note)
         return tuple(replace(hit, score=min(hit.score, 1.0) - 1) for hit in near), step
@@ -286,7 +283,7 @@ class FactRetriever:
 
     def facts(self, queries: Sequence[Query], vectors: Floats) -> list[SearchResult]:
         """Return the triples nearest to each question that pass its filter; `vectors` is (queries, dimensions)."""
-        count = self.walks.whole.settings.facts
+        count = self.walks.unfiltered.settings.facts
         asked = zip(queries, vectors, strict=True)
         return self.triples.search(
             [VectorQuery(vector, count, _TRIPLE_FIELDS, query.filter) for query, vector in asked]
@@ -296,36 +293,38 @@ class FactRetriever:
         """Return the phrases where the walk from these triples starts, as places, and their reset weights."""
         spelt = [row[side] for row in facts.records.to_pylist() for side in ("subject", "object")]
         sides = graph.places([self.key(phrase) for phrase in spelt]).reshape(-1, 2)
-        return weighted_graph.fact_seeds(sides, facts.scores, graph.held)
+        return weighted_graph.fact_seeds(sides, facts.scores, graph.passage_counts)
 
     def _one(self, query: Query, vector: Floats, found: SearchResult, k: int, searching: float) -> Retrieval:
         triples = tuple(Triple(*(row[side] for side in _TRIPLE_FIELDS)) for row in found.records.to_pylist())
         note = ", ".join(f"{score:.3f}" for score in found.scores)
         facts = Step(1, "triples", query.text, tuple(found.ids), triples, ms=searching, note=note)
         start = time.perf_counter()
-        walked = self.walks.within(query.filter)
-        nodes, mass = self.seeds(found, walked.graph)
-        seeds = _trace_seeds(query, walked.graph, nodes, mass, _ms(start))
+        walk = self.walks.within(query.filter)
+        nodes, mass = self.seeds(found, walk.graph)
+        seeds = _trace_seeds(query, walk.graph, nodes, mass, _ms(start))
         start = time.perf_counter()
         places, values = (
-            _walk_from_all(walked, query, vector, nodes, mass)
+            _walk_from_all(walk, query, vector, nodes, mass)
             if self.spread is None or query.filter is not None
-            else _walk_around(walked, vector, nodes, mass, k, self.spread)
+            else _walk_around(walk, vector, nodes, mass, k, self.spread)
         )
-        best = walked.found(places, values, k)
+        best = walk.found(places, values, k)
         ranked = Step(1, "passages", query.text, tuple(hit.id for hit in best), ms=_ms(start))
         return Retrieval(best, (facts, seeds, ranked))
 
 
 def _walk_around(
-    walked: Walked, vector: Floats, nodes: AnyIntegers, mass: Doubles, k: int, spread: PassageSpread
+    walk: GraphWalk, vector: Floats, nodes: AnyIntegers, mass: Doubles, k: int, spread: PassageSpread
 ) -> tuple[AnyIntegers, Doubles]:
     """Score the passages that a walk from the seeds reaches, and those nearest to the question."""
-    graph, settings = walked.graph, walked.settings
-    values = weighted_graph.push(graph.whole, nodes, mass, settings.damping, settings.tolerance)[len(graph.phrases) :]
+    graph, settings = walk.graph, walk.settings
+    values = weighted_graph.push(graph.all_edges, nodes, mass, settings.damping, settings.tolerance)[
+        len(graph.phrases) :
+    ]
     wanted = [VectorQuery(vector, max(k, _NEAREST_PASSAGES)), VectorQuery(vector, 1), VectorQuery(-vector, 1)]
-    near, nearest, farthest = walked.passages.search(wanted)
-    around = np.array([walked.places[id] for id in near.ids if id in walked.places], np.int64)
+    near, nearest, farthest = walk.passages.search(wanted)
+    around = np.array([walk.places[id] for id in near.ids if id in walk.places], np.int64)
     places = np.union1d(weighted_graph.most(values, max(k, _REACHED_PASSAGES)), around)
     if not len(nearest.ids):
         return places, values[places]
@@ -334,17 +333,17 @@ def _walk_around(
 
 
 def _walk_from_all(
-    walked: Walked, query: Query, vector: Floats, nodes: AnyIntegers, mass: Doubles
+    walk: GraphWalk, query: Query, vector: Floats, nodes: AnyIntegers, mass: Doubles
 ) -> tuple[AnyIntegers, Doubles]:
     """Score all passages of the graph that pass the query's filter, by a walk over the whole graph."""
-    graph, settings = walked.graph, walked.settings
-    (near,) = walked.passages.search([VectorQuery(vector, max(1, walked.passages.count()), (), query.filter)])
-    known = [(walked.places[id], row) for row, id in enumerate(near.ids) if id in walked.places]
+    graph, settings = walk.graph, walk.settings
+    (near,) = walk.passages.search([VectorQuery(vector, max(1, walk.passages.count()), (), query.filter)])
+    known = [(walk.places[id], row) for row, id in enumerate(near.ids) if id in walk.places]
     places, rows = np.array(known, np.int64).reshape(-1, 2).T
     reset = np.zeros(len(graph.degrees))
     reset[len(graph.phrases) + places] = settings.passage_weight * normalize_scores(near.scores)[rows]
     reset[nodes] = mass
-    values = run_power_iteration(walked.matrix, graph.degrees, reset, settings.damping, settings.tolerance)
+    values = run_power_iteration(walk.matrix, graph.degrees, reset, settings.damping, settings.tolerance)
     return np.arange(len(graph.passages)), values[len(graph.phrases) :]
 
 
@@ -369,23 +368,23 @@ def _ms(start: float) -> float:
 # ---------------------------------------------------------------- the LLM task
 
 
-class Named(BaseModel):
+class QuestionEntities(BaseModel):
     """The entities that a question names, in its own words."""
 
     entities: list[str]
 
 
-def name_entities_by_rule(inputs: Mapping[str, Any]) -> Named:
+def name_entities_by_rule(inputs: Mapping[str, Any]) -> QuestionEntities:
     """Return the names, quoted titles and dates in a question; bare numbers are not entities."""
     found = find_mentions(inputs["question"])
-    return Named(entities=[one.text for one in found if one.kind != "number"])
+    return QuestionEntities(entities=[one.text for one in found if one.kind != "number"])
 
 
-QUESTION_ENTITIES: Task[Named] = Task(
+QUESTION_ENTITIES: Task[QuestionEntities] = Task(
     name="question-entities",
     version=1,
     prompt=Path(__file__).with_name("prompts") / "question_entities.jinja",
-    output=Named,
+    output=QuestionEntities,
     rule=name_entities_by_rule,
     max_tokens=300,
 )

@@ -97,12 +97,12 @@ class Phrases:
         `passing` (passages,) says which they are. Phrases that only others contain have no edges, and no passages.
         """
         owners = self.mentions.owners
-        kept = np.flatnonzero((owners >= 0) & passing[owners])
-        mentions = PhraseMentions(self.mentions.phrases, self.mentions.sides[kept], owners[kept])
-        held = np.zeros(len(mentions.phrases) + 1, np.bool_)  # the last stands for sides that are no phrases
-        held[mentions.sides.ravel()] = True
+        rows = np.flatnonzero((owners >= 0) & passing[owners])
+        mentions = PhraseMentions(self.mentions.phrases, self.mentions.sides[rows], owners[rows])
+        present = np.zeros(len(mentions.phrases) + 1, np.bool_)  # the last stands for sides that are no phrases
+        present[mentions.sides.ravel()] = True
         alike = self.synonyms
-        both = held[alike.first] & held[alike.second]
+        both = present[alike.first] & present[alike.second]
         synonyms = SimilarPairs(alike.first[both], alike.second[both], alike.cosines[both])
         return connected(self.graph.passages, mentions, synonyms)
 

@@ -51,7 +51,7 @@ class WeightedGraph:
     phrase_degrees: Doubles
 
     @property
-    def whole(self) -> EdgeRows:
+    def all_edges(self) -> EdgeRows:
         """Return all edges."""
         return EdgeRows(self.starts[:-1], self.starts[1:], self.ends, self.weights, self.degrees)
 
@@ -61,7 +61,7 @@ class WeightedGraph:
         return EdgeRows(self.starts[: len(self.phrases)], self.splits, self.ends, self.weights, self.phrase_degrees)
 
     @property
-    def held(self) -> AnyIntegers:
+    def passage_counts(self) -> AnyIntegers:
         """Return the number of passages that contain each phrase, (phrases,)."""
         return self.starts[1 : len(self.phrases) + 1] - self.splits
 
@@ -77,7 +77,7 @@ class WeightedGraph:
     def contains(self, keys: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Return for each phrase whether a passage of the graph contains it."""
         found = self.places(keys)
-        inside: npt.NDArray[np.bool_] = (found >= 0) & (self.held[found] > 0)
+        inside: npt.NDArray[np.bool_] = (found >= 0) & (self.passage_counts[found] > 0)
         return inside
 
 
@@ -104,10 +104,10 @@ def run_power_iteration(
 # ---------------------------------------------------------------- seeds
 
 
-def fact_seeds(sides: AnyIntegers, cosines: Doubles, held: AnyIntegers) -> tuple[AnyIntegers, Doubles]:
+def fact_seeds(sides: AnyIntegers, cosines: Doubles, passage_counts: AnyIntegers) -> tuple[AnyIntegers, Doubles]:
     """Return the phrases of the facts, sorted, and their reset weights.
 
-    `sides` (n, 2) are the places of subjects and objects, negative if there is none; `held` is the number of
+    `sides` (n, 2) are the places of subjects and objects, negative if there is none; `passage_counts` is the number of
     passages that contain each phrase. The weight of a phrase is the cosine of its fact divided by the
     phrase's number of passages. For a phrase of several facts it is the mean of these.
     """
@@ -116,16 +116,16 @@ def fact_seeds(sides: AnyIntegers, cosines: Doubles, held: AnyIntegers) -> tuple
     known = (both >= 0) & (cosines[:, None] > 0)
     nodes, facts = np.unique(both[known], return_inverse=True)
     total = _sum_by_place(facts, np.broadcast_to(cosines[:, None], both.shape)[known], len(nodes))
-    return nodes, total / np.bincount(facts, minlength=len(nodes)) / held[nodes]
+    return nodes, total / np.bincount(facts, minlength=len(nodes)) / passage_counts[nodes]
 
 
-def entity_seeds(nodes: AnyIntegers, held: AnyIntegers) -> tuple[AnyIntegers, Doubles]:
+def entity_seeds(nodes: AnyIntegers, passage_counts: AnyIntegers) -> tuple[AnyIntegers, Doubles]:
     """Return the distinct phrases of a question's entities, and their reset weights.
 
-    The weight of a phrase is its specificity: 1 / number of passages that contain it (`held`).
+    The weight of a phrase is its specificity: 1 / number of passages that contain it (`passage_counts`).
     """
     found = np.unique(nodes[nodes >= 0])
-    return found, 1.0 / held[found]
+    return found, 1.0 / passage_counts[found]
 
 
 # ---------------------------------------------------------------- the walk

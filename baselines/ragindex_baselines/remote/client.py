@@ -53,12 +53,12 @@ class JsonAddress:
         answer that takes too long, is too large, is compressed or is not JSON.
         """
         connection = self._take()
-        whole = False
+        reusable = False
         try:
             answer, text = self._exchange(connection, json.dumps(body).encode())
-            whole = not answer.will_close and answer.isclosed()
+            reusable = not answer.will_close and answer.isclosed()
         finally:
-            if whole:
+            if reusable:
                 self._idle.append(connection)
             else:
                 connection.close()
@@ -72,28 +72,28 @@ class JsonAddress:
     def _take(self) -> HTTPConnection:
         """Return a kept connection that the server has not closed, or a new one."""
         while self._idle:
-            kept = self._idle.pop()
-            if not _is_dropped(kept):
-                return kept
-            kept.close()
+            connection = self._idle.pop()
+            if not _is_dropped(connection):
+                return connection
+            connection.close()
         return self._connect()
 
     def _connect(self) -> HTTPConnection:
+        parts = urlsplit(self.url)
+        host, port = parts.hostname or "", parts.port
         try:
-            made = self._open_connection()
-            made.connect()
+            connection: HTTPConnection
+            if parts.scheme == "https":
+                context = ssl.create_default_context()
+                connection = HTTPSConnection(host, port, timeout=self.timeout, context=context)
+            else:
+                connection = HTTPConnection(host, port, timeout=self.timeout)
+            connection.connect()
         except OSError as error:
             trouble = Trouble(f"no connection: {error.strerror or error}", away=True)
         else:
-            return made
+            return connection
         raise TroubleError(trouble)
-
-    def _open_connection(self) -> HTTPConnection:
-        parts = urlsplit(self.url)
-        if parts.scheme == "https":
-            context = ssl.create_default_context()
-            return HTTPSConnection(parts.hostname or "", parts.port, timeout=self.timeout, context=context)
-        return HTTPConnection(parts.hostname or "", parts.port, timeout=self.timeout)
 
     def _exchange(self, connection: HTTPConnection, sent: bytes) -> tuple[HTTPResponse, bytes]:
         """Send a request and read the answer, as far as it may be read."""
@@ -128,11 +128,11 @@ class JsonAddress:
             raise TroubleError(Trouble(f"expected JSON, got {self._show(text)!r}", 200)) from None
 
     def _explain_status(self, answer: HTTPResponse, text: bytes) -> Trouble:
-        said, headers = self._show(text), {name.lower(): value for name, value in answer.headers.items()}
+        message, headers = self._show(text), {name.lower(): value for name, value in answer.headers.items()}
         if 300 <= answer.status < 400:
             target = redact(bare_address(headers.get("location", "")), self.key)[:_LONGEST_MESSAGE]
-            said = f"it redirects to {target!r}, and redirects are not followed"
-        return Trouble(said, answer.status, retry_after=retry_after(headers))
+            message = f"it redirects to {target!r}, and redirects are not followed"
+        return Trouble(message, answer.status, retry_after=retry_after(headers))
 
     def _show(self, text: bytes) -> str:
         return redact(text.decode("utf-8", "replace"), self.key)[:_LONGEST_MESSAGE]

@@ -39,7 +39,7 @@ from ragindex.llm.prices import Prices
 from ragindex.llm.rate_limits import Limits
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins.base import Contact
-from ragindex_baselines.rerank.interface import PlaceScores, Reranker
+from ragindex_baselines.rerank.rerankers import PlaceScores, Reranker
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -152,9 +152,9 @@ class EndpointScoring:
                 answer = self._pay(body, start)
                 origin = CallSource(TASK, self.plugin.version, "endpoint", self.plugin.model, self.plugin.base_url)
                 self.cache.put(key, origin, answer)
-                return read_scores(answer.text).said
+                return read_scores(answer.text).scores
         self._book(answer, time.perf_counter() - start, replayed=True)
-        return read_scores(answer.text).said
+        return read_scores(answer.text).scores
 
     def _book(self, answer: CachedResponse, now: float, *, replayed: bool = False) -> float:
         """Record a response that took `now` seconds here. Return its cost in dollars, 0 if unknown."""
@@ -183,12 +183,12 @@ class EndpointScoring:
             with reserve_money(self.setting.budget, most) as booking:
                 start = time.perf_counter()
                 text = self._sent(body)
-                said, seconds = read_scores(text), time.perf_counter() - start
-                scored = said.scored(len(body["documents"]))
-                if scored or said.billed:
-                    read_tokens = count.tokens if said.tokens is None else said.tokens
-                    money = self._money(read_tokens, searches if said.searches is None else said.searches)
-                    estimated = said.tokens is None
+                response, seconds = read_scores(text), time.perf_counter() - start
+                scored = response.has_score(len(body["documents"]))
+                if scored or response.billed:
+                    read_tokens = count.tokens if response.tokens is None else response.tokens
+                    money = self._money(read_tokens, searches if response.searches is None else response.searches)
+                    estimated = response.tokens is None
                     answer = CachedResponse(
                         text, "stop", "", "json", read_tokens, 0, 0, estimated, money, seconds, time.time()
                     )
@@ -258,10 +258,10 @@ class EndpointScoring:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class EndpointResponse:
     """Positions and scores, and the tokens and searches that the service billed, None if it does not say."""
 
-    said: PlaceScores
+    scores: PlaceScores
     tokens: int | None
     searches: float | None
 
@@ -270,12 +270,12 @@ class Scored:
         """Return True if the service billed tokens or searches."""
         return self.tokens is not None or self.searches is not None
 
-    def scored(self, count: int) -> bool:
+    def has_score(self, count: int) -> bool:
         """Return True if one of `count` passages has a finite score."""
-        return any(0 <= place < count and math.isfinite(score) for place, score in self.said)
+        return any(0 <= place < count and math.isfinite(score) for place, score in self.scores)
 
 
-def read_scores(body: str) -> Scored:
+def read_scores(body: str) -> EndpointResponse:
     """Parse `results` (or `data`, or a bare list) of objects with `index` and `relevance_score` (or `score`).
 
     An invalid index becomes -1, an invalid score NaN. Raises TroubleError, which allows a retry, for any
@@ -289,14 +289,15 @@ def read_scores(body: str) -> Scored:
     results = parsed if isinstance(parsed, list) else outer.get("results", outer.get("data"))
     if not isinstance(results, list) or not all(isinstance(one, Mapping) for one in results):
         raise TroubleError(Trouble(f"expected a list of results, got {body[:_LONGEST_SHOWN]!r}"))
-    said = [
+    scores = [
         (_read_position(one.get("index")), _read_score(one.get("relevance_score", one.get("score")))) for one in results
     ]
     usage, meta = _read_mapping(outer, "usage"), _read_mapping(outer, "meta")
     billed, counted = _read_mapping(meta, "billed_units"), _read_mapping(meta, "tokens")
     counts = (usage.get("total_tokens"), usage.get("prompt_tokens"), counted.get("input_tokens"))
     read_tokens = next((number for one in (*counts, billed.get("input_tokens")) if (number := _read_count(one))), None)
-    return Scored(said, None if read_tokens is None else int(read_tokens), _read_count(billed.get("search_units")))
+    searches = _read_count(billed.get("search_units"))
+    return EndpointResponse(scores, None if read_tokens is None else int(read_tokens), searches)
 
 
 def _read_mapping(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -3,21 +3,85 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError
 
 from ragindex.accounting import ledger
+from ragindex.errors import UsageError
 from ragindex.interfaces import OpenIndex, Retriever, Scheme
 from ragindex.llm.tasks import Task
 from ragindex.parts.text.passages import OVER_PASSAGES, PassagesField
 from ragindex.plugins import registry
 from ragindex.plugins.registry import SchemeField, label
+from ragindex.plugins.specs import Spec, parse_spec
 from ragindex.retrieval.hits import check_queries
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Query, Retrieval
-from ragindex_baselines.rerank.interface import PassageScorer, PlaceScores, Reranker
-from ragindex_baselines.rerank.rerankers import LanguageModel, RerankerField
+from ragindex_baselines.rerank.endpoint import Endpoint
+from ragindex_baselines.rerank.rerankers import CrossEncoder, LanguageModel, PassageScorer, PlaceScores, Reranker
+
+# ---------------------------------------------------------------- the parameter `reranker`
+
+
+_RERANKERS: Mapping[str, type[Reranker]] = {
+    "cross-encoder": CrossEncoder,
+    "endpoint": Endpoint,
+    "language-model": LanguageModel,
+}
+_NAMES = {kind: name for name, kind in _RERANKERS.items()}
+
+
+def reranker(written: Any) -> Any:
+    """Return the reranker of a specification: cross-encoder:MODEL, endpoint:MODEL or language-model.
+
+    Raises UsageError if the specification is invalid.
+    """
+    if type(written) in _NAMES:
+        return written
+    spec = parse_spec(written) if isinstance(written, str) else _read_spec(written)
+    kind = _RERANKERS.get(spec.name)
+    if kind is None:
+        raise UsageError(
+            f"A reranker is one of {', '.join(_RERANKERS)}. Got {spec.name!r}. See: ragindex methods rerank"
+        )
+    params = dict(spec.params)
+    if spec.argument is not None:
+        name = kind.argument
+        if name is None:
+            raise UsageError(f"The reranker {spec.name} takes no argument after a colon. Got {spec.argument!r}.")
+        params[name] = spec.argument
+    try:
+        return kind.model_validate(params)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(map(str, problem["loc"]))
+        raise UsageError(
+            f"The {where!r} parameter of {spec.name}: {problem['msg']}. There are: {', '.join(kind.model_fields)}."
+        ) from error
+
+
+def _read_spec(written: Any) -> Spec:
+    params = written.get("params") if isinstance(written, Mapping) else None
+    if (
+        not isinstance(written, Mapping)
+        or not isinstance(written.get("name"), str)
+        or written.keys() - {"name", "params"}
+    ):
+        raise UsageError(f"A reranker is written NAME, NAME:MODEL or {{name, params}}. Got {written!r}.")
+    return Spec(written["name"], dict(params or {}))
+
+
+def _describe(plugin: Reranker) -> dict[str, Any]:
+    return {"name": _NAMES[type(plugin)], "params": plugin.model_dump(mode="json")}
+
+
+RerankerField: TypeAlias = Annotated[
+    Any, BeforeValidator(reranker), PlainSerializer(_describe, return_type=dict[str, Any])
+]
+
+
+# ---------------------------------------------------------------- the method
 
 
 class Rerank(Scheme):
@@ -71,22 +135,22 @@ class RerankRetriever:
         """Ask the base for the larger of depth and k results for all questions, then rerank question by question."""
         check_queries(queries, k)
         found = self.base.retrieve(queries, max(self.depth, k))
-        return [self._reranked(query, one, k) for query, one in zip(queries, found, strict=True)]
+        return [self._rerank(query, retrieval, k) for query, retrieval in zip(queries, found, strict=True)]
 
-    def _reranked(self, query: Query, found: Retrieval, k: int) -> Retrieval:
+    def _rerank(self, query: Query, found: Retrieval, k: int) -> Retrieval:
         if not found.hits:
             return found
         shown, trace = found.hits[: self.depth], Trace(list(found.trace))
         with trace.step(max((step.iteration for step in found.trace), default=1), "reranker", query.text) as step:
-            said = self.reranker.scores(query.text, [(hit.title, hit.text) for hit in shown])
-            order = order_candidates(said, [hit.id for hit in shown], len(found.hits) - len(shown))
-            for what, count in order.counts.items():
-                for _ in range(count):
+            scores = self.reranker.scores(query.text, [(hit.title, hit.text) for hit in shown])
+            order = order_candidates(scores, [hit.id for hit in shown], len(found.hits) - len(shown))
+            for what, times in order.counts.items():
+                for _ in range(times):
                     ledger.count_outcome("rerank", what)
-            kept = min(k, order.returned) if self.drops and order.returned else k
+            count = min(k, order.returned) if self.drops and order.returned else k
             ranked = tuple(
                 replace(found.hits[place], score=score, source=self.source)
-                for place, score in zip(order.places[:kept], order.scores[:kept], strict=True)
+                for place, score in zip(order.places[:count], order.scores[:count], strict=True)
             )
             step["ids"], step["note"] = tuple(hit.id for hit in ranked), order.note
         return Retrieval(ranked, tuple(trace.steps), found.notes)
@@ -118,15 +182,25 @@ class Order:
         return ", ".join(f"{count} {what}" for what, count in self.counts.items())
 
 
-def order_candidates(said: PlaceScores, ids: Sequence[str], rest: int = 0) -> Order:
-    """Rank the candidates `ids`, given in the base's order, by the scores in `said`; equal scores by id.
+def order_candidates(returned: PlaceScores, ids: Sequence[str], rest: int = 0) -> Order:
+    """Rank the candidates `ids`, given in the base's order, by the `returned` scores; equal scores by id.
 
     Candidates without a score follow in the base's order, and then `rest` more candidates that the reranker
     was not given. Their scores fall by 1 from the lowest score. Pairs that name no candidate are dropped. If
     a candidate is named twice, the first score is used. A score that is not a number of a sensible size is
     treated as missing. All these errors are counted.
     """
-    scores, counts = _collect_scores(said, len(ids))
+    scores: dict[int, float] = {}
+    counts: Counter[str] = Counter()
+    for place, score in returned:
+        if not 0 <= place < len(ids):
+            counts[UNKNOWN] += 1
+        elif place in scores:
+            counts[REPEATED] += 1
+        elif not abs(score) <= _LARGEST_SCORE:  # NaN too
+            counts[NO_NUMBER] += 1
+        else:
+            scores[place] = score
     best = sorted(scores, key=lambda place: (-scores[place], ids[place]))
     left_out = [place for place in range(len(ids)) if place not in scores]
     if left_out:
@@ -135,18 +209,3 @@ def order_candidates(said: PlaceScores, ids: Sequence[str], rest: int = 0) -> Or
     lowest = min(scores.values(), default=len(others) + 1.0)
     falling = [lowest - step for step in range(1, len(others) + 1)]
     return Order((*best, *others), (*(scores[place] for place in best), *falling), dict(counts), len(best))
-
-
-def _collect_scores(said: PlaceScores, count: int) -> tuple[dict[int, float], Counter[str]]:
-    scores: dict[int, float] = {}
-    counts: Counter[str] = Counter()
-    for place, score in said:
-        if not 0 <= place < count:
-            counts[UNKNOWN] += 1
-        elif place in scores:
-            counts[REPEATED] += 1
-        elif not abs(score) <= _LARGEST_SCORE:  # NaN too
-            counts[NO_NUMBER] += 1
-        else:
-            scores[place] = score
-    return scores, counts

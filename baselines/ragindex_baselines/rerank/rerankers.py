@@ -1,15 +1,16 @@
-"""The rerankers: a local cross-encoder, an HTTP endpoint, or the index's LLM. Parsing of their specifications."""
+"""Rerankers: their base class, a local cross-encoder, and the index's LLM."""
 
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 import regex
-from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, ValidationError, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from ragindex._util.canonical import encodable
 from ragindex.corpus import passage_text
@@ -20,10 +21,33 @@ from ragindex.errors import UsageError
 from ragindex.interfaces import OpenIndex
 from ragindex.llm.answer_question import NumberedPassage
 from ragindex.llm.tasks import LLM, Task
-from ragindex.plugins.base import Contact
-from ragindex.plugins.specs import Spec, parse_spec
-from ragindex_baselines.rerank.endpoint import Endpoint
-from ragindex_baselines.rerank.interface import PassageScorer, PlaceScores, Reranker, TitledTexts
+from ragindex.plugins.base import Contact, Plugin
+
+TitledTexts: TypeAlias = Sequence[tuple[str, str]]
+"""Titles and texts of passages."""
+PlaceScores: TypeAlias = Sequence[tuple[int, float]]
+"""Positions of candidates and their scores, as a reranker returned them and not yet validated."""
+
+
+class PassageScorer(Protocol):
+    """An open reranker. Thread-safe."""
+
+    def scores(self, question: str, passages: TitledTexts) -> PlaceScores:
+        """Score passages for a question. Return pairs of a position in `passages` and a score; higher is better."""
+        ...
+
+
+class Reranker(Plugin):
+    """Base class of a reranker's parameters."""
+
+    def tasks(self) -> tuple[Task[Any], ...]:
+        """Return the tasks that the reranker gives the index's LLM. Default: none."""
+        return ()
+
+    @abstractmethod
+    def open(self, index: OpenIndex) -> PassageScorer:
+        """Open the reranker. Raises UsageError if something that it needs is missing."""
+
 
 # ---------------------------------------------------------------- a cross-encoder
 
@@ -105,13 +129,13 @@ _CHOSEN_BY_RULE = 2
 _LAST_SPACE = regex.compile(r"(?<=\S)\s+\S*+$")
 
 
-class Chosen(BaseModel):
+class PassageChoice(BaseModel):
     """The numbers of the helpful passages, most helpful first."""
 
     passages: list[int]
 
 
-def choose_by_rule(inputs: Mapping[str, Any]) -> Chosen:
+def choose_by_rule(inputs: Mapping[str, Any]) -> PassageChoice:
     """Return the two passages that share most with the question.
 
     Shared words carry too little information to order more than two.
@@ -120,22 +144,22 @@ def choose_by_rule(inputs: Mapping[str, Any]) -> Chosen:
     for passage in inputs["passages"]:
         numbers.setdefault(passage_text(passage.title, passage.text), []).append(passage.number)
     nearest = nearest_texts(inputs["question"], list(numbers), _CHOSEN_BY_RULE, inputs["language"])
-    return Chosen(passages=[number for text in nearest for number in numbers[text]])
+    return PassageChoice(passages=[number for text in nearest for number in numbers[text]])
 
 
-def read_choice(text: str) -> Chosen:
+def read_choice(text: str) -> PassageChoice:
     """Return the numbers in a plain text, in order. Raises ValueError if it has none and does not say `none`."""
     numbers = [int(number) for number in regex.findall(r"\d{1,9}", text)]
     if not numbers and "none" not in text.casefold():
         raise ValueError("it names no passage by its number")
-    return Chosen(passages=numbers)
+    return PassageChoice(passages=numbers)
 
 
 RERANK = Task(
     name="rerank",
     version=1,
     prompt=Path(__file__).with_name("prompts") / "rerank.jinja",
-    output=Chosen,
+    output=PassageChoice,
     rule=choose_by_rule,
     max_tokens=512,
     read=read_choice,
@@ -187,63 +211,3 @@ def _shorten(text: str, characters: int) -> str:
     if len(text) <= characters:
         return text
     return text[:characters] if text[characters].isspace() else _LAST_SPACE.split(text[:characters])[0]
-
-
-# ---------------------------------------------------------------- parsing
-
-
-_RERANKERS: Mapping[str, type[Reranker]] = {
-    "cross-encoder": CrossEncoder,
-    "endpoint": Endpoint,
-    "language-model": LanguageModel,
-}
-_NAMES = {kind: name for name, kind in _RERANKERS.items()}
-
-
-def reranker(written: Any) -> Any:
-    """Return the reranker of a specification: cross-encoder:MODEL, endpoint:MODEL or language-model.
-
-    Raises UsageError if the specification is invalid.
-    """
-    if type(written) in _NAMES:
-        return written
-    spec = parse_spec(written) if isinstance(written, str) else _read_spec(written)
-    kind = _RERANKERS.get(spec.name)
-    if kind is None:
-        raise UsageError(
-            f"A reranker is one of {', '.join(_RERANKERS)}. Got {spec.name!r}. See: ragindex methods rerank"
-        )
-    params = dict(spec.params)
-    if spec.argument is not None:
-        name = kind.argument
-        if name is None:
-            raise UsageError(f"The reranker {spec.name} takes no argument after a colon. Got {spec.argument!r}.")
-        params[name] = spec.argument
-    try:
-        return kind.model_validate(params)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        where = ".".join(map(str, problem["loc"]))
-        raise UsageError(
-            f"The {where!r} parameter of {spec.name}: {problem['msg']}. There are: {', '.join(kind.model_fields)}."
-        ) from error
-
-
-def _read_spec(written: Any) -> Spec:
-    params = written.get("params") if isinstance(written, Mapping) else None
-    if (
-        not isinstance(written, Mapping)
-        or not isinstance(written.get("name"), str)
-        or written.keys() - {"name", "params"}
-    ):
-        raise UsageError(f"A reranker is written NAME, NAME:MODEL or {{name, params}}. Got {written!r}.")
-    return Spec(written["name"], dict(params or {}))
-
-
-def _describe(plugin: Reranker) -> dict[str, Any]:
-    return {"name": _NAMES[type(plugin)], "params": plugin.model_dump(mode="json")}
-
-
-RerankerField: TypeAlias = Annotated[
-    Any, BeforeValidator(reranker), PlainSerializer(_describe, return_type=dict[str, Any])
-]

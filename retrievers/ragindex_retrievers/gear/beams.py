@@ -72,10 +72,10 @@ def search_beams(space: Space, initial: Integers, settings: Search, encode: Enco
     beams = _start_beams(space, _select_distinct(space, initial, settings), settings)
     seen = set(beams.chains.ravel().tolist())
     for _ in range(settings.beam_length - 1):
-        found = _find_candidates(space, beams, seen, settings)
-        if not len(found.triple):
+        candidates = _find_candidates(space, beams, seen, settings)
+        if not len(candidates.triple):
             return beams
-        beams = _extend_beams(space, beams, found, settings, encode)
+        beams = _extend_beams(space, beams, candidates, settings, encode)
         seen = set(beams.chains.ravel().tolist())
     return beams
 
@@ -108,7 +108,9 @@ def _find_candidates(space: Space, beams: Beams, seen: set[int], settings: Searc
 
     The limit is applied before visited triples are left out.
     """
-    around = space.around(_get_last_triples(beams.chains), settings.neighbours_per_beam)
+    lengths = (beams.chains != NOTHING).sum(axis=1)
+    last = beams.chains[np.arange(len(lengths)), lengths - 1]
+    around = space.around(last, settings.neighbours_per_beam)
     beam = np.repeat(np.arange(len(around)), [len(one) for one in around])
     triple = np.concatenate([np.empty(0, np.int64), *around])
     if settings.triple_identity == "spo":
@@ -119,23 +121,25 @@ def _find_candidates(space: Space, beams: Beams, seen: set[int], settings: Searc
     return _Candidates(beam[fresh], triple[fresh])
 
 
-def _extend_beams(space: Space, beams: Beams, found: _Candidates, settings: Search, encode: Encode) -> Beams:
+def _extend_beams(space: Space, beams: Beams, candidates: _Candidates, settings: Search, encode: Encode) -> Beams:
     """Extend the beams by the best candidates (lines 13 to 20)."""
-    step = _score_composed(space, beams, found) if settings.scoring != "exact" else np.zeros(len(found.triple))
+    step = (
+        _score_composed(space, beams, candidates) if settings.scoring != "exact" else np.zeros(len(candidates.triple))
+    )
     chosen = np.arange(len(step))
     if settings.scoring == "refined":
-        chosen = _select_survivors(beams, found, step, settings)
+        chosen = _select_survivors(beams, candidates, step, settings)
     if settings.scoring != "composed":
-        step[chosen] = _score_encoded(space, beams, found, chosen, encode)
-    scores = beams.scores[found.beam] + step
+        step[chosen] = _score_encoded(space, beams, candidates, chosen, encode)
+    scores = beams.scores[candidates.beam] + step
     if settings.scoring == "refined":  # candidates that were not encoded rank last and are dropped
         scores[np.setdiff1d(np.arange(len(step)), chosen)] = -np.inf
-    order = np.lexsort((-scores, found.beam))
-    weighted = scores[order] * _weigh_candidates(found.beam[order], settings)
+    order = np.lexsort((-scores, candidates.beam))
+    weighted = scores[order] * _weigh_candidates(candidates.beam[order], settings)
     order, weighted = order[weighted > -np.inf], weighted[weighted > -np.inf]
-    chains = np.column_stack([beams.chains[found.beam[order]], found.triple[order]])
+    chains = np.column_stack([beams.chains[candidates.beam[order]], candidates.triple[order]])
     if settings.dead_end == "keep":
-        weighted, chains = _keep_dead_ends(beams, found, weighted, chains)
+        weighted, chains = _keep_dead_ends(beams, candidates, weighted, chains)
     best = np.argsort(-weighted, kind="stable")[: settings.beam_width]
     encoded = 0 if settings.scoring == "composed" else len(chosen)
     return Beams(weighted[best], chains[best], beams.encoded + encoded, beams.considered + len(step))
@@ -150,9 +154,11 @@ def _weigh_candidates(beam: npt.NDArray[np.int64], settings: Search) -> Doubles:
     return weights
 
 
-def _keep_dead_ends(beams: Beams, found: _Candidates, scores: Doubles, chains: Integers) -> tuple[Doubles, Integers]:
+def _keep_dead_ends(
+    beams: Beams, candidates: _Candidates, scores: Doubles, chains: Integers
+) -> tuple[Doubles, Integers]:
     """Add the beams that nothing extends, unchanged, before the others (the alternative of reading G8)."""
-    ends = np.setdiff1d(np.arange(len(beams.scores)), found.beam)
+    ends = np.setdiff1d(np.arange(len(beams.scores)), candidates.beam)
     padded = np.column_stack([beams.chains[ends], np.full(len(ends), NOTHING)])
     return np.concatenate([beams.scores[ends], scores]), np.concatenate([padded, chains])
 
@@ -160,38 +166,38 @@ def _keep_dead_ends(beams: Beams, found: _Candidates, scores: Doubles, chains: I
 # ---------------------------------------------------------------- scores of chains
 
 
-def _score_composed(space: Space, beams: Beams, found: _Candidates) -> Doubles:
+def _score_composed(space: Space, beams: Beams, candidates: _Candidates) -> Doubles:
     """Return the cosine of the question with the sum of the stored vectors of each chain, (m,)."""
     sums = np.stack([space.vectors(np.array(path, np.int64)).sum(axis=0) for path in beams.paths()])
-    distinct, of = np.unique(found.triple, return_inverse=True)
+    distinct, of = np.unique(candidates.triple, return_inverse=True)
     triples = space.vectors(distinct)
-    near = (sums @ space.question)[found.beam] + (triples @ space.question)[of]
-    across = (triples @ sums.T)[of, found.beam]
-    squares = (sums**2).sum(axis=1)[found.beam] + 2 * across + (triples**2).sum(axis=1)[of]
+    near = (sums @ space.question)[candidates.beam] + (triples @ space.question)[of]
+    across = (triples @ sums.T)[of, candidates.beam]
+    squares = (sums**2).sum(axis=1)[candidates.beam] + 2 * across + (triples**2).sum(axis=1)[of]
     lengths = np.sqrt(np.maximum(squares, 0))
     scores = np.divide(near, lengths, out=np.zeros(len(near)), where=lengths > 1e-6)
     rounded: Doubles = np.round(scores, DIGITS)
     return rounded
 
 
-def _select_survivors(beams: Beams, found: _Candidates, step: Doubles, settings: Search) -> npt.NDArray[np.int64]:
+def _select_survivors(beams: Beams, candidates: _Candidates, step: Doubles, settings: Search) -> npt.NDArray[np.int64]:
     """Return the candidates to encode: the best ones by composed score."""
-    scores = beams.scores[found.beam] + step
-    order = np.lexsort((-scores, found.beam))
-    weighted = scores[order] * _weigh_candidates(found.beam[order], settings)
+    scores = beams.scores[candidates.beam] + step
+    order = np.lexsort((-scores, candidates.beam))
+    weighted = scores[order] * _weigh_candidates(candidates.beam[order], settings)
     best: npt.NDArray[np.int64] = order[np.argsort(-weighted, kind="stable")[: settings.survivors]]
     return best
 
 
 def _score_encoded(
-    space: Space, beams: Beams, found: _Candidates, chosen: npt.NDArray[np.int64], encode: Encode
+    space: Space, beams: Beams, candidates: _Candidates, chosen: npt.NDArray[np.int64], encode: Encode
 ) -> Doubles:
     """Return the cosine of the question with the encoded text of each of the `chosen` chains, in their order."""
     paths = beams.paths()
-    places = list(dict.fromkeys([place for path in paths for place in path] + found.triple[chosen].tolist()))
+    places = list(dict.fromkeys([place for path in paths for place in path] + candidates.triple[chosen].tolist()))
     texts = dict(zip(places, (record.text for record in space.records(places)), strict=True))
     starts = [" ".join(texts[place] for place in path) for path in paths]
-    pairs = zip(found.beam[chosen].tolist(), found.triple[chosen].tolist(), strict=True)
+    pairs = zip(candidates.beam[chosen].tolist(), candidates.triple[chosen].tolist(), strict=True)
     chains = [f"{starts[beam]} {texts[triple]}" for beam, triple in pairs]
     distinct = list(dict.fromkeys(chains))
     scores = dict(zip(distinct, cosines(encode(distinct).astype(np.float64), space.question).tolist(), strict=True))
@@ -208,10 +214,3 @@ def _select_distinct(space: Space, initial: Integers, settings: Search) -> Integ
         triples = [record.triple for record in space.records(distinct.tolist())]
         distinct = distinct[[triples.index(triple) == number for number, triple in enumerate(triples)]]
     return distinct[space.vectors(distinct).any(axis=1)]
-
-
-def _get_last_triples(chains: Integers) -> Integers:
-    """Return the last triple of each chain."""
-    lengths = (chains != NOTHING).sum(axis=1)
-    last: Integers = chains[np.arange(len(chains)), lengths - 1]
-    return last

@@ -5,20 +5,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-import numpy as np
-
 from ragindex.encoders.vector_cache import share_question_vectors
-from ragindex.interfaces import Collection, Floats, QueryEncoder, Retriever, SearchResult
+from ragindex.interfaces import Collection, Floats, QueryEncoder, Retriever
 from ragindex.llm.answer_question import NumberedPassage
 from ragindex.llm.tasks import LLM
 from ragindex.parts.records import Integers
 from ragindex.parts.triples.triples import Triples
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
-from ragindex.retrieval.hits import HIT_FIELDS, check_queries, fetch_records, read_hits
+from ragindex.retrieval.hits import check_queries, fetch_hits
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Hit, Query, Retrieval, Triple
-from ragindex_retrievers.gear.beams import Beams, Search, flatten, search_beams
-from ragindex_retrievers.gear.space import Space, StoreSpace, TriplesInMemory, triples_in_memory, unit
+from ragindex_retrievers.gear.beams import Search, flatten, search_beams
+from ragindex_retrievers.gear.space import MemorySpace, Space, StoreSpace, TriplesInMemory, triples_in_memory, unit
 from ragindex_retrievers.gear.tasks import READ
 from ragindex_retrievers.gear.triple_graph import NeighbourGraph
 
@@ -27,7 +25,7 @@ _TRACE_LENGTH = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Expanded:
+class ExpandedHits:
     """Fused hits, and the ids of the passages that the chains alone led to, best first."""
 
     hits: tuple[Hit, ...]
@@ -51,14 +49,13 @@ class Expansion:
 
         The store is queried if graph or vectors are not in memory, or if the query has a filter.
         """
-        in_memory = self._held if query.filter is None else None
-        if in_memory is not None:
-            return in_memory.space(vector)
+        if query.filter is None and self._in_memory is not None:
+            return MemorySpace(self._in_memory, unit(vector))
         return StoreSpace(self.graph, self.triples, unit(vector), query.filter)
 
     def expand(
         self, space: Space, initial: Integers, base: Sequence[Hit], trace: Trace, query: Query, n: int = 1
-    ) -> "Expanded":
+    ) -> "ExpandedHits":
         """Search from the triples `initial`, and fuse the passages of the chains with those of the base (Eq. 3)."""
         with trace.step(n, "triple beams", query.text) as step:
             beams = search_beams(space, initial, self.search, self.encoder.encode_passing)
@@ -70,8 +67,11 @@ class Expansion:
                 tuple(records[place].triple for place in path) for path in beams.paths()[:_TRACE_LENGTH]
             )
             step["scores"] = tuple(beams.scores[:_TRACE_LENGTH].tolist())
-            step["note"] = _describe_search(beams, len(initial))
-        return Expanded(self.fused([found, [hit.id for hit in base]], base), found)
+            step["note"] = (
+                f"{len(initial):,} triples to start from, {beams.considered:,} chains considered, "
+                f"{beams.encoded:,} encoded"
+            )
+        return ExpandedHits(self.fused([found, [hit.id for hit in base]], base), found)
 
     def fused(self, rankings: Sequence[Sequence[str]], known: Iterable[Hit]) -> tuple[Hit, ...]:
         """Fuse rankings of ids by reciprocal rank fusion, and return the hits.
@@ -80,49 +80,13 @@ class Expansion:
         """
         by_id = {hit.id: hit for hit in known}
         fused = reciprocal_rank_fusion(rankings)
-        missing = [id for id, _ in fused if id not in by_id]
-        by_id |= {hit.id: hit for hit in self._passages(missing)}
+        missing = {id: score for id, score in fused if id not in by_id}
+        by_id |= {hit.id: hit for hit in fetch_hits(self.passages, missing, self.source)}
         return tuple(replace(by_id[id], score=score, source=self.source) for id, score in fused if id in by_id)
 
-    def _passages(self, ids: Sequence[str]) -> tuple[Hit, ...]:
-        if not ids:
-            return ()
-        records = fetch_records(self.passages, ids, HIT_FIELDS)
-        return read_hits(SearchResult(records.column("id").to_pylist(), np.zeros(len(records)), records), self.source)
-
     @cached_property
-    def _held(self) -> TriplesInMemory | None:
+    def _in_memory(self) -> TriplesInMemory | None:
         return triples_in_memory(self.graph, self.triples)
-
-
-def _describe_search(beams: Beams, initial: int) -> str:
-    return f"{initial:,} triples to start from, {beams.considered:,} chains considered, {beams.encoded:,} encoded"
-
-
-@dataclass(frozen=True, slots=True)
-class NaiveRetriever:
-    """Retriever of NaiveGE: expands each question from all triples of the base's passages (section 6.2)."""
-
-    base: Retriever
-    base_k: int | None
-    expansion: Expansion
-
-    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """Return the best k hits per query. The base answers all queries in one call; each is then expanded alone."""
-        check_queries(queries, k)
-        with share_question_vectors():
-            found = self.base.retrieve(queries, self.base_k or k)
-            vectors = self.expansion.encoder.encode_queries([query.text for query in queries])
-        return [self._expanded(*one, k) for one in zip(queries, vectors, found, strict=True)]
-
-    def _expanded(self, query: Query, vector: Floats, base: Retrieval, k: int) -> Retrieval:
-        trace = Trace()
-        trace.of_base(base.trace, 1)
-        space = self.expansion.space(query, vector)
-        passages = dict.fromkeys(id for hit in base.hits for id in hit.passage_ids)
-        initial = space.of_passages(list(passages))
-        expanded = self.expansion.expand(space, initial, base.hits, trace, query)
-        return Retrieval(expanded.hits[:k], tuple(trace.steps), base.notes)
 
 
 # ---------------------------------------------------------------- SyncGE
@@ -184,21 +148,21 @@ class Linker:
         if not triples:
             return []
         with trace.step(n, "tripleLink", query.text) as step:
-            found = [hit for retrieval in self.link.retrieve(self.asked(triples, query), 1) for hit in retrieval.hits]
+            found = [hit for retrieval in self.link.retrieve(self.queries(triples, query), 1) for hit in retrieval.hits]
             ids = list(dict.fromkeys(hit.id for hit in found))
             step["ids"] = tuple(ids)
         return ids
 
-    def asked(self, triples: Sequence[Triple], query: Query) -> list[Query]:
+    def queries(self, triples: Sequence[Triple], query: Query) -> list[Query]:
         """Return the triples as queries to an index, with the filter of the question."""
         return [replace(query, text=self.triples.text(triple)) for triple in triples]
 
-    def passages(self, asked: Sequence[Query], k: int) -> list[list[str]]:
+    def passages(self, queries: Sequence[Query], k: int) -> list[list[str]]:
         """Return for each query the first `k` distinct passages of its nearest triples (the T side of Eq. 10)."""
-        found: list[list[str]] = [[] for _ in asked]
-        left, depth = list(range(len(asked))), 2 * k
+        found: list[list[str]] = [[] for _ in queries]
+        left, depth = list(range(len(queries))), 2 * k
         while left:
-            answers = self.link.retrieve([asked[at] for at in left], depth)
+            answers = self.link.retrieve([queries[at] for at in left], depth)
             more = []
             for at, answer in zip(left, answers, strict=True):
                 found[at] = list(dict.fromkeys(id for hit in answer.hits for id in hit.passage_ids))[:k]
@@ -228,7 +192,7 @@ class SyncRound:
         trace: Trace,
         n: int = 1,
         memory: Sequence[Triple] = (),
-    ) -> Expanded:
+    ) -> ExpandedHits:
         """Read triples from the base's hits and expand from them; without triples only the base's hits remain."""
         triples = self.reader.read(query.text, base, memory, trace, n, "read")
         space = self.expansion.space(query, vector)
@@ -237,26 +201,32 @@ class SyncRound:
 
 
 @dataclass(frozen=True, slots=True)
-class SyncRetriever:
-    """Retriever of SyncGE (`ragindex_retrievers.gear.method.Sync`)."""
+class ExpandingRetriever:
+    """Retriever of NaiveGE and SyncGE.
+
+    The expansion starts from all triples of the base's passages (section 6.2), or with `sync` from those that are read.
+    """
 
     base: Retriever
     base_k: int | None
-    sync: SyncRound
+    expansion: Expansion
+    sync: SyncRound | None = None
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """Return the best k hits per query.
-
-        The base answers all queries in one call; each is then read and expanded alone.
-        """
+        """Return the best k hits per query. The base answers all queries in one call; each is then expanded alone."""
         check_queries(queries, k)
         with share_question_vectors():
             found = self.base.retrieve(queries, self.base_k or k)
-            vectors = self.sync.expansion.encoder.encode_queries([query.text for query in queries])
-        return [self._expanded(*one, k) for one in zip(queries, vectors, found, strict=True)]
+            vectors = self.expansion.encoder.encode_queries([query.text for query in queries])
+        return [self._expand(*one, k) for one in zip(queries, vectors, found, strict=True)]
 
-    def _expanded(self, query: Query, vector: Floats, base: Retrieval, k: int) -> Retrieval:
+    def _expand(self, query: Query, vector: Floats, base: Retrieval, k: int) -> Retrieval:
         trace = Trace()
         trace.of_base(base.trace, 1)
-        expanded = self.sync.for_question().expanded(query, base.hits, vector, trace)
+        if self.sync is not None:
+            expanded = self.sync.for_question().expanded(query, base.hits, vector, trace)
+        else:
+            space = self.expansion.space(query, vector)
+            initial = space.of_passages(list(dict.fromkeys(id for hit in base.hits for id in hit.passage_ids)))
+            expanded = self.expansion.expand(space, initial, base.hits, trace, query)
         return Retrieval(expanded.hits[:k], tuple(trace.steps), base.notes)

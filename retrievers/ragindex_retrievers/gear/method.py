@@ -23,15 +23,13 @@ from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS, Trace
 from ragindex.types import Hit, Query, Retrieval, Triple
 from ragindex_retrievers.gear.beams import Scoring, Search
 from ragindex_retrievers.gear.expansion import (
-    Expanded,
+    ExpandingRetriever,
     Expansion,
     Linker,
-    NaiveRetriever,
-    SyncRetriever,
     SyncRound,
     TripleReader,
 )
-from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE_QUESTION, Reasoned
+from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE_QUESTION, Reasoning
 from ragindex_retrievers.gear.triple_graph import TripleGraph
 
 
@@ -111,7 +109,7 @@ class Naive(ExpandingScheme):
 
     def _open(self, index: OpenIndex) -> Retriever:
         """Return a retriever that calls the base once per batch and runs one beam search per question."""
-        return NaiveRetriever(self.base.open(index), self.base_k, self.expansion(index))
+        return ExpandingRetriever(self.base.open(index), self.base_k, self.expansion(index))
 
 
 class LinkingScheme(ExpandingScheme):
@@ -158,7 +156,8 @@ class Sync(LinkingScheme):
 
         Each question then takes one read, one linking step and one beam search.
         """
-        return SyncRetriever(self.base.open(index), self.base_k, self.round(index))
+        sync = self.round(index)
+        return ExpandingRetriever(self.base.open(index), self.base_k, sync.expansion, sync)
 
 
 class Gear(LinkingScheme):
@@ -206,14 +205,14 @@ _UNREADABLE_KINDS = frozenset(("malformed", "empty", "truncated"))
 
 @dataclass(slots=True)
 class _State:
-    """State of one question. `held` is the length of the memory after each iteration; `notes` are the base's notes."""
+    """State of one question. `lengths` are those of the memory after each iteration; `notes` are the base's notes."""
 
     query: Query
-    asked: list[str]
+    questions: list[str]
     trace: Trace = field(default_factory=Trace)
     memory: list[Triple] = field(default_factory=list)
     rounds: list[tuple[Hit, ...]] = field(default_factory=list)
-    held: list[int] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
 
     @property
@@ -254,17 +253,17 @@ class Agent:
             if state.n == self.settings.iterations:
                 break
             question = self._rewritten(state, reasoned)
-            repeated = _normalize_question(question) in map(_normalize_question, state.asked)
+            repeated = _normalize_question(question) in map(_normalize_question, state.questions)
             if self.settings.repeated == "stop" and (repeated or not question):
                 return "the next question was asked before" if repeated else "there is no next question"
-            state.asked.append(question or state.asked[-1])
+            state.questions.append(question or state.questions[-1])
         return f"after {state.n} iterations, of at most {self.settings.iterations}"
 
     # ------------------------------------------------------------ one iteration
 
     def _round(self, state: _State) -> None:
         """Retrieve and extend the memory: steps 1 and 2 (Eqs. 1 to 5)."""
-        current, n = replace(state.query, text=state.asked[-1]), state.n + 1
+        current, n = replace(state.query, text=state.questions[-1]), state.n + 1
         with share_question_vectors():
             base = self.base.retrieve([current], self.settings.base_k)[0]
             searched = state.query if self.settings.sync_query == "original" else current
@@ -274,17 +273,15 @@ class Agent:
         known = state.memory if self.settings.sync_memory else ()
         expanded = self.sync.expanded(searched, base.hits, vector, state.trace, n, known)
         state.rounds.append(expanded.hits)
-        read = self._gist_source(expanded)
-        state.memory.extend(self.sync.reader.read(state.query.text, read, state.memory, state.trace, n, "gist read"))
-        state.held.append(len(state.memory))
+        passages = expanded.hits
+        if self.settings.gist_source == "expanded":
+            by_id = {hit.id: hit for hit in expanded.hits}
+            passages = tuple(by_id[id] for id in expanded.found)
+        triples = self.sync.reader.read(state.query.text, passages, state.memory, state.trace, n, "gist read")
+        state.memory.extend(triples)
+        state.lengths.append(len(state.memory))
 
-    def _gist_source(self, expanded: Expanded) -> tuple[Hit, ...]:
-        if self.settings.gist_source == "fused":
-            return expanded.hits
-        by_id = {hit.id: hit for hit in expanded.hits}
-        return tuple(by_id[id] for id in expanded.found)
-
-    def _reasoned(self, state: _State) -> Reasoned:
+    def _reasoned(self, state: _State) -> Reasoning:
         """Ask whether the memory answers the question (Eq. 6).
 
         An unreadable reply counts as No and is counted in the ledger; a missing reply raises LLMError.
@@ -298,16 +295,16 @@ class Agent:
                 if error.kind not in _UNREADABLE_KINDS:
                     raise
                 ledger.count_outcome(REASON.name, "taken for no")
-                reasoned = Reasoned(answerable=False, why=f"the reply could not be read: {error}")
+                reasoned = Reasoning(answerable=False, why=f"the reply could not be read: {error}")
             step["note"] = f"answerable: {reasoned.answer}" if reasoned.answerable else f"not yet: {reasoned.why}"
         return reasoned
 
-    def _rewritten(self, state: _State, reasoned: Reasoned) -> str:
+    def _rewritten(self, state: _State, reasoned: Reasoning) -> str:
         """Return the next question (Eq. 7); with `show_asked`, the model also sees those that were asked before."""
         question, language = state.query.text, self.sync.reader.language
-        asked = state.asked if self.settings.show_asked else []
         known = {"question": question, "triples": state.memory, "reason": reasoned.why}
-        given = {**known, "asked": asked, "language": language}
+        earlier = state.questions if self.settings.show_asked else []
+        given = {**known, "asked": earlier, "language": language}
         with state.trace.step(state.n, "rewrite", question) as step:
             written = self.llm.run(REWRITE_QUESTION, given).question.strip()
             step["note"] = written
@@ -321,10 +318,10 @@ class Agent:
         if not triples:
             return _Links({}, ())
         with state.trace.step(state.n, "passageLink", state.query.text) as step:
-            asked = self.sync.linker.asked(triples, state.query)
+            queries = self.sync.linker.queries(triples, state.query)
             with share_question_vectors():
-                by_passage = [retrieval.hits for retrieval in self.base.retrieve(asked, k)]
-                by_triple = self.sync.linker.passages(asked, k)
+                by_passage = [retrieval.hits for retrieval in self.base.retrieve(queries, k)]
+                by_triple = self.sync.linker.passages(queries, k)
             rankings = {
                 triple: _take_ids(reciprocal_rank_fusion([[hit.id for hit in hits], passages]), k)
                 for triple, hits, passages in zip(triples, by_passage, by_triple, strict=True)
@@ -356,7 +353,7 @@ def _list_rankings(state: _State, links: _Links, n: int) -> list[Sequence[str]]:
 
     A triple that is in the memory twice contributes two rankings.
     """
-    linked: list[Sequence[str]] = [links.rankings[triple] for triple in state.memory[: state.held[n - 1]]]
+    linked: list[Sequence[str]] = [links.rankings[triple] for triple in state.memory[: state.lengths[n - 1]]]
     return [*linked, *([hit.id for hit in hits] for hits in state.rounds[:n])]
 
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from ragindex.filters import All, Filter, Terms
 from ragindex.interfaces import Collection, FilterQuery, Floats, VectorQuery
 from ragindex.parts.records import Doubles, Integers
-from ragindex.parts.triples.sparse_graph import NONE, AnyIntegers, SparseGraph, places
+from ragindex.parts.triples.sparse_graph import NONE, SparseGraph, places
 from ragindex.types import Triple
 from ragindex_retrievers.gear.triple_graph import NeighbourGraph, StoreGraph
 
@@ -91,11 +91,6 @@ def cosines(vectors: Doubles, question: Doubles) -> Doubles:
     return rounded
 
 
-def _fetch_records(collection: Collection, ids: Sequence[str]) -> list[Record]:
-    rows = {row["id"]: row for row in collection.get(list(dict.fromkeys(ids)), _FIELDS).to_pylist()}
-    return [_read_record(rows[id]) for id in ids]
-
-
 def _read_record(row: Mapping[str, Any]) -> Record:
     triple = Triple(row["subject"], row["predicate"], row["object"])
     return Record(row["id"], triple, row["text"], row["passage_ids"][0])
@@ -113,10 +108,6 @@ class TriplesInMemory:
     rows: npt.NDArray[np.int64]
     collection: Collection
 
-    def space(self, question: Floats) -> "MemorySpace":
-        """Return the search space for a question's vector."""
-        return MemorySpace(self, unit(question))
-
 
 def triples_in_memory(graph: NeighbourGraph, collection: Collection) -> TriplesInMemory | None:
     """Return the triples in memory; None if the graph or the vectors are not in memory."""
@@ -131,19 +122,19 @@ def triples_in_memory(graph: NeighbourGraph, collection: Collection) -> TriplesI
 class MemorySpace:
     """Space over triples in memory. `near` caches the nearest triples of each (entity, limit)."""
 
-    held: TriplesInMemory
+    stored: TriplesInMemory
     question: Doubles
     near: dict[tuple[int, int], Integers] = field(default_factory=dict)
 
     def of_passages(self, passage_ids: Sequence[str]) -> Integers:
         """Return the triples of the passages; see `Space.of_passages`."""
-        passages = self.held.graph.passages
+        passages = self.stored.graph.passages
         found = [passages.of(place) for place in places(passages.keys, passage_ids).tolist()]
         return np.concatenate([_EMPTY, *found])
 
     def of_ids(self, triple_ids: Sequence[str]) -> Integers:
         """Return the triples with these ids; see `Space.of_ids`."""
-        found = places(self.held.graph.triples, triple_ids)
+        found = places(self.stored.graph.triples, triple_ids)
         there: Integers = found[found != NONE].astype(np.int64, copy=False)
         return there
 
@@ -153,16 +144,18 @@ class MemorySpace:
         Only the `limit` + 1 nearest triples of each entity are considered, since the triple itself may be among
         them.
         """
-        sides = self.held.graph.sides
+        sides = self.stored.graph.sides
         return [self._nearest(int(place), sides[place].tolist(), limit) for place in triples]
 
     def vectors(self, triples: Integers) -> Doubles:
         """Return the vectors of the triples; see `Space.vectors`."""
-        return self.held.vectors[self.held.rows[triples]].astype(np.float64)
+        return self.stored.vectors[self.stored.rows[triples]].astype(np.float64)
 
     def records(self, triples: Sequence[int]) -> list[Record]:
         """Return the records of the triples; see `Space.records`."""
-        return _fetch_records(self.held.collection, self.held.graph.ids(np.array(triples, np.int64)))
+        ids = self.stored.graph.ids(np.array(triples, np.int64))
+        rows = {row["id"]: row for row in self.stored.collection.get(list(dict.fromkeys(ids)), _FIELDS).to_pylist()}
+        return [_read_record(rows[id]) for id in ids]
 
     def _nearest(self, place: int, sides: Sequence[int], limit: int) -> Integers:
         both = np.unique(np.concatenate([self._of_entity(side, limit + 1) for side in sides]))
@@ -173,23 +166,20 @@ class MemorySpace:
     def _of_entity(self, entity: int, limit: int) -> Integers:
         """Return the `limit` nearest triples of an entity, possibly with a few others."""
         if (entity, limit) not in self.near:
-            members = self.held.graph.entities.of(entity).astype(np.int64)
-            self.near[entity, limit] = self._found(members if len(members) <= limit else self._cut(members, limit))
+            members = self.stored.graph.entities.of(entity).astype(np.int64)
+            nearest = members if len(members) <= limit else self._cut(members, limit)
+            with_vector = self.stored.vectors[self.stored.rows[nearest]].any(axis=1)  # others are found by no search
+            self.near[entity, limit] = nearest[with_vector]
         return self.near[entity, limit]
 
     def _cut(self, members: Integers, limit: int) -> Integers:
         question = self.question.astype(np.float32)
-        rows = self.held.rows[members]
+        rows = self.stored.rows[members]
         blocks = [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
-        rough = np.concatenate([self.held.vectors[block].astype(np.float32) @ question for block in blocks])
+        rough = np.concatenate([self.stored.vectors[block].astype(np.float32) @ question for block in blocks])
         least = np.partition(rough, len(rough) - limit)[len(rough) - limit]
         cut: Integers = members[rough >= least - _MARGIN]
         return cut
-
-    def _found(self, triples: AnyIntegers) -> Integers:
-        """Return the triples with a non-zero vector, which a vector search could find."""
-        kept: Integers = triples[self.held.vectors[self.held.rows[triples]].any(axis=1)].astype(np.int64)
-        return kept
 
 
 # ---------------------------------------------------------------- from the store

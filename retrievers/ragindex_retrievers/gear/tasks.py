@@ -67,7 +67,7 @@ class Read(BaseModel):
         return tuple(dict.fromkeys(found))
 
 
-class Reasoned(BaseModel):
+class Reasoning(BaseModel):
     """Output of the reason task: whether the known triples answer the question, and if not, why.
 
     The `answer` is only traced: readers have their own task.
@@ -93,7 +93,8 @@ def _read_by_rule(inputs: Mapping[str, Any]) -> Read:
     Known names are those in the question and in the memory.
     """
     question, memory, language = inputs["question"], inputs["memory"], inputs["language"]
-    names = {entity_key(name) for name in [*find_names(question), *_list_entities(memory)]}
+    in_memory = (name for triple in memory for name in (triple.subject, triple.object))
+    names = {entity_key(name) for name in (*find_names(question), *in_memory)}
     words = _find_other_words(question)
     asked = _stem_words(
         " ".join([*words, *(_VERBS[word.lower()] for word in words if word.lower() in _VERBS)]), language
@@ -110,14 +111,14 @@ def _read_by_rule(inputs: Mapping[str, Any]) -> Read:
     return Read(triples=[[one.subject, one.predicate, one.object] for one in list(from_each.values())[:_MAX_TRIPLES]])
 
 
-def _reason_by_rule(inputs: Mapping[str, Any]) -> Reasoned:
+def _reason_by_rule(inputs: Mapping[str, Any]) -> Reasoning:
     """Return answerable if the memory covers every content word of the question, or all names that it compares."""
     question, triples, language = inputs["question"], inputs["triples"], inputs["language"]
     missing = _find_missing_words(question, triples, language)
     waiting = unmentioned_names(question, [write_sentence(triple) for triple in triples])
     if not missing or (len(list(find_names(question))) > 1 and not waiting):
-        return Reasoned(answerable=True)
-    return Reasoned(answerable=False, why=f"nothing is known about: {' '.join([*waiting, *missing])}")
+        return Reasoning(answerable=True)
+    return Reasoning(answerable=False, why=f"nothing is known about: {' '.join([*waiting, *missing])}")
 
 
 def _rewrite_by_rule(inputs: Mapping[str, Any]) -> RewrittenQuestion:
@@ -125,30 +126,26 @@ def _rewrite_by_rule(inputs: Mapping[str, Any]) -> RewrittenQuestion:
     question, triples, language = inputs["question"], inputs["triples"], inputs["language"]
     if not triples:
         return RewrittenQuestion(question=question)
-    said = [write_sentence(triple) for triple in triples]
-    open_ = [*unmentioned_names(question, said), *_find_missing_words(question, triples, language)]
-    return RewrittenQuestion(question=" ".join([*open_, find_new_name(triples[-1], question, said[:-1])]))
+    sentences = [write_sentence(triple) for triple in triples]
+    open_ = [*unmentioned_names(question, sentences), *_find_missing_words(question, triples, language)]
+    return RewrittenQuestion(question=" ".join([*open_, find_new_name(triples[-1], question, sentences[:-1])]))
 
 
 def _find_other_words(question: str) -> list[str]:
     """Return the words of a question outside its mentions, without question words."""
-    kept, last = [], 0
+    pieces, last = [], 0
     for mention in find_mentions(question):
-        kept.append(question[last : mention.start])
+        pieces.append(question[last : mention.start])
         last = mention.end
-    return [word for word in _WORD.findall(" ".join([*kept, question[last:]])) if word.lower() not in _QUESTION_WORDS]
+    return [word for word in _WORD.findall(" ".join([*pieces, question[last:]])) if word.lower() not in _QUESTION_WORDS]
 
 
 def _find_missing_words(question: str, triples: Sequence[Triple], language: str) -> list[str]:
     """Return the content words of a question, names aside, that no triple contains."""
-    held = _stem_words(" ".join(write_sentence(triple) for triple in triples), language)
+    covered = _stem_words(" ".join(write_sentence(triple) for triple in triples), language)
     words = _find_other_words(question)
     telling = _stem_words(" ".join(words), language)
-    return [word for word in words if (stems := _stem_words(word, language) & telling) and not stems <= held]
-
-
-def _list_entities(triples: Sequence[Triple]) -> list[str]:
-    return [name for one in triples for name in (one.subject, one.object)]
+    return [word for word in words if (stems := _stem_words(word, language) & telling) and not stems <= covered]
 
 
 def _stem_words(text: str, language: str) -> frozenset[str]:
@@ -159,18 +156,18 @@ def _stem_words(text: str, language: str) -> frozenset[str]:
 # ---------------------------------------------------------------- plain answers
 
 
-def _parse_reasoned(text: str) -> Reasoned:
+def _parse_reasoned(text: str) -> Reasoning:
     """Parse `Answerable: Yes`, `Answer: …` or `Answerable: No`, `Why: …`.
 
     Any other text counts as No, with all of it as why.
     """
-    if (found := _parse_json(text, Reasoned)) is not None:
+    if (found := _parse_json(text, Reasoning)) is not None:
         return found
-    said = {name: match[1].strip() if (match := pattern.search(text)) else "" for name, pattern in _LABELS.items()}
+    labelled = {name: match[1].strip() if (match := pattern.search(text)) else "" for name, pattern in _LABELS.items()}
     decided = _DECISION.search(text)
     if decided and decided[1].lower() in ("yes", "true"):
-        return Reasoned(answerable=True, answer=said["answer"])
-    return Reasoned(answerable=False, why=said["why"] or text.strip())
+        return Reasoning(answerable=True, answer=labelled["answer"])
+    return Reasoning(answerable=False, why=labelled["why"] or text.strip())
 
 
 def _parse_rewritten(text: str) -> RewrittenQuestion:
@@ -192,8 +189,8 @@ def _parse_json(text: str, output: type[_Output]) -> _Output | None:
 
 
 READ: Task[Read] = Task("gear-read", 1, _PROMPTS / "read.jinja", Read, rule=_read_by_rule)
-REASON: Task[Reasoned] = Task(
-    "gear-reason", 1, _PROMPTS / "reason.jinja", Reasoned, rule=_reason_by_rule, max_tokens=300, read=_parse_reasoned
+REASON: Task[Reasoning] = Task(
+    "gear-reason", 1, _PROMPTS / "reason.jinja", Reasoning, rule=_reason_by_rule, max_tokens=300, read=_parse_reasoned
 )
 REWRITE_QUESTION: Task[RewrittenQuestion] = Task(
     "gear-rewrite",

@@ -32,16 +32,16 @@ class RecentValues(Generic[CachedValue]):
     def split(self, keys: Sequence[str]) -> tuple[dict[str, CachedValue], list[str]]:
         """Return the cached values of these keys, and the other keys in order without duplicates."""
         with self.lock:
-            held = {key: self.values[key] for key in keys if key in self.values}
-        return held, [key for key in dict.fromkeys(keys) if key not in held]
+            cached = {key: self.values[key] for key in keys if key in self.values}
+        return cached, [key for key in dict.fromkeys(keys) if key not in cached]
 
-    def completed(self, held: Mapping[str, CachedValue], new: Mapping[str, CachedValue]) -> dict[str, CachedValue]:
-        """Cache the new values, evict those added first, and return `held` and `new` together."""
+    def completed(self, cached: Mapping[str, CachedValue], new: Mapping[str, CachedValue]) -> dict[str, CachedValue]:
+        """Cache the new values, evict those added first, and return `cached` and `new` together."""
         with self.lock:
             self.values |= new
             for key in list(islice(self.values, max(0, len(self.values) - self.most))):
                 del self.values[key]
-        return {**held, **new}
+        return {**cached, **new}
 
 
 Aliases: TypeAlias = Mapping[str, tuple[str, ...]]
@@ -55,7 +55,7 @@ _FIELDS: Mapping[Counted, str] = {"triples": "frequency", "objects": "objects", 
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
+class StatedTriple:
     """Triple that a passage states.
 
     `number` is its place among the triples of the passage. `subject` and `object` are the keys of its entities.
@@ -99,22 +99,24 @@ class Lookups:
     predicates: RecentValues[Floats] = field(default_factory=lambda: RecentValues(_CACHE_SIZE))
     often: RecentValues[float] = field(default_factory=lambda: RecentValues(_CACHE_SIZE))
 
-    def triples(self, passage_ids: Sequence[str]) -> dict[str, tuple[Stated, ...]]:
+    def triples(self, passage_ids: Sequence[str]) -> dict[str, tuple[StatedTriple, ...]]:
         """Return the triples of each passage, in its order."""
         return self.around(passage_ids, [])[0]
 
     def around(
         self, passage_ids: Sequence[str], contexts: Sequence[Sequence[str]], where: Filter | None = None
-    ) -> tuple[dict[str, tuple[Stated, ...]], list[NamePairs]]:
+    ) -> tuple[dict[str, tuple[StatedTriple, ...]], list[NamePairs]]:
         """Return the triples of the passages, and for each context (passage ids) the pairs of names that hold there.
 
         With a filter, a pair counts only if all passages where it holds pass `where`: one of its names may be in
         those that do not.
         """
-        asked = [(self.passages, [_make_id_query(passage_ids, ("triples",))])]
+        requests = [(self.passages, [_make_id_query(passage_ids, ("triples",))])]
         if self.same_as is not None and contexts:
-            asked.append((self.same_as, [_make_alias_query(context) for context in contexts]))
-        found = search_together(asked)
+            fields = ("aliases", "passage_ids")
+            within = [Overlaps("passage_ids", tuple(context)) for context in contexts]
+            requests.append((self.same_as, [FilterQuery(each, _MOST_PAIRS, fields) for each in within]))
+        found = search_together(requests)
         rows = found[0][0].records.to_pylist()
         triples = {row["id"]: _read_stated(row["id"], row["triples"], self.of, self.by_passage) for row in rows}
         pairs = self._keep_passing(found[1], where) if len(found) > 1 else [[] for _ in contexts]
@@ -172,7 +174,7 @@ class Lookups:
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def _read_stated(passage_id: str, triples: str, of: Triples, by_passage: bool) -> tuple[Stated, ...]:
+def _read_stated(passage_id: str, triples: str, of: Triples, by_passage: bool) -> tuple[StatedTriple, ...]:
     """Parse the triples of a passage's record; cached, since parsing costs more than a search."""
     found = []
     for number, one in enumerate(from_json(triples)):
@@ -181,7 +183,7 @@ def _read_stated(passage_id: str, triples: str, of: Triples, by_passage: bool) -
             partial_id(subject, one.predicate, False, owner),
             partial_id(object, one.predicate, True, owner),
         )
-        found.append(Stated(passage_id, number, one, subject, object, partials))
+        found.append(StatedTriple(passage_id, number, one, subject, object, partials))
     return tuple(found)
 
 
@@ -201,10 +203,6 @@ def aliases_in(pairs: NamePairs, entities: Iterable[str]) -> Aliases:
     return {name: tuple(sorted(aliases)) for name, aliases in found.items()}
 
 
-def _make_alias_query(passage_ids: Sequence[str]) -> FilterQuery:
-    return FilterQuery(Overlaps("passage_ids", tuple(passage_ids)), _MOST_PAIRS, ("aliases", "passage_ids"))
-
-
 def _make_id_query(ids: Sequence[str], fields: tuple[str, ...]) -> FilterQuery:
     wanted = tuple(dict.fromkeys(ids))
     return FilterQuery(Ids(wanted), max(1, len(wanted)), fields)
@@ -220,9 +218,9 @@ def _read_counts(answers: Sequence[SearchResult], of: Counted) -> dict[str, floa
 
 def _read_vectors(found: SearchResult, ids: Sequence[str], dimensions: int) -> Floats:
     rows = {id: row for row, id in enumerate(found.ids)}
-    held = found.records.column("vector").flatten().to_numpy(zero_copy_only=False).reshape(len(rows), dimensions)
+    stored = found.records.column("vector").flatten().to_numpy(zero_copy_only=False).reshape(len(rows), dimensions)
     vectors = np.zeros((len(ids), dimensions), np.float32)
     known = [place for place, id in enumerate(ids) if id in rows]
     if known:
-        vectors[known] = held[[rows[ids[place]] for place in known]]
+        vectors[known] = stored[[rows[ids[place]] for place in known]]
     return vectors

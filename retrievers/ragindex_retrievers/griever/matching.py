@@ -1,13 +1,14 @@
-"""Names of triples against the n-grams of a question, and the scores of triples (GRIEVER, sections 4.3 and 4.4).
+"""The text of a question: its sub-queries and n-grams, the names of triples that match these, and its rewriting.
 
-The question is encoded once; the vector of an n-gram is pooled from the vectors of its tokens.
+Sections 4.2.1 and 4.3 to 4.5 of GRIEVER. The question is encoded once; the vector of an n-gram is pooled from the
+vectors of its tokens.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 import regex
@@ -16,7 +17,7 @@ from ragindex.encoders.common import normalize_rows
 from ragindex.interfaces import Floats, TokenEmbeddings
 from ragindex.parts.records import Integers
 from ragindex.types import Span
-from ragindex_retrievers.griever.lookups import Aliases, Counted, Lookups, Stated
+from ragindex_retrievers.griever.lookups import Aliases, Counted, Lookups, StatedTriple
 
 Pooling = Literal["mean", "max"]
 _BLOCK = 1024  # n-grams per block, to bound the memory of their tokens' vectors
@@ -60,11 +61,11 @@ def ngrams(text: str, tokens: TokenEmbeddings, longest: int, pool: Pooling) -> N
     found = np.array(spans(text, longest), np.int64).reshape(-1, 2)
     inside = _find_tokens(found, np.array(tokens.spans, np.int64).reshape(-1, 2))
     chosen = _find_distinct(inside)
-    made = [
+    vectors = [
         _pool_tokens(inside[chosen[start : start + _BLOCK]], tokens.vectors, pool)
         for start in range(0, max(1, len(chosen)), _BLOCK)
     ]
-    return Ngrams(tuple((start, end) for start, end in found[chosen].tolist()), normalize_rows(np.concatenate(made)))
+    return Ngrams(tuple((start, end) for start, end in found[chosen].tolist()), normalize_rows(np.concatenate(vectors)))
 
 
 def _find_tokens(found: Integers, tokens: Integers) -> Integers:
@@ -158,7 +159,7 @@ class ScoredTriple:
     `inverse` says which partial triple that is; `entity` and `predicate` are its matches.
     """
 
-    stated: Stated
+    stated: StatedTriple
     score: float
     inverse: bool
     entity: NameMatch
@@ -181,12 +182,12 @@ class ScoringInput:
 
     question: Ngrams
     vector: Floats
-    triples: Sequence[Stated]
+    triples: Sequence[StatedTriple]
     aliases: Aliases
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class NameTable:
     """Vectors from the index, (n, dimensions), and the row of each name."""
 
     vectors: Floats
@@ -199,36 +200,40 @@ def partial_score(entity: float, predicate: float, frequency: float) -> float:
 
 
 def score_all(
-    asked: Sequence[ScoringInput], index: Lookups, frequency: Counted, *, by_query: bool
+    inputs: Sequence[ScoringInput], index: Lookups, frequency: Counted, *, by_query: bool
 ) -> list[list[ScoredTriple]]:
     """Return the scored triples of each sub-query; what the index stores of them is looked up for all together.
 
     `by_query`: a predicate's match is its cosine with the whole sub-query, not with the best n-gram (reading
     V8).
     """
-    triples = dict.fromkeys(one for each in asked for one in each.triples)
-    names = dict.fromkeys(name for one in asked for key in _list_keys(one) for name in (key, *one.aliases.get(key, ())))
+    triples = dict.fromkeys(one for each in inputs for one in each.triples)
+    names = dict.fromkeys(
+        name for one in inputs for key in _list_keys(one) for name in (key, *one.aliases.get(key, ()))
+    )
     predicates = dict.fromkeys(one.triple.predicate for one in triples)
     partials = [id for one in triples for id in one.partials]
     of_names, of_predicates, often = index.stored(list(names), list(predicates), partials, frequency)
-    entity = Stored(of_names, {name: row for row, name in enumerate(names)})
-    predicate = Stored(of_predicates, {name: row for row, name in enumerate(predicates)})
-    return [_score_triples(one, often, entity, predicate, by_query=by_query) for one in asked]
+    entity = NameTable(of_names, {name: row for row, name in enumerate(names)})
+    predicate = NameTable(of_predicates, {name: row for row, name in enumerate(predicates)})
+    return [_score_triples(one, often, entity, predicate, by_query=by_query) for one in inputs]
 
 
 def _score_triples(
-    asked: ScoringInput, often: Mapping[str, float], entity: Stored, predicate: Stored, *, by_query: bool
+    inputs: ScoringInput, often: Mapping[str, float], entity: NameTable, predicate: NameTable, *, by_query: bool
 ) -> list[ScoredTriple]:
-    entities = _match_entities(_list_keys(asked), asked, entity)
-    predicates = _match_predicates(list(dict.fromkeys(one.triple.predicate for one in asked.triples)), asked, predicate)
+    entities = _match_entities(_list_keys(inputs), inputs, entity)
+    distinct = list(dict.fromkeys(one.triple.predicate for one in inputs.triples))
+    found = match_names(predicate.vectors[[predicate.rows[name] for name in distinct]], inputs.question)
+    predicates = dict(zip(distinct, _make_matches(found, inputs.question), strict=True))
     if by_query:
-        cosines = {name: float(predicate.vectors[predicate.rows[name]] @ asked.vector) for name in predicates}
+        cosines = {name: float(predicate.vectors[predicate.rows[name]] @ inputs.vector) for name in predicates}
         predicates = {name: NameMatch(cosines[name], match.span) for name, match in predicates.items()}
-    return [_choose_partial(one, entities, predicates[one.triple.predicate], often) for one in asked.triples]
+    return [_choose_partial(one, entities, predicates[one.triple.predicate], often) for one in inputs.triples]
 
 
 def _choose_partial(
-    stated: Stated, entities: Mapping[str, NameMatch], predicate: NameMatch, often: Mapping[str, float]
+    stated: StatedTriple, entities: Mapping[str, NameMatch], predicate: NameMatch, often: Mapping[str, float]
 ) -> ScoredTriple:
     """Return the triple with s_t (Eq. 2), the score of its better partial triple; of equal ones the direct one."""
     both = [
@@ -240,20 +245,15 @@ def _choose_partial(
     return max(both, key=lambda one: one.score)
 
 
-def _match_entities(keys: Sequence[str], asked: ScoringInput, stored: Stored) -> dict[str, NameMatch]:
+def _match_entities(keys: Sequence[str], inputs: ScoringInput, stored: NameTable) -> dict[str, NameMatch]:
     """Return s_e: the best match of each entity or one of its aliases, each encoded by itself (section 4.3)."""
-    named = [(key, *asked.aliases.get(key, ())) for key in keys]
+    named = [(key, *inputs.aliases.get(key, ())) for key in keys]
     places = {name: place for place, name in enumerate(dict.fromkeys(name for group in named for name in group))}
     found = match_names(
-        stored.vectors[[stored.rows[name] for name in places]], asked.question
+        stored.vectors[[stored.rows[name] for name in places]], inputs.question
     )  # one row per distinct name, so that equal names have equal scores
     best = choose_best(found, [[places[name] for name in group] for group in named])
-    return dict(zip(keys, _make_matches(best, asked.question), strict=True))
-
-
-def _match_predicates(predicates: Sequence[str], asked: ScoringInput, stored: Stored) -> dict[str, NameMatch]:
-    found = match_names(stored.vectors[[stored.rows[name] for name in predicates]], asked.question)
-    return dict(zip(predicates, _make_matches(found, asked.question), strict=True))
+    return dict(zip(keys, _make_matches(best, inputs.question), strict=True))
 
 
 def _make_matches(found: Matches, question: Ngrams) -> list[NameMatch]:
@@ -261,8 +261,8 @@ def _make_matches(found: Matches, question: Ngrams) -> list[NameMatch]:
     return [NameMatch(value, question.spans[place] if place >= 0 else None) for value, place in pairs]
 
 
-def _list_keys(asked: ScoringInput) -> list[str]:
-    return list(dict.fromkeys(key for one in asked.triples for key, _ in one.sides))
+def _list_keys(inputs: ScoringInput) -> list[str]:
+    return list(dict.fromkeys(key for one in inputs.triples for key, _ in one.sides))
 
 
 def describe_matches(scored: ScoredTriple, text: str) -> str:
@@ -272,3 +272,99 @@ def describe_matches(scored: ScoredTriple, text: str) -> str:
         f"{name} = '{text[slice(*match.span)]}' {match.score:.2f}" if match.span else f"{name} {match.score:.2f}"
         for name, match in sides
     )
+
+
+# ---------------------------------------------------------------- sub-queries and rewriting
+
+
+CONNECTORS = ("who", "whom", "whose", "which", "that", "where", "when")
+"""English connectors. The paper shows `where` and `who`, and gives no list (reading V3)."""
+
+_FEWEST_WORDS = 2
+_PLAIN_WORD = regex.compile(r"\w+")
+
+
+def split_question(question: str, connectors: Sequence[str], *, with_question: bool, most: int) -> list[str]:
+    """Return at most `most` sub-queries: the question if `with_question`, and the text from each connector to the end.
+
+    A connector stays in its clause and matches in any case. The first word never splits, and a rest of one word
+    is no clause. A question without clauses is its own sub-query.
+    """
+    wanted = {connector.casefold() for connector in connectors}
+    words = list(_PLAIN_WORD.finditer(question))
+    starts = [
+        word.start()
+        for place, word in enumerate(words)
+        if 0 < place <= len(words) - _FEWEST_WORDS and word[0].casefold() in wanted
+    ]
+    clauses = [question[start:].strip() for start in starts]
+    return ([question, *clauses] if with_question or not clauses else clauses)[:most]
+
+
+_LEAST_PREDICATE = 0.5
+"""Score from which a predicate counts as matched in rewriting."""
+RewriteOrder: TypeAlias = Literal["triple", "entity"]
+
+
+def rewrite(
+    question: str,
+    scored: Sequence[ScoredTriple],
+    least_entity: float,
+    most: int,
+    order: RewriteOrder = "triple",
+) -> str:
+    """Return the question with the mention of a matched entity replaced by the other entity of the triple
+    (reading V11).
+
+    Triples are used best first (`order=triple`), or those with the best matched entity first (`order=entity`), at
+    most `most` of them, if they match with a score of at least `least_entity` and their mentions do not overlap. The
+    words that match the predicate with at least 0.5 are removed. A triple whose other entity is the
+    mention itself (it states an alias) is skipped. Returns the question unchanged if there is no such triple, or if
+    nothing would be left to ask.
+    """
+    mentions: dict[Span, str] = {}
+    gone: list[Span] = []
+    for one in sorted(scored, key=lambda one: (-one.entity.score if order == "entity" else 0.0, -one.score)):
+        if len(mentions) == most:
+            break
+        mention = one.entity.span
+        if mention is None or one.entity.score < least_entity or any(_overlap(mention, span) for span in mentions):
+            continue
+        if one.other_name.casefold() == question[slice(*mention)].casefold():
+            continue
+        mentions[mention] = one.other_name
+        if one.predicate.span is not None and one.predicate.score >= _LEAST_PREDICATE:
+            gone.append(one.predicate.span)
+    left = [piece for span in gone for piece in _subtract_spans(span, list(mentions))]
+    return _apply_edits(question, [*mentions.items(), *((span, "") for span in _remove_overlaps(left))]) or question
+
+
+def _overlap(one: Span, other: Span) -> bool:
+    return one[0] < other[1] and other[0] < one[1]
+
+
+def _subtract_spans(span: Span, taken: Sequence[Span]) -> list[Span]:
+    """Return the pieces of a span outside the spans `taken`."""
+    left = [span]
+    for start, end in taken:
+        left = [
+            piece
+            for low, high in left
+            for piece in ((low, min(high, start)), (max(low, end), high))
+            if piece[0] < piece[1]
+        ]
+    return left
+
+
+def _remove_overlaps(spans: Sequence[Span]) -> list[Span]:
+    """Return spans that cover the same characters without overlap."""
+    apart: list[Span] = []
+    for span in spans:
+        apart += _subtract_spans(span, apart)
+    return apart
+
+
+def _apply_edits(question: str, edits: Sequence[tuple[Span, str]]) -> str:
+    for (start, end), text in sorted(edits, reverse=True):
+        question = question[:start] + text + question[end:]
+    return " ".join(question.split())

@@ -21,25 +21,28 @@ from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS, Trace
 from ragindex.types import Query, Retrieval, Step, Triple
 from ragindex_retrievers.griever.lookups import Lookups, join_filter
 from ragindex_retrievers.griever.matching import (
+    CONNECTORS,
     Ngrams,
     Pooling,
+    RewriteOrder,
     ScoredTriple,
     ScoringInput,
     describe_matches,
     ngrams,
     ngrams_as_texts,
+    rewrite,
     score_all,
+    split_question,
 )
 from ragindex_retrievers.griever.parts.judged_same_as import JudgedSameAs
 from ragindex_retrievers.griever.parts.name_vectors import NameVectors
 from ragindex_retrievers.griever.parts.partial_triples import PartialTriples
 from ragindex_retrievers.griever.parts.same_as import SameAs
 from ragindex_retrievers.griever.parts.triple_passages import TriplePassages
-from ragindex_retrievers.griever.paths import Subgraph
-from ragindex_retrievers.griever.questions import CONNECTORS, RewriteOrder, rewrite, split_question
 from ragindex_retrievers.griever.search import (
     Shortlist,
     Shortlister,
+    Subgraph,
     SubquerySearch,
     entities_of,
     extend_subgraphs,
@@ -180,11 +183,16 @@ class Griever(Scheme):
             self.triples,
             self.partial_scope == "passage",
         )
-        connectors = self.connectors if self.connectors is not None else _get_connectors(index.language)
+        shortlister = None
+        if self.shortlist != "none":
+            text, vectors = index.open_part(self._shortlisted()), index.open_part(Vectors(of=self._shortlisted()))
+            shortlister = Shortlister(self.shortlist, text, vectors, self.t_max)
+        own = CONNECTORS if index.language == "english" else ()
+        connectors = own if self.connectors is None else self.connectors
         return GrieverRetriever(
             over(self.base, Passages()).open(index),
             over(self.follow, self._passages()).open(index),
-            self._shortlister(index),
+            shortlister,
             lookups,
             index.encoder,
             connectors if self.split else (),
@@ -205,16 +213,6 @@ class Griever(Scheme):
 
     def _shortlisted(self) -> Part[Any]:
         return self._partials() if self.shortlist == "partial" else self.triples
-
-    def _shortlister(self, index: OpenIndex) -> Shortlister | None:
-        if self.shortlist == "none":
-            return None
-        text, vectors = index.open_part(self._shortlisted()), index.open_part(Vectors(of=self._shortlisted()))
-        return Shortlister(self.shortlist, text, vectors, self.t_max)
-
-
-def _get_connectors(language: str) -> tuple[str, ...]:
-    return CONNECTORS if language == "english" else ()
 
 
 # ---------------------------------------------------------------- the open retriever
@@ -274,7 +272,7 @@ class GrieverRetriever:
         return lines
 
     def _texts(self, query: Query) -> list[str]:
-        return split_question(query.text, self.connectors, whole=self.settings.fire_full, most=_MOST_SUBQUERIES)
+        return split_question(query.text, self.connectors, with_question=self.settings.fire_full, most=_MOST_SUBQUERIES)
 
     def _asked(self, query: Query, texts: Sequence[str]) -> Sequence[str]:
         """Return the texts to encode first: the sub-queries, and the question if passages are compared with it."""

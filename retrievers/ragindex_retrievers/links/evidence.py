@@ -1,28 +1,25 @@
 """The scheme `evidence`: candidates of several methods, ranked by weighted features."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
-from ragindex.interfaces import CandidateFeatures, Encoder, Floats, OpenIndex, Part, Retriever, Scheme
-from ragindex.parts.records import Doubles
+from ragindex._util.canonical import digest
+from ragindex.errors import UsageError
+from ragindex.interfaces import CandidateFeatures, Encoder, Floats, OpenIndex, Part, Retriever
+from ragindex.parts.records import Doubles, Integers
 from ragindex.plugins import registry
 from ragindex.plugins.registry import SchemeField, label
-from ragindex.retrieval.hits import check_queries, fetch_records
+from ragindex.plugins.strict_models import Strict
+from ragindex.retrieval.hits import check_queries, fetch_hits, fetch_records
 from ragindex.types import Query, Retrieval, Step
-from ragindex_retrievers.links.features import (
-    FEATURES,
-    MAY_COUNT_AGAINST,
-    build_features,
-    read_weights,
-    resolve_weights,
-)
 from ragindex_retrievers.links.lookups import LinksParameters
-from ragindex_retrievers.links.method import link_parts, open_parts, read_ranking
-from ragindex_retrievers.links.walk import LinkWalk, WalkedParts
+from ragindex_retrievers.links.method import Hop, LinkParts, LinkWalk, link_parts, open_parts
 
 _EXPLAINED_HITS, _EXPLAINED_FEATURES = 10, 3
 
@@ -31,7 +28,7 @@ class Evidence(LinksParameters):
     """Candidates of `links` and other methods, ranked by a logistic regression fitted to judged questions.
 
     The features are the scores of `links`, its links of two hops by kind, and the reciprocal rank in each of `bases`
-    (ragindex_retrievers.links.features). The candidates are the best `candidates` by `links` and the best
+    (ragindex_retrievers.links.evidence). The candidates are the best `candidates` by `links` and the best
     `base_depth` of each base. `weights` is `links` (link features only), `graphs` (with `hipporag(mode=facts)`,
     `hipporag` and `sirerag(ranking=lifted)` as bases), or a file that `ragindex tune` made from judged questions;
     it brings its bases along. The score of a hit is the probability of the model.
@@ -84,7 +81,7 @@ class Evidence(LinksParameters):
 class EvidenceRetriever:
     """The open retriever of Evidence."""
 
-    parts: WalkedParts
+    parts: LinkParts
     encoder: Encoder
     bases: tuple[Retriever, ...]
     settings: Evidence
@@ -93,7 +90,7 @@ class EvidenceRetriever:
     @property
     def feature_names(self) -> tuple[str, ...]:
         """The names of the features, in the order of their columns."""
-        return list_feature_names(self.settings.bases)
+        return (*FEATURES, *(f"rank:{registry.label(base)}" for base in self.settings.bases))
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """Rank the candidates of each question by the model."""
@@ -119,28 +116,29 @@ class EvidenceRetriever:
         ]
         step = Step(1, "evidence", query.text, tuple(found.ids[row] for row in best), note="\n".join(notes))
         scores = {found.ids[row]: float(chances[row]) for row in best}
-        return Retrieval(read_ranking(self.parts.passages, scores, self.source), (*steps, step))
+        return Retrieval(fetch_hits(self.parts.passages, scores, self.source), (*steps, step))
 
     def features(self, queries: Sequence[Query], k: int) -> list[CandidateFeatures]:
         """Return the candidates of each question with their features and documents."""
-        return [self._add_documents(found) for found, _ in self._find(queries, k)]
-
-    def _add_documents(self, found: CandidateFeatures) -> CandidateFeatures:
-        records = fetch_records(self.parts.passages, found.ids, ("doc_ids",))
-        return replace(found, doc_ids=tuple(tuple(one) for one in records.column("doc_ids").to_pylist()))
+        answers = []
+        for candidates, _ in self._find(queries, k):
+            records = fetch_records(self.parts.passages, candidates.ids, ("doc_ids",))
+            doc_ids = tuple(map(tuple, records.column("doc_ids").to_pylist()))
+            answers.append(replace(candidates, doc_ids=doc_ids))
+        return answers
 
     def _find(self, queries: Sequence[Query], k: int) -> list[tuple[CandidateFeatures, tuple[Step, ...]]]:
         check_queries(queries, k)
         vectors = self.encoder.encode_queries([query.text for query in queries])
         depth = max(k, self.settings.base_depth)
         ranked = [base.retrieve(queries, max(depth, self.settings.depth)) for base in self.bases]
-        found = []
-        for number, (query, vector) in enumerate(zip(queries, vectors, strict=True)):
-            of_bases = [answers[number] for answers in ranked]
-            rankings = [_list_passages(one) for one in of_bases]
-            candidates, steps = self._one(query, vector, rankings, k)
-            found.append((candidates, (*(step for one in of_bases for step in one.trace), *steps)))
-        return found
+        candidates = []
+        for query, vector, *of_bases in zip(queries, vectors, *ranked, strict=True):
+            # each passage has the place of the first hit that it belongs to
+            rankings = [list(dict.fromkeys(id for hit in base.hits for id in hit.passage_ids)) for base in of_bases]
+            features, steps = self._one(query, vector, rankings, k)
+            candidates.append((features, (*(step for base in of_bases for step in base.trace), *steps)))
+        return candidates
 
     def _one(
         self, query: Query, vector: Floats, rankings: Sequence[Sequence[str]], k: int
@@ -157,33 +155,175 @@ class EvidenceRetriever:
             return self._describe((), np.zeros((0, len(self.feature_names)))), tuple(walk.steps)
         links = np.concatenate([links, walk.scores.base[len(links) :]])
         values = build_features(walk, links, rankings)
-        kept = self._choose(walk, links, rankings, depth, max(k, self.settings.candidates))
-        ids = list(walk.scores.rows)
-        return self._describe(tuple(ids[row] for row in kept), values[kept]), tuple(walk.steps)
+        ids, rows = list(walk.scores.rows), walk.scores.rows
+        best = sorted(rows, key=lambda id: (-links[rows[id]], id))[: max(k, self.settings.candidates)]
+        chosen = sorted({rows[id] for ranking in (best, *(one[:depth] for one in rankings)) for id in ranking})
+        return self._describe(tuple(ids[row] for row in chosen), values[chosen]), tuple(walk.steps)
 
     def _describe(self, ids: tuple[str, ...], values: Doubles) -> CandidateFeatures:
         names = self.feature_names
         return CandidateFeatures(ids, names, tuple(name not in MAY_COUNT_AGAINST for name in names), values)
 
-    def _choose(
-        self, walk: LinkWalk, links: Doubles, rankings: Sequence[Sequence[str]], depth: int, count: int
-    ) -> list[int]:
-        """Return the rows of the candidates."""
-        rows = walk.scores.rows
-        best = sorted(rows, key=lambda id: (-links[rows[id]], id))[:count]
-        return sorted({rows[id] for ranking in (best, *(one[:depth] for one in rankings)) for id in ranking})
-
-
-def list_feature_names(bases: Sequence[Scheme]) -> tuple[str, ...]:
-    """Return the names of the features with these bases."""
-    return (*FEATURES, *(f"rank:{registry.label(base)}" for base in bases))
-
-
-def _list_passages(found: Retrieval) -> list[str]:
-    """Return the passages of a ranking, each at the place of the first hit that it belongs to."""
-    return list(dict.fromkeys(id for hit in found.hits for id in hit.passage_ids))
-
 
 def _list_terms(terms: Doubles, names: Sequence[str]) -> str:
     order = np.argsort(-terms, kind="stable")[:_EXPLAINED_FEATURES]
     return ", ".join(f"{names[place]} {terms[place]:+.2f}" for place in order if terms[place] > 0)
+
+
+# ---------------------------------------------------------------- the features of candidates
+
+
+FEATURES = (
+    "cosine",
+    "bm25",
+    "named",
+    "links",
+    "mentioned",
+    "mentions",
+    "mentioned_new",
+    "mentions_new",
+    "seeds",
+    "second_hop",
+    "support",
+    "cosine_rank",
+    "bm25_rank",
+    "links_rank",
+)
+"""Cosine and BM25 score, min-max normalized over the candidates; whether the question names the passage; its score by
+`links`; the best link from a seed, and to one, as the seed's score times the link's weight; the same times what is new
+beyond the seed; the share of the seeds that are linked; the best link of the second hop; for a seed, the best link to
+a passage, as that passage's base score times the weight; and reciprocal ranks, 1 / (5 + rank)."""
+MAY_COUNT_AGAINST = frozenset(
+    ("mentioned", "mentions", "mentioned_new", "mentions_new", "seeds", "second_hop", "support")
+)
+"""Features that may have negative weights: much that is linked without adding anything is a hub. Scores and ranks may
+not."""
+_RANK_CONSTANT = 5
+
+
+def build_features(walk: LinkWalk, links: Doubles, rankings: Sequence[Sequence[str]]) -> Doubles:
+    """Return the features of all passages that a walk of two hops reached, (passages, FEATURES and rankings).
+
+    `links` are the scores after the first hop, base scores for passages reached later; `rankings` are those of other
+    methods, best first, each of which gives the reciprocal rank of each passage.
+    """
+    scores, count = walk.scores, len(walk.scores.rows)
+    first, second = walk.hops
+    backward = np.array([link.backward for link in first.links], np.bool_)
+    forth, back = _strengths(first) * ~backward, _strengths(first) * backward
+    pairs = np.unique(np.stack([first.passages, first.seeds]), axis=1)
+    seeds_linked = np.bincount(pairs[0], minlength=count).astype(np.float64)  # in either direction
+    columns = [
+        scores.dense,
+        scores.text,
+        scores.named.astype(np.float64),
+        links,
+        _keep_largest(count, first.passages, forth),
+        _keep_largest(count, first.passages, back),
+        _keep_largest(count, first.passages, forth * first.new),
+        _keep_largest(count, first.passages, back * first.new),
+        seeds_linked / max(1, walk.settings.seeds),
+        _keep_largest(count, second.passages, _strengths(second)),
+        _keep_largest(count, first.seeds, scores.base[first.passages] * _weights(first)),
+        *(_rank(values, list(scores.rows)) for values in (scores.dense, scores.text, links)),
+        *(_reciprocal_ranks(ranking, scores.rows) for ranking in rankings),
+    ]
+    return np.stack(columns, axis=1)
+
+
+def _weights(hop: Hop) -> Doubles:
+    return np.array([link.weight for link in hop.links], np.float64)
+
+
+def _strengths(hop: Hop) -> Doubles:
+    return hop.seed_scores * _weights(hop)
+
+
+def _keep_largest(count: int, places: Integers, values: Doubles) -> Doubles:
+    """Return the largest of the values at each place, 0 where there is none."""
+    found = np.zeros(count)
+    np.maximum.at(found, places, values)
+    return found
+
+
+def _rank(values: Doubles, ids: Sequence[str]) -> Doubles:
+    """Return reciprocal ranks by value, equal values by id; 0 where the value is 0."""
+    order = sorted(range(len(ids)), key=lambda row: (-values[row], ids[row]))
+    ranks = np.empty(len(ids))
+    ranks[order] = np.arange(1, len(ids) + 1)
+    return np.where(values > 0, 1 / (_RANK_CONSTANT + ranks), 0.0)
+
+
+def _reciprocal_ranks(ranking: Sequence[str], rows: Mapping[str, int]) -> Doubles:
+    values = np.zeros(len(rows))
+    for rank, id in enumerate(ranking, start=1):
+        if id in rows:
+            values[rows[id]] = 1 / (_RANK_CONSTANT + rank)
+    return values
+
+
+# ---------------------------------------------------------------- weights, stored as JSON
+
+
+_SHIPPED = Path(__file__).parent / "weights"
+_HASH_LENGTH = 12
+_MOST_BYTES = 1_000_000
+
+
+class FeatureWeights(Strict):
+    """A calibrated logistic regression: the probability that a passage belongs to the answer is
+    1 / (1 + exp(-(intercept + sum of weight × feature))).
+
+    `bases` are the specifications of the methods whose ranks are features, `rank:LABEL` each; `made_from` says on what
+    questions the weights were fitted, and `questions` has their ids (ragindex.corpus.judgements.question_id).
+    """
+
+    made_from: str
+    questions: tuple[str, ...] = ()
+    bases: tuple[Any, ...] = ()
+    intercept: float = Field(allow_inf_nan=False)
+    weights: Mapping[str, Annotated[float, Field(allow_inf_nan=False)]]
+
+
+def resolve_weights(written: str) -> str:
+    """Return the path of weights with a hash of their content appended, so that it names this content alone.
+
+    Names of sets that come with the package stay as they are. Raises UsageError if the file cannot be read, or if
+    `written` has a hash and the content has changed.
+    """
+    name, _, known = written.partition("#")
+    if name in list_shipped():
+        return name
+    found = digest(read_weights(name).model_dump(mode="json", exclude={"questions"}))[:_HASH_LENGTH]
+    if known and known != found:
+        raise UsageError(
+            f"The weights in {name} have changed: expected {known}, found {found}. "
+            f"To use them as they are now, write weights={name}."
+        )
+    return f"{name}#{found}"
+
+
+def read_weights(written: str) -> FeatureWeights:
+    """Read weights by the name of a set that comes with the package, or by a path. Raises UsageError."""
+    name = written.partition("#")[0]
+    path = _SHIPPED / f"{name}.json" if name in list_shipped() else Path(name)
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise UsageError(f"{name} has more than {_MOST_BYTES:,} bytes; weights are a small JSON file.")
+        return FeatureWeights.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise UsageError(
+            f"There are no weights {name!r}: expected a JSON file as `ragindex tune` writes it, "
+            f"or one of {', '.join(list_shipped())}."
+        ) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        wrong = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise UsageError(f"{name} has no weights as `ragindex tune` writes them. {wrong}") from error
+    except ValueError as error:
+        raise UsageError(f"{name} has no weights as `ragindex tune` writes them. It is not JSON: {error}") from error
+
+
+def list_shipped() -> Sequence[str]:
+    """Return the names of the sets that come with the package."""
+    return sorted(path.stem for path in _SHIPPED.glob("*.json"))

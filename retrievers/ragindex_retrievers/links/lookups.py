@@ -74,7 +74,7 @@ class _Seed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
+class _NameUse:
     """Passages that have or mention a name: their number, the number of their documents, whether links through the name
     are followed, and, where these are asked for and followed, the records by id."""
 
@@ -82,6 +82,9 @@ class _Named:
     documents: int
     linking: bool
     rows: Mapping[str, Mapping[str, Any]]
+
+
+_NameUses: TypeAlias = dict[str, _NameUse]
 
 
 @dataclass(frozen=True)
@@ -163,16 +166,25 @@ class LinkLookups:
         fields = (self._keys, "windows", "doc_ids")
         (found,) = self.records.search([FilterQuery(Ids(tuple(seeds)), len(seeds), fields)])
         rows = {row["id"]: row for row in found.records.to_pylist()}
-        return [_read_seed(rows[id], self._keys) for id in seeds if id in rows]
+        return [
+            _Seed(
+                id,
+                frozenset(rows[id]["doc_ids"]),
+                rows[id][self._keys],
+                names.find_occurrences(names.read_windows(rows[id]["windows"])),
+            )
+            for id in seeds
+            if id in rows
+        ]
 
-    def _find_holders(self, seeds: Sequence[_Seed]) -> tuple[dict[str, _Named], dict[str, _Named], dict[str, _Named]]:
-        """Return who has each name that a seed may mention; who has each name of a seed; and who mentions it."""
+    def _find_holders(self, seeds: Sequence[_Seed]) -> tuple[_NameUses, _NameUses, _NameUses]:
+        """Return what has each name that a seed may mention; what has each name of a seed; and what mentions it."""
         keys = sorted({key for one in seeds for key in one.keys})
         field = self._keys
-        asked = [FilterQuery(Terms(field, tuple(one.mentions)), _MOST_HOLDERS, (field, "doc_ids")) for one in seeds]
-        asked += [FilterQuery(Terms(field, (key,)), self._most, ("doc_ids",)) for key in keys]
-        asked += [self._ask_mentions(key, (field, "windows", "doc_ids")) for key in keys]
-        found = self.records.search(asked)
+        requests = [FilterQuery(Terms(field, tuple(one.mentions)), _MOST_HOLDERS, (field, "doc_ids")) for one in seeds]
+        requests += [FilterQuery(Terms(field, (key,)), self._most, ("doc_ids",)) for key in keys]
+        requests += [self._ask_mentions(key, (field, "windows", "doc_ids")) for key in keys]
+        found = self.records.search(requests)
         having, mentioning = found[len(seeds) : len(seeds) + len(keys)], found[len(seeds) + len(keys) :]
         return (
             {key: self._judge_rows(rows) for key, rows in _read_holders(found[: len(seeds)], field).items()},
@@ -180,12 +192,12 @@ class LinkLookups:
             {key: self._judge(one, read=True) for key, one in zip(keys, mentioning, strict=True)},
         )
 
-    def _count_mentions(self, keys: Sequence[str], around: Around) -> tuple[dict[str, _Named], set[str]]:
-        """Return who mentions each of `keys`, and which runs of words in `around` are names."""
+    def _count_mentions(self, keys: Sequence[str], around: Around) -> tuple[_NameUses, set[str]]:
+        """Return what mentions each of `keys`, and which runs of words in `around` are names."""
         runs = {run for found in around.values() for places in found.values() for place in places for run in place}
-        asked = [self._ask_mentions(key, ("doc_ids",)) for key in keys]
-        asked.append(FilterQuery(Terms(self._keys, tuple(sorted(runs))), _MOST_HOLDERS, (self._keys,)))
-        found = self.records.search(asked)
+        requests = [self._ask_mentions(key, ("doc_ids",)) for key in keys]
+        requests.append(FilterQuery(Terms(self._keys, tuple(sorted(runs))), _MOST_HOLDERS, (self._keys,)))
+        found = self.records.search(requests)
         counts = {key: self._judge(one) for key, one in zip(keys, found, strict=False)}
         return counts, runs & _read_holders(found[-1:], self._keys).keys()
 
@@ -196,24 +208,19 @@ class LinkLookups:
     def _most(self) -> int:
         return self.settings.max_mentions * _PASSAGES_PER_DOCUMENT + 1
 
-    def _judge_rows(self, rows: Mapping[str, Mapping[str, Any]]) -> _Named:
+    def _judge_rows(self, rows: Mapping[str, Mapping[str, Any]]) -> _NameUse:
         documents = len({id for row in rows.values() for id in row["doc_ids"]})
-        return _Named(len(rows), documents, self._links(len(rows), documents), rows)
+        return _NameUse(len(rows), documents, self._links(len(rows), documents), rows)
 
-    def _judge(self, found: SearchResult, *, read: bool = False) -> _Named:
+    def _judge(self, found: SearchResult, *, read: bool = False) -> _NameUse:
         """Judge a name by its passages, whose records are made Python objects only where they are read."""
         passages = len(found.ids)
         documents = pc.count_distinct(found.records.column("doc_ids").flatten()).as_py()
         linking = self._links(passages, documents)
-        return _Named(passages, documents, linking, _read_rows(found) if read and linking else {})
+        return _NameUse(passages, documents, linking, _read_rows(found) if read and linking else {})
 
     def _links(self, passages: int, documents: int) -> bool:
         return passages < self._most and documents <= self.settings.max_mentions
-
-
-def _read_seed(row: Mapping[str, Any], keys: str) -> _Seed:
-    mentions = names.find_occurrences(names.read_windows(row["windows"]))
-    return _Seed(row["id"], frozenset(row["doc_ids"]), row[keys], mentions)
 
 
 def _read_holders(found: Iterable[SearchResult], field: str) -> dict[str, dict[str, Mapping[str, Any]]]:
@@ -232,11 +239,11 @@ def _read_rows(found: SearchResult) -> dict[str, Mapping[str, Any]]:
 
 def _keep_longest(mentions: Mapping[str, Sequence[names.Occurrence]], known: Container[str]) -> list[str]:
     """Return the names among `known` that stand somewhere outside of every longer one."""
-    held = {key: places for key, places in mentions.items() if key in known}
-    everywhere = [place for places in held.values() for place in places]
+    places_of = {key: places for key, places in mentions.items() if key in known}
+    everywhere = [place for places in places_of.values() for place in places]
     return [
         key
-        for key, places in held.items()
+        for key, places in places_of.items()
         if not all(any(outer.contains(place) for outer in everywhere) for place in places)
     ]
 

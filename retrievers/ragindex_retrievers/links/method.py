@@ -1,22 +1,39 @@
 """The method links."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
-from ragindex.filters import Ids
-from ragindex.interfaces import Collection, Encoder, FilterQuery, OpenIndex, Part, Retriever
+from ragindex.filters import Ids, combine_filters
+from ragindex.interfaces import (
+    Collection,
+    Encoder,
+    FilterQuery,
+    Floats,
+    OpenIndex,
+    Part,
+    Retriever,
+    SearchRequest,
+    TextQuery,
+    VectorQuery,
+)
+from ragindex.parts.records import Doubles, Integers
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins.registry import label
-from ragindex.retrieval.hits import HIT_FIELDS, check_queries, read_hits
-from ragindex.types import Hit, Query, Retrieval
-from ragindex_retrievers.links.lookups import LinkLookups, LinksParameters
+from ragindex.retrieval.fusion import scores_differ
+from ragindex.retrieval.hits import check_queries, fetch_hits
+from ragindex.stores.metered import search_together
+from ragindex.text_analysis import analyse, token_spans
+from ragindex.types import Query, Retrieval, Step, Triple
+from ragindex_retrievers.links.lookups import Link, LinkLookups, LinksParameters
 from ragindex_retrievers.links.passage_links import PassageLinks
-from ragindex_retrievers.links.walk import LinkWalk, WalkedParts
 
 
 class Links(LinksParameters):
@@ -53,20 +70,278 @@ def link_parts() -> tuple[Part[Any], ...]:
     return (Passages(), Vectors(of=Passages()), PassageLinks())
 
 
-def open_parts(index: OpenIndex, settings: LinksParameters) -> WalkedParts:
-    """Open `link_parts`. Raises MissingPartError."""
-    passages, vectors, links = (index.open_part(part) for part in link_parts())
-    return WalkedParts(passages, vectors, LinkLookups(links, settings), settings)
+# ---------------------------------------------------------------- the walk of one question
+
+
+@dataclass
+class CandidateScores:
+    """One row per passage: its base score and what its best link adds; `by_word` has BM25 of each word of the question.
+
+    `dense` and `text` are its normalized cosine and BM25 score, `named` whether the question names it.
+
+    The passages that are added first are the candidates: base scores are min-max normalized over them, and passages
+    with lower scores than theirs have 0 there. `weight` is that of the cosine.
+    """
+
+    weight: float
+    rows: dict[str, int] = field(default_factory=dict)
+    by_word: Doubles = field(default_factory=lambda: np.empty((0, 0)))
+    dense: Doubles = field(default_factory=lambda: np.empty(0))
+    text: Doubles = field(default_factory=lambda: np.empty(0))
+    base: Doubles = field(default_factory=lambda: np.empty(0))
+    named: npt.NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
+    gain: Doubles = field(default_factory=lambda: np.empty(0))
+    cosine_range: tuple[float, float] = (0.0, 0.0)
+    text_range: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def total(self) -> Doubles:
+        """The scores that passages are ranked by, of shape (passages,)."""
+        return self.base + self.gain
+
+    def best(self) -> list[str]:
+        """Return all ids, best first, equal scores by id."""
+        totals = self.total.tolist()
+        return sorted(self.rows, key=lambda id: (-totals[self.rows[id]], id))
+
+    def rank(self, kept: int) -> dict[str, float]:
+        """Return all scores by id, best first, where the `kept` best by base score stay before all others.
+
+        So that no score is greater than the one before, theirs are at least those of what follows.
+        """
+        base, total = self.base.tolist(), self.total.tolist()
+        first = sorted(self.rows, key=lambda id: (-base[self.rows[id]], id))[:kept]
+        order = [*first, *(id for id in self.best() if id not in first)]
+        scores = [total[self.rows[id]] for id in order]
+        raised = np.maximum.accumulate(scores[::-1])[::-1]
+        return dict(zip(order, raised.tolist(), strict=True))
+
+    def places(self, ids: Sequence[str]) -> Integers:
+        """Return the rows of passages."""
+        return np.array([self.rows[id] for id in ids], np.int64)
+
+    def add(self, ids: Sequence[str], cosines: Doubles, by_word: Doubles) -> None:
+        """Add passages with their cosines (NaN: none), of shape (ids,), and BM25 scores, of shape (ids, words)."""
+        texts = by_word.sum(axis=1)
+        if not self.rows:
+            known = cosines[~np.isnan(cosines)]
+            self.cosine_range = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
+            self.text_range = float(texts.min()), float(texts.max())
+            self.by_word = by_word[:0]
+        dense = np.nan_to_num(_normalize(cosines, *self.cosine_range), nan=0.0)
+        text = _normalize(texts, *self.text_range)
+        self.rows |= {id: row for row, id in enumerate(ids, len(self.rows))}
+        self.by_word = np.concatenate([self.by_word, by_word])
+        self.dense = np.concatenate([self.dense, dense])
+        self.text = np.concatenate([self.text, text])
+        self.base = np.concatenate([self.base, self.weight * dense + (1 - self.weight) * text])
+        self.named = np.concatenate([self.named, np.zeros(len(ids), np.bool_)])
+        self.gain = np.concatenate([self.gain, np.zeros(len(ids))])
+
+    def add_bonus(self, ids: Sequence[str], bonus: float) -> None:
+        """Add a bonus to the base scores of passages that the question names."""
+        places = self.places(ids)
+        self.base[places] += bonus
+        self.named[places] = True
+
+    def find_new(self, seeds: Integers, passages: Integers) -> Doubles:
+        """Return by how much BM25 of each word is greater in each passage than in its seed, (links, words)."""
+        return np.maximum(0.0, self.by_word[passages] - self.by_word[seeds])
+
+    def share_of_new(self, seeds: Integers, passages: Integers) -> Doubles:
+        """Return the sums of `find_new`, as shares of the best candidate's BM25 score, (links,)."""
+        high = self.text_range[1]
+        return self.find_new(seeds, passages).sum(axis=1) / high if high > 0 else np.zeros(len(seeds))
+
+    def find_best_of_documents(
+        self, passages: Integers, gains: Doubles, documents: Sequence[Sequence[str]]
+    ) -> npt.NDArray[np.bool_]:
+        """Return which of the gains are of a passage that is the best one, with them, of one of its documents.
+
+        Of equal passages the first by id is the best one. All are of shape (links,).
+        """
+        ids, totals = list(self.rows), (self.base[passages] + np.maximum(self.gain[passages], gains)).tolist()
+        rows = passages.tolist()
+        best: dict[str, int] = {}
+        for place in sorted(range(len(rows)), key=lambda place: (-totals[place], ids[rows[place]])):
+            for document in documents[place]:
+                best.setdefault(document, rows[place])
+        return np.isin(passages, np.array(list(best.values()), np.int64))
+
+    def raise_gains(self, passages: Integers, gains: Doubles) -> Integers:
+        """Raise the gains of passages to the largest of `gains`; return the places in `gains` that were taken."""
+        taken = []
+        for place in np.lexsort((np.arange(len(gains)), -gains)).tolist():
+            if gains[place] > self.gain[passages[place]]:
+                self.gain[passages[place]] = gains[place]
+                taken.append(place)
+        return np.array(taken, np.int64)
+
+
+def _normalize(scores: Doubles, low: float, high: float) -> Doubles:
+    """Return scores min-max normalized between `low` and `high`, at least 0; with equal ends, 1 from there on."""
+    if not scores_differ(low, high):
+        return np.where(np.isnan(scores), np.nan, (scores >= low).astype(float))
+    return np.maximum(0.0, (scores - low) / (high - low))
+
+
+# ---------------------------------------------------------------- the walk
+
+
+_MOST_WORDS = 64
+"""The most distinct words of a question that are scored one by one."""
+_EXPLAINED_LINKS, _EXPLAINED_WORDS = 10, 3
+
+
+@dataclass(frozen=True, slots=True)
+class LinkParts:
+    """The opened parts that a walk searches, and its parameters."""
+
+    passages: Collection
+    vectors: Collection
+    links: LinkLookups
+    settings: LinksParameters
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """The links that one hop followed, and for each of them the row of its seed and of its passage, the score that the
+    seed had, and what is new beyond it (CandidateScores.share_of_new)."""
+
+    links: Sequence[Link]
+    seeds: Integers
+    passages: Integers
+    seed_scores: Doubles
+    new: Doubles
+
+
+class LinkWalk:
+    """The work on one question: `scores` has all passages that were reached, `hops` the links that were followed."""
+
+    def __init__(self, parts: LinkParts, query: Query, vector: Floats) -> None:
+        self.parts, self.settings, self.query, self.vector = parts, parts.settings, query, vector
+        self.words = _list_words(query.text, parts.passages.schema.language)
+        self.scores = CandidateScores(self.settings.weight)
+        self.hops: list[Hop] = []
+        self.via: dict[str, Link] = {}
+        self.steps: list[Step] = []
+        self._walked: set[str] = set()
+
+    def find_candidates(self, k: int) -> None:
+        """Score the best passages of BM25 and of dense: `depth` of each, or k if that is more."""
+        candidates = self._search(max(self.settings.depth, k))
+        if candidates:
+            naming = self.parts.links.make_naming_query(self.query.text, candidates)
+            self.scores.add_bonus(self.look_up(candidates, [naming]), self.settings.title_bonus)
+
+    def _search(self, depth: int) -> list[str]:
+        start = time.perf_counter()
+        text = TextQuery(self.query.text, depth, (), self.query.filter)
+        near = VectorQuery(self.vector, depth, (), self.query.filter)
+        (matched,), (nearest,) = search_together([(self.parts.passages, [text]), (self.parts.vectors, [near])])
+        ms = (time.perf_counter() - start) * 1e3 / 2
+        self.steps.append(Step(1, "text", self.query.text, tuple(matched.ids), ms=ms))
+        self.steps.append(Step(1, "vectors", self.query.text, tuple(nearest.ids), ms=ms))
+        return sorted({*matched.ids, *nearest.ids})
+
+    def look_up(self, ids: Sequence[str], of_links: Sequence[SearchRequest] = ()) -> list[str]:
+        """Score passages; return the ids that `of_links` finds."""
+        parts, within = self.parts, Ids(tuple(ids))
+        texts = [TextQuery(word, len(ids), (), within) for word in self.words]
+        by_word, (near,), *others = search_together(
+            [
+                (parts.passages, texts),
+                (parts.vectors, [VectorQuery(self.vector, len(ids), (), within)]),
+                *([(parts.links.records, of_links)] if of_links else []),
+            ]
+        )
+        rows = {id: row for row, id in enumerate(ids)}
+        text = np.zeros((len(ids), len(self.words)))
+        for column, found in enumerate(by_word):
+            text[[rows[id] for id in found.ids], column] = found.scores
+        cosines = np.full(len(ids), np.nan)
+        cosines[[rows[id] for id in near.ids]] = near.scores
+        self.scores.add(ids, cosines, text)
+        return [id for found in others for one in found for id in one.ids]
+
+    def follow_links(self) -> None:
+        """Follow the links of the best passages that were no seeds yet, except back to earlier seeds."""
+        if not self.scores.rows:
+            return
+        start = time.perf_counter()
+        seeds = [id for id in self.scores.best() if id not in self._walked][: self.settings.seeds]
+        links = [link for link in self.parts.links.find(seeds) if link.passage not in self._walked]
+        passing = self._find_passing(sorted({link.passage for link in links} - self.scores.rows.keys()))
+        if passing:
+            self.look_up(passing)
+        hop = self._make_hop([link for link in links if link.passage in self.scores.rows])
+        self._add_gains(hop)
+        self._walked |= set(seeds)
+        self.hops.append(hop)
+        self.steps.append(self._explain(seeds, hop.links, (time.perf_counter() - start) * 1e3))
+
+    def _find_passing(self, ids: Sequence[str]) -> Sequence[str]:
+        """Return those of `ids` that pass the question's filter."""
+        if self.query.filter is None or not ids:
+            return ids
+        where = combine_filters(Ids(tuple(ids)), self.query.filter)
+        (found,) = self.parts.passages.search([FilterQuery(where, len(ids))])
+        return found.ids
+
+    def _make_hop(self, links: Sequence[Link]) -> Hop:
+        seeds = self.scores.places([link.seed for link in links])
+        passages = self.scores.places([link.passage for link in links])
+        return Hop(links, seeds, passages, self.scores.total[seeds], self.scores.share_of_new(seeds, passages))
+
+    def _add_gains(self, hop: Hop) -> None:
+        settings = self.settings
+        weights = np.array([link.weight * (settings.backward if link.backward else 1.0) for link in hop.links])
+        gains = hop.seed_scores * weights * (settings.link_weight + settings.novelty_weight * hop.new)
+        gains[~self.scores.find_best_of_documents(hop.passages, gains, [link.documents for link in hop.links])] = 0
+        for place in self.scores.raise_gains(hop.passages, gains).tolist():
+            self.via[hop.links[place].passage] = hop.links[place]
+
+    # ------------------------------------------------------------ explanation
+
+    def _explain(self, seeds: Sequence[str], links: Sequence[Link], ms: float) -> Step:
+        reached = {link.passage for link in links}
+        ids = [id for id in self.scores.best() if id in reached]
+        shown = [self.via[id] for id in ids[:_EXPLAINED_LINKS] if id in self.via]
+        paths = tuple((Triple(link.seed, link.name, link.passage),) for link in shown)
+        note = "\n".join(map(self._describe, shown))
+        return Step(len(self.hops), "links", ", ".join(seeds), tuple(ids), paths=paths, ms=ms, note=note)
+
+    def _describe(self, link: Link) -> str:
+        seed, passage = self.scores.places([link.seed]), self.scores.places([link.passage])
+        added = self.scores.find_new(seed, passage)[0]
+        best = [self.words[place] for place in np.argsort(-added, kind="stable")[:_EXPLAINED_WORDS] if added[place] > 0]
+        line = f"{link.passage} {'mentions' if link.backward else 'is mentioned by'} {link.seed} ({link.name})"
+        return f"{line}; adds {', '.join(best)}" if best else line
+
+
+def _list_words(question: str, language: str) -> list[str]:
+    """Return the words of a question that are searched, as written, each token once."""
+    words: dict[tuple[str, ...], str] = {}
+    for _, start, end in token_spans(question, language):
+        word = question[start:end]
+        words.setdefault(tuple(analyse(word, language)), word)
+    return list(words.values())[:_MOST_WORDS]
 
 
 # ---------------------------------------------------------------- the open retriever
+
+
+def open_parts(index: OpenIndex, settings: LinksParameters) -> LinkParts:
+    """Open `link_parts`. Raises MissingPartError."""
+    passages, vectors, links = (index.open_part(part) for part in link_parts())
+    return LinkParts(passages, vectors, LinkLookups(links, settings), settings)
 
 
 @dataclass(frozen=True, slots=True)
 class LinksRetriever:
     """The open retriever of Links."""
 
-    parts: WalkedParts
+    parts: LinkParts
     encoder: Encoder
     kept: int
     source: str
@@ -83,13 +358,4 @@ class LinksRetriever:
         for _ in range(self.parts.settings.hops):
             walk.follow_links()
         scores = dict(islice(walk.scores.rank(self.kept).items(), k))
-        return Retrieval(read_ranking(self.parts.passages, scores, self.source), tuple(walk.steps))
-
-
-def read_ranking(passages: Collection, scores: Mapping[str, float], source: str) -> tuple[Hit, ...]:
-    """Return the passages of a ranking as hits, in the order of `scores`."""
-    if not scores:
-        return ()
-    (found,) = passages.search([FilterQuery(Ids(tuple(scores)), len(scores), HIT_FIELDS)])
-    hits = {hit.id: hit for hit in read_hits(found, source)}
-    return tuple(replace(hits[id], score=score) for id, score in scores.items())
+        return Retrieval(fetch_hits(self.parts.passages, scores, self.source), tuple(walk.steps))

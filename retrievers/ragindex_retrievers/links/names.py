@@ -60,7 +60,10 @@ def find_keys(title: str, text: str, doc_id: str, headings: Iterable[str] = ()) 
     Headings are taken without a section number. A passage without a title has the first name in it instead, which is
     often what it is about.
     """
-    names = [strip_brackets(title)] if title.strip() else _find_first_name(text)
+    if title.strip():
+        names = [strip_brackets(title)]
+    else:
+        names = [next(find_names(" ".join(text[:_OPENING_CHARACTERS].split())), "")]
     found = [build_key(name) for name in [*names, *(_SECTION_NUMBER.sub("", one) for one in headings)]]
     found += [build_document_key(doc_id)] if posixpath.splitext(doc_id)[1] else []  # hyperlinks lead to files
     return list(dict.fromkeys(key for key in found if key))
@@ -98,11 +101,6 @@ def list_question_keys(question: str) -> list[str]:
 
 def _list_runs(count: int) -> Iterator[tuple[int, int]]:
     return ((start, end) for start in range(count) for end in range(start + 1, min(start + MAX_NAME_WORDS, count) + 1))
-
-
-def _find_first_name(text: str) -> list[str]:
-    opening = " ".join(text[:_OPENING_CHARACTERS].split())
-    return [next(find_names(opening), "")]
 
 
 # ---------------------------------------------------------------- mentions
@@ -176,13 +174,9 @@ def find_longer(key: str, windows: Sequence[Window]) -> list[list[str]]:
     return [
         _list_around(window, start, start + len(wanted))
         for window in windows
-        for start in _find_starts(wanted[0], window)
-        if window.words[start : start + len(wanted)] == wanted
+        for start, mark in enumerate(window.starts)
+        if mark == "1" and window.words[start : start + len(wanted)] == wanted
     ]
-
-
-def _find_starts(word: str, window: Window) -> Iterator[int]:
-    return (start for start, mark in enumerate(window.starts) if mark == "1" and window.words[start] == word)
 
 
 def _list_around(window: Window, inner_start: int, inner_end: int) -> list[str]:

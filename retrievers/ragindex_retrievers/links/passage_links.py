@@ -73,7 +73,7 @@ def _judge_title(passage: Mapping[str, Any], language: str) -> list[str]:
 
 def _find_targets(passage: Mapping[str, Any]) -> list[str]:
     """Return the documents that the passage's hyperlinks point to; those of HTML pages are in the metadata."""
-    held = json.loads(passage["metadata"]).get(HYPERLINKS, ())
-    given = held if isinstance(held, list) else []
-    pairs = [(str(pair[0]), str(pair[1])) for pair in given if isinstance(pair, list) and len(pair) == 2]
+    stored = json.loads(passage["metadata"]).get(HYPERLINKS, ())
+    links = stored if isinstance(stored, list) else []
+    pairs = [(str(pair[0]), str(pair[1])) for pair in links if isinstance(pair, list) and len(pair) == 2]
     return names.find_targets(passage["text"], passage["doc_id"], pairs)

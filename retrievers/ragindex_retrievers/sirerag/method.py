@@ -5,11 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
-import numpy as np
 from pydantic import Field
 
 from ragindex.filters import Not, Terms, combine_filters
-from ragindex.interfaces import Collection, OpenIndex, Part, Retriever, Scheme, SearchResult
+from ragindex.interfaces import Collection, OpenIndex, Part, Retriever, Scheme
 from ragindex.parts.text.passages import OVER_PASSAGES, PassagesField
 from ragindex.parts.trees.summary_tree import SUMMARY_KIND
 from ragindex.parts.trees.tree_pool import TreePool
@@ -17,7 +16,7 @@ from ragindex.parts.trees.tree_search import PASSAGE_KIND, Nodes, above
 from ragindex.parts.vectors.base_field import FlatField, over
 from ragindex.plugins import registry
 from ragindex.plugins.registry import PartField, label, of_class
-from ragindex.retrieval.hits import HIT_FIELDS, check_queries, fetch_records, read_hits
+from ragindex.retrieval.hits import check_queries, fetch_hits
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
 
 
@@ -72,7 +71,7 @@ class SiReRAG(Scheme):
         """
         base, nodes = self._over().open(index), index.open_part(self.pool)
         if self.ranking == "lifted":
-            return Lifted(base, nodes, self.depth, label(self))
+            return LiftedRetriever(base, nodes, self.depth, label(self))
         return Nodes(base, nodes, above(nodes), label(self), self.diversity)
 
     def _over(self) -> Scheme:
@@ -87,7 +86,7 @@ _TRACE_LENGTH = 10  # passages in the trace whose lifting node is shown
 
 
 @dataclass(frozen=True, slots=True)
-class Lifted:
+class LiftedRetriever:
     """Retriever that ranks passages by their own score and that of the best leaf that names them (`ranking=lifted`).
 
     `base` searches the nodes of the pool. `depth` is how many leaves are considered. `source` is the method's
@@ -102,45 +101,43 @@ class Lifted:
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """Return the best passages of each query. The base searches the leaves once for all queries."""
         check_queries(queries, k)
-        asked = [replace(query, filter=combine_filters(query.filter, _LEAVES)) for query in queries]
-        found = self.base.retrieve(asked, max(self.depth, k))
-        return [self._one(query, one, k) for query, one in zip(queries, found, strict=True)]
+        among_leaves = [replace(query, filter=combine_filters(query.filter, _LEAVES)) for query in queries]
+        answers = self.base.retrieve(among_leaves, max(self.depth, k))
+        return [self._one(query, answer, k) for query, answer in zip(queries, answers, strict=True)]
 
     def _one(self, query: Query, found: Retrieval, k: int) -> Retrieval:
         start = time.perf_counter()
         raised = lifted(found.hits)
         best = sorted(raised, key=lambda id: (-raised[id].score, id))[:k]
-        records = fetch_records(self.nodes, best, HIT_FIELDS)
-        ids = records.column("id").to_pylist()
-        scores = np.array([raised[id].score for id in ids], np.float64)
-        by = {id: raised[id].by for id in ids[:_TRACE_LENGTH]}
-        paths = tuple((Triple(name, "is made of", id),) for id, name in by.items() if name)
+        hits = fetch_hits(self.nodes, {id: raised[id].score for id in best}, self.source)
+        ids = tuple(hit.id for hit in hits)
+        paths = tuple((Triple(raised[id].by, "is made of", id),) for id in ids[:_TRACE_LENGTH] if raised[id].by)
         ms = (time.perf_counter() - start) * 1e3
-        step = Step(1, "passages by their aggregates", query.text, tuple(ids), paths=paths, ms=ms)
-        return Retrieval(read_hits(SearchResult(ids, scores, records), self.source), (*found.trace, step), found.notes)
+        step = Step(1, "passages by their aggregates", query.text, ids, paths=paths, ms=ms)
+        return Retrieval(hits, (*found.trace, step), found.notes)
 
 
 @dataclass(frozen=True, slots=True)
-class Raised:
+class LiftedScore:
     """Score of a passage, and the node that lifted it ("" if none did)."""
 
     score: float
     by: str = ""
 
 
-def lifted(leaves: Sequence[Hit]) -> Mapping[str, Raised]:
+def lifted(leaves: Sequence[Hit]) -> Mapping[str, LiftedScore]:
     """Return the lifted score of every passage that is among the leaves of a pool or named by one.
 
     The score is the passage's own, or the mean of that and the score of the best leaf that names it if that
     leaf's is higher. A passage that is not itself among the leaves starts from the score of the last leaf.
     """
     last = min((hit.score for hit in leaves), default=0.0)
-    found = {hit.id: Raised(hit.score) for hit in leaves if hit.kind == PASSAGE_KIND}
+    found = {hit.id: LiftedScore(hit.score) for hit in leaves if hit.kind == PASSAGE_KIND}
     best: dict[str, Hit] = {}
     for hit in leaves:
         if hit.kind != PASSAGE_KIND:
             best |= {id: hit for id in hit.passage_ids if id not in best}
     for id, hit in best.items():
-        own = found.get(id, Raised(last)).score
-        found[id] = Raised((own + hit.score) / 2, f"{hit.kind} {hit.id}") if hit.score > own else Raised(own)
+        own = found.get(id, LiftedScore(last)).score
+        found[id] = LiftedScore((own + hit.score) / 2, f"{hit.kind} {hit.id}") if hit.score > own else LiftedScore(own)
     return found

@@ -92,7 +92,7 @@ class Name:
         return _join_words(self.words)
 
     @cached_property
-    def whole(self) -> str:
+    def full_key(self) -> str:
         """Return the same key for head, qualifiers and generation together."""
         return _join_words(folded(" ".join([self.head, *self.beside, self.generation])))
 
@@ -254,7 +254,7 @@ def keys(name: Name) -> Iterator[str]:
     if len(name.text) > _MAX_LENGTH or not name.key:
         return
     yield f"words {name.key}"
-    if name.whole != name.key:
+    if name.full_key != name.key:
         yield f"words {name.whole}"
     for letters in sorted({name.acronym, name.stated, name.initials, name.all_initials} - {""}):
         yield f"letters {letters}" if len(letters) > 2 else f"{WITHIN} letters {letters}"

@@ -1,19 +1,137 @@
-"""Candidate pairs of aliases with their evidence, from shared keys, statements and near vectors, never all pairs."""
+"""Names in the triples of a corpus, and candidate pairs of them with their evidence.
+
+Candidates come from shared keys, statements and near vectors, never from all pairs.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from ragindex.interfaces import Floats
-from ragindex.parts.records import Flags
+from ragindex.english import is_number
+from ragindex.interfaces import Collection, Floats
+from ragindex.parts.records import Flags, Integers, large_text
 from ragindex.parts.vectors.similar_pairs import near_pairs
 from ragindex.text_analysis import analyse
 from ragindex_retrievers.griever.parts.alias_names import WITHIN, Name, keys, may_be_a_name, name_words, taken_apart
-from ragindex_retrievers.griever.parts.alias_senses import NameMentions
 from ragindex_retrievers.griever.parts.aliases import LAST_NAME, AliasEvidence, alike, likeness, more_beside
+
+# ---------------------------------------------------------------- names in the triples of a corpus
+
+
+_FIELDS = ("subject", "predicate", "object", "subject_key", "object_key", "passage_ids")
+
+
+@dataclass(frozen=True, slots=True)
+class MemberLists:
+    """Lists of members in one array: `members[starts[i] : starts[i + 1]]` are those of place i, sorted and distinct."""
+
+    starts: Integers
+    members: Integers
+
+    def of(self, place: int) -> Integers:
+        """Return the members of one place."""
+        return self.members[self.starts[place] : self.starts[place + 1]]
+
+    def counts(self) -> Integers:
+        """Return the number of members of each place, (places,)."""
+        return np.diff(self.starts)
+
+    def of_many(self, places: Integers) -> tuple[Integers, Integers]:
+        """Return the concatenated members of several places, and for each member the index of its place in `places`."""
+        counts = self.starts[places + 1] - self.starts[places]
+        numbers = np.repeat(np.arange(len(places)), counts)
+        before = np.cumsum(counts) - counts
+        return self.members[np.arange(len(numbers)) - before[numbers] + self.starts[places][numbers]], numbers
+
+
+@dataclass(frozen=True, slots=True)
+class NameMentions:
+    """Names in the triples of a corpus, as arrays of places.
+
+    Entities go by their place in the sorted `keys`, passages by their place in the sorted `passages`. `names`
+    is the most frequent spelling of each entity; `named` (entities,) is false for numbers. Per triple: `sides`
+    (n, 2) are its entities, `owners` (n,) its passage, `predicates` (n,) its predicate by place in `spoken`.
+    """
+
+    keys: list[str]
+    names: list[str]
+    named: Flags
+    passages: pa.Array
+    sides: Integers
+    owners: Integers
+    predicates: Integers
+    spoken: list[str]
+    passages_of: MemberLists
+    entities_of: MemberLists
+
+
+def read_mentions(triples: Collection) -> NameMentions:
+    """Read all triples, in O(n log n); the result does not depend on their order."""
+    batches = [_flatten_batch(batch) for batch in triples.scan(_FIELDS)]
+    table = pa.Table.from_batches(batches, pa.schema([(name, pa.large_string()) for name in ("id", *_FIELDS)]))
+    table = table.take(pc.sort_indices(table.column("id")))
+    ends = pa.concat_arrays([_read_column(table, name) for name in ("subject_key", "object_key")])
+    written = pa.concat_arrays([_read_column(table, name) for name in ("subject", "object")])
+    (keys, codes), (passages, owners) = _encode_texts(ends), _encode_texts(_read_column(table, "passage_ids"))
+    spoken, predicates = _encode_texts(_read_column(table, "predicate"))
+    twice, names = np.tile(owners, 2), _find_most_frequent(codes, written)
+    return NameMentions(
+        keys.to_pylist(),
+        names,
+        np.array([not is_number(name) for name in names], np.bool_),
+        passages,
+        np.ascontiguousarray(codes.reshape(2, -1).T),
+        owners,
+        predicates,
+        spoken.to_pylist(),
+        _group_members(codes, twice, len(keys)),
+        _group_members(twice, codes, len(passages)),
+    )
+
+
+def _flatten_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    columns = [batch.column(name) for name in ("id", *_FIELDS)]
+    flat = [column.flatten() if pa.types.is_list(column.type) else column for column in columns]
+    return pa.RecordBatch.from_arrays([each.cast(pa.large_string()) for each in flat], names=["id", *_FIELDS])
+
+
+def _read_column(table: pa.Table, name: str) -> pa.Array:
+    return large_text(table.column(name).chunks)
+
+
+def _encode_texts(texts: pa.Array) -> tuple[pa.Array, Integers]:
+    """Return the sorted distinct texts, and the place of each text among them."""
+    distinct = texts.unique()
+    distinct = distinct.take(pc.sort_indices(distinct))
+    places = pc.index_in(texts, value_set=distinct)
+    return distinct, np.asarray(places.to_numpy(zero_copy_only=False), np.int64)
+
+
+def _find_most_frequent(codes: Integers, written: pa.Array) -> list[str]:
+    """Return the most frequent spelling of each entity; of equally frequent ones the first."""
+    counts = (
+        pa.table({"code": pa.array(codes), "name": written}).group_by(["code", "name"]).aggregate([([], "count_all")])
+    )
+    ordered = counts.sort_by([("code", "ascending"), ("count_all", "descending"), ("name", "ascending")])
+    _, first = np.unique(ordered.column("code").to_numpy(), return_index=True)
+    return [str(name) for name in ordered.column("name").take(pa.array(first)).to_pylist()]
+
+
+def _group_members(places: Integers, members: Integers, count: int) -> MemberLists:
+    width = int(members.max(initial=0)) + 1
+    pairs = np.unique(places * width + members)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(pairs // width, minlength=count))])
+    return MemberLists(starts.astype(np.int64), pairs % width)
+
+
+# ---------------------------------------------------------------- candidate pairs
+
 
 _CROWD_SIZE = 50
 """A key shared by more names than this is weak evidence: its names are compared within passages only."""
@@ -232,14 +350,14 @@ def alias_predicate(predicate: str) -> bool:
     Examples: "is also known as", "stands for", "has official name".
     """
     words = analyse(predicate.replace("a.k.a", "aka"), "none")
-    held = [word for word in words if word not in _COPULAS and word not in _FILLERS]
-    held = held[held[:1] == ["the"] :]
-    core = [word for word in held if word not in _ADVERBS]
-    return " ".join(core) in SAY_SO or " ".join(held) in SAY_SO or any(_check_naming(words, held, core))
+    content = [word for word in words if word not in _COPULAS and word not in _FILLERS]
+    content = content[content[:1] == ["the"] :]
+    core = [word for word in content if word not in _ADVERBS]
+    return " ".join(core) in SAY_SO or " ".join(content) in SAY_SO or any(_check_naming(words, content, core))
 
 
-def _check_naming(words: list[str], held: list[str], core: list[str]) -> Iterator[bool]:
+def _check_naming(words: list[str], content: list[str], core: list[str]) -> Iterator[bool]:
     phrase = " ".join(core)
-    yield phrase in _NAMED_BY_ADVERB and len(held) > len(core)
+    yield phrase in _NAMED_BY_ADVERB and len(content) > len(core)
     yield phrase in _NAMED_BY_COPULA and not _COPULAS.isdisjoint(words)
     yield len(core) > 1 and core[0] in _KINDS_OF_NAME and " ".join(core[1:]) in _OF_NAME

@@ -1,7 +1,7 @@
 """String evidence that two names stand for one thing, as pure functions, for names in English text.
 
-It is about spelling only. `ragindex_retrievers.griever.parts.alias_senses` decides in which passages two names
-mean the same.
+It is about spelling only: `ragindex_retrievers.griever.parts.same_as` decides in which passages two names mean the
+same.
 """
 
 from collections.abc import Sequence
@@ -70,7 +70,7 @@ def _are_told_apart(one: Name, other: Name) -> bool:
 def _compare_words(one: Name, other: Name) -> AliasEvidence | None:
     if _differ_in_capitals(one.head, other.head):
         return None
-    if one.whole == other.whole:
+    if one.full_key == other.full_key:
         qualifiers: tuple[str, ...] = ()
     elif one.key == other.key and (more := more_beside(one, other)) is not None:
         qualifiers = more

@@ -1,7 +1,7 @@
 """Aliases of entities, judged by an LLM: every pair of names that `same_as` finds in either way."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias
 
@@ -77,7 +77,9 @@ class JudgedSameAs(AskingPart[Collection]):
         inputs = {pair["id"]: {"names": _describe_names(pair, statements), "found": pair["found"]} for pair in judged}
         verdicts = self.ask(context, SAME_AS, inputs, "judged_same_as: pairs")
         joined = [pair for pair in judged if pair["id"] in verdicts and verdicts[pair["id"]].same]
-        replace_records(context.collection("records", SAME_AS_SCHEMA), _build_records(joined))
+        blocks = (joined[start : start + _BATCH] for start in range(0, len(joined), _BATCH))
+        records = (pa.RecordBatch.from_pylist(block, RECORDS) for block in blocks)
+        replace_records(context.collection("records", SAME_AS_SCHEMA), records)
         context.note(_describe_judgement(judged, joined), detail=True)
         if pairs:
             self.note_rules(context)
@@ -92,17 +94,12 @@ def _read_pairs(records: Collection, *, found: bool) -> dict[str, NameRow]:
     return {row["id"]: {**row, "found": found} for batch in records.scan(fields) for row in batch.to_pylist()}
 
 
-def _build_records(pairs: Sequence[NameRow]) -> Iterator[pa.RecordBatch]:
-    for start in range(0, len(pairs), _BATCH):
-        yield pa.RecordBatch.from_pylist(pairs[start : start + _BATCH], RECORDS)
-
-
 def _describe_judgement(judged: Sequence[NameRow], joined: Sequence[NameRow]) -> str:
     likely, near = ([pair for pair in judged if pair["found"] is found] for found in (True, False))
-    one = sum(pair["found"] for pair in joined)
+    count = sum(pair["found"] for pair in joined)
     return (
-        f"{one:,} of {len(likely):,} pairs of names that same_as found are taken for one, and "
-        f"{len(joined) - one:,} of {len(near):,} whose vectors are near."
+        f"{count:,} of {len(likely):,} pairs of names that same_as found are taken for one, and "
+        f"{len(joined) - count:,} of {len(near):,} whose vectors are near."
     )
 
 
@@ -137,11 +134,10 @@ def _describe_names(pair: NameRow, statements: Mapping[str, Sequence[Statement]]
     holds = {*pair["passage_ids"]}
     shown = []
     for key, other in ((first, second), (second, first)):
-        held = sorted((one.other != other, one) for one in statements[key] if one.passage in holds)
-        texts = dict.fromkeys(_shorten_line(one.text, _LONGEST_STATEMENT) for _, one in held)
-        shown.append(
-            {"name": _shorten_line(held[0][1].written, _LONGEST_NAME), "statements": list(texts)[:_MAX_STATEMENTS]}
-        )
+        ranked = sorted((one.other != other, one) for one in statements[key] if one.passage in holds)
+        texts = dict.fromkeys(_shorten_line(one.text, _LONGEST_STATEMENT) for _, one in ranked)
+        name = _shorten_line(ranked[0][1].written, _LONGEST_NAME)
+        shown.append({"name": name, "statements": list(texts)[:_MAX_STATEMENTS]})
     return shown
 
 

@@ -124,14 +124,14 @@ class PartialTriples(Part[Collection]):
 
         These are the partial triples at the last `finish` and those of the current extractions.
         """
-        held = self._collections(context)[0].scan(("subject",), Overlaps("passage_ids", tuple(ids)))
-        found = {_strip_passage(row["id"]): row["subject"][0] for batch in held for row in batch.to_pylist()}
+        batches = self._collections(context)[0].scan(("subject",), Overlaps("passage_ids", tuple(ids)))
+        partials = {_strip_passage(row["id"]): row["subject"][0] for batch in batches for row in batch.to_pylist()}
         rows = context.inputs[1].get(list(ids), ("triples",)).to_pylist()
         for triple in {triple for row in rows for triple in from_json(row["triples"])}:
             for name, inverse in ((triple.subject, False), (triple.object, True)):
                 key = self.over.key(name)
-                found[partial_id(key, triple.predicate, inverse)] = key
-        return found
+                partials[partial_id(key, triple.predicate, inverse)] = key
+        return partials
 
     def _holders(self, partials: Mapping[str, str], context: BuildContext) -> set[str]:
         """Return the passages of the records of these partial triples."""

@@ -2,28 +2,25 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import Field
 
 from ragindex._util.canonical import digest
 from ragindex._util.progress import progress_bar
-from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Schema, Uses
-from ragindex.parts.records import DIGEST, TEXTS, replace_records
+from ragindex.interfaces import BuildContext, Collection, Floats, Part, ReadContext, Schema, Uses
+from ragindex.parts.records import DIGEST, TEXTS, Flags, Integers, replace_records
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins.registry import PartField, of_class
 from ragindex_retrievers.griever.parts import alias_pairs
-from ragindex_retrievers.griever.parts.alias_pairs import AliasCandidate
-from ragindex_retrievers.griever.parts.alias_senses import (
-    Contexts,
-    NameMentions,
-    find_agreeing,
-    make_contexts,
-    read_mentions,
-    read_vectors,
-)
+from ragindex_retrievers.griever.parts.alias_pairs import AliasCandidate, NameMentions, read_mentions
+from ragindex_retrievers.griever.parts.aliases import EvidenceScope
 from ragindex_retrievers.griever.parts.name_vectors import NameCollections, NameVectors
 
 SAME_AS_SCHEMA = Schema(
@@ -45,6 +42,8 @@ RECORDS = pa.schema(
 """Fields of a record, without the digest that detects changes."""
 _BATCH = 2_000  # records built at once
 _MAX_REASONS = 3  # reasons kept with a pair, the strongest first
+_FEW = 3
+"""Passages that may name an entity in any corpus, however small, without making it too common."""
 _CERTAIN_KINDS = ("predicate", "spelling")
 """Kinds of evidence that a triple between two names does not refute: statements, and the same words."""
 
@@ -118,6 +117,85 @@ class SameAs(Part[Collection]):
         return found
 
 
+# ---------------------------------------------------------------- passages in which two names may mean the same
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """Context by which passages are compared.
+
+    `telling` (entities,): sharing the entity is meaningful, since it is no number and few passages name it.
+    `vectors` (passages, dimensions) have unit length, or are zero for a passage without a vector. `near` is the
+    cosine from which passages agree. At most `most` passages per name are compared.
+    """
+
+    mentions: NameMentions
+    telling: Flags
+    vectors: Floats
+    near: float
+    most: int
+
+
+def make_contexts(mentions: NameMentions, passages: Collection, common: float, near: float, most: int) -> Contexts:
+    """Build the contexts. An entity that more than the share `common` of the passages name is not telling."""
+    least = max(_FEW, common * len(mentions.passages))
+    few = mentions.passages_of.counts() <= least
+    return Contexts(mentions, few & mentions.named, read_vectors(passages, mentions.passages), near, most)
+
+
+def read_vectors(records: Collection, ids: pa.Array) -> Floats:
+    """Return the vectors of the records with these ids, (ids, dimensions); zero for missing records."""
+    vectors = np.zeros((len(ids), records.schema.dimensions or 0), np.float32)
+    for batch in records.scan(("vector",)):
+        places = pc.index_in(batch.column("id").cast(pa.large_string()), value_set=ids.cast(pa.large_string()))
+        found = places.fill_null(-1).to_numpy(zero_copy_only=False)
+        rows = batch.column("vector").flatten().to_numpy(zero_copy_only=False).reshape(len(batch), -1)
+        vectors[found[found >= 0]] = rows[found >= 0]
+    return vectors
+
+
+def find_agreeing(known: Contexts, first: int, second: int, where: EvidenceScope = "agreeing") -> Integers:
+    """Return the passages with one of two names in which both mean the same, given where the evidence counts; sorted.
+
+    Passages agree if they name both, share a telling entity with a passage of the other name, or are near one.
+    Linear in the passages of the two names; at most `most` passages per name are compared.
+    """
+    one, other = (known.mentions.passages_of.of(place) for place in (first, second))
+    both = np.intersect1d(one, other, assume_unique=True)
+    if where == "everywhere":
+        return np.union1d(one, other)
+    if where in ("together", "given"):
+        return both if where == "together" else both[:0]
+    if where == "apart" and len(both):
+        return both[:0]
+    one, other = (_sample_passages(passages, both, known.most) for passages in (one, other))
+    shared = _share_entities(known, one, other, (first, second)), _share_entities(known, other, one, (first, second))
+    close = known.vectors[one] @ known.vectors[other].T >= known.near
+    return np.union1d(both, np.concatenate([one[shared[0] | close.any(axis=1)], other[shared[1] | close.any(axis=0)]]))
+
+
+def _sample_passages(passages: Integers, both: Integers, most: int) -> Integers:
+    """Return at most `most` passages: first those with both names, then an even sample of the others."""
+    if len(passages) <= most:
+        return passages
+    rest = np.setdiff1d(passages, both, assume_unique=True)
+    room = max(0, most - len(both))
+    evenly = np.linspace(0, len(rest) - 1, room).astype(np.int64) if room else np.empty(0, np.int64)
+    return np.concatenate([both[:most], rest[evenly]])
+
+
+def _share_entities(known: Contexts, these: Integers, those: Integers, names: tuple[int, int]) -> Flags:
+    """Return which of `these` passages name an entity, other than the two, that one of `those` names too."""
+    here, owners = known.mentions.entities_of.of_many(these)
+    there, _ = known.mentions.entities_of.of_many(those)
+    telling = known.telling[here] & ~np.isin(here, names) & np.isin(here, there)
+    found: npt.NDArray[Any] = np.bincount(owners[telling], minlength=len(these)) > 0
+    return found
+
+
+# ---------------------------------------------------------------- pairs with their evidence
+
+
 class Holding(NamedTuple):
     """A pair of entities by place, with its evidence and the places of the passages where it holds."""
 
@@ -156,10 +234,10 @@ def _rank_evidence(one: AliasCandidate) -> tuple[bool, float, str]:
 
 
 def _find_passages(candidates: Sequence[AliasCandidate], known: Contexts) -> set[int]:
-    held = {place for one in candidates for place in one.passages}
-    for where in {one.evidence.where for one in candidates}:
-        held.update(find_agreeing(known, candidates[0].first, candidates[0].second, where).tolist())
-    return held
+    passages = {place for candidate in candidates for place in candidate.passages}
+    for where in {candidate.evidence.where for candidate in candidates}:
+        passages.update(find_agreeing(known, candidates[0].first, candidates[0].second, where).tolist())
+    return passages
 
 
 def _build_records(pairs: Sequence[Holding], mentions: NameMentions) -> Iterator[pa.RecordBatch]:
@@ -167,21 +245,17 @@ def _build_records(pairs: Sequence[Holding], mentions: NameMentions) -> Iterator
         block = pairs[start : start + _BATCH]
         aliases = [[mentions.keys[one.first], mentions.keys[one.second]] for one in block]
         passages = [mentions.passages.take(pa.array(one.passages)).to_pylist() for one in block]
+        reasons = [dict.fromkeys(str(each.evidence) for each in one.candidates) for one in block]
         columns = [
             [pair_id(*keys) for keys in aliases],
             [f"{mentions.names[one.first]} = {mentions.names[one.second]}" for one in block],
-            [_format_evidence(one) for one in block],
+            ["; ".join(list(each)[:_MAX_REASONS]) for each in reasons],
             aliases,
             passages,
             [one.candidates[0].evidence.score for one in block],
         ]
         arrays = [pa.array(column, field.type) for column, field in zip(columns, RECORDS, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=RECORDS)
-
-
-def _format_evidence(pair: Holding) -> str:
-    """Return the strongest reasons, without duplicates."""
-    return "; ".join(list(dict.fromkeys(str(one.evidence) for one in pair.candidates))[:_MAX_REASONS])
 
 
 def _describe_pairs(pairs: Sequence[Holding], found: int) -> str:

@@ -45,10 +45,10 @@ class TriplePassages(Part[Collection]):
     def finish(self, context: BuildContext) -> None:
         """Write the passages whose extraction failed, since no batch contains them."""
         records, (passages, _) = _open_records(context), context.inputs
-        held = {row["id"]: row["extracted"] for batch in records.scan(("extracted",)) for row in batch.to_pylist()}
+        extracted = {row["id"]: row["extracted"] for batch in records.scan(("extracted",)) for row in batch.to_pylist()}
         ids = {id for batch in passages.scan(()) for id in batch.column("id").to_pylist()}
-        records.delete(sorted(held.keys() - ids))
-        failed = sorted(id for id in ids if not held.get(id))
+        records.delete(sorted(extracted.keys() - ids))
+        failed = sorted(id for id in ids if not extracted.get(id))
         for start in range(0, len(failed), _BLOCK):
             block = failed[start : start + _BLOCK]
             self._write(block, ["[]"] * len(block), 0.0, context)

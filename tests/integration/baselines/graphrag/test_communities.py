@@ -30,8 +30,7 @@ from ragindex.parts.triples.triples import Triples
 from ragindex.plugins.registry import part
 from ragindex.types import Document
 from ragindex_baselines.graphrag.communities import REPORT, Communities, find_communities
-from ragindex_baselines.graphrag.entity_graph import EntityGraph, EntityVectors
-from ragindex_baselines.graphrag.merge_triples import relation_id
+from ragindex_baselines.graphrag.entity_graph import EntityGraph, EntityVectors, relation_id
 
 TRIANGLES = (
     spelt("1", "Ann|knows|Bob", "Bob|knows|Cid"),

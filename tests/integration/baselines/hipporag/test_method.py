@@ -142,7 +142,7 @@ def test_both_walks_are_igraphs(graph: WeightedGraph, seed: int, damping: float)
     powered = run_power_iteration(graph.matrix(), graph.degrees, reset, damping, 1e-12)
     assert powered / powered.sum() == pytest.approx(by_igraph(graph, reset, damping), abs=1e-6)
     for tolerance in (1e-2, 1e-4, 1e-8):
-        short = powered - weighted_graph.push(graph.whole, nodes, mass, damping, tolerance)
+        short = powered - weighted_graph.push(graph.all_edges, nodes, mass, damping, tolerance)
         assert (short >= -1e-9).all()
         assert (short <= tolerance * mass.sum() * graph.degrees + 1e-9).all()
 

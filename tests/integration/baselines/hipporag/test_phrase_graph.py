@@ -81,7 +81,7 @@ def test_by_hand(little: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ("xyz", "B"): 1,
         ("xyz", "C"): 1,
     }
-    assert graph.held.tolist() == [1, 1, 1, 1, 1, 3]
+    assert graph.passage_counts.tolist() == [1, 1, 1, 1, 1, 3]
     assert graph.degrees.tolist() == pytest.approx([2, 2, 2.942809, 3.942809, 2, 7, 2, 4, 2, 0])
     assert graph.phrase_degrees.tolist() == pytest.approx([1, 1, 1.942809, 2.942809, 1, 4])
     links = graph.among_phrases
@@ -107,7 +107,7 @@ def test_without_numbers_without_synonyms(tmp_path: Path) -> None:
 def test_passages_without_triples_alone(tmp_path: Path) -> None:
     graph = opened(made(tmp_path, D))
     assert (len(graph.phrases), graph.passages.to_pylist(), edges(graph)) == (0, ["D"], {})
-    assert (graph.degrees.tolist(), graph.held.tolist()) == ([0.0], [])
+    assert (graph.degrees.tolist(), graph.passage_counts.tolist()) == ([0.0], [])
 
 
 def test_phrases_that_are_all_synonyms(tmp_path: Path) -> None:

@@ -20,10 +20,9 @@ from ragindex.errors import UsageError
 from ragindex.interfaces import Floats, TokenEmbeddings
 from ragindex.plugins import registry
 from ragindex.types import Query, Triple
-from ragindex_retrievers.griever.lookups import Stated
-from ragindex_retrievers.griever.matching import NameMatch, ScoredTriple, ngrams, spans
+from ragindex_retrievers.griever.lookups import StatedTriple
+from ragindex_retrievers.griever.matching import NameMatch, ScoredTriple, ngrams, rewrite, spans
 from ragindex_retrievers.griever.method import GrieverRetriever
-from ragindex_retrievers.griever.questions import rewrite
 
 Span = tuple[int, int]
 ALPHABET = st.sampled_from("ab xyz .'-?\n\t\u0301\u0308éﬁßİ日本\u200d👩👧🏽\ud800")
@@ -303,7 +302,7 @@ def test_spans_of_real_tokenizers_are_in_the_contract(texts: list[str], tokenize
 
 
 def scored(subject: str, object: str, span: Span) -> ScoredTriple:
-    stated = Stated("p", 0, Triple(subject, "is", object), subject, object, ("1", "2"))
+    stated = StatedTriple("p", 0, Triple(subject, "is", object), subject, object, ("1", "2"))
     return ScoredTriple(stated, 1.0, False, NameMatch(1.0, span), NameMatch(0.0, None))
 
 

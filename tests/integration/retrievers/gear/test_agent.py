@@ -561,7 +561,7 @@ def test_triples_are_looked_through_until_there_are_passages_enough(tmp_path: Pa
     with opened(built(tmp_path, [many, other, spelt("rye", "Rye|makes|bread")]), tmp_path, None) as workspace:
         linker = Gear.model_validate({"link_base": "bm25"}).round(workspace).linker
         pillar = Triple("Ostra Bridge", "has", "pillar")
-        asks = linker.asked([pillar, Triple("Rye", "is", "grain"), Triple("a", "b", "c")], Query("q", SHORT))
+        asks = linker.queries([pillar, Triple("Rye", "is", "grain"), Triple("a", "b", "c")], Query("q", SHORT))
         assert linker.passages(asks, 2) == [["many", "other"], ["rye"], []]
         assert linker.passages(asks, 1) == [["many"], ["rye"], []]
         assert linker.linked([pillar, pillar], asks[0], Trace(), 1) == ["many#t0000"]

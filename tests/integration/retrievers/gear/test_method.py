@@ -70,7 +70,7 @@ def test_memory_and_store_show_the_same(workspace: Index) -> None:
     vector = workspace.encoder.encode_queries(["Where does the Rhine reach Rotterdam?"])[0]
     found = triples_in_memory(graph, collection)
     assert found is not None
-    memory = found.space(vector)
+    memory = MemorySpace(found, unit(vector))
     for other in (graph, workspace.open_part(TripleGraph(memory_gib=0))):
         store = StoreSpace(other, collection, unit(vector))
         passages = ["d03", "no such", "d00"]
@@ -280,7 +280,8 @@ def test_a_hub_of_a_hundred_thousand_triples() -> None:
     vectors[77] = 0
     question = unit(vectors[1000])
     rows = np.arange(count)[::-1]  # a triple's vector stands in another row than its place
-    space = TriplesInMemory(graph, vectors[::-1], rows, None).space(question.astype(np.float32))  # type: ignore[arg-type]
+    triples = TriplesInMemory(graph, vectors[::-1], rows, None)  # type: ignore[arg-type]
+    space = MemorySpace(triples, unit(question.astype(np.float32)))
     near = space.around(np.array([1000, 5]), 100)
     assert near[0].tolist() == [*range(1001, 1101)]
     assert near[1].tolist() == [*range(1000, 1100)]

@@ -14,7 +14,7 @@ from ragindex.index.index import Index
 from ragindex.interfaces import FeatureRetriever
 from ragindex.plugins import registry
 from ragindex.types import Document, Query
-from ragindex_retrievers.links.features import FEATURES, MAY_COUNT_AGAINST, list_shipped, read_weights
+from ragindex_retrievers.links.evidence import FEATURES, MAY_COUNT_AGAINST, list_shipped, read_weights
 
 FILM = Document("film", "Red Harbour (film)", "A film by Ada Lund, shot in New York City.")
 DIRECTOR = Document("ada", "Ada Lund", "She was born in Tellin and lived in New York.")

@@ -29,7 +29,7 @@ from ragindex.plugins import registry
 from ragindex.testing import DOCUMENTS, QUESTIONS
 from ragindex.types import Document, Hit, Query, Retrieval, Triple
 from ragindex_baselines.dense import Dense
-from ragindex_retrievers.sirerag.method import Raised, SiReRAG, lifted
+from ragindex_retrievers.sirerag.method import LiftedScore, SiReRAG, lifted
 
 TOWNS = [
     Document("1", "", "ANN met BOB @1,0,0", {"year": 1}),
@@ -138,12 +138,12 @@ def test_lifting_by_hand() -> None:
 
     leaves = [leaf("x", 0.9, "a", "c"), leaf("a", 0.8), leaf("y", 0.6, "c", "b"), leaf("b", 0.5)]
     assert lifted(leaves) == {
-        "a": Raised(pytest.approx(0.85), "aggregate x"),
-        "b": Raised(pytest.approx(0.55), "aggregate y"),
-        "c": Raised(pytest.approx(0.7), "aggregate x"),  # not found itself: as the last, 0.5
+        "a": LiftedScore(pytest.approx(0.85), "aggregate x"),
+        "b": LiftedScore(pytest.approx(0.55), "aggregate y"),
+        "c": LiftedScore(pytest.approx(0.7), "aggregate x"),  # not found itself: as the last, 0.5
     }
-    assert lifted(leaves[1:2]) == {"a": Raised(0.8)}
-    assert lifted([leaf("a", 0.8), leaf("z", 0.3, "a")]) == {"a": Raised(0.8)}
+    assert lifted(leaves[1:2]) == {"a": LiftedScore(0.8)}
+    assert lifted([leaf("a", 0.8), leaf("z", 0.3, "a")]) == {"a": LiftedScore(0.8)}
     assert lifted([]) == {}
 
 

@@ -16,7 +16,7 @@ from ragindex.llm.answer_question import NumberedPassage
 from ragindex.llm.output import is_closed, read_json, schema_text
 from ragindex.llm.tasks import Message, Task, render_messages
 from ragindex.types import Triple
-from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE_QUESTION, Read, Reasoned, RewrittenQuestion
+from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE_QUESTION, Read, Reasoning, RewrittenQuestion
 
 TEXTS = {
     "Ostra Bridge": "Ostra Bridge was designed by Ilse Harrow. Ostra Bridge spans the River Sarn.",
@@ -169,7 +169,7 @@ def test_lists_of_triples_are_read_leniently(text: str) -> None:
     assert read_json(text, Read)[0].kept() == (ONE, TWO)
 
 
-def reasoned(text: str) -> Reasoned:
+def reasoned(text: str) -> Reasoning:
     assert REASON.read is not None
     return REASON.read(text)
 
@@ -182,16 +182,16 @@ def rewritten(text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("Answerable: Yes\nAnswer: the River Arl", Reasoned(answerable=True, answer="the River Arl")),
-        ("**Answerable:** Yes\n**Answer**: Arl", Reasoned(answerable=True, answer="Arl")),
-        ("answerable - true", Reasoned(answerable=True)),
-        ("Answerable: No\nWhy: The river\nis missing.", Reasoned(answerable=False, why="The river\nis missing.")),
-        ("Answerable: No", Reasoned(answerable=False, why="Answerable: No")),
-        ("Yes, it is the Arl.", Reasoned(answerable=False, why="Yes, it is the Arl.")),
-        (" I do not know. \n", Reasoned(answerable=False, why="I do not know.")),
+        ("Answerable: Yes\nAnswer: the River Arl", Reasoning(answerable=True, answer="the River Arl")),
+        ("**Answerable:** Yes\n**Answer**: Arl", Reasoning(answerable=True, answer="Arl")),
+        ("answerable - true", Reasoning(answerable=True)),
+        ("Answerable: No\nWhy: The river\nis missing.", Reasoning(answerable=False, why="The river\nis missing.")),
+        ("Answerable: No", Reasoning(answerable=False, why="Answerable: No")),
+        ("Yes, it is the Arl.", Reasoning(answerable=False, why="Yes, it is the Arl.")),
+        (" I do not know. \n", Reasoning(answerable=False, why="I do not know.")),
     ],
 )
-def test_plain_reasons(text: str, expected: Reasoned) -> None:
+def test_plain_reasons(text: str, expected: Reasoning) -> None:
     assert reasoned(text) == expected
 
 
@@ -218,7 +218,7 @@ def test_a_plain_reply_may_hold_the_json_that_the_prompt_asks_for() -> None:
 
 def test_a_plain_no_may_hold_the_json_that_the_prompt_asks_for() -> None:
     found = reasoned('```json\n{"answerable": false, "answer": "", "why": "The river is missing."}\n```')
-    assert found == Reasoned(answerable=False, why="The river is missing.")
+    assert found == Reasoning(answerable=False, why="The river is missing.")
 
 
 # ---------------------------------------------------------------- rules
@@ -250,7 +250,7 @@ def test_the_rules_read_only_what_is_there() -> None:
 
 @pytest.mark.parametrize("known", [(), (DESIGNED,), (DESIGNED, BORN), (SPANS,)])
 def test_the_rules_reason_no_where_a_step_is_missing(known: tuple[Triple, ...]) -> None:
-    found: Reasoned = by_rule(REASON, inputs(QUESTION, *known))
+    found: Reasoning = by_rule(REASON, inputs(QUESTION, *known))
     assert (found.answerable, found.answer) == (False, "")
     for word, fact in (("designer", DESIGNED), ("born", BORN), ("lies", LIES)):
         assert (word in found.why.split()) == (fact not in known)
@@ -259,7 +259,7 @@ def test_the_rules_reason_no_where_a_step_is_missing(known: tuple[Triple, ...]) 
 def test_the_rules_reason_yes_where_all_that_is_compared_is_known() -> None:
     ada, tom = Triple("Ada Miller", "was born", "in 1900"), Triple("Tom Reed", "was born", "in 1901")
     question = "Who is older, Ada Miller or Tom Reed?"
-    assert by_rule(REASON, inputs(question, ada, tom)) == Reasoned(answerable=True)
+    assert by_rule(REASON, inputs(question, ada, tom)) == Reasoning(answerable=True)
     assert not by_rule(REASON, inputs(question, ada)).answerable
 
 
@@ -305,6 +305,6 @@ def test_the_rules_of_anything(question: str, known: list[Triple], texts: list[t
     stated = {triple for one in passages for triple in extract(one.title, one.text).triples}
     assert set(found) <= stated - set(known)
     assert len(found) == len(set(found))
-    reason: Reasoned = by_rule(REASON, inputs(question, *known))
+    reason: Reasoning = by_rule(REASON, inputs(question, *known))
     assert reason.answerable == (reason.why == "")
     assert rewrite(question, *known).strip() != ""

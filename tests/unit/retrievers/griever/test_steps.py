@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from ragindex.interfaces import TokenEmbeddings
 from ragindex.types import Hit, Triple
-from ragindex_retrievers.griever.lookups import Stated
+from ragindex_retrievers.griever.lookups import StatedTriple
 from ragindex_retrievers.griever.matching import (
+    CONNECTORS,
     NameMatch,
     Ngrams,
     Pooling,
@@ -21,11 +22,11 @@ from ragindex_retrievers.griever.matching import (
     ngrams,
     ngrams_as_texts,
     partial_score,
+    rewrite,
     spans,
+    split_question,
 )
-from ragindex_retrievers.griever.paths import Subgraph
-from ragindex_retrievers.griever.questions import CONNECTORS, rewrite, split_question
-from ragindex_retrievers.griever.search import Shortlist, SubquerySearch, extend_subgraphs, rank
+from ragindex_retrievers.griever.search import Shortlist, Subgraph, SubquerySearch, extend_subgraphs, rank
 
 # ---------------------------------------------------------------- clauses
 
@@ -33,14 +34,14 @@ PAPER = "When did Napolean occupy the city where the mother of the woman who bro
 
 
 def test_the_papers_example() -> None:
-    assert split_question(PAPER, CONNECTORS, whole=True, most=8) == [
+    assert split_question(PAPER, CONNECTORS, with_question=True, most=8) == [
         PAPER,
         "where the mother of the woman who brought Louis XV style to the court died?",
         "who brought Louis XV style to the court died?",
     ]
     assert (
-        split_question(PAPER, CONNECTORS, whole=False, most=8)
-        == split_question(PAPER, CONNECTORS, whole=True, most=8)[1:]
+        split_question(PAPER, CONNECTORS, with_question=False, most=8)
+        == split_question(PAPER, CONNECTORS, with_question=True, most=8)[1:]
     )
 
 
@@ -57,19 +58,19 @@ def test_the_papers_example() -> None:
     ],
 )
 def test_where_questions_are_split(question: str, clauses: list[str]) -> None:
-    assert split_question(question, CONNECTORS, whole=True, most=8) == [question, *clauses]
+    assert split_question(question, CONNECTORS, with_question=True, most=8) == [question, *clauses]
 
 
 def test_forty_clauses_are_bounded() -> None:
     question = "Find one " + "who knows one " * 40
-    found = split_question(question, CONNECTORS, whole=True, most=8)
+    found = split_question(question, CONNECTORS, with_question=True, most=8)
     assert len(found) == 8
     assert found[:2] == [question, question[question.index("who") :].strip()]
-    assert len(split_question(question, CONNECTORS, whole=True, most=100)) == 41
+    assert len(split_question(question, CONNECTORS, with_question=True, most=100)) == 41
 
 
 def test_other_connectors() -> None:
-    assert split_question("Wer schrieb das Buch, das Ann las?", ["DAS"], whole=False, most=8) == [
+    assert split_question("Wer schrieb das Buch, das Ann las?", ["DAS"], with_question=False, most=8) == [
         "das Buch, das Ann las?",
         "das Ann las?",
     ]
@@ -157,7 +158,7 @@ def test_equation_1() -> None:
 
 
 def _scored(passage: str, subject: str, predicate: str, object: str, score: float, **match: NameMatch) -> ScoredTriple:
-    stated = Stated(passage, 0, Triple(subject, predicate, object), subject, object, ("", ""))
+    stated = StatedTriple(passage, 0, Triple(subject, predicate, object), subject, object, ("", ""))
     nothing = NameMatch(0.0, None)
     return ScoredTriple(stated, score, False, match.get("entity", nothing), match.get("relation", nothing))
 
