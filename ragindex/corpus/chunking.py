@@ -7,7 +7,7 @@ import regex
 from semantic_text_splitter import TextSplitter
 
 from ragindex.corpus import chunk_spans
-from ragindex.corpus.token_windows import TokenSpans, by_tokens
+from ragindex.corpus.chunk_spans import TokenSpans, by_tokens
 from ragindex.errors import DataError, UsageError
 from ragindex.types import Chunking, Document, Passage, Section, Span
 

@@ -12,20 +12,32 @@ from pathlib import Path
 from ragindex._util.files import expand_home
 from ragindex._util.ids import ROW_SUFFIXES
 from ragindex._util.text import describe_near, find_near_names, find_near_paths, first_names, many, suggest_names
-from ragindex.corpus.benchmarks import find_file_pair, read_contexts, read_hipporag, read_jsonl, read_paragraphs
-from ragindex.corpus.corpus import Corpus, Gathered, require_documents
-from ragindex.corpus.folder_walk import PassedOver, is_file_within, walk_files
-from ragindex.corpus.json_reader import Problems, read_first_item
-from ragindex.corpus.local_files import MAX_FILE_MB, SUFFIXES, FileSelection, FolderListing, read_folder
-from ragindex.corpus.more_benchmarks import (
+from ragindex.corpus.benchmarks import (
+    find_file_pair,
     find_ircot_questions,
     find_ircot_raw_files,
     find_multihop_rag_files,
     is_asqa,
     read_asqa,
+    read_contexts,
+    read_hipporag,
     read_ircot,
+    read_jsonl,
     read_multihop_rag,
+    read_paragraphs,
     read_quality,
+)
+from ragindex.corpus.corpus import Corpus, Gathered, require_documents
+from ragindex.corpus.json_reader import Problems, read_first_item
+from ragindex.corpus.local_files import (
+    MAX_FILE_MB,
+    SUFFIXES,
+    FileSelection,
+    FolderListing,
+    PassedOver,
+    is_file_within,
+    read_folder,
+    walk_files,
 )
 from ragindex.corpus.near_duplicates import find_holders, find_near_duplicates, sample_documents
 from ragindex.corpus.readers import DATA_SUFFIXES

@@ -8,13 +8,33 @@ from typing import Any, TypeVar
 
 from ragindex._util.files import open_regular
 from ragindex._util.text import describe_near, find_near_paths
-from ragindex.corpus.left_out import LeftOut, left_out_by
 from ragindex.errors import DataError
 
 _NAMED_ERRORS = 9  # beside the first one
 _GLANCE_BYTES = 4 * 2**20  # bytes of an array that are read to find its first item
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A file or an item of it that was left out: `place` and `reason` are those of the DataError.
+
+    `kind` is what was expected, which is the same for files that are left out for the same reason.
+    """
+
+    path: str
+    place: str
+    reason: str
+    kind: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.reason}" if self.place else self.reason
+
+
+def left_out_by(error: DataError) -> LeftOut:
+    """Return what `error` makes one leave out."""
+    return LeftOut("" if error.path is None else str(error.path), error.place, error.reason, error.expected)
 
 
 @dataclass(slots=True)

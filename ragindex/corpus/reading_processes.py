@@ -23,7 +23,8 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 from ragindex._util.workers import available_workers
 from ragindex.corpus.readers.content import FileContent
-from ragindex.corpus.readers.messages import (
+from ragindex.corpus.readers.pdf import PASSWORD_VARIABLE
+from ragindex.corpus.readers.process import (
     OUT_OF_MEMORY,
     ReadingLimits,
     dump_json,
@@ -32,7 +33,6 @@ from ragindex.corpus.readers.messages import (
     read_message,
     write_messages,
 )
-from ragindex.corpus.readers.pdf import PASSWORD_VARIABLE
 from ragindex.corpus.readers.rows import Rows
 from ragindex.errors import DataError, RagindexError, UsageError
 

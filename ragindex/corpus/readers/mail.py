@@ -18,9 +18,9 @@ from pathlib import Path
 import regex
 
 from ragindex._util.text import first_names, many
+from ragindex.corpus.readers.archives import FAULTS, describe_fault
 from ragindex.corpus.readers.content import ContentBuilder, FileContent, clean_text
 from ragindex.corpus.readers.html_file import read_html
-from ragindex.corpus.readers.libraries import FAULTS, describe_fault
 from ragindex.corpus.readers.text_encodings import decode_text
 from ragindex.errors import DataError
 from ragindex.types import MetadataValue

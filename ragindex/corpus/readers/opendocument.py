@@ -9,7 +9,7 @@ import regex
 
 from ragindex.corpus.readers.archives import explain_damage, open_archive, read_part
 from ragindex.corpus.readers.content import FileContent, clean_title
-from ragindex.corpus.readers.office_elements import MOST_COLUMNS, build_document, build_slides
+from ragindex.corpus.readers.office import MOST_COLUMNS, build_document, build_slides
 from ragindex.errors import DataError
 
 _LEFT_OUT = frozenset(("tracked-changes", "forms", "note-citation", "page-thumbnail", "event-listeners"))

@@ -18,8 +18,8 @@ import regex
 
 from ragindex._util.distribution import install_line, require_module
 from ragindex._util.text import first_names, many
-from ragindex.corpus.readers.content import ContentBuilder, FileContent, clean_title
-from ragindex.corpus.readers.libraries import FAULTS, clean_library_text, describe_fault
+from ragindex.corpus.readers.archives import FAULTS, describe_fault
+from ragindex.corpus.readers.content import ContentBuilder, FileContent, clean_text, clean_title
 from ragindex.errors import DataError
 
 PASSWORD_VARIABLE = "RAGINDEX_PDF_PASSWORD"  # noqa: S105  # the name of a variable
@@ -88,7 +88,7 @@ def read_pdf(raw: bytes, path: Path, encoding: str | None, ocr: bool = False) ->
 
 
 def _read_property(document: Any, name: str) -> str:
-    value = " ".join(clean_library_text(document.get_metadata_value(name)).split())[:_MOST_PROPERTY]
+    value = " ".join(_clean_newlines(document.get_metadata_value(name)).split())[:_MOST_PROPERTY]
     return "" if value in _DEFAULTS else value
 
 
@@ -96,7 +96,7 @@ def _read_outline(document: Any) -> Mapping[int, Sequence[tuple[int, str]]]:
     """Return level and title of the entries of the outline (bookmarks) by the page, from 0, that they lead to."""
     outline, waiting = defaultdict[int, list[tuple[int, str]]](list), list[tuple[int, str]]()
     for entry in islice(document.get_toc(), _MOST_HEADINGS):
-        waiting.append((entry.level + 1, " ".join(clean_library_text(entry.get_title()).split())))
+        waiting.append((entry.level + 1, " ".join(_clean_newlines(entry.get_title()).split())))
         target = entry.get_dest()
         page = None if target is None else target.get_index()
         if page is not None:  # one that leads nowhere is that of the entries below it
@@ -130,12 +130,17 @@ def _read_page(document: Any, number: int, ocr: bool) -> _Page:
         return _Page("", fault=describe_fault(error))
 
 
+def _clean_newlines(text: str) -> str:
+    r"""Return a text with \n as newline, as UTF-8 can hold it."""
+    return clean_text(text).replace("\v", "\n").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def _clean(text: str) -> str:
     """Return a text with newlines as newlines and ligatures as letters, as people write them in questions.
 
     TeX's T1 fonts have them at 27 to 31, and PDF files often do not say which letters these are.
     """
-    text = clean_library_text(text)
+    text = _clean_newlines(text)
     return _LIGATURE.sub(lambda found: _SIGNS.get(found[0]) or normalize("NFKC", found[0]), text)
 
 
