@@ -24,7 +24,7 @@ from ragindex.corpus.json_reader import (
     read_json_items,
     read_json_lines,
     read_json_value,
-    unreadable_error,
+    read_start,
 )
 from ragindex.errors import DataError
 from ragindex.types import NO_METADATA
@@ -77,15 +77,15 @@ def parse_context_entry(item: Item, value: Any) -> tuple[str, str]:
 def read_jsonl(path: Path, problems: Problems) -> Gathered:
     """Read one document per line: `_id` or `id`, `title`, `text`, `metadata`; other keys become metadata."""
     file = path / "corpus.jsonl" if path.is_dir() else path
-    return gather(problems.each(_parse_corpus_line, read_json_lines(file, problems)), problems)
 
+    def parse_line(item: Item) -> RawDocument:
+        others = [key for key in item.fields if key not in _CORPUS_KEYS]
+        if {"_id", "id"} <= item.fields.keys():
+            others.append("id")
+        text = item.text("text")
+        return RawDocument(parse_id(item), item.text("title", default=""), text, parse_metadata(item, *others), item)
 
-def _parse_corpus_line(item: Item) -> RawDocument:
-    others = [key for key in item.fields if key not in _CORPUS_KEYS]
-    if {"_id", "id"} <= item.fields.keys():
-        others.append("id")
-    text = item.text("text")
-    return RawDocument(parse_id(item), item.text("title", default=""), text, parse_metadata(item, *others), item)
+    return gather(problems.each(parse_line, read_json_lines(file, problems)), problems)
 
 
 def find_file_pair(path: Path) -> tuple[Path, Path]:
@@ -101,17 +101,17 @@ def read_hipporag(path: Path, problems: Problems) -> Gathered:
     file = find_file_pair(path)[1]
     value = read_json_value(file)
     if isinstance(value, list):
-        return gather(problems.each(_parse_list_item, check_array_items(value, file, problems)), problems)
+        items = check_array_items(value, file, problems)
+        documents = problems.each(
+            lambda item: RawDocument(parse_id(item), *parse_paragraph(item), parse_metadata(item), item), items
+        )
+        return gather(documents, problems)
     if not isinstance(value, dict):
         raise DataError("a list of {title, text} or a mapping of titles to sentences", format_value(value), path=file)
     titled = ((Item({"title": title}, file, None, n), text) for n, (title, text) in enumerate(value.items(), 1))
     return gather(
         problems.each(lambda pair: _make_document(pair[0], pair[0].text("title"), join_body(*pair)), titled), problems
     )
-
-
-def _parse_list_item(item: Item) -> RawDocument:
-    return RawDocument(parse_id(item), *parse_paragraph(item), parse_metadata(item), item)
 
 
 def _make_document(item: Item, title: str, text: str) -> RawDocument:
@@ -122,8 +122,8 @@ def read_paragraphs(path: Path, problems: Problems) -> Gathered:
     """Read the paragraphs of all questions of a MuSiQue file, without duplicates."""
 
     def of_question(item: Item) -> list[RawDocument]:
-        inner = [item.within(value, "a paragraph") for value in item.array("paragraphs")]
-        return [_make_document(one, *parse_paragraph(one)) for one in inner]
+        paragraphs = [item.within(value, "a paragraph") for value in item.array("paragraphs")]
+        return [_make_document(paragraph, *parse_paragraph(paragraph)) for paragraph in paragraphs]
 
     return gather(chain.from_iterable(problems.each(of_question, read_json_items(path, problems))), problems)
 
@@ -151,20 +151,16 @@ def find_ircot_raw_files(path: Path) -> list[Path]:
     """
     beside = find_ircot_questions(path.resolve()).parent
     folders = [beside, *([beside.parents[1] / "raw_data" / beside.name] if len(beside.parents) > 1 else [])]
-    found = [
+    sets = [
         ([folder / name for name in names], [name for name in names if not (folder / name).is_file()])
         for folder in folders
         for names in _IRCOT_RAW
     ]
-    files, absent = min(found, key=lambda one: len(one[1]) / len(one[0]))
+    files, absent = min(sets, key=lambda files_and_absent: len(files_and_absent[1]) / len(files_and_absent[0]))
     if absent:
         expected = " or ".join(", ".join(names) for names in _IRCOT_RAW)
-        none = len(absent) == len(files)
-        raise DataError(
-            f"the raw files {expected} beside the questions or in raw_data/NAME",
-            "none of them" if none else f"no {', '.join(absent)}",
-            path=path,
-        )
+        reason = "none of them" if len(absent) == len(files) else f"no {', '.join(absent)}"
+        raise DataError(f"the raw files {expected} beside the questions or in raw_data/NAME", reason, path=path)
     return files
 
 
@@ -175,22 +171,22 @@ def read_ircot(path: Path, problems: Problems) -> Gathered:
     spaces; texts and titles are stripped, as those of its questions are.
     """
     items = chain.from_iterable(read_json_items(file, problems) for file in find_ircot_raw_files(path))
-    return gather(chain.from_iterable(problems.each(_ircot_paragraphs, items)), problems)
 
+    def of_question(item: Item) -> list[RawDocument]:
+        if "context" in item.fields:
+            pairs = [parse_context_entry(item, value) for value in map(_with_spaces, item.array("context"))]
+        else:
+            pairs = [parse_paragraph(item.within(value, "a paragraph")) for value in item.array("paragraphs")]
+        return [_make_document(item, title.strip(), text.strip()) for title, text in pairs]
 
-def _ircot_paragraphs(item: Item) -> list[RawDocument]:
-    if "context" in item.fields:
-        pairs = [parse_context_entry(item, value) for value in map(_with_spaces, item.array("context"))]
-    else:
-        pairs = [parse_paragraph(item.within(value, "a paragraph")) for value in item.array("paragraphs")]
-    return [RawDocument(None, title.strip(), text.strip(), NO_METADATA, item) for title, text in pairs]
+    return gather(chain.from_iterable(problems.each(of_question, items)), problems)
 
 
 def _with_spaces(entry: object) -> object:
     """Return a context entry with its sentences as one text, joined with spaces; any other value as it is."""
     if isinstance(entry, list) and len(entry) == 2 and isinstance(entry[1], list):
         sentences = entry[1]
-        return [entry[0], " ".join(sentences)] if all(isinstance(one, str) for one in sentences) else entry
+        return [entry[0], " ".join(sentences)] if all(isinstance(text, str) for text in sentences) else entry
     return entry
 
 
@@ -243,11 +239,7 @@ def _given(item: Item, names: tuple[str, ...]) -> list[str]:
 
 def is_asqa(path: Path) -> bool:
     """Return whether a file is an object whose beginning holds the key `ambiguous_question`, as ASQA.json is."""
-    try:
-        with path.open("rb") as file:
-            start = file.read(_GLANCE_BYTES)
-    except OSError as error:
-        raise unreadable_error(path, error) from error
+    start = read_start(path, _GLANCE_BYTES)
     return start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and b'"ambiguous_question"' in start
 
 
@@ -260,22 +252,18 @@ def read_asqa_items(path: Path, problems: Problems) -> Iterator[tuple[str, str, 
         for id, instance in instances.items():
             number += 1
             place = Item({}, path, None, number)
-            yield from ((split, id, item) for item in problems.each(_as_instance, [(place, instance)]))
-
-
-def _as_instance(found: tuple[Item, object]) -> Item:
-    place, instance = found
-    return place.within(instance, "an instance")
+            items = problems.each(lambda value, place=place: place.within(value, "an instance"), [instance])
+            yield from ((split, id, item) for item in items)
 
 
 def asqa_passages(item: Item) -> list[tuple[str, str]]:
     """Return title and text of the passages of Wikipedia that ASQA's annotators gave with a question."""
-    pairs = [(item.within(one, "a pair in 'qa_pairs'"), "context") for one in item.array("qa_pairs")]
+    pieces = [(item.within(value, "a pair in 'qa_pairs'"), "context") for value in item.array("qa_pairs")]
     for value in item.array("annotations"):
         annotation = item.within(value, "an annotation")
-        pairs += [(item.within(one, "a piece of 'knowledge'"), "content") for one in annotation.array("knowledge")]
-    found = [(one.text("wikipage", default=""), one.text(key, default="").strip()) for one, key in pairs]
-    return list(dict.fromkeys((title, text) for title, text in found if text and text != _NO_CONTEXT))
+        pieces += [(item.within(one, "a piece of 'knowledge'"), "content") for one in annotation.array("knowledge")]
+    passages = [(piece.text("wikipage", default=""), piece.text(key, default="").strip()) for piece, key in pieces]
+    return list(dict.fromkeys((title, text) for title, text in passages if text and text != _NO_CONTEXT))
 
 
 def read_asqa(path: Path, problems: Problems) -> Gathered:
@@ -285,8 +273,7 @@ def read_asqa(path: Path, problems: Problems) -> Gathered:
     evidence, without distractors other than the evidence of other questions.
     """
 
-    def of_instance(found: tuple[str, str, Item]) -> list[RawDocument]:
-        item = found[2]
-        return [RawDocument(None, title, text, NO_METADATA, item) for title, text in asqa_passages(item)]
+    def of_instance(instance: tuple[str, str, Item]) -> list[RawDocument]:
+        return [_make_document(instance[2], title, text) for title, text in asqa_passages(instance[2])]
 
     return gather(chain.from_iterable(problems.each(of_instance, read_asqa_items(path, problems))), problems)

@@ -130,12 +130,12 @@ class FolderListing:
 
     def notes(self) -> tuple[str, ...]:
         """Return a sentence per kind of what is passed over."""
-        found = [f"passed over: {what}: {name_files(names)}" for what, names in self._kinds.items() if names]
-        remarks = [f"{name}: {remark}" for name, said in self.remarks.items() for remark in said]
+        passed = [f"passed over: {what}: {name_files(names)}" for what, names in self._kinds.items() if names]
+        remarks = [f"{name}: {remark}" for name, notes in self.remarks.items() for remark in notes]
         if len(remarks) > MOST_LISTED:
             more = f"and {len(remarks) - MAX_NAMED:,} more notes on files. All of them: ragindex read FOLDER"
             remarks = [*remarks[:MAX_NAMED], more]
-        return (*([f"excluded: {_count_files(len(self.excluded))}"] if self.excluded else []), *found, *remarks)
+        return (*([f"excluded: {_count_files(len(self.excluded))}"] if self.excluded else []), *passed, *remarks)
 
     def unread(self) -> dict[str, str]:
         """Return why each file or folder is passed over, by name."""
@@ -166,7 +166,7 @@ def read_folder(
         if read.notes:
             listing.remarks[name] = read.notes
         documents = _list_documents(read, name, file)
-        listing.digests.update((one.id, read.digest) for one in documents if one.id is not None)
+        listing.digests.update((document.id, read.digest) for document in documents if document.id is not None)
         return documents
 
     with closing(read_files(listing.files, root, selection, limits)) as contents:
@@ -177,7 +177,17 @@ def read_folder(
 def list_folder(path: Path, problems: Problems, selection: FileSelection) -> FolderListing:
     """Return the files of a folder, or one file. Raises DataError if none of them is supported."""
     if path.is_dir():
-        listing = _list_files(path, path, selection, problems)
+        listing = FolderListing()
+
+        def pass_over(passed: Path, why: PassedOver) -> None:
+            name, suffix = name_file(passed, path), _find_suffix(passed)
+            if why in ("outside", "special") and not selection.reads(suffix):
+                listing.ignored[name] = suffix
+            else:
+                getattr(listing, why).append(name)
+
+        for file in walk_files(path, problems, pass_over):
+            _list_file(file, path, selection, listing)
     elif selection.reads(suffix := _find_suffix(path)):
         listing = FolderListing(files=[path])
     else:
@@ -212,21 +222,6 @@ def read_files(
         for result in processes.map(read, files):
             advance(1)
             yield result
-
-
-def _list_files(top: Path, root: Path, selection: FileSelection, problems: Problems) -> FolderListing:
-    listing = FolderListing()
-
-    def pass_over(path: Path, why: PassedOver) -> None:
-        name, suffix = name_file(path, root), _find_suffix(path)
-        if why in ("outside", "special") and not selection.reads(suffix):
-            listing.ignored[name] = suffix
-        else:
-            getattr(listing, why).append(name)
-
-    for file in walk_files(top, problems, pass_over):
-        _list_file(file, root, selection, listing)
-    return listing
 
 
 def _list_file(file: Path, root: Path, selection: FileSelection, listing: FolderListing) -> None:
