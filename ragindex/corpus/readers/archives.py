@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
+from xml.etree import ElementTree
 
 import regex
 
@@ -46,6 +47,11 @@ def read_parts(raw: bytes, *names: str) -> list[bytes]:
             return [read_part(archive, name) for name in names]
     except ARCHIVE_FAULTS:
         return [b""] * len(names)
+
+
+def parse_xml(part: bytes) -> ElementTree.Element:
+    """Return the tree of a part; of an empty or missing one an element without content. Raises ParseError."""
+    return ElementTree.fromstring(part or b"<none/>")  # noqa: S314 - expat bounds how entities grow
 
 
 @contextmanager

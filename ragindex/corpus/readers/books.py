@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
-from ragindex.corpus.readers.archives import ARCHIVE_FAULTS, FAULTS, explain_damage, open_archive, read_part
+from ragindex.corpus.readers.archives import ARCHIVE_FAULTS, FAULTS, explain_damage, open_archive, parse_xml, read_part
 from ragindex.corpus.readers.content import ContentBuilder, FileContent
 from ragindex.corpus.readers.html_file import HtmlPage
 from ragindex.corpus.readers.text_encodings import decode_page
@@ -28,14 +28,13 @@ def read_epub(raw: bytes, path: Path, encoding: str | None) -> FileContent:
     """Read a book: a page is a document of its spine that has text. Raises DataError if it is damaged or protected."""
     builder, notes, pages = ContentBuilder(), list[str](), 0
     with explain_damage("an EPUB book", raw, path, ElementTree.ParseError), open_archive(raw) as archive:
-        methods = _parse(read_part(archive, "META-INF/encryption.xml")).iterfind(
-            ".//{*}EncryptedData/{*}EncryptionMethod"
-        )
+        encryption = parse_xml(read_part(archive, "META-INF/encryption.xml"))
+        methods = encryption.iterfind(".//{*}EncryptedData/{*}EncryptionMethod")
         if any(method.get("Algorithm") not in _OF_FONTS for method in methods):
             raise DataError("a book without copy protection", "one whose text is encrypted (DRM)", path=path)
-        root = _parse(archive.read("META-INF/container.xml")).find(".//{*}rootfile")
+        root = parse_xml(archive.read("META-INF/container.xml")).find(".//{*}rootfile")
         opened = "" if root is None else root.get("full-path", "")
-        package = _parse(archive.read(opened))
+        package = parse_xml(archive.read(opened))
         for name in dict.fromkeys(_list_documents(package, posixpath.dirname(opened))):
             try:
                 page = HtmlPage(decode_page(archive.read(name), path, encoding)[0], is_xml=True)
@@ -48,15 +47,11 @@ def read_epub(raw: bytes, path: Path, encoding: str | None) -> FileContent:
                 builder.start_page(pages)
                 page.write(builder)
     titles, authors = (
-        [text for one in package.iterfind(f"{_TEXTS}{name}") if (text := " ".join("".join(one.itertext()).split()))]
+        [text for node in package.iterfind(f"{_TEXTS}{name}") if (text := _read_text(node))]
         for name in ("title", "creator")
     )
     metadata: dict[str, MetadataValue] = {"pages": pages, **({"author": ", ".join(authors)} if authors else {})}
     return builder.build(next(iter(titles), ""), metadata, notes)
-
-
-def _parse(part: bytes) -> ElementTree.Element:
-    return ElementTree.fromstring(part or b"<none/>")  # noqa: S314 - expat bounds how entities grow
 
 
 def _list_documents(package: ElementTree.Element, folder: str) -> Iterator[str]:
@@ -77,8 +72,8 @@ def read_fb2(raw: bytes, path: Path, encoding: str | None) -> FileContent:
             _add(builder, part, 0)
     except (ElementTree.ParseError, *FAULTS) as error:
         raise DataError("an FB2 book", f"a damaged file or another kind of file ({error})", path=path) from error
-    title = next((_read_text(one) for one in book.iterfind(f"{about}/{{*}}book-title")), "")
-    authors = [" ".join(filter(None, map(_read_text, one))) for one in book.iterfind(f"{about}/{{*}}author")]
+    title = next((_read_text(node) for node in book.iterfind(f"{about}/{{*}}book-title")), "")
+    authors = [" ".join(filter(None, map(_read_text, node))) for node in book.iterfind(f"{about}/{{*}}author")]
     return builder.build(title, {"author": ", ".join(authors)} if any(authors) else {})
 
 

@@ -279,7 +279,18 @@ class _Visitor:
     links: list[tuple[str, str]] = field(default_factory=list)  # text and address
 
     def visit_element_start(self, context: Any) -> dict[str, str] | None:
-        return {"type": "skip"} if self.leaves_out and _is_navigation(context) else None
+        if not self.leaves_out:
+            return None
+        name, attributes = context.tag_name, context.attributes()
+        is_navigation = (
+            name == "nav"
+            or not _NAVIGATION_ROLES.isdisjoint(attributes.get("role", "").split())
+            or (
+                name in _CLASSIFIED_ELEMENTS
+                and not _NAVIGATION_CLASSES.isdisjoint(attributes.get("class", "").lower().split())
+            )
+        )
+        return {"type": "skip"} if is_navigation else None
 
     def visit_element_end(self, context: Any, output: str) -> dict[str, str] | None:
         if context.tag_name != "caption":
@@ -332,18 +343,6 @@ def _split_table(table: str) -> tuple[str, str]:
     lines = [line.strip() for line in table.split("\n")]
     caption = _EMPHASIS.sub("", " ".join(line for line in lines if line[:1] != "|"))
     return caption, "\n".join(line for line in lines if line[:1] == "|")
-
-
-def _is_navigation(element: Any) -> bool:
-    attributes = element.attributes()
-    return (
-        element.tag_name == "nav"
-        or not _NAVIGATION_ROLES.isdisjoint(attributes.get("role", "").split())
-        or (
-            element.tag_name in _CLASSIFIED_ELEMENTS
-            and not _NAVIGATION_CLASSES.isdisjoint(attributes.get("class", "").lower().split())
-        )
-    )
 
 
 def _replace(output: str) -> dict[str, str]:

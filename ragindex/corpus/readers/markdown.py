@@ -126,7 +126,11 @@ def read_notebook(raw: bytes, path: Path, encoding: str | None) -> FileContent:
 def _make_content(front: FrontMatter, encoding: Mapping[str, MetadataValue]) -> FileContent:
     text = front.text
     if "<!--" in text or "data:" in text.lower():
-        text = drop_hidden(text, _find_code(text))
+        starts = _list_line_starts(text)
+        code = [
+            token.map for token in _load_parser().parse(text) if token.type in ("fence", "code_block") and token.map
+        ]
+        text = drop_hidden(text, tuple(_strip(text, starts[first], starts[end]) for first, end in code))
     structure = parse_markdown(text)
     if any(_ANCHOR.search(heading) for _, _, heading in structure.headings):
         text = _drop_anchors(text, structure.headings)
@@ -242,21 +246,15 @@ def _show(inlines: Sequence["Token"], pictures: bool = True) -> str:
     )
 
 
-def _find_code(text: str) -> Blocks:
-    starts = _list_line_starts(text)
-    code = (token.map for token in _load_parser().parse(text) if token.type in ("fence", "code_block") and token.map)
-    return tuple(_strip(text, starts[first], starts[end]) for first, end in code)
-
-
 def _drop_anchors(text: str, headings: Sequence[_Heading]) -> str:
     """Remove the anchors in the first line of headings."""
-    kept, position = list[str](), 0
+    pieces, position = list[str](), 0
     for start, _, _ in headings:
         end = text.find("\n", start)
         end = len(text) if end < 0 else end
-        kept += [text[position:start], _ANCHOR.sub("", text[start:end])]
+        pieces += [text[position:start], _ANCHOR.sub("", text[start:end])]
         position = end
-    return "".join((*kept, text[position:]))
+    return "".join((*pieces, text[position:]))
 
 
 def _list_line_starts(text: str) -> list[int]:

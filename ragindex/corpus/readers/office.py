@@ -87,7 +87,7 @@ def _find_title_paragraphs(styles: bytes, text: bytes) -> frozenset[str]:
     mark = b'<w:pStyle w:val="%s"' % style[1]
     paragraphs = (part.rpartition(mark) for part in text.split(b"</w:p>"))
     return frozenset(
-        " ".join(_decode(b"".join(_WORDS.findall(after))).split()) for _, found, after in paragraphs if found
+        " ".join(_decode(b"".join(_WORDS.findall(after))).split()) for _, marked, after in paragraphs if marked
     )
 
 
@@ -114,7 +114,11 @@ def build_document(sections: Sequence[OfficeElement], title: str, metadata: Mapp
 
     Footnotes and comments follow the paragraph that refers to them. Each header and footer stands once, at the end.
     """
-    builder, notes, margins = ContentBuilder(), _find_referenced_notes(sections), dict[str, None]()
+    elements = [element for section in sections for element in section["elements"]]
+    all_notes = {_name_note(element): element for element in elements if element["type"] in _NOTES}
+    references = _find_references([element for element in elements if element["type"] not in _NOTES])
+    notes = {name: all_notes[name] for name in references if name in all_notes}
+    builder, margins = ContentBuilder(), dict[str, None]()
     for section in sections:
         _add_elements(builder, section["elements"], notes)
         margins |= {_read_text(section[margin]["content"]): None for margin in _MARGINS if margin in section}
@@ -127,13 +131,14 @@ def build_slides(sections: Sequence[OfficeElement], title: str, metadata: Mappin
     """Return the content of slides, each with its comments and the speaker's notes."""
     builder, hidden, number = ContentBuilder(), list[str](), 0
     for section in sections:
-        heading = next((one for one in section["elements"] if one["type"] == "heading"), None)
+        heading = next((element for element in section["elements"] if element["type"] == "heading"), None)
         if heading or section.get("title") != "Slide Master":  # what all slides show stands after the last one
             number += 1
             builder.start_page(number, read_paragraph(heading) if heading else "")
             hidden += [str(number)] if section.get("hidden") else []
-        shown = [one for one in section["elements"] if one.get("placeholder_role") != "sldNum"]
-        _add_elements(builder, [{**one, "level": 0} if one["type"] == "heading" else one for one in shown], {})
+        shown = [element for element in section["elements"] if element.get("placeholder_role") != "sldNum"]
+        titled = [{**element, "level": 0} if element["type"] == "heading" else element for element in shown]
+        _add_elements(builder, titled, {})
         _add_elements(builder, section.get("speaker_notes", ()), {})
     notes = [*note_hidden("slide", hidden), *_finish(builder, sections)]
     return builder.build(title, {**metadata, "pages": number}, notes)
@@ -152,7 +157,7 @@ def read_paragraph(element: OfficeElement) -> str:
 
 def _finish(builder: ContentBuilder, sections: Sequence[OfficeElement]) -> list[str]:
     """Add the hyperlinks to other files, and return the note of what the library left out."""
-    runs = [one for one in _find_objects(sections) if one.get("type") == "text"]
+    runs = [item for item in _find_objects(sections) if item.get("type") == "text"]
     for run in runs:
         address = run.get("hyperlink", "")
         if is_relative(address):
@@ -184,7 +189,7 @@ def _add_elements(
 def _find_frame(element: OfficeElement) -> Sequence[OfficeElement]:
     """Return what is in a table of one cell, or in a text box with more than paragraphs; nothing for the rest."""
     content: Sequence[OfficeElement] = ()
-    if element["type"] == "text_box" and any(one["type"] != "paragraph" for one in element["content"]):
+    if element["type"] == "text_box" and any(inner["type"] != "paragraph" for inner in element["content"]):
         content = element["content"]
     elif len(element.get("rows", ())) == 1 == len(element["rows"][0]["cells"]):
         content = element["rows"][0]["cells"][0]["content"]
@@ -205,16 +210,18 @@ def _read_element(element: OfficeElement) -> str:
             return "" if _NO_ALTERNATIVE_TEXT.fullmatch(alternative) else alternative
         case "list":
             return "\n".join(
-                text for item in element["items"] for text in (_read_text(item["content"]), _read_nested(item)) if text
+                text
+                for item in element["items"]
+                for text in (
+                    _read_text(item["content"]),
+                    _read_element({"type": "list", **item["nested"]}) if item.get("nested") else "",
+                )
+                if text
             )
         case "table":
             return "\n".join(_read_text(cell["content"]) for row in element["rows"] for cell in row["cells"])
     text = _read_text(element.get("content", ()))
     return f"Comment ({element['author']}): {text}" if element.get("author") else text
-
-
-def _read_nested(item: OfficeElement) -> str:
-    return _read_element({"type": "list", **item["nested"]}) if item.get("nested") else ""
 
 
 def _format_items(items: OfficeElement, indentation: str) -> Iterator[str]:
@@ -259,14 +266,6 @@ def _find_objects(value: Any) -> Iterator[OfficeElement]:
             waiting += reversed(value)
 
 
-def _find_referenced_notes(sections: Sequence[OfficeElement]) -> dict[_NoteName, OfficeElement]:
-    """Return the footnotes, endnotes and comments that a text refers to."""
-    elements = [element for section in sections for element in section["elements"]]
-    notes = {_name_note(one): one for one in elements if one["type"] in _NOTES}
-    references = _find_references([one for one in elements if one["type"] not in _NOTES])
-    return {name: notes[name] for name in references if name in notes}
-
-
 def _name_note(element: OfficeElement) -> _NoteName:
     """Return the kind and number of a footnote or comment; the library gives comments as endnotes."""
     is_comment = "author" in element or str(element.get("marker")).casefold().startswith("comment")
@@ -275,7 +274,7 @@ def _name_note(element: OfficeElement) -> _NoteName:
 
 def _find_references(value: Any) -> Iterator[_NoteName]:
     """Yield the kinds and numbers of the footnotes and comments that runs of a text refer to."""
-    for one in _find_objects(value):
-        kind = str(one.get("type"))
+    for item in _find_objects(value):
+        kind = str(item.get("type"))
         if kind.endswith("_ref"):
-            yield kind.removesuffix("_ref"), one.get("note_id", one.get("comment_id", -1))
+            yield kind.removesuffix("_ref"), item.get("note_id", item.get("comment_id", -1))

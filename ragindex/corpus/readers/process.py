@@ -79,7 +79,7 @@ def list_content(content: FileContent) -> dict[str, Any]:
     return {
         "title": content.title,
         "text": content.text,
-        "sections": [[one.start, one.headings, one.page] for one in content.sections],
+        "sections": [[section.start, section.headings, section.page] for section in content.sections],
         "metadata": dict(content.metadata),
         "blocks": content.blocks,
         "notes": content.notes,
@@ -92,7 +92,10 @@ def make_content(values: Mapping[str, Any]) -> FileContent:
     """Return the content of a file from its values."""
     sections = (Section(start, tuple(headings), page) for start, headings, page in values["sections"])
     blocks = tuple((start, end) for start, end in values["blocks"])
-    inner = tuple((name, make_content(one)) for name, one in values["inner"])
+    inner = tuple((name, make_content(content)) for name, content in values["inner"])
+    reading = None
+    if words := values["reading"]:
+        reading = ReadWords(**{**words, "lost": tuple(words["lost"]), "places": tuple(words["places"])})
     return FileContent(
         values["title"],
         values["text"],
@@ -101,12 +104,8 @@ def make_content(values: Mapping[str, Any]) -> FileContent:
         blocks,
         tuple(values["notes"]),
         inner,
-        None if values["reading"] is None else _make_reading(values["reading"]),
+        reading,
     )
-
-
-def _make_reading(values: Mapping[str, Any]) -> ReadWords:
-    return ReadWords(**{**values, "lost": tuple(values["lost"]), "places": tuple(values["places"])})
 
 
 def answer_requests() -> None:
@@ -117,7 +116,14 @@ def answer_requests() -> None:
         os.dup2(nowhere, descriptor)
     os.environ["RUST_BACKTRACE"] = "0"  # it takes seconds, and nobody could read it
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes of a terminal; the parent decides
-    sys.excepthook = lambda kind, error, trace: _answer_fault(answers, error)
+
+    def answer_fault(kind: object, error: BaseException, trace: object) -> None:
+        """Send what this process ends of."""
+        if isinstance(error, MemoryError):
+            os._exit(OUT_OF_MEMORY)  # what is left may not be enough to send it
+        write_messages(answers, dump_json({"fault": f"{type(error).__name__}: {error}"}))
+
+    sys.excepthook = answer_fault
     write_messages(answers, b"")
     while True:
         _set_alarm(_IDLE_SECONDS)
@@ -164,16 +170,10 @@ def parse_file(
         return {"characters": characters}
     left = limits.seconds - (time.monotonic() - start)
     if measured and rows is None and left > _LEAST_SECONDS:
-        content = _add_reading(content, measure(raw, suffix, content))
+        reading = measure(raw, suffix, content)
+        lost = [describe_reading(reading)] if reading is not None and reading.share < LEAST_SHARE else []
+        content = replace(content, notes=(*content.notes, *lost), reading=reading)
     return list_content(content)
-
-
-def _add_reading(content: FileContent, reading: ReadWords | None) -> FileContent:
-    """Add which share of a file was read, and a note if that is not enough."""
-    notes = content.notes
-    if reading is not None and reading.share < LEAST_SHARE:
-        notes = (*notes, describe_reading(reading))
-    return replace(content, notes=notes, reading=reading)
 
 
 def _read_content(
@@ -191,13 +191,6 @@ def _read_content(
 def _count_characters(content: FileContent) -> int:
     headings = sum(len(heading) for section in content.sections for heading in section.headings)
     return len(content.text) + headings + sum(_count_characters(inner) for _, inner in content.inner)
-
-
-def _answer_fault(answers: BinaryIO, error: BaseException) -> None:
-    """Say what this process ends of."""
-    if isinstance(error, MemoryError):
-        os._exit(OUT_OF_MEMORY)  # what is left may not be enough to say so
-    write_messages(answers, dump_json({"fault": f"{type(error).__name__}: {error}"}))
 
 
 def _set_alarm(seconds: int) -> None:

@@ -66,7 +66,7 @@ def write_cell(value: Any) -> str:
     """Return a value of a table as text: JSON for lists of other than strings; "" for None."""
     if value is None or isinstance(value, str):
         return value or ""
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return "\n".join(value)
     return json.dumps(value, ensure_ascii=False)
 
@@ -89,8 +89,8 @@ def _read_json_lines(raw: bytes, path: Path, encoding: str | None, notes: list[s
 def _read_json(raw: bytes, path: Path, encoding: str | None, notes: list[str]) -> Iterator[RowTable]:
     value = parse_json(decode_utf8(raw, path), path)
     if not isinstance(value, list) or not all(isinstance(item, str | Mapping) for item in value):
-        found = "an array with other items" if isinstance(value, list) else "no array"
-        raise DataError("an array of objects or of strings, whose items are rows", found, path=path)
+        what = "an array with other items" if isinstance(value, list) else "no array"
+        raise DataError("an array of objects or of strings, whose items are rows", what, path=path)
     rows = [item if isinstance(item, Mapping) else {"text": item} for item in value]
     yield _flatten_rows(enumerate(rows, 1))[0]
 
@@ -207,10 +207,10 @@ def _simplify(value: Any) -> Any:
         case date() | time():
             return value.isoformat()
         case list() | tuple():
-            return [one for one in map(_simplify, value) if one is not None] or None
+            return [item for item in map(_simplify, value) if item is not None] or None
         case dict():
-            simple = ((encodable(str(key)), _simplify(one)) for key, one in value.items())
-            return {key: one for key, one in simple if one is not None} or None
+            simple = ((encodable(str(key)), _simplify(item)) for key, item in value.items())
+            return {key: item for key, item in simple if item is not None} or None
         case bytes():
             return _simplify_bytes(value)
     return str(value)
@@ -326,13 +326,13 @@ def resolve_columns(rows: Rows, columns: Collection[str], path: Path) -> Rows:
     if not text[0]:
         *names, last = _CONVENTIONS["text"]
         raise _columns_error(f"No column is called {', '.join(names)} or {last}, as one of text is.", columns, path)
-    found = {
+    others = {
         role: (_find_columns(name, columns, path)[0] if name else "")
         if name is not None
         else _find_conventional(role, columns, {*text, *named}, path)
         for role, name in (("title", rows.title), ("id", rows.id))
     }
-    return Rows(text, **found)
+    return Rows(text, **others)
 
 
 def suggest_rows(raw: bytes, path: Path, suffix: str, encoding: str | None) -> str | None:
@@ -347,7 +347,7 @@ def suggest_rows(raw: bytes, path: Path, suffix: str, encoding: str | None) -> s
     rows = _suggest_columns(table, path) if table and len(table.rows) > _SUGGESTED_FROM else None
     if rows is None:
         return None
-    count = sum(len(one.rows) for one in tables)
+    count = sum(len(table.rows) for table in tables)
     return f"its {count:,} rows are one document; to make each a document: --rows {shlex.quote(str(rows))}"
 
 
@@ -382,10 +382,10 @@ def _find_columns(name: str, columns: Collection[str], path: Path) -> list[str]:
 
 def _find_conventional(role: str, columns: Collection[str], others: Collection[str], path: Path) -> str:
     """Return the column, not among `others`, with a conventional name of the role; "" if there is none."""
-    found = [column for column in columns if column.casefold() in _CONVENTIONS[role] and column not in others]
-    if len(found) > 1:
-        raise _columns_error(f"{' and '.join(map(repr, found))} could each be the {role}.", columns, path)
-    return found[0] if found else ""
+    names = [column for column in columns if column.casefold() in _CONVENTIONS[role] and column not in others]
+    if len(names) > 1:
+        raise _columns_error(f"{' and '.join(map(repr, names))} could each be the {role}.", columns, path)
+    return names[0] if names else ""
 
 
 def _columns_error(problem: str, columns: Collection[str], path: Path) -> UsageError:

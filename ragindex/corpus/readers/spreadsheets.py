@@ -53,9 +53,9 @@ def read_spreadsheet(raw: bytes, path: Path, encoding: str | None) -> FileConten
     builder, notes = ContentBuilder(), list[str]()
     with explain_damage("a spreadsheet", raw, path, CalamineError), load_workbook(BytesIO(raw)) as workbook:
         sheets = workbook.sheets_metadata
-        others = read_sheet_parts(raw)
+        others = _read_sheets(raw)
         for place, sheet in enumerate(sheets):
-            parts = others[place] if place < len(others) else SheetParts()
+            parts = others[place] if place < len(others) else _SheetParts()
             try:
                 rows = _format_rows(_write_percents(workbook.get_sheet_by_index(place), parts.percents))
             except (CalamineError, *FAULTS) as error:
@@ -113,34 +113,34 @@ def _format_cell(cell: _Cell) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class SheetParts:
+class _SheetParts:
     """The places of the cells of a sheet that show percents, such as (1, 0) for A2, and the texts outside of cells."""
 
     percents: frozenset[tuple[int, int]] = frozenset()
     texts: tuple[str, ...] = ()
 
 
-def read_sheet_parts(raw: bytes) -> list[SheetParts]:
+def _read_sheets(raw: bytes) -> list[_SheetParts]:
     """Return the parts of each sheet, in order; none of a file that is no .xlsx file or is damaged."""
     try:
         with open_archive(raw) as archive:
             targets = {id: target for id, _, target in _list_links(archive, _WORKBOOK)}
-            sheets = [_read_attribute(found[1], b"id") for found in _SHEET.finditer(read_part(archive, _WORKBOOK))]
+            sheets = [_read_attribute(sheet[1], b"id") for sheet in _SHEET.finditer(read_part(archive, _WORKBOOK))]
             styles = _find_percent_styles(read_part(archive, _STYLES))
             return [_read_sheet(archive, targets.get(id, ""), styles) for id in sheets]
     except ARCHIVE_FAULTS:
         return []
 
 
-def _read_sheet(archive: zipfile.ZipFile, name: str, styles: set[bytes]) -> SheetParts:
+def _read_sheet(archive: zipfile.ZipFile, name: str, styles: set[bytes]) -> _SheetParts:
     sheet = read_part(archive, name)
-    cell = rb'<(?:[\w.-]++:)?c(?=[^<>]*?\ss="(?:%s)")[^<>]*?\sr="([A-Z]++)(\d++)"' % b"|".join(styles)
-    cells = regex.finditer(cell, sheet) if styles else ()
-    places = frozenset((int(found[2]) - 1, _number_column(found[1])) for found in cells)
-    margins = (unescape(found[1].decode(errors="replace")) for found in _MARGIN.finditer(sheet))
+    pattern = rb'<(?:[\w.-]++:)?c(?=[^<>]*?\ss="(?:%s)")[^<>]*?\sr="([A-Z]++)(\d++)"' % b"|".join(styles)
+    cells = regex.finditer(pattern, sheet) if styles else ()
+    places = frozenset((int(cell[2]) - 1, _number_column(cell[1])) for cell in cells)
+    margins = (unescape(margin[1].decode(errors="replace")) for margin in _MARGIN.finditer(sheet))
     margins = (_MARGIN_CODE.sub(lambda code: code[1] or " ", margin) for margin in margins)
     texts = [*_list_texts(archive, name, _OF_SHEETS), *(" ".join(text.split()) for text in margins)]
-    return SheetParts(places, tuple(dict.fromkeys(filter(None, texts))))
+    return _SheetParts(places, tuple(dict.fromkeys(filter(None, texts))))
 
 
 def _list_texts(archive: zipfile.ZipFile, name: str, kinds: Sequence[str]) -> Iterator[str]:
@@ -159,8 +159,8 @@ def _list_texts(archive: zipfile.ZipFile, name: str, kinds: Sequence[str]) -> It
 def _list_links(archive: zipfile.ZipFile, name: str) -> Iterator[tuple[bytes, str, str]]:
     """Yield id, kind and target of each relationship of a part."""
     folder, _, file = name.rpartition("/")
-    for found in _LINK.finditer(read_part(archive, f"{folder}/_rels/{file}.rels")):
-        id, kind, target = (_read_attribute(found[1], key) for key in (b"Id", b"Type", b"Target"))
+    for link in _LINK.finditer(read_part(archive, f"{folder}/_rels/{file}.rels")):
+        id, kind, target = (_read_attribute(link[1], key) for key in (b"Id", b"Type", b"Target"))
         path = posixpath.join(f"/{folder}", target.decode(errors="replace"))
         yield id, kind.rpartition(b"/")[2].decode(errors="replace"), posixpath.normpath(path).lstrip("/")
 
@@ -177,8 +177,8 @@ def _find_percent_styles(styles: bytes) -> set[bytes]:
 
 
 def _read_attribute(attributes: bytes, name: bytes) -> bytes:
-    found = regex.search(rb'[\s:]%s="([^"]*+)"' % name, attributes)
-    return bytes(found[1]) if found else b""
+    match = regex.search(rb'[\s:]%s="([^"]*+)"' % name, attributes)
+    return bytes(match[1]) if match else b""
 
 
 def _number_column(letters: bytes) -> int:
