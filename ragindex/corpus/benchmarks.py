@@ -8,6 +8,7 @@ retriever_server/build_index.py), MultiHop-RAG (github.com/yixuantt/MultiHop-RAG
 """
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -252,7 +253,7 @@ def read_asqa_items(path: Path, problems: Problems) -> Iterator[tuple[str, str, 
         for id, instance in instances.items():
             number += 1
             place = Item({}, path, None, number)
-            items = problems.each(lambda value, place=place: place.within(value, "an instance"), [instance])
+            items = problems.each(partial(place.within, what="an instance"), [instance])
             yield from ((split, id, item) for item in items)
 
 

@@ -34,13 +34,13 @@ def windows(text: str, units: Sequence[Span], size: int, overlap: int) -> Iterat
     Whatever stands between two windows goes to the first one.
     """
     step = size - overlap
-    found = []
+    spans = []
     for first in range(0, max(1, len(units) - overlap), step):
         start = units[first][0] if first and units else 0
         following = first + size
         end = units[following][0] if following < len(units) else len(text)
-        found.append((start, end))
-    yield from strip(found, text)
+        spans.append((start, end))
+    yield from strip(spans, text)
 
 
 def sentence_spans(text: str, start: int = 0, end: int | None = None) -> list[Span]:
@@ -107,17 +107,16 @@ def by_headings(text: str, sections: Sequence[Section], blocks: Sequence[Span], 
     fit together are joined, and so are a section's own text and the first ones below. Of the spans `blocks`, tables
     with more than `size` words are divided at their rows, and others are never divided.
     """
-    own = [one for one in sections if not _is_inside(one.start, blocks)]
+    own = list[Section]()
+    for section in sections:
+        before = bisect_left(blocks, (section.start,)) - 1
+        if before < 0 or section.start >= blocks[before][1]:  # it begins outside of blocks
+            own.append(section)
     if not own or own[0].start > 0:
         own.insert(0, Section(0))
-    ends = [*(one.start for one in own[1:]), len(text)]
-    spans = [(one.start, end) for one, end in zip(own, ends, strict=True)]
-    yield from strip(_divide(text, spans, [one.headings for one in own], blocks, size), text)
-
-
-def _is_inside(start: int, blocks: Sequence[Span]) -> bool:
-    before = bisect_left(blocks, (start,)) - 1
-    return before >= 0 and start < blocks[before][1]
+    ends = [*(section.start for section in own[1:]), len(text)]
+    spans = [(section.start, end) for section, end in zip(own, ends, strict=True)]
+    yield from strip(_divide(text, spans, [section.headings for section in own], blocks, size), text)
 
 
 def _divide(
@@ -130,13 +129,13 @@ def _divide(
         after = at + 1
         while after < len(sections) and _is_below(paths[after], paths[at]):
             after += 1
-        whole = sum(words[at:after])
-        fits, own = whole <= size, words[at] <= size
-        if not (fits and parent == paths[at][:-1] and total + whole <= size):
+        with_below = sum(words[at:after])
+        fits, own = with_below <= size, words[at] <= size
+        if not (fits and parent == paths[at][:-1] and total + with_below <= size):
             yield start, end
             start, total = sections[at][0], 0
         if fits:
-            end, total, parent, at = sections[after - 1][1], total + whole, paths[at][:-1], after
+            end, total, parent, at = sections[after - 1][1], total + with_below, paths[at][:-1], after
         elif own:
             end, total, parent, at = sections[at][1], words[at], paths[at], at + 1
         else:
@@ -155,11 +154,12 @@ def _find_atoms(text: str, section: Span, blocks: Sequence[Span], size: int) -> 
     start, end = section
     atoms, at = list[Span](), start
     for block in blocks[bisect_left(blocks, (start,)) : bisect_right(blocks, (end,))]:
-        atoms += [piece for one in sentence_spans(text, at, block[0]) for piece in _cut_long(text, one, size)]
+        sentences = sentence_spans(text, at, block[0])
+        atoms += [piece for sentence in sentences for piece in _cut_long(text, sentence, size)]
         rows = find_rows(text, block)
         atoms += _divide_table(text, block, rows, size) if rows and _count_words(text, *block) > size else [block]
         at = block[1]
-    return atoms + [piece for one in sentence_spans(text, at, end) for piece in _cut_long(text, one, size)]
+    return atoms + [piece for sentence in sentence_spans(text, at, end) for piece in _cut_long(text, sentence, size)]
 
 
 def _divide_table(text: str, table: Span, rows: int, size: int) -> Iterator[Span]:
@@ -188,24 +188,21 @@ def strip(spans: Iterable[Span], text: str) -> Iterator[Span]:
     """Yield the spans without the white space at their ends; blank ones are left out."""
     for start, end in spans:
         piece = text[start:end]
-        kept = piece.strip()
-        if kept:
+        inside = piece.strip()
+        if inside:
             first = start + len(piece) - len(piece.lstrip())
-            yield first, first + len(kept)
+            yield first, first + len(inside)
 
 
 def by_tokens(text: str, tokens: TokenSpans, size: int, overlap: int) -> Iterator[Span]:
     """Yield windows of whole words with at most `size` tokens, which share at most `overlap` with the one before.
 
-    Only white space between windows is left out, and what a window counts is without the white space around it: many
-    tokenizers have one token for a word with a blank before it, and several for the word alone. A character with more
-    tokens than `size` is a window.
+    Tokenizers split a text that begins inside a word differently. Windows therefore begin at words, and each is counted
+    again; only a word with more tokens than a window is divided, and a character with more tokens than `size` is a
+    window. Only white space between windows is left out, and what a window counts is without the white space around it:
+    many tokenizers have one token for a word with a blank before it, and several for the word alone.
     """
-
-    def stripped_tokens(part: str) -> Sequence[Span]:
-        return tokens(part.rstrip())
-
-    yield from strip(_find_token_windows(text, stripped_tokens, size, overlap), text)
+    yield from strip(_find_token_windows(text, lambda part: tokens(part.rstrip()), size, overlap), text)
 
 
 def _find_token_windows(text: str, tokens: TokenSpans, size: int, overlap: int) -> Iterator[Span]:

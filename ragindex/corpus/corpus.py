@@ -69,11 +69,11 @@ class Corpus:
     @property
     def encodings(self) -> Mapping[str, tuple[str, ...]]:
         """The ids of the documents of each text encoding other than UTF-8, which may have been guessed."""
-        found: dict[str, list[str]] = {}
-        for one in self.documents:
-            if isinstance(encoding := one.metadata.get(ENCODING), str):
-                found.setdefault(encoding, []).append(one.id)
-        return {encoding: tuple(ids) for encoding, ids in sorted(found.items())}
+        ids_by_encoding: dict[str, list[str]] = {}
+        for document in self.documents:
+            if isinstance(encoding := document.metadata.get(ENCODING), str):
+                ids_by_encoding.setdefault(encoding, []).append(document.id)
+        return {encoding: tuple(ids) for encoding, ids in sorted(ids_by_encoding.items())}
 
     @property
     def chunking(self) -> Literal["default"] | None:
@@ -104,44 +104,44 @@ def content_id(title: str, text: str) -> str:
 
 def gather(given: Iterable[RawDocument], problems: Problems) -> Gathered:
     """Return the documents, and the number of duplicates without ids. Raises DataError if an id cannot be kept."""
-    kept: dict[str, Document] = {}
+    documents: dict[str, Document] = {}
     hashed: set[str] = set()
     repeats = 0
 
-    def add(one: RawDocument) -> None:
+    def add(raw: RawDocument) -> None:
         nonlocal repeats
-        if not one.title.strip() and not one.text.strip():
-            raise one.item.error("a title or a text", "a document with neither")
+        if not raw.title.strip() and not raw.text.strip():
+            raise raw.item.error("a title or a text", "a document with neither")
         try:
-            metadata_json(one.metadata)
+            metadata_json(raw.metadata)
         except DataError as error:
-            raise one.item.error(error.expected, error.found) from None
-        id = content_id(one.title, one.text) if one.id is None else one.id
+            raise raw.item.error(error.expected, error.found) from None
+        id = content_id(raw.title, raw.text) if raw.id is None else raw.id
         if (control := describe_control(id)) is not None:
-            raise one.item.error("a document id without control characters", control)
-        if one.id is None and id in hashed:
+            raise raw.item.error("a document id without control characters", control)
+        if raw.id is None and id in hashed:
             repeats += 1
-        elif id in kept:
-            raise one.item.error("each document id once", f"the id {id!r} {_describe_repeat(kept[id], one)}")
+        elif id in documents:
+            raise raw.item.error("each document id once", f"the id {id!r} {_describe_repeat(documents[id], raw)}")
         else:
-            kept[id] = Document(id, one.title, one.text, one.metadata, one.sections, one.blocks)
-            hashed.update([id] if one.id is None else [])
+            documents[id] = Document(id, raw.title, raw.text, raw.metadata, raw.sections, raw.blocks)
+            hashed.update([id] if raw.id is None else [])
 
     for _ in problems.each(add, given):
         pass
-    return tuple(kept.values()), repeats
+    return tuple(documents.values()), repeats
 
 
 def _describe_repeat(first: Document, second: RawDocument) -> str:
-    rows = [one.sections[0].page for one in (first, second) if one.sections] if is_row(first.id) else []
+    rows = [document.sections[0].page for document in (first, second) if document.sections] if is_row(first.id) else []
     return f"in the rows {rows[0]} and {rows[1]}" if len(rows) == 2 else "a second time"
 
 
 def require_documents(gathered: Gathered, path: Path, problems: Problems) -> Gathered:
     """Return `gathered`. Raises DataError if it has no documents."""
     if not gathered[0]:
-        found = f"none that can be read; {problems.errors[0]}" if problems.errors else "none"
-        raise DataError("at least one document", found.removesuffix("."), path=path)
+        reason = f"none that can be read; {problems.errors[0]}" if problems.errors else "none"
+        raise DataError("at least one document", reason.removesuffix("."), path=path)
     return gathered
 
 
@@ -194,9 +194,15 @@ def describe_left_out(given: Iterable[LeftOut]) -> list[str]:
     left_out = list(given)
     is_few = len(left_out) <= MOST_LISTED
     groups: dict[str, list[LeftOut]] = {}
-    for one in left_out:
-        groups.setdefault(one.reason if is_few else one.kind or one.reason, []).append(one)
-    return [f"skipped: {_describe_group(group, MOST_LISTED if is_few else _NAMED)}" for group in groups.values()]
+    for item in left_out:
+        groups.setdefault(item.reason if is_few else item.kind or item.reason, []).append(item)
+    named, sentences = MOST_LISTED if is_few else _NAMED, list[str]()
+    for group in groups.values():
+        places = "; ".join(item.place for item in group[:named])
+        more = f"; and {len(group) - named:,} more" if len(group) > named else ""
+        several = f"{len(group):,} ({places}{more}): {group[0].reason}"
+        sentences.append(f"skipped: {several if len(group) > 1 else group[0]}")
+    return sentences
 
 
 def explain_ignored(suffix: str) -> str:
@@ -229,10 +235,3 @@ def name_files(names: Sequence[str]) -> str:
 def describe_encodings(ids: Mapping[str, Sequence[str]]) -> list[str]:
     """Return a sentence for each encoding other than UTF-8, with the documents that were read in it."""
     return [f"read as {encoding}: {len(names):,} ({first_names(names)})" for encoding, names in ids.items()]
-
-
-def _describe_group(group: Sequence[LeftOut], named: int) -> str:
-    if len(group) == 1:
-        return str(group[0])
-    more = f"; and {len(group) - named:,} more" if len(group) > named else ""
-    return f"{len(group):,} ({'; '.join(one.place for one in group[:named])}{more}): {group[0].reason}"

@@ -32,8 +32,8 @@ _TERMINAL_CODES = regex.compile(
 
 def read_text(raw: bytes, path: Path, encoding: str | None) -> FileContent:
     """Read a text file, which has no title; what moves and colours a terminal is left out."""
-    text, found = decode_text(raw, path, encoding)
-    return FileContent("", _TERMINAL_CODES.sub("", clean_text(text)), metadata=name_encoding(found))
+    text, detected = decode_text(raw, path, encoding)
+    return FileContent("", _TERMINAL_CODES.sub("", clean_text(text)), metadata=name_encoding(detected))
 
 
 def read_source_code(raw: bytes, path: Path, encoding: str | None) -> FileContent:
@@ -94,9 +94,9 @@ def read_headed_text(raw: bytes, path: Path, encoding: str | None) -> FileConten
     text, markup = clean_text(decoded), _MARKUPS[path.suffix.lower()]
     blocks, headings, place = list[tuple[int, int]](), list[tuple[int, int, str]](), 0
     for start, end in (*_find_blocks(text, markup), (len(text), len(text))):
-        for found in markup.heading.finditer(text, place, start):
-            level = markup.levels.index(found["level"]) + 1 if markup.levels else len(found["level"])
-            headings.append((found.start(), level, " ".join(found["text"].split())))
+        for match in markup.heading.finditer(text, place, start):
+            level = markup.levels.index(match["level"]) + 1 if markup.levels else len(match["level"])
+            headings.append((match.start(), level, " ".join(match["text"].split())))
         blocks += [(start, end)] if start < end else []
         place = end
     title = markup.title.search(text)
@@ -136,7 +136,7 @@ def read_table(raw: bytes, path: Path, encoding: str | None) -> FileContent:
 
     A row with a quotation mark that is not closed is divided at every delimiter, and a note says so.
     """
-    text, found = decode_text(raw, path, encoding)
+    text, detected = decode_text(raw, path, encoding)
     lines = clean_text(text).split("\n")
     first = int(lines[0].lower() in [f"sep={mark}" for mark in _DELIMITERS])  # for Excel
     delimiter = lines[0][-1] if first else "\t" if path.suffix.lower() == ".tsv" else ""
@@ -151,7 +151,7 @@ def read_table(raw: bytes, path: Path, encoding: str | None) -> FileContent:
         "row has a stray quotation mark and is divided at every delimiter",
         "rows have a stray quotation mark and are divided at every delimiter",
     )
-    return builder.build(metadata=name_encoding(found), notes=notes)
+    return builder.build(metadata=name_encoding(detected), notes=notes)
 
 
 def _read_rows(lines: Sequence[str], start: int, delimiter: str) -> tuple[list[list[str]], list[int]]:
@@ -244,19 +244,19 @@ def read_json_text(raw: bytes, path: Path, encoding: str | None) -> FileContent:
 
     The items of an outer array are paragraphs. What is not JSON stays as it is written, and a note says so.
     """
-    text, found = decode_text(raw, path, encoding)
+    text, detected = decode_text(raw, path, encoding)
     notes = list[str]()
     try:
         value = _parse_json(text)
         text = _join_paragraphs(map(_write_value, value if isinstance(value, list) else [value]))
     except (ValueError, RecursionError) as error:
         notes.append(f"it is not JSON, and stays as it is written: {error}")
-    return FileContent("", clean_text(text), metadata=name_encoding(found), notes=tuple(notes))
+    return FileContent("", clean_text(text), metadata=name_encoding(detected), notes=tuple(notes))
 
 
 def read_json_lines_text(raw: bytes, path: Path, encoding: str | None) -> FileContent:
     """Read JSON Lines of a folder: a paragraph per line, written as `read_json_text` does."""
-    text, found = decode_text(raw, path, encoding)
+    text, detected = decode_text(raw, path, encoding)
     paragraphs, bad = list[str](), list[int]()
     for number, line in enumerate(clean_text(text).split("\n"), 1):
         try:
@@ -267,7 +267,8 @@ def read_json_lines_text(raw: bytes, path: Path, encoding: str | None) -> FileCo
     notes = _note_lines(
         bad, "line is not JSON and stays as it is written", "lines are not JSON and stay as they are written"
     )
-    return FileContent("", clean_text(_join_paragraphs(paragraphs)), metadata=name_encoding(found), notes=tuple(notes))
+    text = clean_text(_join_paragraphs(paragraphs))
+    return FileContent("", text, metadata=name_encoding(detected), notes=tuple(notes))
 
 
 def _parse_json(text: str) -> Any:
@@ -280,22 +281,19 @@ def _join_paragraphs(paragraphs: Iterable[str]) -> str:
 
 
 def _write_value(value: Any) -> str:
-    return "\n".join(_list_lines(value))
-
-
-def _list_lines(value: Any) -> Iterator[str]:
-    """Yield the lines of a value; an array of plain values is one line, and values without text are left out."""
-    stack: list[tuple[str, Any]] = [("", value)]
+    """Return the lines of a value; an array of plain values is one line, and values without text are left out."""
+    stack, lines = list[tuple[str, Any]]([("", value)]), list[str]()
     while stack:
-        key, one = stack.pop()
-        if isinstance(one, list) and any(isinstance(inner, list | tuple) for inner in one):
-            stack += [(key, inner) for inner in reversed(one)]
-        elif isinstance(one, tuple):
-            stack += [(f"{key}.{name}" if key else name, inner) for name, inner in reversed(one)]
+        key, value = stack.pop()
+        if isinstance(value, list) and any(isinstance(inner, list | tuple) for inner in value):
+            stack += [(key, inner) for inner in reversed(value)]
+        elif isinstance(value, tuple):
+            stack += [(f"{key}.{name}" if key else name, inner) for name, inner in reversed(value)]
         else:
-            text = ", ".join(filter(None, map(_write_plain, one if isinstance(one, list) else [one])))
+            text = ", ".join(filter(None, map(_write_plain, value if isinstance(value, list) else [value])))
             if text:
-                yield f"{key}: {text}" if key.strip() else text
+                lines.append(f"{key}: {text}" if key.strip() else text)
+    return "\n".join(lines)
 
 
 def _write_plain(value: str | bool | None) -> str:
