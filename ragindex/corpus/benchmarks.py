@@ -262,7 +262,8 @@ def asqa_passages(item: Item) -> list[tuple[str, str]]:
     pieces = [(item.within(value, "a pair in 'qa_pairs'"), "context") for value in item.array("qa_pairs")]
     for value in item.array("annotations"):
         annotation = item.within(value, "an annotation")
-        pieces += [(item.within(one, "a piece of 'knowledge'"), "content") for one in annotation.array("knowledge")]
+        knowledge = annotation.array("knowledge")
+        pieces += [(item.within(piece, "a piece of 'knowledge'"), "content") for piece in knowledge]
     passages = [(piece.text("wikipage", default=""), piece.text(key, default="").strip()) for piece, key in pieces]
     return list(dict.fromkeys((title, text) for title, text in passages if text and text != _NO_CONTEXT))
 

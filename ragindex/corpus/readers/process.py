@@ -216,7 +216,7 @@ def _limit_process(limits: ReadingLimits) -> None:
 
 
 def _find_peak() -> int:
-    """Return the most bytes of address space that this process had; 0 where the system does not say."""
+    """Return the most bytes of address space that this process had; 0 where the system does not report it."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
     except OSError:
