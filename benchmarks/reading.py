@@ -38,8 +38,8 @@ import pypdf
 from lxml import etree, html
 
 from ragindex.corpus.readers import READERS, FileContent
-from ragindex.corpus.readers.messages import ReadingLimits
 from ragindex.corpus.readers.meter import LEAST_SHARE, measure
+from ragindex.corpus.readers.process import ReadingLimits
 from ragindex.corpus.reading_processes import ReadingProcesses
 from ragindex.errors import DataError
 

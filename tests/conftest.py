@@ -24,8 +24,7 @@ from elasticsearch_node.node import store as elasticsearch_store
 
 import examples
 from ragindex._util import progress
-from ragindex.corpus.readers.messages import ReadingLimits
-from ragindex.corpus.readers.process import parse_file
+from ragindex.corpus.readers.process import ReadingLimits, parse_file
 from ragindex.corpus.reading_processes import ReadingProcesses, load_answer
 from ragindex.plugins import registry
 

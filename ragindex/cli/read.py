@@ -17,8 +17,8 @@ from ragindex.cli.console import print_note, stdout, strip_controls, text_table,
 from ragindex.cli.documents import select_files
 from ragindex.cli.options import EncodingOption, ExcludeOption, IncludeOption, JsonOption, MaxFileOption, OcrOption
 from ragindex.corpus import FileSelection
+from ragindex.corpus.corpus import describe_ignored, describe_left_out
 from ragindex.corpus.json_reader import Problems
-from ragindex.corpus.left_out import describe_ignored, describe_left_out
 from ragindex.corpus.local_files import MAX_FILE_MB, is_taken_whole, list_folder, name_file, name_reader_of, read_files
 from ragindex.corpus.readers.content import FileContent
 from ragindex.corpus.readers.meter import find_words

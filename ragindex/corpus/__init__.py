@@ -5,9 +5,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ragindex.corpus.chunking import chunk, passage_text
-    from ragindex.corpus.corpus import Corpus, content_id
+    from ragindex.corpus.corpus import (
+        Corpus,
+        content_id,
+        describe_encodings,
+        describe_ignored,
+        describe_left_out,
+    )
     from ragindex.corpus.formats import FORMATS, read, read_selected, recognise_format
-    from ragindex.corpus.left_out import LeftOut, describe_encodings, describe_ignored, describe_left_out
+    from ragindex.corpus.json_reader import LeftOut
     from ragindex.corpus.local_files import SUFFIXES, FileSelection
     from ragindex.corpus.readers.rows import Rows
     from ragindex.types import Chunking
@@ -33,11 +39,12 @@ __all__ = [
 
 _LAZY = {
     **dict.fromkeys(("chunk", "passage_text"), "ragindex.corpus.chunking"),
-    **dict.fromkeys(("Corpus", "content_id"), "ragindex.corpus.corpus"),
-    **dict.fromkeys(("FORMATS", "read", "read_selected", "recognise_format"), "ragindex.corpus.formats"),
     **dict.fromkeys(
-        ("LeftOut", "describe_encodings", "describe_ignored", "describe_left_out"), "ragindex.corpus.left_out"
+        ("Corpus", "content_id", "describe_encodings", "describe_ignored", "describe_left_out"),
+        "ragindex.corpus.corpus",
     ),
+    **dict.fromkeys(("FORMATS", "read", "read_selected", "recognise_format"), "ragindex.corpus.formats"),
+    "LeftOut": "ragindex.corpus.json_reader",
     **dict.fromkeys(("SUFFIXES", "FileSelection"), "ragindex.corpus.local_files"),
     "Chunking": "ragindex.types",
     "Rows": "ragindex.corpus.readers.rows",

@@ -1,11 +1,12 @@
-"""Spans (start, end) of the passages of a text: windows of units, whole sentences, and sections.
+"""Spans (start, end) of the passages of a text: windows of words or tokens, whole sentences, and sections.
 
-All functions take time linear in the text. Spans begin and end at characters that are no white space.
+All functions but `by_tokens` take time linear in the text. Spans begin and end at characters that are no white space.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import TypeAlias
 
 import regex
 
@@ -18,6 +19,8 @@ _LINE_END = regex.compile("\n")
 _SENTENCE_END = regex.compile(
     r"""[.!?…]+["'”’)\]]*\s+ | [。！？]+[”’」』）]*\s* | \n\s*\n\s* | \n(?=[ \t]*(?:[-*+•]|\d+[.)])\s)""", regex.VERBOSE
 )
+TokenSpans: TypeAlias = Callable[[str], Sequence[Span]]
+"""A function that returns the characters (start, end) of each token of a text."""
 
 
 def word_spans(text: str) -> list[Span]:
@@ -31,13 +34,13 @@ def windows(text: str, units: Sequence[Span], size: int, overlap: int) -> Iterat
     Whatever stands between two windows goes to the first one.
     """
     step = size - overlap
-    found = []
+    spans = []
     for first in range(0, max(1, len(units) - overlap), step):
         start = units[first][0] if first and units else 0
         following = first + size
         end = units[following][0] if following < len(units) else len(text)
-        found.append((start, end))
-    yield from strip(found, text)
+        spans.append((start, end))
+    yield from strip(spans, text)
 
 
 def sentence_spans(text: str, start: int = 0, end: int | None = None) -> list[Span]:
@@ -104,17 +107,16 @@ def by_headings(text: str, sections: Sequence[Section], blocks: Sequence[Span], 
     fit together are joined, and so are a section's own text and the first ones below. Of the spans `blocks`, tables
     with more than `size` words are divided at their rows, and others are never divided.
     """
-    own = [one for one in sections if not _is_inside(one.start, blocks)]
+    own = list[Section]()
+    for section in sections:
+        before = bisect_left(blocks, (section.start,)) - 1
+        if before < 0 or section.start >= blocks[before][1]:  # it begins outside of blocks
+            own.append(section)
     if not own or own[0].start > 0:
         own.insert(0, Section(0))
-    ends = [*(one.start for one in own[1:]), len(text)]
-    spans = [(one.start, end) for one, end in zip(own, ends, strict=True)]
-    yield from strip(_divide(text, spans, [one.headings for one in own], blocks, size), text)
-
-
-def _is_inside(start: int, blocks: Sequence[Span]) -> bool:
-    before = bisect_left(blocks, (start,)) - 1
-    return before >= 0 and start < blocks[before][1]
+    ends = [*(section.start for section in own[1:]), len(text)]
+    spans = [(section.start, end) for section, end in zip(own, ends, strict=True)]
+    yield from strip(_divide(text, spans, [section.headings for section in own], blocks, size), text)
 
 
 def _divide(
@@ -127,13 +129,13 @@ def _divide(
         after = at + 1
         while after < len(sections) and _is_below(paths[after], paths[at]):
             after += 1
-        whole = sum(words[at:after])
-        fits, own = whole <= size, words[at] <= size
-        if not (fits and parent == paths[at][:-1] and total + whole <= size):
+        with_below = sum(words[at:after])
+        fits, own = with_below <= size, words[at] <= size
+        if not (fits and parent == paths[at][:-1] and total + with_below <= size):
             yield start, end
             start, total = sections[at][0], 0
         if fits:
-            end, total, parent, at = sections[after - 1][1], total + whole, paths[at][:-1], after
+            end, total, parent, at = sections[after - 1][1], total + with_below, paths[at][:-1], after
         elif own:
             end, total, parent, at = sections[at][1], words[at], paths[at], at + 1
         else:
@@ -152,11 +154,12 @@ def _find_atoms(text: str, section: Span, blocks: Sequence[Span], size: int) -> 
     start, end = section
     atoms, at = list[Span](), start
     for block in blocks[bisect_left(blocks, (start,)) : bisect_right(blocks, (end,))]:
-        atoms += [piece for one in sentence_spans(text, at, block[0]) for piece in _cut_long(text, one, size)]
+        sentences = sentence_spans(text, at, block[0])
+        atoms += [piece for sentence in sentences for piece in _cut_long(text, sentence, size)]
         rows = find_rows(text, block)
         atoms += _divide_table(text, block, rows, size) if rows and _count_words(text, *block) > size else [block]
         at = block[1]
-    return atoms + [piece for one in sentence_spans(text, at, end) for piece in _cut_long(text, one, size)]
+    return atoms + [piece for sentence in sentence_spans(text, at, end) for piece in _cut_long(text, sentence, size)]
 
 
 def _divide_table(text: str, table: Span, rows: int, size: int) -> Iterator[Span]:
@@ -185,7 +188,84 @@ def strip(spans: Iterable[Span], text: str) -> Iterator[Span]:
     """Yield the spans without the white space at their ends; blank ones are left out."""
     for start, end in spans:
         piece = text[start:end]
-        kept = piece.strip()
-        if kept:
+        inside = piece.strip()
+        if inside:
             first = start + len(piece) - len(piece.lstrip())
-            yield first, first + len(kept)
+            yield first, first + len(inside)
+
+
+def by_tokens(text: str, tokens: TokenSpans, size: int, overlap: int) -> Iterator[Span]:
+    """Yield windows of whole words with at most `size` tokens, which share at most `overlap` with the one before.
+
+    Tokenizers split a text that begins inside a word differently. Windows therefore begin at words, and each is counted
+    again; only a word with more tokens than a window is divided, and a character with more tokens than `size` is a
+    window. Only white space between windows is left out, and what a window counts is without the white space around it:
+    many tokenizers have one token for a word with a blank before it, and several for the word alone.
+    """
+    yield from strip(_find_token_windows(text, lambda part: tokens(part.rstrip()), size, overlap), text)
+
+
+def _find_token_windows(text: str, tokens: TokenSpans, size: int, overlap: int) -> Iterator[Span]:
+    starts, counts = _find_token_atoms(text, tokens, size)
+    ends = [*starts[1:], len(text)]
+    first = done = 0  # the first atom of the window, and the first that no window has had yet
+    while done < len(starts):
+        last = done
+        total = sum(counts[first : last + 1])
+        while last + 1 < len(starts) and total + counts[last + 1] <= size:
+            last += 1
+            total += counts[last]
+        while last > done and len(tokens(text[starts[first] : ends[last]])) > size:
+            last -= 1
+        if last == done > first and len(tokens(text[starts[first] : ends[last]])) > size:
+            first += 1  # less is shared, so that a new word fits in
+            continue
+        pieces = _halve(text, starts[first], ends[last], tokens, size) if first == last else [(starts[first], 0)]
+        cuts = [*(start for start, _ in pieces), ends[last]]
+        yield from pairwise(cuts)
+        done = following = last + 1
+        shared = 0
+        while following - 1 > first and shared + counts[following - 1] <= overlap:
+            following -= 1
+            shared += counts[following]
+        first = following
+
+
+def _find_token_atoms(text: str, tokens: TokenSpans, size: int) -> tuple[list[int], list[int]]:
+    """Return where windows may begin, the first at the first character, and the number of tokens to the next."""
+    words, starts, counts = {start for start, _ in word_spans(text)}, [_skip_blanks(text, 0)], [0]
+    end = 0
+    for token in tokens(text):
+        begin = _skip_blanks(text, token[0])
+        if begin > starts[-1] and counts[-1] and begin >= end and begin in words:
+            starts.append(begin)
+            counts.append(0)
+        counts[-1] += 1
+        end = max(end, token[1])
+    ends = [*starts[1:], len(text)]
+    divided = [
+        piece
+        for start, stop, count in zip(starts, ends, counts, strict=True)
+        for piece in ([(start, count)] if count <= size else _halve(text, start, stop, tokens, size))
+    ]
+    return [start for start, _ in divided], [count for _, count in divided]
+
+
+def _skip_blanks(text: str, place: int) -> int:
+    """Return the first place from `place` on that is no white space."""
+    while place < len(text) and text[place].isspace():
+        place += 1
+    return place
+
+
+def _halve(text: str, start: int, end: int, tokens: TokenSpans, size: int) -> Iterator[tuple[int, int]]:
+    """Yield the start and number of tokens of pieces of a long word."""
+    spans = tokens(text[start:end])
+    cuts = sorted({_skip_blanks(text, start + place) for span in spans for place in span} - {start})
+    cuts = [cut for cut in cuts if cut < end]
+    if len(spans) <= size or not cuts:
+        yield start, len(spans)
+        return
+    cut = cuts[max(0, bisect_right(cuts, start + spans[len(spans) // 2][0]) - 1)]
+    yield from _halve(text, start, cut, tokens, size)
+    yield from _halve(text, cut, end, tokens, size)

@@ -7,7 +7,7 @@ import regex
 from semantic_text_splitter import TextSplitter
 
 from ragindex.corpus import chunk_spans
-from ragindex.corpus.token_windows import TokenSpans, by_tokens
+from ragindex.corpus.chunk_spans import TokenSpans, by_tokens
 from ragindex.errors import DataError, UsageError
 from ragindex.types import Chunking, Document, Passage, Section, Span
 
@@ -44,8 +44,8 @@ def split_passage_id(id: str) -> tuple[str, str, int] | None:
     None if the id has no number: a document that is one passage. A document's own id may look like that of a passage.
     """
     document, hash_sign, rest = id.rpartition("#")
-    found = _MARK_AND_NUMBER.fullmatch(rest) if hash_sign else None
-    return (document, f"#{found[1]}", int(found[2])) if found else None
+    match = _MARK_AND_NUMBER.fullmatch(rest) if hash_sign else None
+    return (document, f"#{match[1]}", int(match[2])) if match else None
 
 
 def chunk(
@@ -80,14 +80,14 @@ def section_at(sections: Sequence[Section], start: int) -> Section:
 
 def pages_within(sections: Sequence[Section], start: int, end: int) -> tuple[tuple[int, int], ...]:
     """Return where each page begins that begins after the character `start` and before `end`, with its number."""
-    page, found = section_at(sections, start).page, list[tuple[int, int]]()
+    page, pages = section_at(sections, start).page, list[tuple[int, int]]()
     for section in sections[bisect_right(sections, start, key=lambda section: section.start) :]:
         if section.start >= end:
             break
         if section.page is not None and section.page != page:
             page = section.page
-            found.append((section.start, page))
-    return tuple(found)
+            pages.append((section.start, page))
+    return tuple(pages)
 
 
 def headings_within(sections: Sequence[Section], start: int, end: int) -> tuple[str, ...]:
@@ -168,11 +168,11 @@ def _split_by_characters(text: str, size: int, overlap: int) -> Iterator[Span]:
     window = max(_PASSAGES_PER_WINDOW * size, _MIN_WINDOW)
     at = end = 0
     while at < len(text):
-        found = splitter.chunk_indices(text[at : at + window])
+        passages = splitter.chunk_indices(text[at : at + window])
         following = at + window
-        if following < len(text) and found and found[-1][0] > 0:
-            following = at + found.pop()[0]  # the window may have cut its last passage, so it is split again
-        for start, passage in found:
+        if following < len(text) and passages and passages[-1][0] > 0:
+            following = at + passages.pop()[0]  # the window may have cut its last passage, so it is split again
+        for start, passage in passages:
             if at + start + len(passage) > end:  # else it lies wholly inside the one before
                 end = at + start + len(passage)
                 yield at + start, end

@@ -1,19 +1,34 @@
-"""The Corpus, and checks of the documents that readers yield: ids, duplicates, and metadata."""
+"""The Corpus, checks of the documents that readers yield (ids, duplicates, metadata), and what was left out of it."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from ragindex._util.canonical import digest, metadata_json
 from ragindex._util.ids import describe_control, is_row
-from ragindex._util.text import many
-from ragindex.corpus.json_reader import Item, Problems, format_value
-from ragindex.corpus.left_out import LeftOut
+from ragindex._util.text import first_names, many
+from ragindex.corpus.json_reader import Item, LeftOut, Problems, format_value
 from ragindex.corpus.readers.text_encodings import ENCODING
 from ragindex.errors import DataError
 from ragindex.types import NO_METADATA, Document, Metadata, Section, Span
+
+_NAMED = 3
+MOST_LISTED = 19
+"""Files that are all listed; of more, only the first are named."""
+NO_TEXT = "a file with text in it"
+"""What is expected of a file that has none: such a file was read."""
+_ARCHIVES = (".zip", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".tar", ".7z", ".rar", ".jar")
+_PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".svg", ".ico", ".heic", ".avif")
+_KINDS = {
+    **dict.fromkeys(_ARCHIVES, ("archive", "archives, which are not opened: unpack them")),
+    **dict.fromkeys(_PICTURES, ("picture", "pictures")),
+    ".rtf": (".rtf file", ".rtf files: save them as .docx, or run soffice --headless --convert-to docx FILE"),
+}
+"""What files are that no reader takes, and how the reason names them, by suffix."""
+_HINTS = {".parquet file": "; --rows reads them", ".rtf file": "; save them as .docx to read them"}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -54,11 +69,11 @@ class Corpus:
     @property
     def encodings(self) -> Mapping[str, tuple[str, ...]]:
         """The ids of the documents of each text encoding other than UTF-8, which may have been guessed."""
-        found: dict[str, list[str]] = {}
-        for one in self.documents:
-            if isinstance(encoding := one.metadata.get(ENCODING), str):
-                found.setdefault(encoding, []).append(one.id)
-        return {encoding: tuple(ids) for encoding, ids in sorted(found.items())}
+        ids_by_encoding: dict[str, list[str]] = {}
+        for document in self.documents:
+            if isinstance(encoding := document.metadata.get(ENCODING), str):
+                ids_by_encoding.setdefault(encoding, []).append(document.id)
+        return {encoding: tuple(ids) for encoding, ids in sorted(ids_by_encoding.items())}
 
     @property
     def chunking(self) -> Literal["default"] | None:
@@ -89,44 +104,44 @@ def content_id(title: str, text: str) -> str:
 
 def gather(given: Iterable[RawDocument], problems: Problems) -> Gathered:
     """Return the documents, and the number of duplicates without ids. Raises DataError if an id cannot be kept."""
-    kept: dict[str, Document] = {}
+    documents: dict[str, Document] = {}
     hashed: set[str] = set()
     repeats = 0
 
-    def add(one: RawDocument) -> None:
+    def add(raw: RawDocument) -> None:
         nonlocal repeats
-        if not one.title.strip() and not one.text.strip():
-            raise one.item.error("a title or a text", "a document with neither")
+        if not raw.title.strip() and not raw.text.strip():
+            raise raw.item.error("a title or a text", "a document with neither")
         try:
-            metadata_json(one.metadata)
+            metadata_json(raw.metadata)
         except DataError as error:
-            raise one.item.error(error.expected, error.found) from None
-        id = content_id(one.title, one.text) if one.id is None else one.id
+            raise raw.item.error(error.expected, error.found) from None
+        id = content_id(raw.title, raw.text) if raw.id is None else raw.id
         if (control := describe_control(id)) is not None:
-            raise one.item.error("a document id without control characters", control)
-        if one.id is None and id in hashed:
+            raise raw.item.error("a document id without control characters", control)
+        if raw.id is None and id in hashed:
             repeats += 1
-        elif id in kept:
-            raise one.item.error("each document id once", f"the id {id!r} {_describe_repeat(kept[id], one)}")
+        elif id in documents:
+            raise raw.item.error("each document id once", f"the id {id!r} {_describe_repeat(documents[id], raw)}")
         else:
-            kept[id] = Document(id, one.title, one.text, one.metadata, one.sections, one.blocks)
-            hashed.update([id] if one.id is None else [])
+            documents[id] = Document(id, raw.title, raw.text, raw.metadata, raw.sections, raw.blocks)
+            hashed.update([id] if raw.id is None else [])
 
     for _ in problems.each(add, given):
         pass
-    return tuple(kept.values()), repeats
+    return tuple(documents.values()), repeats
 
 
 def _describe_repeat(first: Document, second: RawDocument) -> str:
-    rows = [one.sections[0].page for one in (first, second) if one.sections] if is_row(first.id) else []
+    rows = [document.sections[0].page for document in (first, second) if document.sections] if is_row(first.id) else []
     return f"in the rows {rows[0]} and {rows[1]}" if len(rows) == 2 else "a second time"
 
 
 def require_documents(gathered: Gathered, path: Path, problems: Problems) -> Gathered:
     """Return `gathered`. Raises DataError if it has no documents."""
     if not gathered[0]:
-        found = f"none that can be read; {problems.errors[0]}" if problems.errors else "none"
-        raise DataError("at least one document", found.removesuffix("."), path=path)
+        reason = f"none that can be read; {problems.errors[0]}" if problems.errors else "none"
+        raise DataError("at least one document", reason.removesuffix("."), path=path)
     return gathered
 
 
@@ -169,3 +184,54 @@ def _leaves(value: Any) -> Iterator[Any]:
             yield from _leaves(inner)
     else:
         yield value
+
+
+# ---------------------------------------------------------------- what was left out, in sentences
+
+
+def describe_left_out(given: Iterable[LeftOut]) -> list[str]:
+    """Return a sentence for each reason, with all places; for many, one for each kind of reason, with the first."""
+    left_out = list(given)
+    is_few = len(left_out) <= MOST_LISTED
+    groups: dict[str, list[LeftOut]] = {}
+    for item in left_out:
+        groups.setdefault(item.reason if is_few else item.kind or item.reason, []).append(item)
+    named, sentences = MOST_LISTED if is_few else _NAMED, list[str]()
+    for group in groups.values():
+        places = "; ".join(item.place for item in group[:named])
+        more = f"; and {len(group) - named:,} more" if len(group) > named else ""
+        several = f"{len(group):,} ({places}{more}): {group[0].reason}"
+        sentences.append(f"skipped: {several if len(group) > 1 else group[0]}")
+    return sentences
+
+
+def explain_ignored(suffix: str) -> str:
+    """Return why a file with this suffix, which no reader takes, is not read."""
+    if suffix in _KINDS:
+        return f"no reader takes {_KINDS[suffix][1]}"
+    return f"no reader takes {f'{suffix} files' if suffix else 'files without a suffix'}"
+
+
+def describe_ignored(counts: Mapping[str, int], unread: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each kind of files that no reader takes, from the counts of `Corpus` and its `unread`."""
+    kinds = Counter[tuple[str, str]]()
+    for suffix, count in sorted(counts.items()):
+        what = _KINDS[suffix][0] if suffix in _KINDS else f"{suffix} file" if suffix else "file without a suffix"
+        kinds[what, explain_ignored(suffix)] += count
+    sentences = []
+    for (what, reason), count in kinds.items():
+        names = [name for name, why in unread.items() if why == reason]
+        plural = "files without a suffix" if what == "file without a suffix" else ""
+        hint = _HINTS.get(what, "")
+        sentences.append(f"ignored: {many(count, what, plural)}{f' ({name_files(names)})' if names else ''}{hint}")
+    return sentences
+
+
+def name_files(names: Sequence[str]) -> str:
+    """Return the names of files, of many the first."""
+    return ", ".join(names) if len(names) <= MOST_LISTED else first_names(names)
+
+
+def describe_encodings(ids: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return a sentence for each encoding other than UTF-8, with the documents that were read in it."""
+    return [f"read as {encoding}: {len(names):,} ({first_names(names)})" for encoding, names in ids.items()]

@@ -12,20 +12,32 @@ from pathlib import Path
 from ragindex._util.files import expand_home
 from ragindex._util.ids import ROW_SUFFIXES
 from ragindex._util.text import describe_near, find_near_names, find_near_paths, first_names, many, suggest_names
-from ragindex.corpus.benchmarks import find_file_pair, read_contexts, read_hipporag, read_jsonl, read_paragraphs
-from ragindex.corpus.corpus import Corpus, Gathered, require_documents
-from ragindex.corpus.folder_walk import PassedOver, is_file_within, walk_files
-from ragindex.corpus.json_reader import Problems, read_first_item
-from ragindex.corpus.local_files import MAX_FILE_MB, SUFFIXES, FileSelection, FolderListing, read_folder
-from ragindex.corpus.more_benchmarks import (
+from ragindex.corpus.benchmarks import (
+    find_file_pair,
     find_ircot_questions,
     find_ircot_raw_files,
     find_multihop_rag_files,
     is_asqa,
     read_asqa,
+    read_contexts,
+    read_hipporag,
     read_ircot,
+    read_jsonl,
     read_multihop_rag,
+    read_paragraphs,
     read_quality,
+)
+from ragindex.corpus.corpus import Corpus, Gathered, require_documents
+from ragindex.corpus.json_reader import Problems, read_first_item
+from ragindex.corpus.local_files import (
+    MAX_FILE_MB,
+    SUFFIXES,
+    FileSelection,
+    FolderListing,
+    PassedOver,
+    is_file_within,
+    read_folder,
+    walk_files,
 )
 from ragindex.corpus.near_duplicates import find_holders, find_near_duplicates, sample_documents
 from ragindex.corpus.readers import DATA_SUFFIXES
@@ -118,10 +130,10 @@ def read_selected(
 ) -> Corpus:
     """Read documents as `read` does, with the selection of files as one value (None: all)."""
     selection = selection or FileSelection()
-    path, made = Path(path), _generate_corpus(str(path), format)
-    if made is not None:
-        _require_no_selection(made.format, selection)
-        return made
+    path, generated = Path(path), _generate_corpus(str(path), format)
+    if generated is not None:
+        _require_no_selection(generated.format, selection)
+        return generated
     if format is None and selection.rows is not None and path.is_file() and path.suffix.lower() in ROW_SUFFIXES:
         format = "folder"
     format = recognise_format(path) if format is None else _check_format(path, format)
@@ -135,10 +147,19 @@ def read_selected(
         gathered = _READERS[format](path, problems)
     documents, repeats = require_documents(gathered, path, problems)
     root, only = _find_origin(path, format)
-    skipped, whole = problems.left_out, format not in _CHUNKED
-    ignored = Counter(listing.ignored.values())
+    resolved = path.resolve()
+    by_folder = not path.is_dir() and resolved.stem in ("questions", "corpus")
     return Corpus(
-        *(_get_name(path), format, documents, repeats, skipped, whole, ignored, str(root), only, notes),
+        name=resolved.name if path.is_dir() else resolved.parent.name if by_folder else resolved.stem,
+        format=format,
+        documents=documents,
+        repeats=repeats,
+        skipped=problems.left_out,
+        whole=format not in _CHUNKED,
+        ignored=Counter(listing.ignored.values()),
+        root=str(root),
+        only=only,
+        notes=notes,
         unread=listing.unread(),
         files=listing.digests,
     )
@@ -154,16 +175,16 @@ def _require_no_selection(format: str, selection: FileSelection) -> None:
 
 def _describe_texts(documents: Sequence[Document]) -> Iterator[str]:
     """Yield sentences for documents that are a large share of all text or hold others, and for near-duplicates."""
-    lengths = {one.id: len(one.text) for one in documents}
+    lengths = {document.id: len(document.text) for document in documents}
     total = sum(lengths.values())
     for id, length in lengths.items():
         if len(lengths) > 1 and length > max(_LONG_TEXT, _LARGE_SHARE * total):
             yield f"{id} has {length / total:.0%} of all text. To leave it out: --exclude {shlex.quote(id)}"
     samples = sample_documents(documents)
-    for id, held in find_holders(documents, samples).items():
+    for id, inside in find_holders(documents, samples).items():
         yield (
-            f"{id} holds the texts of {many(len(held), 'other document')} ({first_names(held)}), so that its passages "
-            f"take the places of theirs. To leave it out: --exclude {shlex.quote(id)}"
+            f"{id} holds the texts of {many(len(inside), 'other document')} ({first_names(inside)}), so that its "
+            f"passages take the places of theirs. To leave it out: --exclude {shlex.quote(id)}"
         )
     pairs = find_near_duplicates(samples)
     if pairs:
@@ -180,22 +201,21 @@ def list_source_files(path: Path) -> list[Path]:
     """
     if not os.path.exists(path):
         return []
-    own = _walk_with_links(path) if path.is_dir() else [*find_file_pair(path), find_multihop_rag_files(path)[1]]
-    try:
-        raw = find_ircot_raw_files(path)
-    except (DataError, OSError):
-        raw = []
-    return list(dict.fromkeys([*own, *raw]))
-
-
-def _walk_with_links(folder: Path) -> list[Path]:
     outside = list[Path]()
 
     def pass_over(path: Path, why: PassedOver) -> None:
         if why == "outside" and os.path.isfile(path):
             outside.append(path)
 
-    return [*walk_files(folder, Problems(skip_bad=True), pass_over), *outside]
+    if path.is_dir():
+        own = [*walk_files(path, Problems(skip_bad=True), pass_over), *outside]
+    else:
+        own = [*find_file_pair(path), find_multihop_rag_files(path)[1]]
+    try:
+        raw = find_ircot_raw_files(path)
+    except (DataError, OSError):
+        raw = []
+    return list(dict.fromkeys([*own, *raw]))
 
 
 def _generate_corpus(written: str, format: str | None) -> Corpus | None:
@@ -289,10 +309,3 @@ def _recognise_items(path: Path) -> str:
         f"items with the keys {', '.join(map(repr, keys))}" if keys else "not a list of objects",
         path=path,
     )
-
-
-def _get_name(path: Path) -> str:
-    resolved = path.resolve()
-    if path.is_dir():
-        return resolved.name
-    return resolved.parent.name if resolved.stem in ("questions", "corpus") else resolved.stem

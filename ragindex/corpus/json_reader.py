@@ -8,13 +8,33 @@ from typing import Any, TypeVar
 
 from ragindex._util.files import open_regular
 from ragindex._util.text import describe_near, find_near_paths
-from ragindex.corpus.left_out import LeftOut, left_out_by
 from ragindex.errors import DataError
 
 _NAMED_ERRORS = 9  # beside the first one
 _GLANCE_BYTES = 4 * 2**20  # bytes of an array that are read to find its first item
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A file or an item of it that was left out: `place` and `reason` are those of the DataError.
+
+    `kind` is what was expected, which is the same for files that are left out for the same reason.
+    """
+
+    path: str
+    place: str
+    reason: str
+    kind: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.reason}" if self.place else self.reason
+
+
+def left_out_by(error: DataError) -> LeftOut:
+    """Return what `error` makes one leave out."""
+    return LeftOut("" if error.path is None else str(error.path), error.place, error.reason, error.expected)
 
 
 @dataclass(slots=True)
@@ -62,13 +82,13 @@ def _combine(errors: Sequence[DataError]) -> DataError:
     first, *others = errors
     if not others:
         return first
-    said = [
-        f"{'' if one.line is None else f'line {one.line}: '}"
-        f"{'' if one.expected == first.expected else f'expected {one.expected}; '}found {one.found}"
-        for one in others[:_NAMED_ERRORS]
+    reasons = [
+        f"{'' if error.line is None else f'line {error.line}: '}"
+        f"{'' if error.expected == first.expected else f'expected {error.expected}; '}found {error.found}"
+        for error in others[:_NAMED_ERRORS]
     ]
     more = f"; and {len(others) - _NAMED_ERRORS:,} more" if len(others) > _NAMED_ERRORS else ""
-    listed = f"{first.found}. {len(others):,} more cannot be read: {'; '.join(said)}{more}"
+    listed = f"{first.found}. {len(others):,} more cannot be read: {'; '.join(reasons)}{more}"
     return DataError(first.expected, listed, path=first.path, line=first.line)
 
 
@@ -139,6 +159,15 @@ def read_bytes(path: Path) -> bytes:
         raise unreadable_error(path, error) from error
 
 
+def read_start(path: Path, most_bytes: int) -> bytes:
+    """Return the first bytes of a file. Raises DataError if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(most_bytes)
+    except OSError as error:
+        raise unreadable_error(path, error) from error
+
+
 def read_bounded(path: Path, most_bytes: int) -> bytes:
     """Return the bytes of a regular file, and no link. Raises DataError if it cannot be read, or turns out longer."""
     try:
@@ -189,8 +218,8 @@ def check_array_items(value: Any, path: Path, problems: Problems) -> Iterator[It
     return problems.each(_as_item, ((item, Item({}, path, None, number)) for number, item in enumerate(value, 1)))
 
 
-def _as_item(found: tuple[Any, Item]) -> Item:
-    value, place = found
+def _as_item(value_and_place: tuple[Any, Item]) -> Item:
+    value, place = value_and_place
     return place.within(value, "an item")
 
 
@@ -205,13 +234,13 @@ def read_json_lines(path: Path, problems: Problems) -> Iterator[Item]:
 
 def parse_json_lines(lines: Iterable[bytes], path: Path, problems: Problems) -> Iterator[Item]:
     """Yield the objects of lines of JSON; `path` is for messages."""
-    given = ((Item({}, path, number), raw) for number, raw in enumerate(lines, 1) if raw.strip())
-    return problems.each(_as_item, problems.each(_parse_line, given))
 
+    def parse_line(numbered: tuple[int, bytes]) -> tuple[Any, Item]:
+        number, raw = numbered
+        return parse_json(decode_utf8(raw.rstrip(b"\r\n"), path, number), path, number), Item({}, path, number)
 
-def _parse_line(found: tuple[Item, bytes]) -> tuple[Any, Item]:
-    place, raw = found
-    return parse_json(decode_utf8(raw.rstrip(b"\r\n"), place.path, place.line or 1), place.path, place.line), place
+    numbered = ((number, raw) for number, raw in enumerate(lines, 1) if raw.strip())
+    return problems.each(_as_item, problems.each(parse_line, numbered))
 
 
 def read_first_item(path: Path) -> Mapping[str, Any]:
@@ -219,21 +248,13 @@ def read_first_item(path: Path) -> Mapping[str, Any]:
     if path.suffix.lower() == ".jsonl":
         item = next(read_json_lines(path, Problems(skip_bad=True)), None)
         return {} if item is None else item.fields
-    value = _read_first_value(path)
-    return value if isinstance(value, Mapping) else {}
-
-
-def _read_first_value(path: Path) -> Any:
+    start = read_start(path, _GLANCE_BYTES).decode("utf-8-sig", "ignore").lstrip()
     try:
-        with path.open("rb") as file:
-            start = file.read(_GLANCE_BYTES).decode("utf-8-sig", "ignore").lstrip()
-    except OSError as error:
-        raise unreadable_error(path, error) from error
-    try:
-        return json.JSONDecoder().raw_decode(start.removeprefix("[").lstrip())[0] if start[:1] == "[" else None
+        value = json.JSONDecoder().raw_decode(start.removeprefix("[").lstrip())[0] if start[:1] == "[" else None
     except (ValueError, RecursionError):
-        whole = read_json_value(path)
-        return whole[0] if isinstance(whole, list) and whole else None
+        items = read_json_value(path)
+        value = items[0] if isinstance(items, list) and items else None
+    return value if isinstance(value, Mapping) else {}
 
 
 def parse_json(text: str, path: Path, line: int | None = None) -> Any:
@@ -253,8 +274,8 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         keys = [key for key, _ in pairs]
         raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} twice in one object")
-    return found
+    return fields

@@ -112,18 +112,15 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _read_lines(path: Path, parse: Callable[[bytes, Path, int], _Line]) -> list[_Line]:
     """Parse the lines of a file, none if it does not exist; a torn last one is left out. Raises DataError."""
-    *lines, last = _read_file(path).split(b"\n")
-    found = [parse(line, path, number) for number, line in enumerate(lines, start=1)]
-    return found if _is_torn(last, path, parse) else [*found, parse(last, path, len(lines) + 1)]
-
-
-def _read_file(path: Path) -> bytes:
     try:
         if path.exists() and path.stat().st_size > _LARGEST_FILE:
             raise DataError(f"at most {_LARGEST_FILE} bytes", "more", path=path)
-        return path.read_bytes() if path.exists() else b""
+        content = path.read_bytes() if path.exists() else b""
     except OSError as error:
         raise DataError("a readable file", error.strerror or str(error), path=path) from error
+    *lines, last = content.split(b"\n")
+    parsed = [parse(line, path, number) for number, line in enumerate(lines, start=1)]
+    return parsed if _is_torn(last, path, parse) else [*parsed, parse(last, path, len(lines) + 1)]
 
 
 def _is_torn(last: bytes, path: Path, parse: Callable[[bytes, Path, int], _Line]) -> bool:

@@ -1,17 +1,19 @@
-"""Reading the documents of a folder, or one file."""
+"""Reading the documents of a folder, which others may have filled, or of one file."""
 
 import hashlib
 import math
 import os
+import stat
 import unicodedata
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import regex
 
@@ -19,16 +21,14 @@ from ragindex._util.distribution import require_all_installed
 from ragindex._util.ids import ROW_SUFFIXES, is_row
 from ragindex._util.progress import progress_bar
 from ragindex._util.text import MAX_NAMED, first_names
-from ragindex.corpus.corpus import Gathered, RawDocument, gather
-from ragindex.corpus.folder_walk import PassedOver, walk_files
+from ragindex.corpus.corpus import MOST_LISTED, NO_TEXT, Gathered, RawDocument, explain_ignored, gather, name_files
 from ragindex.corpus.json_reader import Item, Problems, read_bounded, unreadable_error
-from ragindex.corpus.left_out import MOST_LISTED, NO_TEXT, explain_ignored, name_files
 from ragindex.corpus.readers import DOCUMENT_SUFFIXES, READERS, name_reader
 from ragindex.corpus.readers.content import FileContent
-from ragindex.corpus.readers.messages import ReadingLimits
 from ragindex.corpus.readers.meter import LEAST_SHARE
 from ragindex.corpus.readers.pdf import OCR_PACKAGES
 from ragindex.corpus.readers.plain_text import read_source_code, read_text
+from ragindex.corpus.readers.process import ReadingLimits
 from ragindex.corpus.readers.rows import Rows
 from ragindex.corpus.readers.text_encodings import check_encoding
 from ragindex.corpus.reading_processes import ReadingProcesses
@@ -50,6 +50,9 @@ _OCR_SECONDS, _OCR_MEMORY = 3_600, 4_000_000_000  # a page takes seconds
 READ_SHARE = "read_share"
 """Metadata key of the share of a file's words that was read, where it is too low."""
 _SMALL = 1_000_000  # bytes of a text that is read in this process: nothing in it is parsed
+PassedOver: TypeAlias = Literal["links", "outside", "special", "generated"]
+"""Why a walk passes over a link to a folder, a link out of the folder, a file without content, a generated folder."""
+_GENERATED_FOLDERS = frozenset(("__pycache__", "node_modules", "site-packages"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +130,12 @@ class FolderListing:
 
     def notes(self) -> tuple[str, ...]:
         """Return a sentence per kind of what is passed over."""
-        found = [f"passed over: {what}: {name_files(names)}" for what, names in self._kinds.items() if names]
-        remarks = [f"{name}: {remark}" for name, said in self.remarks.items() for remark in said]
+        passed = [f"passed over: {what}: {name_files(names)}" for what, names in self._kinds.items() if names]
+        remarks = [f"{name}: {remark}" for name, notes in self.remarks.items() for remark in notes]
         if len(remarks) > MOST_LISTED:
             more = f"and {len(remarks) - MAX_NAMED:,} more notes on files. All of them: ragindex read FOLDER"
             remarks = [*remarks[:MAX_NAMED], more]
-        return (*([f"excluded: {_count_files(len(self.excluded))}"] if self.excluded else []), *found, *remarks)
+        return (*([f"excluded: {_count_files(len(self.excluded))}"] if self.excluded else []), *passed, *remarks)
 
     def unread(self) -> dict[str, str]:
         """Return why each file or folder is passed over, by name."""
@@ -163,7 +166,7 @@ def read_folder(
         if read.notes:
             listing.remarks[name] = read.notes
         documents = _list_documents(read, name, file)
-        listing.digests.update((one.id, read.digest) for one in documents if one.id is not None)
+        listing.digests.update((document.id, read.digest) for document in documents if document.id is not None)
         return documents
 
     with closing(read_files(listing.files, root, selection, limits)) as contents:
@@ -174,7 +177,17 @@ def read_folder(
 def list_folder(path: Path, problems: Problems, selection: FileSelection) -> FolderListing:
     """Return the files of a folder, or one file. Raises DataError if none of them is supported."""
     if path.is_dir():
-        listing = _list_files(path, path, selection, problems)
+        listing = FolderListing()
+
+        def pass_over(passed: Path, why: PassedOver) -> None:
+            name, suffix = name_file(passed, path), _find_suffix(passed)
+            if why in ("outside", "special") and not selection.reads(suffix):
+                listing.ignored[name] = suffix
+            else:
+                getattr(listing, why).append(name)
+
+        for file in walk_files(path, problems, pass_over):
+            _list_file(file, path, selection, listing)
     elif selection.reads(suffix := _find_suffix(path)):
         listing = FolderListing(files=[path])
     else:
@@ -209,21 +222,6 @@ def read_files(
         for result in processes.map(read, files):
             advance(1)
             yield result
-
-
-def _list_files(top: Path, root: Path, selection: FileSelection, problems: Problems) -> FolderListing:
-    listing = FolderListing()
-
-    def pass_over(path: Path, why: PassedOver) -> None:
-        name, suffix = name_file(path, root), _find_suffix(path)
-        if why in ("outside", "special") and not selection.reads(suffix):
-            listing.ignored[name] = suffix
-        else:
-            getattr(listing, why).append(name)
-
-    for file in walk_files(top, problems, pass_over):
-        _list_file(file, root, selection, listing)
-    return listing
 
 
 def _list_file(file: Path, root: Path, selection: FileSelection, listing: FolderListing) -> None:
@@ -338,3 +336,62 @@ def _get_modification_date(file: Path) -> str:
 
 def _count_files(count: int) -> str:
     return "1 file" if count == 1 else f"{count} files"
+
+
+def walk_files(
+    top: Path, problems: Problems, pass_over: Callable[[Path, PassedOver], None] = lambda path, why: None
+) -> Iterator[Path]:
+    """Yield the regular files of a folder and its subfolders, sorted by name, without hidden ones.
+
+    `pass_over` is called with other files and with folders that are not entered. A folder that cannot be read is one of
+    the problems.
+    """
+
+    def note(error: OSError) -> None:
+        problems.note(unreadable_error(Path(error.filename), error))
+
+    root = os.path.realpath(top)
+    for current, folders, names in os.walk(top, onerror=note):
+        entered = []
+        for folder in (Path(current, name) for name in sorted(folders) if not name.startswith(".")):
+            if why := _judge_folder(folder):
+                pass_over(folder, why)
+            else:
+                entered.append(folder.name)
+        folders[:] = entered
+        for file in (Path(current, name) for name in sorted(names) if not name.startswith(".")):
+            if why := _judge_file(file, root):
+                pass_over(file, why)
+            else:
+                yield file
+
+
+def is_file_within(file: Path, folder: Path) -> bool:
+    """Return whether `file` is a regular file, and no link out of the folder."""
+    return os.path.isfile(file) and _judge_file(file, os.path.realpath(folder)) is None
+
+
+def _judge_folder(folder: Path) -> PassedOver | None:
+    if folder.is_symlink():
+        return "links"
+    if folder.name in _GENERATED_FOLDERS or os.path.isfile(folder / "pyvenv.cfg"):
+        return "generated"
+    if folder.name == "_sources" and os.path.isdir(folder.parent / "_static"):
+        return "generated"  # of HTML that Sphinx made: each page once more, as it was written
+    if folder.name == "_static" and os.path.isfile(folder.parent / "search.html"):
+        return "generated"  # of the same: scripts and styles of its theme
+    return None
+
+
+def _judge_file(file: Path, root: str) -> PassedOver | None:
+    """Return why a file is passed over; None too if it is not there, which is reported when it is read."""
+    try:
+        mode = file.lstat().st_mode
+        if stat.S_ISLNK(mode):
+            target = Path(os.path.realpath(file))
+            if not target.is_relative_to(root):
+                return "outside"
+            mode = target.stat().st_mode
+    except OSError:
+        return None
+    return None if stat.S_ISREG(mode) else "special"

@@ -5,7 +5,8 @@ of documents", 1997, bottom-k sketches). Documents are compared if they share on
 so the time is linear in the text. A long document holds another if it has nearly all of the other's sample.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from itertools import combinations
 from typing import TypeAlias
 from zlib import crc32
@@ -37,22 +38,33 @@ Samples: TypeAlias = dict[str, SequenceSample]
 
 def sample_documents(documents: Sequence[Document]) -> Samples:
     """Return the samples of the documents that are long enough to tell."""
-    return {one.id: sample for one in documents if len(sample := _sample(one.text)) >= _FEWEST_SEQUENCES}
+    hashes = ((document.id, _hash_sequences(document.text[:_MOST_CHARACTERS])) for document in documents)
+    return {id: sample[:_SAMPLE] for id, sample in hashes if len(sample) >= _FEWEST_SEQUENCES}
 
 
 def find_near_duplicates(samples: Samples) -> list[tuple[str, str]]:
     """Return pairs of ids of documents that are almost equal: each document with the first one that resembles it."""
+    by_hash = defaultdict[int, list[str]](list)
+    for id, sample in samples.items():
+        for key in sample[:_KEYS].tolist():
+            by_hash[key].append(id)
+    candidates = {pair for group in by_hash.values() for pair in combinations(group[:_MOST_COMPARED], 2)}
     places = {id: place for place, id in enumerate(samples)}
-    found: dict[str, str] = {}
-    for first, second in sorted(_candidates(samples), key=lambda pair: (places[pair[1]], places[pair[0]])):
-        if second not in found and are_almost_equal(samples[first], samples[second]):
-            found[second] = found.get(first, first)
-    return [(first, second) for second, first in found.items()]
+    originals: dict[str, str] = {}
+    for first, second in sorted(candidates, key=lambda pair: (places[pair[1]], places[pair[0]])):
+        if second not in originals and are_almost_equal(samples[first], samples[second]):
+            originals[second] = originals.get(first, first)
+    return [(first, second) for second, first in originals.items()]
 
 
 def are_almost_equal(first: SequenceSample, second: SequenceSample) -> bool:
-    """Return whether two documents, given as their samples, have a RESEMBLANCE or more."""
-    return _resemblance(first, second) >= RESEMBLANCE
+    """Return whether two documents, given as their samples, have a RESEMBLANCE or more.
+
+    It is estimated by the share of the smallest hashes of both that both have.
+    """
+    smallest = np.union1d(first, second)[: min(_SAMPLE, max(len(first), len(second)))]
+    common = np.intersect1d(np.intersect1d(first, second), smallest)
+    return len(common) / len(smallest) >= RESEMBLANCE
 
 
 def find_holders(documents: Sequence[Document], samples: Samples) -> dict[str, list[str]]:
@@ -60,25 +72,20 @@ def find_holders(documents: Sequence[Document], samples: Samples) -> dict[str, l
 
     Each with the ids of what it holds: at least three documents, half as long as itself at most.
     """
-    lengths = {one.id: len(one.text) for one in documents}
+    lengths = {document.id: len(document.text) for document in documents}
     if len(samples) <= _FEWEST_HELD:
         return {}
-    ids, kept = list(samples), [sample[:_HELD_SAMPLE] for sample in samples.values()]
-    hashes, counts = np.concatenate(kept), np.array([len(sample) for sample in kept])
+    ids, starts_of_samples = list(samples), [sample[:_HELD_SAMPLE] for sample in samples.values()]
+    hashes, counts = np.concatenate(starts_of_samples), np.array([len(sample) for sample in starts_of_samples])
     starts = np.cumsum(counts) - counts
-    found: dict[str, list[str]] = {}
-    for holder in sorted(documents, key=lambda one: -len(one.text))[:_MOST_HOLDERS]:
+    holders: dict[str, list[str]] = {}
+    for holder in sorted(documents, key=lambda document: -len(document.text))[:_MOST_HOLDERS]:
         shares = np.add.reduceat(np.isin(hashes, _hash_sequences(holder.text[:_MOST_OF_HOLDER])), starts) / counts
-        held = [ids[place] for place in np.flatnonzero(shares >= _HELD_SHARE).tolist()]
-        held = [id for id in held if _LONGER * lengths[id] <= len(holder.text)]
-        if len(held) >= _FEWEST_HELD:
-            found[holder.id] = held
-    return found
-
-
-def _sample(text: str) -> SequenceSample:
-    """Return the smallest distinct hashes of the text's word sequences, ascending."""
-    return _hash_sequences(text[:_MOST_CHARACTERS])[:_SAMPLE]
+        similar = [ids[place] for place in np.flatnonzero(shares >= _HELD_SHARE).tolist()]
+        inside = [id for id in similar if _LONGER * lengths[id] <= len(holder.text)]
+        if len(inside) >= _FEWEST_HELD:
+            holders[holder.id] = inside
+    return holders
 
 
 def _hash_sequences(text: str) -> SequenceSample:
@@ -90,25 +97,4 @@ def _hash_sequences(text: str) -> SequenceSample:
     sequences = np.zeros(len(hashes) - _WORDS + 1, np.uint64)
     for place in range(_WORDS):
         sequences = sequences * np.uint64(0x9E3779B97F4A7C15) + hashes[place : place + len(sequences)]
-    mixed = (sequences ^ (sequences >> np.uint64(31))) * np.uint64(0xBF58476D1CE4E5B9)
-    return np.unique(mixed)
-
-
-def _candidates(samples: Samples) -> set[tuple[str, str]]:
-    by_hash: dict[int, list[str]] = {}
-    for id, sample in samples.items():
-        for key in sample[:_KEYS].tolist():
-            by_hash.setdefault(key, []).append(id)
-    return set(_pairs(by_hash.values()))
-
-
-def _pairs(groups: Iterable[Sequence[str]]) -> Iterator[tuple[str, str]]:
-    for group in groups:
-        yield from combinations(group[:_MOST_COMPARED], 2)
-
-
-def _resemblance(first: SequenceSample, second: SequenceSample) -> float:
-    """Return the estimated Jaccard index: the share of the smallest hashes of both that both have."""
-    smallest = np.union1d(first, second)[: min(_SAMPLE, max(len(first), len(second)))]
-    common = np.intersect1d(np.intersect1d(first, second), smallest)
-    return len(common) / len(smallest)
+    return np.unique((sequences ^ (sequences >> np.uint64(31))) * np.uint64(0xBF58476D1CE4E5B9))

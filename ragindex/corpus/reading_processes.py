@@ -23,7 +23,8 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 from ragindex._util.workers import available_workers
 from ragindex.corpus.readers.content import FileContent
-from ragindex.corpus.readers.messages import (
+from ragindex.corpus.readers.pdf import PASSWORD_VARIABLE
+from ragindex.corpus.readers.process import (
     OUT_OF_MEMORY,
     ReadingLimits,
     dump_json,
@@ -32,7 +33,6 @@ from ragindex.corpus.readers.messages import (
     read_message,
     write_messages,
 )
-from ragindex.corpus.readers.pdf import PASSWORD_VARIABLE
 from ragindex.corpus.readers.rows import Rows
 from ragindex.errors import DataError, RagindexError, UsageError
 
@@ -98,22 +98,19 @@ class _Process:
 
     def ask(self, request: Sequence[bytes], seconds: float) -> bytes | None:
         """Return the answer; None if the process ended instead. Raises queue.Empty after so many seconds."""
-        if self.is_new:
-            self._wait_until_ready()  # imports are no reading
+        if self.is_new:  # imports are no reading
+            ready: bytes | None = None
+            with suppress(queue.Empty):
+                ready = self._answers.get(timeout=_START_SECONDS)
+            if ready is None:
+                self.end()
+                raise _start_error(_describe_exit(self.exit_code))
             self.is_new = False
         with suppress(OSError):  # it has ended, and its answers too
             write_messages(self._requests, *request)
         answer = self._answers.get(timeout=seconds)
         self._last_used = time.monotonic()
         return answer
-
-    def _wait_until_ready(self) -> None:
-        ready: bytes | None = None
-        with suppress(queue.Empty):
-            ready = self._answers.get(timeout=_START_SECONDS)
-        if ready is None:
-            self.end()
-            raise _start_error(_describe_exit(self.exit_code))
 
     def _receive(self) -> None:
         answer: bytes | None = b""

@@ -10,7 +10,7 @@ from ragindex._util.ids import find_spelling, list_places, spellings
 from ragindex._util.progress import progress_bar
 from ragindex._util.text import MOST_NEAR, NAMES_COMPARED, describe_near, find_near_names, first_names
 from ragindex.corpus import Corpus
-from ragindex.corpus.left_out import NO_TEXT
+from ragindex.corpus.corpus import NO_TEXT
 from ragindex.errors import LanguageWarning, LeftOutWarning, RagindexError, UsageError
 from ragindex.index import sources
 from ragindex.index.documents import Changed, Documents

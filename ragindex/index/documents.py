@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ragindex._util.canonical import document_metadata_json, load_stored_json, metadata_json
+from ragindex.corpus.chunk_spans import TokenSpans
 from ragindex.corpus.chunking import chunk, headings_within, id_mark, pages_within, section_at, split_passage_id
-from ragindex.corpus.token_windows import TokenSpans
 from ragindex.errors import UsageError
 from ragindex.index import revisions
 from ragindex.interfaces import Collection, Schema

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from ragindex._util import canonical
 from ragindex._util import files as durable_files
-from ragindex.corpus.token_windows import TokenSpans
+from ragindex.corpus.chunk_spans import TokenSpans
 from ragindex.errors import (
     BrokenPluginError,
     DamagedError,

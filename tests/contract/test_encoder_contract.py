@@ -18,7 +18,7 @@ from minilm import model_folder
 
 from examples import examples
 from ragindex.accounting import ledger
-from ragindex.corpus.token_windows import by_tokens
+from ragindex.corpus.chunk_spans import by_tokens
 from ragindex.encoders.lsa import Lsa
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.interfaces import Encoder, EncoderPlugin, PaidEncoder, TokenCounter, TokenEncoder, VocabularyEncoder

@@ -1,6 +1,6 @@
 """Readers of the questions of benchmarks, with their gold, from the published files.
 
-`ragindex.corpus.benchmarks` and `ragindex.corpus.more_benchmarks` read the corpora and name the sources of the formats.
+`ragindex.corpus.benchmarks` and `ragindex.corpus.benchmarks` read the corpora and name the sources of the formats.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,15 +11,16 @@ from typing import Any, TypeAlias
 
 import regex
 
-from ragindex.corpus.benchmarks import parse_context_entry, parse_paragraph
-from ragindex.corpus.corpus import parse_id
-from ragindex.corpus.json_reader import Item, Problems, read_json_items, read_json_lines
-from ragindex.corpus.more_benchmarks import (
+from ragindex.corpus.benchmarks import (
     asqa_passages,
     find_ircot_questions,
     find_multihop_rag_files,
+    parse_context_entry,
+    parse_paragraph,
     read_asqa_items,
 )
+from ragindex.corpus.corpus import parse_id
+from ragindex.corpus.json_reader import Item, Problems, read_json_items, read_json_lines
 from ragindex_eval.data.gold import Gold, SubQuestion
 from ragindex_eval.data.questions import DatasetQuestion, DocumentFinder, require_text
 

@@ -12,11 +12,10 @@ from typing import Any, TypeAlias
 
 from ragindex._util.canonical import digest, metadata_json
 from ragindex.corpus import Corpus, FileSelection, LeftOut, read_selected
-from ragindex.corpus.benchmarks import find_file_pair
+from ragindex.corpus.benchmarks import find_file_pair, is_asqa
 from ragindex.corpus.formats import SINGLE_HOP, SINGLE_HOP_FILLED
 from ragindex.corpus.json_reader import Problems
 from ragindex.corpus.judgements import question_id
-from ragindex.corpus.more_benchmarks import is_asqa
 from ragindex.corpus.readers.text_encodings import decode_text
 from ragindex.errors import DataError, UsageError
 from ragindex.index import sources

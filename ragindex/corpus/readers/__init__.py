@@ -4,10 +4,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+from ragindex.corpus.readers.books import read_epub, read_fb2
 from ragindex.corpus.readers.content import FileContent
-from ragindex.corpus.readers.epub import read_epub
-from ragindex.corpus.readers.fb2 import read_fb2
-from ragindex.corpus.readers.headed_text import read_headed_text
 from ragindex.corpus.readers.html_file import read_html
 from ragindex.corpus.readers.mail import read_mail, read_mailbox, read_outlook, read_saved_page
 from ragindex.corpus.readers.markdown import read_markdown, read_notebook
@@ -15,6 +13,7 @@ from ragindex.corpus.readers.office import read_slides, read_word
 from ragindex.corpus.readers.opendocument import read_opendocument
 from ragindex.corpus.readers.pdf import read_pdf
 from ragindex.corpus.readers.plain_text import (
+    read_headed_text,
     read_json_lines_text,
     read_json_text,
     read_source_code,

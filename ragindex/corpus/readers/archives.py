@@ -1,4 +1,4 @@
-"""The archives of XML that files of Office, OpenDocument files and books are, and what is wrong with damaged ones."""
+"""The archives of XML that files of Office, OpenDocument files and books are, and what is wrong with damaged files."""
 
 import zipfile
 import zlib
@@ -6,14 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
+from xml.etree import ElementTree
 
-from ragindex.corpus.readers.libraries import FAULTS, describe_fault
+import regex
+
 from ragindex.errors import DataError
 
+FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, OSError)
+"""What libraries may raise for a damaged file, in addition to their own errors."""
 ARCHIVE_FAULTS = (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, RuntimeError, *FAULTS)
 """What reading a damaged archive may raise."""
 OLD_OFFICE = bytes.fromhex("d0cf11e0a1b11ae1")
 """What the files of Office before 2007 begin with."""
+_IN_MEMORY = regex.compile(r"'?<_io\.BytesIO object at 0x[0-9a-f]+>'? ?")
 _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 _MOST_BYTES, _MOST_UNPACKED = 200_000_000, 1_000_000_000  # of a part, and of all
 
@@ -44,6 +49,11 @@ def read_parts(raw: bytes, *names: str) -> list[bytes]:
         return [b""] * len(names)
 
 
+def parse_xml(part: bytes) -> ElementTree.Element:
+    """Return the tree of a part; of an empty or missing one an element without content. Raises ParseError."""
+    return ElementTree.fromstring(part or b"<none/>")  # noqa: S314 - expat bounds how entities grow
+
+
 @contextmanager
 def explain_damage(expected: str, raw: bytes, path: Path, *faults: type[Exception]) -> Iterator[None]:
     """Raise DataError for what a library raises for a damaged file: `faults`, or what is raised for an archive."""
@@ -64,3 +74,8 @@ def _describe_damage(raw: bytes, error: Exception) -> str:
     if "detect file format" in str(error):  # calamine, for an encrypted .xls file too
         return "a damaged one, or one that a password protects"
     return f"a damaged one ({describe_fault(error)})"
+
+
+def describe_fault(error: Exception) -> str:
+    """Return a library's message on one line, without the address of the file in memory, which differs each time."""
+    return " ".join(_IN_MEMORY.sub("", str(error)).split())[:200].rstrip(".") or type(error).__name__

@@ -200,14 +200,11 @@ def format_table(rows: Sequence[Sequence[str]]) -> str:
         assert format_table([["port", "hour"], ["Ely", ""]]) == "| port | hour |\n| --- | --- |\n| Ely |  |"
     """
     width = max(map(len, rows), default=0)
-    lines = [
-        "| " + " | ".join(_format_cell(cell) for cell in (*row, *[""] * (width - len(row)))) + " |" for row in rows
-    ]
+    lines = list[str]()
+    for row in rows:
+        cells = (" ".join(clean_text(cell).split()).replace("|", r"\|") for cell in (*row, *[""] * (width - len(row))))
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines[:1], "|" + " --- |" * width, *lines[1:]]) if width else ""
-
-
-def _format_cell(cell: str) -> str:
-    return " ".join(clean_text(cell).split()).replace("|", r"\|")
 
 
 def clean_text(text: str) -> str:

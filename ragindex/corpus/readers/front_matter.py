@@ -64,22 +64,22 @@ def _read_fields(text: str) -> tuple[dict[Any, Any], str, int]:
     if _JSON.match(text):
         fields, end = json.JSONDecoder().raw_decode(text[:_MOST_CHARACTERS])
         return fields, _write_scalar(fields.get("title")), end
-    found = _FRONT.match(text)
-    if found is None:
+    match = _FRONT.match(text)
+    if match is None:
         return {}, "", 0
-    source = found["yaml"] if found["toml"] is None else found["toml"]
+    source = match["yaml"] if match["toml"] is None else match["toml"]
     if len(source) > _MOST_CHARACTERS:
         raise ValueError(f"it has more than {_MOST_CHARACTERS:,} characters")
-    if found["toml"] is not None:
+    if match["toml"] is not None:
         fields = tomllib.loads(source)
-        return fields, _write_scalar(fields.get("title")), found.end()
+        return fields, _write_scalar(fields.get("title")), match.end()
     fields = yaml.safe_load(source)
     if not isinstance(fields, dict):  # a rule, and text up to the next one
         return {}, "", 0
     title = fields.get("title")
     if title is not None and not isinstance(title, str):
         title = yaml.BaseLoader(source).get_single_data()["title"]  # as it is written: 3.10 is not 3.1
-    return fields, _write_scalar(title), found.end()
+    return fields, _write_scalar(title), match.end()
 
 
 def _write_scalar(value: object) -> str:

@@ -9,6 +9,7 @@ import email
 import email.policy
 import mimetypes
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from email.header import decode_header, make_header
 from email.message import MIMEPart
@@ -18,9 +19,9 @@ from pathlib import Path
 import regex
 
 from ragindex._util.text import first_names, many
+from ragindex.corpus.readers.archives import FAULTS, describe_fault
 from ragindex.corpus.readers.content import ContentBuilder, FileContent, clean_text
 from ragindex.corpus.readers.html_file import read_html
-from ragindex.corpus.readers.libraries import FAULTS, describe_fault
 from ragindex.corpus.readers.text_encodings import decode_text
 from ragindex.errors import DataError
 from ragindex.types import MetadataValue
@@ -54,7 +55,11 @@ def read_mail(raw: bytes, path: Path, encoding: str | None, read_attachment: Rea
 
 def read_mailbox(raw: bytes, path: Path, encoding: str | None, read_attachment: ReadAttachment) -> FileContent:
     """Read a mailbox (.mbox), whose messages and their attachments are documents of their own. Raises DataError."""
-    starts = [match for match in _SEPARATOR.finditer(raw) if _follows_blank_line(raw, match.start())]
+    starts = [
+        match
+        for match in _SEPARATOR.finditer(raw)
+        if match.start() == 0 or raw[max(0, match.start() - 4) : match.start()].endswith((b"\n\n", b"\n\r\n"))
+    ]
     if not starts or raw[: starts[0].start()].strip():
         raise DataError("a mailbox, which begins with a line 'From …'", "another kind of file", path=path)
     ends = [match.start() for match in starts[1:]] + [len(raw)]
@@ -68,7 +73,7 @@ def read_mailbox(raw: bytes, path: Path, encoding: str | None, read_attachment: 
         name = str(number) if not mail.id or mail.id in inner else mail.id
         content = _build(mail, path, read_attachment)
         notes += [f"mail {name}: {note}" for note in content.notes]
-        inner |= {name: content, **{f"{name}/{attached}": one for attached, one in content.inner}}
+        inner |= {name: content, **{f"{name}/{attached}": attachment for attached, attachment in content.inner}}
     return FileContent("", "", notes=tuple(notes), inner=tuple(inner.items()))
 
 
@@ -81,15 +86,15 @@ def read_outlook(raw: bytes, path: Path, encoding: str | None, read_attachment: 
         message = oxmsg.Message.load(raw)
         fields = {
             "from": _EXCHANGE_NAME.sub("", str(make_header(decode_header(message.sender or "")))),
-            "to": ", ".join(dict.fromkeys(one.email_address or one.name for one in message.recipients)),
+            "to": ", ".join(dict.fromkeys(person.email_address or person.name for person in message.recipients)),
             "date": "" if message.sent_date is None else message.sent_date.isoformat(),
         }
         text, html = message.body or "", message.html_body or ""
-        attachments = [(one.file_name or "", one.file_bytes or b"") for one in message.attachments]
+        attachments = [(file.file_name or "", file.file_bytes or b"") for file in message.attachments]
         subject = message.subject.strip("\0")
     except FAULTS as error:
-        found = f"a damaged one ({describe_fault(error)})"
-        raise DataError("a mail that Outlook saved (.msg)", found, path=path) from error
+        damage = f"a damaged one ({describe_fault(error)})"
+        raise DataError("a mail that Outlook saved (.msg)", damage, path=path) from error
     finally:
         codecs.unregister(_find_windows_codec)
     is_html = not text.strip(" \0\r\n\t")
@@ -126,7 +131,7 @@ def _build(mail: _Mail, path: Path, read_attachment: ReadAttachment) -> FileCont
             continue
         notes += [f"attachment {name}: {note}" for note in content.notes]
         inner |= {name: content} if content.text.strip() else {}
-        inner |= {f"{name}/{below}": one for below, one in content.inner}
+        inner |= {f"{name}/{below}": attachment for below, attachment in content.inner}
     notes += [f"attachments that no reader takes: {first_names(unread)}"] if unread else []
     if mail.is_html:
         page = read_html(mail.text.encode("utf-8", "replace"), path, "utf-8")
@@ -143,8 +148,15 @@ def _build(mail: _Mail, path: Path, read_attachment: ReadAttachment) -> FileCont
 def _parse(raw: bytes, path: Path, encoding: str | None) -> _Mail:
     message = email.message_from_bytes(raw, policy=email.policy.default)
     fields = {name: _read_field(message, name, path) for name in ("from", "to", "cc", "date")}
-    fields["date"] = _normalize_date(fields["date"])
-    texts = [part for part in _list_parts(message) if _is_text(part)]
+    with suppress(*FAULTS):  # one that cannot be parsed stays as it is
+        fields["date"] = parsedate_to_datetime(fields["date"]).isoformat()
+    texts = [
+        part
+        for part in _list_parts(message)
+        if part.get_content_type() in ("text/plain", "text/html")
+        and part.get_content_disposition() != "attachment"
+        and not part.get_filename()
+    ]
     bodies = {kind: [part for part in texts if part.get_content_subtype() == kind][:1] for kind in ("plain", "html")}
     text, is_html = "", False
     for kind, parts in bodies.items():
@@ -163,14 +175,6 @@ def _list_parts(message: MIMEPart) -> Iterator[MIMEPart]:
             yield from _list_parts(part)
     else:
         yield message
-
-
-def _is_text(part: MIMEPart) -> bool:
-    return (
-        part.get_content_type() in ("text/plain", "text/html")
-        and part.get_content_disposition() != "attachment"
-        and not part.get_filename()
-    )
 
 
 def _decode_part(part: MIMEPart, path: Path, encoding: str | None) -> str:
@@ -207,14 +211,6 @@ def _read_field(message: MIMEPart, name: str, path: Path) -> str:
     return " ".join(value.split())
 
 
-def _normalize_date(date: str) -> str:
-    """Return a date as ISO 8601 writes it, or as it is if it cannot be parsed."""
-    try:
-        return parsedate_to_datetime(date).isoformat()
-    except FAULTS:
-        return date
-
-
 def _shorten(fields: dict[str, str]) -> dict[str, MetadataValue]:
     cleaned = {name: value.replace("\0", "").strip() for name, value in fields.items()}
     return {name: value[:_LONGEST_FIELD] for name, value in cleaned.items() if value}
@@ -224,7 +220,3 @@ def _find_windows_codec(name: str) -> codecs.CodecInfo | None:
     """Return the codec of a code page that Outlook calls windows-950 and Python cp950."""
     prefix, _, number = name.replace("-", "_").partition("_")
     return codecs.lookup(f"cp{number}") if prefix == "windows" and number.isdecimal() else None
-
-
-def _follows_blank_line(raw: bytes, start: int) -> bool:
-    return start == 0 or raw[max(0, start - 4) : start].endswith((b"\n\n", b"\n\r\n"))

@@ -1,10 +1,13 @@
 """Readers of Markdown and of notebooks, and the structure of a Markdown text."""
 
+import html
 import json
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +23,6 @@ from ragindex.corpus.readers.content import (
     link_metadata,
 )
 from ragindex.corpus.readers.front_matter import FrontMatter, split_front_matter
-from ragindex.corpus.readers.hidden_markdown import drop_hidden
 from ragindex.corpus.readers.text_encodings import decode_text, name_encoding
 from ragindex.errors import DataError
 from ragindex.types import MetadataValue
@@ -40,6 +42,19 @@ _ANCHOR = regex.compile(r"(?<![ \t])[ \t]*+\{:?[ ]*+#[^{}\n]*+\}(?=[ \t#]*$)", r
 
 _Heading = tuple[int, int, str]
 _Links = tuple[tuple[str, str], ...]
+
+# What is not shown: comments, and pictures as addresses of their own bytes (`data:image/png;…`).
+_HIDDEN = regex.compile(
+    r"""`[^`\n]++`
+      | (?<comment><!--)
+      | !\[(?<inline>[^\[\]]*+)\]\(\s*+<?data:[^\s)>]*+>?[^()\n]*+\)
+      | !\[(?<labelled>[^\[\]]*+)\](?:\[(?<label>[^\[\]]*+)\])?+(?![\[(])
+      | (?<element><img\b(?=[^<>]*?\bsrc\s*+=\s*+["']?data:)[^<>]*+>)
+      | (?<definition>^[ ]{0,3}\[(?<name>[^\[\]\n]++)\]:[ \t]*+\n?[ \t]*+<?data:[^\s>]*+>?[^\n]*+\n?)""",
+    regex.MULTILINE | regex.IGNORECASE | regex.VERBOSE,
+)
+_ALTERNATIVE = regex.compile(r"\balt\s*+=\s*+(?|\"([^\"]*+)\"|'([^']*+)'|([^\s\"'>]++))", regex.IGNORECASE)
+_BYTES = regex.compile(r"(\bdata:[\w.+/-]{1,100}(?:;[\w=.-]{1,50})?;base64,)[A-Za-z0-9+/=%]{64,}+", regex.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +126,11 @@ def read_notebook(raw: bytes, path: Path, encoding: str | None) -> FileContent:
 def _make_content(front: FrontMatter, encoding: Mapping[str, MetadataValue]) -> FileContent:
     text = front.text
     if "<!--" in text or "data:" in text.lower():
-        text = drop_hidden(text, _find_code(text))
+        starts = _list_line_starts(text)
+        code = [
+            token.map for token in _load_parser().parse(text) if token.type in ("fence", "code_block") and token.map
+        ]
+        text = drop_hidden(text, tuple(_strip(text, starts[first], starts[end]) for first, end in code))
     structure = parse_markdown(text)
     if any(_ANCHOR.search(heading) for _, _, heading in structure.headings):
         text = _drop_anchors(text, structure.headings)
@@ -227,21 +246,15 @@ def _show(inlines: Sequence["Token"], pictures: bool = True) -> str:
     )
 
 
-def _find_code(text: str) -> Blocks:
-    starts = _list_line_starts(text)
-    code = (token.map for token in _load_parser().parse(text) if token.type in ("fence", "code_block") and token.map)
-    return tuple(_strip(text, starts[first], starts[end]) for first, end in code)
-
-
 def _drop_anchors(text: str, headings: Sequence[_Heading]) -> str:
     """Remove the anchors in the first line of headings."""
-    kept, position = list[str](), 0
+    pieces, position = list[str](), 0
     for start, _, _ in headings:
         end = text.find("\n", start)
         end = len(text) if end < 0 else end
-        kept += [text[position:start], _ANCHOR.sub("", text[start:end])]
+        pieces += [text[position:start], _ANCHOR.sub("", text[start:end])]
         position = end
-    return "".join((*kept, text[position:]))
+    return "".join((*pieces, text[position:]))
 
 
 def _list_line_starts(text: str) -> list[int]:
@@ -252,3 +265,44 @@ def _strip(text: str, start: int, end: int) -> tuple[int, int]:
     """Return a span without the white space around its text."""
     inside = text[start:end]
     return min(end, len(text)) - len(inside.lstrip()), start + len(inside.rstrip())
+
+
+def drop_hidden(text: str, code: Blocks = ()) -> str:
+    """Return a Markdown text without comments, and with the alternative texts of pictures inside of it in their place.
+
+    In `code`, and in other addresses, only the bytes are left out. A comment that is never closed is text.
+
+    Example:
+        assert drop_hidden("A ![valve](data:image/png;base64,iVBORw0=) here") == "A valve here"
+    """
+    labels = {_fold(match["name"]) for match in _HIDDEN.finditer(text) if match["definition"]}
+    pieces, above, place = list[str](), 0, 0
+    while match := _HIDDEN.search(text, place):
+        block = code[bisect_right(code, match.start(), key=itemgetter(0)) - 1] if code else (0, 0)
+        place = match.end()
+        if block[0] <= match.start() < block[1]:
+            place = max(place, block[1])
+            continue
+        shown = _find_shown(match, labels)
+        if match["comment"]:
+            place = text.find("-->", place) + len("-->")
+            if place < match.end():
+                break
+        if shown is not None:
+            pieces += [text[above : match.start()], shown]
+            above = place
+    return str(_BYTES.sub(r"\1", "".join((*pieces, text[above:]))))
+
+
+def _find_shown(match: regex.Match[str], labels: set[str]) -> str | None:
+    """Return what stands for what was found; None: it is shown."""
+    if match["labelled"] is not None:
+        return match["labelled"] if _fold(match["label"] or match["labelled"]) in labels else None
+    if match["element"]:
+        alternative = _ALTERNATIVE.search(match["element"])
+        return html.unescape(alternative[1]) if alternative else ""
+    return match["inline"] or "" if match.lastgroup else None
+
+
+def _fold(label: str) -> str:
+    return " ".join(label.split()).casefold()

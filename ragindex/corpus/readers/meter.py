@@ -204,12 +204,6 @@ def _list_cells(raw: bytes) -> Iterator[Piece]:
         yield from (Piece(kind, number, piece.text) for piece in _list_lines(text, markup))
 
 
-def _list_json_lines(raw: bytes) -> Iterator[Piece]:
-    for number, line in enumerate(raw.decode("utf-8-sig").splitlines()):
-        if line.strip():
-            yield Piece("row", number, "\n".join(_list_strings(json.loads(line))))
-
-
 def _decode(raw: bytes, content: FileContent) -> str:
     encoding = content.metadata.get("text_encoding")
     return clean_text(decode_text(raw, Path(), encoding if isinstance(encoding, str) else None)[0])
@@ -220,7 +214,7 @@ def _list_pdf(raw: bytes, content: FileContent) -> Iterator[Piece]:
     import pypdfium2 as pdfium
 
     words, sections = Counter[int](), content.sections
-    for section, end in zip(sections, [*(one.start for one in sections[1:]), len(content.text)], strict=True):
+    for section, end in zip(sections, [*(section.start for section in sections[1:]), len(content.text)], strict=True):
         if section.page is not None:
             words[section.page] += len(find_words(content.text[section.start : end]))
     with closing(pdfium.PdfDocument(raw)) as document:
@@ -248,7 +242,11 @@ _LISTERS: Mapping[str, Callable[[bytes, FileContent], Iterator[Piece]]] = {
     **dict.fromkeys((".html", ".htm", ".xhtml"), lambda raw, content: list_html_pieces(_decode(raw, content))),
     ".ipynb": lambda raw, content: _list_cells(raw),
     **dict.fromkeys((".csv", ".tsv"), lambda raw, content: _list_lines(_decode(raw, content), (_SEPARATOR,), "row")),
-    ".jsonl": lambda raw, content: _list_json_lines(raw),
+    ".jsonl": lambda raw, content: (
+        Piece("row", number, "\n".join(_list_strings(json.loads(line))))
+        for number, line in enumerate(raw.decode("utf-8-sig").splitlines())
+        if line.strip()
+    ),
     ".pdf": _list_pdf,
     **dict.fromkeys(
         (".docx", ".docm", ".pptx", ".pptm", ".xlsx", ".xlsm", ".odt", ".odp", ".ods", ".epub"),

@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 from xml.parsers.expat import ParserCreate
 
 import regex
 
-from ragindex.corpus.readers.archives import open_archive, read_part
+from ragindex.corpus.readers.archives import open_archive, parse_xml, read_part
 from ragindex.corpus.readers.text_encodings import decode_page
 
 ON_PURPOSE = frozenset(("navigation", "deleted text", "contents", "header or footer"))
@@ -75,8 +74,8 @@ _PLACE_OF_HTML = regex.compile(  # what precedes a value may not end a word, as 
 
 def _find_place_of_html(name: str, attributes: str) -> str:
     has_end = name in _REGIONS and attributes != ">"
-    found = _PLACE_OF_HTML.search(f"<{name}{attributes[:2_000]}") if has_end else None
-    return "" if found is None else "navigation" if found["navigation"] else "hidden part"
+    match = _PLACE_OF_HTML.search(f"<{name}{attributes[:2_000]}") if has_end else None
+    return "" if match is None else "navigation" if match["navigation"] else "hidden part"
 
 
 _REGIONS = _names("div ul ol aside section header span p form dialog table pre details nav footer")
@@ -175,7 +174,11 @@ def list_html_pieces(markup: str) -> Iterator[Piece]:
 def list_archive_pieces(raw: bytes) -> Iterator[Piece]:
     """Yield the text in an archive of XML: a file of Word, PowerPoint, Excel or OpenDocument, or a book."""
     with open_archive(raw) as archive:
-        strings = _read_shared_strings(read_part(archive, "xl/sharedStrings.xml"))
+        shared = parse_xml(read_part(archive, "xl/sharedStrings.xml"))
+        strings = [  # which the cells of a workbook point to, without phonetic guides
+            "".join(node.text or "" for run in string if not run.tag.endswith("rPh") for node in run.iter())
+            for string in shared
+        ]
         for number, name in enumerate(archive.namelist()):
             for pattern, kind, grammar in _PARTS:
                 if regex.fullmatch(pattern, name):
@@ -188,31 +191,22 @@ def list_archive_pieces(raw: bytes) -> Iterator[Piece]:
                     yield from (Piece("cell", -place, strings[int(cell[1])]) for place, cell in enumerate(cells, group))
 
 
-def _read_shared_strings(part: bytes) -> list[str]:
-    """Return the strings that the cells of a workbook point to, without phonetic guides."""
-    strings = ElementTree.fromstring(part or b"<none/>")  # noqa: S314 - expat bounds how entities grow
-    return [
-        "".join(node.text or "" for run in string if not run.tag.endswith("rPh") for node in run.iter())
-        for string in strings
-    ]
-
-
 def _list_xml_pieces(part: bytes, grammar: _Grammar, kind: str, group: int) -> Iterator[Piece]:
     """Yield the text of XML. Raises ExpatError if it is damaged, and ValueError if it declares entities."""
+
+    def refuse_entity(*declared: object) -> None:
+        raise ValueError("it declares entities")
+
     collector, parser = _Collector(grammar, kind, group), ParserCreate()
     parser.buffer_text = True
     parser.StartElementHandler, parser.EndElementHandler = collector.start, collector.end
-    parser.CharacterDataHandler, parser.EntityDeclHandler = collector.data, _refuse_entity
+    parser.CharacterDataHandler, parser.EntityDeclHandler = collector.data, refuse_entity
     for start in range(0, len(part), _CHUNK):
         parser.Parse(part[start : start + _CHUNK], start + _CHUNK >= len(part))
         yield Piece("", 0, "")  # lets the caller look at the clock
         yield from collector.take()
     collector.flush()
     yield from collector.take()
-
-
-def _refuse_entity(*declared: object) -> None:
-    raise ValueError("it declares entities")
 
 
 @dataclass(slots=True)

@@ -9,12 +9,13 @@ import regex
 
 from ragindex.corpus.readers.archives import explain_damage, open_archive, read_part
 from ragindex.corpus.readers.content import FileContent, clean_title
-from ragindex.corpus.readers.office_elements import MOST_COLUMNS, build_document, build_slides
+from ragindex.corpus.readers.office import MOST_COLUMNS, build_document, build_slides
 from ragindex.errors import DataError
 
 _LEFT_OUT = frozenset(("tracked-changes", "forms", "note-citation", "page-thumbnail", "event-listeners"))
 _SPACES = {"s": " ", "tab": "\t", "line-break": "\n"}
 _MOST_SPACES = 100
+_MARGINS = ("header", "footer", "header-first", "footer-first", "header-left", "footer-left")
 _WHITE_SPACE = regex.compile(r"[ \t\r\n]++")
 
 
@@ -40,9 +41,20 @@ def read_opendocument(raw: bytes, path: Path, encoding: str | None) -> FileConte
     metadata = {key: value for key, value in described.items() if value}
     if slides := [node for node in content.iter() if _name(node) == "page"]:
         return build_slides([_read_slide(slide) for slide in slides], title, metadata)
-    _mark_titles(content)
+    titles = {"Title"} | {
+        _attribute(node, "name") for node in content.iter() if _attribute(node, "parent-style-name") == "Title"
+    }
+    for node in content.iter():
+        if _name(node) == "p" and _attribute(node, "style-name") in titles:  # a heading above all others
+            node.tag = "h"
+            node.set("outline-level", "0")
     body = [node for node in content if _name(node) == "body"]
-    return build_document([*_read_margins(styles), {"elements": _read_elements(body)}], title, metadata)
+    margins = [
+        {"elements": (), "header": {"content": _read_elements(node)}}
+        for node in styles.iter()
+        if _name(node) in _MARGINS
+    ]
+    return build_document([*margins, {"elements": _read_elements(body)}], title, metadata)
 
 
 def _parse(part: bytes) -> Element:
@@ -65,35 +77,17 @@ def _count(node: Element, name: str) -> int:
     return int(number) if number.isdecimal() else 1
 
 
-def _mark_titles(content: Element) -> None:
-    """Make headings above all others of the paragraphs in the style "Title"."""
-    titles = {"Title"} | {
-        _attribute(node, "name") for node in content.iter() if _attribute(node, "parent-style-name") == "Title"
-    }
-    for node in content.iter():
-        if _name(node) == "p" and _attribute(node, "style-name") in titles:
-            node.tag = "h"
-            node.set("outline-level", "0")
-
-
 def _read_slide(slide: Element) -> dict[str, Any]:
     elements, notes = list[dict[str, Any]](), list[dict[str, Any]]()
     for shape in slide:
         kind = _attribute(shape, "class")
         if _name(shape) == "notes":
-            notes += _read_elements(one for one in shape if _attribute(one, "class") != "page-number")
+            notes += _read_elements(node for node in shape if _attribute(node, "class") != "page-number")
         elif kind == "title":
             elements.append(_make_paragraph([{"type": "text", "text": " ".join(shape.itertext())}], 1))
         elif kind != "page-number":
             elements += _read_elements([shape])
     return {"elements": elements, "speaker_notes": notes}
-
-
-def _read_margins(styles: Element) -> Iterator[dict[str, Any]]:
-    """Yield a section for each header and footer."""
-    for node in styles.iter():
-        if _name(node) in ("header", "footer", "header-first", "footer-first", "header-left", "footer-left"):
-            yield {"elements": (), "header": {"content": _read_elements(node)}}
 
 
 def _read_elements(nodes: Iterable[Element]) -> list[dict[str, Any]]:
@@ -105,7 +99,7 @@ def _read_node(node: Element) -> list[dict[str, Any]]:
     if name in _READERS:
         return _READERS[name](node)
     if name in _BOXES:
-        author = next((one.text for one in node if _name(one) == "creator"), None)
+        author = next((child.text for child in node if _name(child) == "creator"), None)
         return [{"type": _BOXES[name], "author": author, "content": _read_elements(node)}]
     if name in ("title", "desc"):
         return [{"type": "image", "alt_text": "".join(node.itertext())}]
@@ -154,7 +148,18 @@ def _read_list(node: Element) -> list[dict[str, Any]]:
 
 
 def _read_table(node: Element) -> list[dict[str, Any]]:
-    return [{"type": "table", "rows": [_read_row(row) for row in _find_rows(node)]}]
+    rows = list[dict[str, Any]]()
+    for row in _find_rows(node):
+        cells = list[dict[str, Any]]()
+        for cell in (cell for cell in row if _name(cell) == "table-cell"):
+            content = {
+                "content": _read_elements(cell),
+                "col_span": _count(cell, "number-columns-spanned"),
+                "row_span": _count(cell, "number-rows-spanned"),
+            }
+            cells += [content] * min(_count(cell, "number-columns-repeated"), MOST_COLUMNS)
+        rows.append({"cells": cells})
+    return [{"type": "table", "rows": rows}]
 
 
 def _find_rows(table: Element) -> Iterator[Element]:
@@ -163,19 +168,6 @@ def _find_rows(table: Element) -> Iterator[Element]:
             yield node
         elif _name(node) in ("table-header-rows", "table-rows", "table-row-group"):
             yield from _find_rows(node)
-
-
-def _read_row(row: Element) -> dict[str, Any]:
-    cells = list[dict[str, Any]]()
-    for node in row:
-        if _name(node) == "table-cell":
-            spans = {
-                "col_span": _count(node, "number-columns-spanned"),
-                "row_span": _count(node, "number-rows-spanned"),
-            }
-            repeated = min(_count(node, "number-columns-repeated"), MOST_COLUMNS)
-            cells += [{"content": _read_elements(node), **spans}] * repeated
-    return {"cells": cells}
 
 
 _BOXES = {"text-box": "text_box", "note": "footnote", "annotation": "endnote"}

@@ -18,8 +18,8 @@ import regex
 
 from ragindex._util.distribution import install_line, require_module
 from ragindex._util.text import first_names, many
-from ragindex.corpus.readers.content import ContentBuilder, FileContent, clean_title
-from ragindex.corpus.readers.libraries import FAULTS, clean_library_text, describe_fault
+from ragindex.corpus.readers.archives import FAULTS, describe_fault
+from ragindex.corpus.readers.content import ContentBuilder, FileContent, clean_text, clean_title
 from ragindex.errors import DataError
 
 PASSWORD_VARIABLE = "RAGINDEX_PDF_PASSWORD"  # noqa: S105  # the name of a variable
@@ -68,7 +68,10 @@ def read_pdf(raw: bytes, path: Path, encoding: str | None, ocr: bool = False) ->
     try:
         with _PDFIUM, closing(pdfium.PdfDocument(raw, os.environ.get(PASSWORD_VARIABLE) or None)) as document:
             document.init_forms()
-            properties = {name.lower(): _read_property(document, name) for name in _PROPERTIES}
+            properties = {
+                name.lower(): " ".join(_clean_newlines(document.get_metadata_value(name)).split())[:_MOST_PROPERTY]
+                for name in _PROPERTIES
+            }
             outline, notes = _read_outline(document), _list_rest(document)
             pages = [_read_page(document, number, ocr) for number in range(len(document))]
     except _FAULTS as error:
@@ -83,20 +86,16 @@ def read_pdf(raw: bytes, path: Path, encoding: str | None, ocr: bool = False) ->
         for place, level, heading in _place_headings(text.strip(), outline.get(number, ()), first=number == 0):
             builder.place_heading(start + place, heading, level)
         builder.add_paragraph(pages[number].fields)
-    title = clean_title(properties.pop("title"))
-    return builder.build(title, {"pages": len(pages), **{key: one for key, one in properties.items() if one}}, notes)
-
-
-def _read_property(document: Any, name: str) -> str:
-    value = " ".join(clean_library_text(document.get_metadata_value(name)).split())[:_MOST_PROPERTY]
-    return "" if value in _DEFAULTS else value
+    given = {name: value for name, value in properties.items() if value and value not in _DEFAULTS}
+    title = clean_title(given.pop("title", ""))
+    return builder.build(title, {"pages": len(pages), **given}, notes)
 
 
 def _read_outline(document: Any) -> Mapping[int, Sequence[tuple[int, str]]]:
     """Return level and title of the entries of the outline (bookmarks) by the page, from 0, that they lead to."""
     outline, waiting = defaultdict[int, list[tuple[int, str]]](list), list[tuple[int, str]]()
     for entry in islice(document.get_toc(), _MOST_HEADINGS):
-        waiting.append((entry.level + 1, " ".join(clean_library_text(entry.get_title()).split())))
+        waiting.append((entry.level + 1, " ".join(_clean_newlines(entry.get_title()).split())))
         target = entry.get_dest()
         page = None if target is None else target.get_index()
         if page is not None:  # one that leads nowhere is that of the entries below it
@@ -130,13 +129,18 @@ def _read_page(document: Any, number: int, ocr: bool) -> _Page:
         return _Page("", fault=describe_fault(error))
 
 
+def _clean_newlines(text: str) -> str:
+    r"""Return a text with \n as newline, as UTF-8 can hold it."""
+    return clean_text(text).replace("\v", "\n").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def _clean(text: str) -> str:
     """Return a text with newlines as newlines and ligatures as letters, as people write them in questions.
 
     TeX's T1 fonts have them at 27 to 31, and PDF files often do not say which letters these are.
     """
-    text = clean_library_text(text)
-    return _LIGATURE.sub(lambda found: _SIGNS.get(found[0]) or normalize("NFKC", found[0]), text)
+    text = _clean_newlines(text)
+    return _LIGATURE.sub(lambda sign: _SIGNS.get(sign[0]) or normalize("NFKC", sign[0]), text)
 
 
 def _order_ligatures(inner: Any, text: str) -> str:
@@ -184,7 +188,7 @@ def _read_field(raw: Any, forms: Any, annotation: Any) -> str:
     elif kind in _CHOICES:
         options = range(max(0, raw.FPDFAnnot_GetOptionCount(forms, annotation)))
         chosen = [option for option in options if raw.FPDFAnnot_IsOptionSelected(forms, annotation, option)]
-        value = ", ".join(_get_string(raw.FPDFAnnot_GetOptionLabel, forms, annotation, one) for one in chosen)
+        value = ", ".join(_get_string(raw.FPDFAnnot_GetOptionLabel, forms, annotation, option) for option in chosen)
     hidden = raw.FPDFAnnot_GetFormFieldFlags(forms, annotation) & _PASSWORD_FIELD
     if kind in (*_CHOICES, _TEXT_FIELD) and not value and not hidden:
         value = _get_string(raw.FPDFAnnot_GetFormFieldValue, forms, annotation)
@@ -202,9 +206,10 @@ def is_picture(page: Any, text: str) -> bool:
     """Return whether a page with no or few words shows pictures, and with few words on at least half of it."""
     if len(text.split()) >= _FEW_WORDS:
         return False
-    images = [one for one in islice(page.get_objects(max_depth=5), _MOST_OBJECTS) if one.type == _IMAGE]
+    objects = islice(page.get_objects(max_depth=5), _MOST_OBJECTS)
+    images = [item for item in objects if item.type == _IMAGE]
     width, height = page.get_size()
-    bounds = [one.get_bounds() for one in images if text and not one.level]
+    bounds = [image.get_bounds() for image in images if text and not image.level]
     covered = sum((right - left) * (top - bottom) for left, bottom, right, top in bounds)
     return bool(images) and (not text or covered >= width * height / 2)
 
@@ -238,13 +243,14 @@ def _are(items: Collection[object]) -> str:
 
 def name_pages(numbers: Sequence[int]) -> str:
     """Name pages in their order: `page 3`, `pages 2 to 10, 12`."""
-    ranges = ([number for _, number in run] for _, run in groupby(enumerate(numbers), lambda one: one[1] - one[0]))
+    runs = groupby(enumerate(numbers), lambda place_and_number: place_and_number[1] - place_and_number[0])
+    ranges = ([number for _, number in run] for _, run in runs)
     names = [f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in ranges]
     return f"{'page' if len(numbers) == 1 else 'pages'} {first_names(names)}"
 
 
 def _explain_pdf(raw: bytes, error: Exception) -> str:
-    """Say what is wrong with a PDF file in words of its reader, where the library's words are of its inner parts."""
+    """Return what is wrong with a PDF file in plain words, where the library's words are of its inner parts."""
     password = f"; set the environment variable {PASSWORD_VARIABLE} to its password"
     if os.environ.get(PASSWORD_VARIABLE):
         password = f" that the password in {PASSWORD_VARIABLE} does not open"
@@ -275,7 +281,7 @@ def _place_headings(text: str, headings: Sequence[tuple[int, str]], first: bool)
     after, top = 0, 0
     for level, heading in headings:
         key = _strip_number("".join(filter(str.isalnum, heading.casefold())))
-        number = next((one for one in there.get(key, ()) if one >= after and letters[one]), -1)
+        number = next((line for line in there.get(key, ()) if line >= after and letters[line]), -1)
         if number >= 0:
             yield starts[number] + len(lines[number]) - len(lines[number].lstrip()), level, heading
             after = number + 1
@@ -317,7 +323,7 @@ def _find_entries(text: str, pages: int) -> dict[int, str]:
 
 def _are_in_order(values: Sequence[Any]) -> bool:
     """Return whether most neighbours are in order."""
-    ordered = [bool(one <= other) for one, other in pairwise(values)]
+    ordered = [bool(value <= following) for value, following in pairwise(values)]
     return sum(ordered) >= _IN_ORDER * len(ordered)
 
 

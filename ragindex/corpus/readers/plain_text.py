@@ -1,19 +1,19 @@
-"""Readers of plain text and source code, of tables (CSV, TSV), and of JSON and JSON Lines."""
+"""Readers of plain text, source code and texts with headings (AsciiDoc, Org, TeX), of tables (CSV), and of JSON."""
 
 import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import regex
 
 from ragindex._util.text import first_names, many
 from ragindex.corpus.json_reader import Item
-from ragindex.corpus.readers.content import ContentBuilder, FileContent, clean_text
+from ragindex.corpus.readers.content import ContentBuilder, FileContent, clean_text, find_heading_paths
 from ragindex.corpus.readers.text_encodings import decode_text, name_encoding
 from ragindex.errors import DataError
 
@@ -32,14 +32,100 @@ _TERMINAL_CODES = regex.compile(
 
 def read_text(raw: bytes, path: Path, encoding: str | None) -> FileContent:
     """Read a text file, which has no title; what moves and colours a terminal is left out."""
-    text, found = decode_text(raw, path, encoding)
-    return FileContent("", _TERMINAL_CODES.sub("", clean_text(text)), metadata=name_encoding(found))
+    text, detected = decode_text(raw, path, encoding)
+    return FileContent("", _TERMINAL_CODES.sub("", clean_text(text)), metadata=name_encoding(detected))
 
 
 def read_source_code(raw: bytes, path: Path, encoding: str | None) -> FileContent:
     """Read source code; its title is the file's name with suffix."""
     read = read_text(raw, path, encoding)
     return FileContent(path.name, read.text, metadata=read.metadata)
+
+
+# ---------------------------------------------------------------- texts with headings: AsciiDoc, Org and TeX
+
+
+class _Markup(NamedTuple):
+    """Patterns of one language.
+
+    `heading` has the groups `level`, a run of marks or a name of `levels`, and `text`. `block` matches a table, or the
+    first line of code or a table with the group `mark`, which ends with the line or command `end`.
+    """
+
+    heading: regex.Pattern[str]
+    block: regex.Pattern[str]
+    end: str
+    title: regex.Pattern[str]
+    levels: tuple[str, ...] = ()
+
+
+def _compile(heading: str, block: str, end: str, title: str, levels: tuple[str, ...] = ()) -> _Markup:
+    heads, blocks, titles = (regex.compile(pattern, regex.MULTILINE) for pattern in (heading, block, title))
+    return _Markup(heads, blocks, end, titles, levels)
+
+
+_TEX_LEVELS = ("part", "chapter", "section", "subsection", "subsubsection", "paragraph")
+_TEX_ARGUMENT = r"\{(?<text>(?:[^{}\\]|\\.|\{[^{}]*+\})*+)\}"
+_ASCIIDOC = _compile(
+    r"^(?<level>={1,6})[ \t]++(?<text>\S[^\n]*+)$",
+    r"^(?<mark>-{4,}|\.{4,}|\|===)[ \t]*+$",
+    r"^{mark}[ \t]*+$",
+    r"\A\s*+=[ \t]++(?<text>\S[^\n]*+)",
+)
+_ORG = _compile(
+    r"^(?<level>\*++)[ \t]++(?<text>\S[^\n]*+)$",
+    r"^[ \t]*+(?:#\+(?i:begin)_(?<mark>\w++)[^\n]*+|\|[^\n]*+(?:\n[ \t]*+\|[^\n]*+)*+)",
+    r"^[ \t]*+#\+(?i:end_{mark})\b",
+    r"^#\+(?i:title):[ \t]*+(?<text>\S[^\n]*+)",
+)
+_TEX = _compile(
+    rf"^[ \t]*+\\(?<level>{'|'.join(_TEX_LEVELS)})\b\*?(?:\[[^\]\n]*+\])?{_TEX_ARGUMENT}",
+    r"\\begin\{(?<mark>(?:verbatim|lstlisting|minted|tabular|longtable)\*?)\}",
+    r"\\end\{{{mark}\}}",
+    rf"\\title(?:\[[^\]\n]*+\])?{_TEX_ARGUMENT}",
+    _TEX_LEVELS,
+)
+_MARKUPS: Mapping[str, _Markup] = {".adoc": _ASCIIDOC, ".asciidoc": _ASCIIDOC, ".org": _ORG, ".tex": _TEX}
+
+
+def read_headed_text(raw: bytes, path: Path, encoding: str | None) -> FileContent:
+    """Read a text as it is; its headings are those outside of code and tables, which are its blocks."""
+    decoded, detected = decode_text(raw, path, encoding)
+    text, markup = clean_text(decoded), _MARKUPS[path.suffix.lower()]
+    blocks, headings, place = list[tuple[int, int]](), list[tuple[int, int, str]](), 0
+    for start, end in (*_find_blocks(text, markup), (len(text), len(text))):
+        for match in markup.heading.finditer(text, place, start):
+            level = markup.levels.index(match["level"]) + 1 if markup.levels else len(match["level"])
+            headings.append((match.start(), level, " ".join(match["text"].split())))
+        blocks += [(start, end)] if start < end else []
+        place = end
+    title = markup.title.search(text)
+    top = headings[0][2] if headings and not text[: headings[0][0]].strip() else ""
+    return FileContent(
+        " ".join(title["text"].split()) if title else top,
+        text,
+        find_heading_paths(headings),
+        name_encoding(detected),
+        tuple(blocks),
+    )
+
+
+def _find_blocks(text: str, markup: _Markup) -> Iterator[tuple[int, int]]:
+    place, unclosed = 0, set[str]()
+    while opening := markup.block.search(text, place):
+        place, mark = opening.end(), opening["mark"]
+        if mark is None:
+            yield opening.end() - len(opening[0].lstrip()), place
+        elif mark not in unclosed:
+            pattern = markup.end.format(mark=regex.escape(mark))
+            if end := regex.compile(pattern, regex.MULTILINE).search(text, place):
+                place = end.end()
+                yield (
+                    opening.end() - len(opening[0].lstrip()),
+                    opening.end() + len(text[opening.end() : place].rstrip()),
+                )
+            else:
+                unclosed.add(mark)
 
 
 # ---------------------------------------------------------------- tables
@@ -50,7 +136,7 @@ def read_table(raw: bytes, path: Path, encoding: str | None) -> FileContent:
 
     A row with a quotation mark that is not closed is divided at every delimiter, and a note says so.
     """
-    text, found = decode_text(raw, path, encoding)
+    text, detected = decode_text(raw, path, encoding)
     lines = clean_text(text).split("\n")
     first = int(lines[0].lower() in [f"sep={mark}" for mark in _DELIMITERS])  # for Excel
     delimiter = lines[0][-1] if first else "\t" if path.suffix.lower() == ".tsv" else ""
@@ -65,7 +151,7 @@ def read_table(raw: bytes, path: Path, encoding: str | None) -> FileContent:
         "row has a stray quotation mark and is divided at every delimiter",
         "rows have a stray quotation mark and are divided at every delimiter",
     )
-    return builder.build(metadata=name_encoding(found), notes=notes)
+    return builder.build(metadata=name_encoding(detected), notes=notes)
 
 
 def _read_rows(lines: Sequence[str], start: int, delimiter: str) -> tuple[list[list[str]], list[int]]:
@@ -158,19 +244,19 @@ def read_json_text(raw: bytes, path: Path, encoding: str | None) -> FileContent:
 
     The items of an outer array are paragraphs. What is not JSON stays as it is written, and a note says so.
     """
-    text, found = decode_text(raw, path, encoding)
+    text, detected = decode_text(raw, path, encoding)
     notes = list[str]()
     try:
         value = _parse_json(text)
         text = _join_paragraphs(map(_write_value, value if isinstance(value, list) else [value]))
     except (ValueError, RecursionError) as error:
         notes.append(f"it is not JSON, and stays as it is written: {error}")
-    return FileContent("", clean_text(text), metadata=name_encoding(found), notes=tuple(notes))
+    return FileContent("", clean_text(text), metadata=name_encoding(detected), notes=tuple(notes))
 
 
 def read_json_lines_text(raw: bytes, path: Path, encoding: str | None) -> FileContent:
     """Read JSON Lines of a folder: a paragraph per line, written as `read_json_text` does."""
-    text, found = decode_text(raw, path, encoding)
+    text, detected = decode_text(raw, path, encoding)
     paragraphs, bad = list[str](), list[int]()
     for number, line in enumerate(clean_text(text).split("\n"), 1):
         try:
@@ -181,7 +267,8 @@ def read_json_lines_text(raw: bytes, path: Path, encoding: str | None) -> FileCo
     notes = _note_lines(
         bad, "line is not JSON and stays as it is written", "lines are not JSON and stay as they are written"
     )
-    return FileContent("", clean_text(_join_paragraphs(paragraphs)), metadata=name_encoding(found), notes=tuple(notes))
+    text = clean_text(_join_paragraphs(paragraphs))
+    return FileContent("", text, metadata=name_encoding(detected), notes=tuple(notes))
 
 
 def _parse_json(text: str) -> Any:
@@ -194,22 +281,19 @@ def _join_paragraphs(paragraphs: Iterable[str]) -> str:
 
 
 def _write_value(value: Any) -> str:
-    return "\n".join(_list_lines(value))
-
-
-def _list_lines(value: Any) -> Iterator[str]:
-    """Yield the lines of a value; an array of plain values is one line, and values without text are left out."""
-    stack: list[tuple[str, Any]] = [("", value)]
+    """Return the lines of a value; an array of plain values is one line, and values without text are left out."""
+    stack, lines = list[tuple[str, Any]]([("", value)]), list[str]()
     while stack:
-        key, one = stack.pop()
-        if isinstance(one, list) and any(isinstance(inner, list | tuple) for inner in one):
-            stack += [(key, inner) for inner in reversed(one)]
-        elif isinstance(one, tuple):
-            stack += [(f"{key}.{name}" if key else name, inner) for name, inner in reversed(one)]
+        key, value = stack.pop()
+        if isinstance(value, list) and any(isinstance(inner, list | tuple) for inner in value):
+            stack += [(key, inner) for inner in reversed(value)]
+        elif isinstance(value, tuple):
+            stack += [(f"{key}.{name}" if key else name, inner) for name, inner in reversed(value)]
         else:
-            text = ", ".join(filter(None, map(_write_plain, one if isinstance(one, list) else [one])))
+            text = ", ".join(filter(None, map(_write_plain, value if isinstance(value, list) else [value])))
             if text:
-                yield f"{key}: {text}" if key.strip() else text
+                lines.append(f"{key}: {text}" if key.strip() else text)
+    return "\n".join(lines)
 
 
 def _write_plain(value: str | bool | None) -> str:

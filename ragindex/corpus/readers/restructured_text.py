@@ -96,8 +96,11 @@ def read_restructured_text(raw: bytes, path: Path, encoding: str | None) -> File
     source = clean_text(decoded)
     fields, title = _read_fields(source), _find_title(source)
     text, links = _show_markup(source)
+    name = fields.get("title", "")
+    if name and "pep" in fields:
+        name = f"PEP {fields['pep']} – {name}"
     return FileContent(
-        _name_document(fields) or title,
+        name or title,
         text,
         find_heading_paths([*_find_headings(text)]),
         {**make_metadata(fields), **link_metadata(links), **name_encoding(detected)},
@@ -123,7 +126,7 @@ def _find_title(source: str) -> str:
     """Return the first heading if only directives, comments, fields and pictures stand above it."""
     start, _, heading = next(_find_headings(source), (0, 0, ""))
     above = source[:start].split("\n")
-    return _show_markup(heading)[0] if all(not one or _NO_TEXT_LINE.fullmatch(one) for one in above) else ""
+    return _show_markup(heading)[0] if all(not line or _NO_TEXT_LINE.fullmatch(line) for line in above) else ""
 
 
 def _read_fields(source: str) -> dict[str, str]:
@@ -138,16 +141,11 @@ def _read_fields(source: str) -> dict[str, str]:
     return {name.lower(): " ".join(value.split())[:_LONGEST_FIELD] for name, value in fields if value.strip()}
 
 
-def _name_document(fields: dict[str, str]) -> str:
-    title, number = fields.get("title", ""), fields.get("pep", "")
-    return f"PEP {number} – {title}" if title and number else title
-
-
 def _show_markup(source: str) -> tuple[str, _Links]:
     """Return a text with the visible text of its markup outside of code, and its hyperlinks to other files."""
     links, pieces, above = _Links(), list[str](), 0
     for start, end in (*_find_blocks(source), (len(source), len(source))):
-        piece = _TOC.sub(lambda found: _show_contents(found, links), _HIDDEN.sub("", source[above:start]))
+        piece = _TOC.sub(lambda match: _show_contents(match, links), _HIDDEN.sub("", source[above:start]))
         pieces.append(_show_inlines(_DIRECTIVE.sub(_show_directive, piece), links))
         block = source[start:end]
         pieces.append(_show_inlines(block, links) if block.startswith(_TABLES) else block)
@@ -155,36 +153,36 @@ def _show_markup(source: str) -> tuple[str, _Links]:
     return "".join(pieces), links
 
 
-def _show_directive(found: regex.Match[str]) -> str:
-    name, argument = found["name"].removesuffix("::"), found["argument"].strip()
+def _show_directive(match: regex.Match[str]) -> str:
+    name, argument = match["name"].removesuffix("::"), match["argument"].strip()
     if name.lower() in ("image", "figure"):
-        alternative = _ALTERNATIVE.search(found["options"])
+        alternative = _ALTERNATIVE.search(match["options"])
         argument = alternative[1].strip() if alternative else ""
     elif shown := _NAMES.get(name.lower()):
         argument = f"{shown}{'' if name.startswith(('version', 'deprecated')) else ':'} {argument}"
     elif name in _NOT_SHOWN:
         argument = ""
-    return found["indent"] + argument.rstrip() if argument else ""
+    return match["indent"] + argument.rstrip() if argument else ""
 
 
-def _show_contents(found: regex.Match[str], links: _Links) -> str:
+def _show_contents(match: regex.Match[str], links: _Links) -> str:
     """Return the entries of a table of contents, a line each."""
     entries = list[str]()
-    for entry in filter(None, map(str.strip, found[2].split("\n"))):
+    for entry in filter(None, map(str.strip, match[2].split("\n"))):
         shown, target = _split_target(entry)
         _add_link(links, shown, _name_file(target))
-        entries.append(f"{found[1]}{shown}")
-    return "\n".join(entries) + found[2][len(found[2].rstrip()) :]
+        entries.append(f"{match[1]}{shown}")
+    return "\n".join(entries) + match[2][len(match[2].rstrip()) :]
 
 
 def _show_inlines(text: str, links: _Links) -> str:
-    return str(_INLINE.sub(lambda found: _show_inline(found, links), text))
+    return str(_INLINE.sub(lambda match: _show_inline(match, links), text))
 
 
-def _show_inline(found: regex.Match[str], links: _Links) -> str:
-    role, text = (found["role"] or "").rstrip(":").rpartition(":")[2].lower(), found["text"]
-    if text is None or not (role or found["link"]):  # code, or interpreted text without a role
-        return found[0]
+def _show_inline(match: regex.Match[str], links: _Links) -> str:
+    role, text = (match["role"] or "").rstrip(":").rpartition(":")[2].lower(), match["text"]
+    if text is None or not (role or match["link"]):  # code, or interpreted text without a role
+        return match[0]
     if role in _LITERAL_ROLES:
         return text
     shown, target = _split_target(text)
@@ -224,9 +222,9 @@ def _find_blocks(text: str) -> Blocks:
     lines = text.split("\n")
     starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
     blocks, at = list[tuple[int, int]](), 0
-    while (found := _OPENING.search(text, at)) is not None:
-        at = found.end()
-        first, end = _find_lines(found.lastgroup or "", lines, bisect_right(starts, found.start()) - 1)
+    while (opening := _OPENING.search(text, at)) is not None:
+        at = opening.end()
+        first, end = _find_lines(opening.lastgroup or "", lines, bisect_right(starts, opening.start()) - 1)
         inside = text[starts[first] : starts[end]]
         if inside.strip():
             at = starts[first] + len(inside.rstrip())

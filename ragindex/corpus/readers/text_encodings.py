@@ -42,11 +42,11 @@ def check_encoding(name: str | None) -> str | None:
     if name is None:
         return None
     try:
-        found = codecs.lookup(name)
-        "".encode(found.name)
+        codec = codecs.lookup(name)
+        "".encode(codec.name)
     except LookupError as error:
         raise UsageError(f"Unknown encoding {name!r}. Examples: utf-8, cp1252, latin-1, shift_jis, gb18030.") from error
-    return found.name
+    return codec.name
 
 
 def name_encoding(encoding: str) -> dict[str, MetadataValue]:
@@ -69,15 +69,15 @@ def decode_text(raw: bytes, path: Path, encoding: str | None = None) -> tuple[st
         place = 0
     except UnicodeDecodeError as error:
         place = error.start
-    found = _find_wide(raw)
-    if not found and controls > _MOST_CONTROLS:
+    detected = _find_wide(raw)
+    if not detected and controls > _MOST_CONTROLS:
         raise DataError("a text", f"binary data: {controls:.0%} of the bytes are control characters", path=path)
-    found = found or _find_damaged(raw) or _guess(raw)
-    if not found:
+    detected = detected or _find_damaged(raw) or _guess(raw)
+    if not detected:
         remedy = f"{_REMEDY} {shlex.quote(str(path))} --encoding NAME"
-        said = f"the byte 0x{raw[place]:02x}, and no other encoding is likely. {remedy}"
-        raise DataError("text in UTF-8", said, path=path, line=1 + raw.count(b"\n", 0, place))
-    return raw.decode("utf-8-sig" if found == _DAMAGED else found, "replace"), found
+        reason = f"the byte 0x{raw[place]:02x}, and no other encoding is likely. {remedy}"
+        raise DataError("text in UTF-8", reason, path=path, line=1 + raw.count(b"\n", 0, place))
+    return raw.decode("utf-8-sig" if detected == _DAMAGED else detected, "replace"), detected
 
 
 def _find_wide(raw: bytes) -> str:
@@ -120,16 +120,16 @@ def _decode_as(raw: bytes, encoding: str, path: Path) -> tuple[str, str]:
     try:
         return raw.decode("utf-8-sig" if encoding == "utf-8" else encoding), "" if encoding == "utf-8" else encoding
     except UnicodeDecodeError as error:
-        found = f"the byte 0x{raw[error.start]:02x} at position {error.start}"
-        raise DataError(f"a text in the encoding {encoding}", found, path=path) from error
+        place = f"the byte 0x{raw[error.start]:02x} at position {error.start}"
+        raise DataError(f"a text in the encoding {encoding}", place, path=path) from error
 
 
 def decode_page(raw: bytes, path: Path, encoding: str | None = None) -> tuple[str, str]:
     """Return an HTML page and its encoding as `decode_text` does, in the encoding that it declares if it can be."""
     if encoding is not None:
         return decode_text(raw, path, encoding)
-    found = _DECLARED.search(raw[:_DECLARED_WITHIN])
-    declared = _find_codec(found[1].decode("ascii", "replace")) if found else ""
+    match = _DECLARED.search(raw[:_DECLARED_WITHIN])
+    declared = _find_codec(match[1].decode("ascii", "replace")) if match else ""
     if declared and not any(raw.startswith(mark) for mark, _ in _MARKS):
         text = _try_decoding(raw, declared)
         if text is not None:  # else it declares what it is not
@@ -140,17 +140,17 @@ def decode_page(raw: bytes, path: Path, encoding: str | None = None) -> tuple[st
 def _find_codec(name: str) -> str:
     """Return the name of a text encoding that extends ASCII, "" if there is none of this name."""
     try:
-        found = codecs.lookup(name)
-        return _WINDOWS.get(found.name, found.name) if b"<a>".decode(found.name) == "<a>" else ""
+        codec = codecs.lookup(name)
+        return _WINDOWS.get(codec.name, codec.name) if b"<a>".decode(codec.name) == "<a>" else ""
     except (LookupError, UnicodeDecodeError):
         return ""
 
 
 def _guess(raw: bytes) -> str:
     """Return the likeliest encoding, "" if none is; Windows' Western European one where others are as likely."""
-    found = from_bytes(raw[:_GUESSED_FROM], threshold=_MOST_DISORDER, cp_isolation=list(_GUESSED))
-    best = found.best()
+    guesses = from_bytes(raw[:_GUESSED_FROM], threshold=_MOST_DISORDER, cp_isolation=list(_GUESSED))
+    best = guesses.best()
     if best is None:
         return ""
-    as_likely = (one for one in found if (one.chaos, one.coherence) == (best.chaos, best.coherence))
-    return "cp1252" if any("cp1252" in one.could_be_from_charset for one in as_likely) else best.encoding
+    as_likely = (guess for guess in guesses if (guess.chaos, guess.coherence) == (best.chaos, best.coherence))
+    return "cp1252" if any("cp1252" in guess.could_be_from_charset for guess in as_likely) else best.encoding

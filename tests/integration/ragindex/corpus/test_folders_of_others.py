@@ -17,7 +17,7 @@ from ragindex.corpus import read, reading_processes
 from ragindex.corpus.formats import list_source_files
 from ragindex.corpus.json_reader import Problems, read_bounded
 from ragindex.corpus.local_files import read_folder
-from ragindex.corpus.readers.messages import ReadingLimits
+from ragindex.corpus.readers.process import ReadingLimits
 from ragindex.errors import DataError, RagindexError
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from examples import examples
 from ragindex.corpus import read
-from ragindex.corpus.json_reader import format_value
-from ragindex.corpus.left_out import describe_ignored, describe_left_out, explain_ignored, left_out_by
+from ragindex.corpus.corpus import describe_ignored, describe_left_out, explain_ignored
+from ragindex.corpus.json_reader import format_value, left_out_by
 from ragindex.errors import DataError
 
 GOOD = '{"_id": "good", "text": "good"}'

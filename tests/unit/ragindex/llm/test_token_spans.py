@@ -6,7 +6,7 @@ import pytest
 import tiktoken
 import tiktoken.registry
 
-from ragindex.corpus.token_windows import by_tokens
+from ragindex.corpus.chunk_spans import by_tokens
 from ragindex.llm import tokens
 from ragindex.types import Span
 

@@ -10,9 +10,8 @@ from packed import pack
 
 from ragindex.corpus.readers import READERS
 from ragindex.corpus.readers.content import FileContent, ReadWords
-from ragindex.corpus.readers.messages import ReadingLimits, dump_json, load_json
 from ragindex.corpus.readers.meter import describe_reading, measure
-from ragindex.corpus.readers.process import parse_file
+from ragindex.corpus.readers.process import ReadingLimits, dump_json, load_json, parse_file
 from ragindex.corpus.reading_processes import load_answer
 from ragindex.types import Section
 
