@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
-from ragindex._util.canonical import encodable
+from ragindex._util.canonical import digest, encodable
 from ragindex._util.error_bodies import read_error, read_error_body
 from ragindex.errors import MissingExtraError, UsageError
 
@@ -76,6 +76,14 @@ def _read_secret_file(name: str, index: Path | None) -> str | None:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise UsageError(f"{name} names {written}, which cannot be read: {reason}.") from None
+
+
+def digest_account(address: str, names: Sequence[str]) -> str:
+    """Return a digest that clients of an address share if they have the same key in the variables `names`.
+
+    Of a key in a file, the path counts: the file is not read.
+    """
+    return digest([address, *(read_variable([name, f"{name}_FILE"]) for name in names)])
 
 
 def read_address(names: Sequence[str], given: str | None = None) -> str:

@@ -15,7 +15,7 @@ from ragindex.llm import tokens
 from ragindex.llm.budget import reserve_money
 from ragindex.llm.cache import CachedResponse, CallSource
 from ragindex.llm.chat_parameters import ChatParameters
-from ragindex.llm.openai_chat import SCHEMA_HINT, ChatClient, ChatRequest, Reply
+from ragindex.llm.openai_chat import SCHEMA_HINT, ChatRequest, OpenAIChat, Reply
 from ragindex.llm.rate_limits import Limits
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Message, Task
@@ -26,7 +26,7 @@ _CAUTION = 1.2  # estimated token counts are multiplied by this, so that a call 
 class CachedCalls:
     """Cached calls of one model with the parameters `given`. Thread-safe."""
 
-    def __init__(self, chat: ChatClient, limits: Limits, given: ChatParameters, setting: LLMSettings) -> None:
+    def __init__(self, chat: OpenAIChat, limits: Limits, given: ChatParameters, setting: LLMSettings) -> None:
         if setting.budget is not None:
             setting.prices.require(chat.model)
         self._chat, self._limits, self._given, self._setting = chat, limits, given, setting
@@ -164,7 +164,7 @@ class CachedCalls:
             ledger.count_outcome(task.name, "retried")
             if trouble.status == 429 and trouble.retry_after is not None:
                 self._limits.close(trouble.retry_after)
-            self._limits.wait(seconds)
+            self._setting.clock.sleep(seconds)
 
         try:
             return retry(attempt, self._given.retries, self._rng, wait)

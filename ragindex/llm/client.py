@@ -15,7 +15,7 @@ from ragindex.llm.cache import CachedResponse
 from ragindex.llm.cached_calls import CachedCalls
 from ragindex.llm.chat_parameters import ChatParameters
 from ragindex.llm.json_text import drop_thoughts
-from ragindex.llm.openai_chat import SCHEMA_HINT, ChatClient, ChatRequest
+from ragindex.llm.openai_chat import SCHEMA_HINT, ChatRequest, OpenAIChat
 from ragindex.llm.output import Reading, UnusableError, read_json, schema_text
 from ragindex.llm.rate_limits import StoppedError, StopSignal, stopping
 from ragindex.llm.tasks import Failure, Message, Output, Task, may_wait, render_messages
@@ -30,7 +30,7 @@ _MAX_SHOWN = 4000  # characters of an unusable answer that the model is shown ag
 class LLMClient:
     """LLM that sends requests to a model. Thread-safe. Without a cache in a file, there are no `batches`."""
 
-    def __init__(self, chat: ChatClient, calls: CachedCalls, batches: BatchCalls | None, given: ChatParameters) -> None:
+    def __init__(self, chat: OpenAIChat, calls: CachedCalls, batches: BatchCalls | None, given: ChatParameters) -> None:
         self._chat, self._calls, self._given, self._batches = chat, calls, given, batches
 
     @property

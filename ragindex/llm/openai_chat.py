@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import JsonValue
 
@@ -107,29 +107,8 @@ class Reply:
     seconds: float
 
 
-class ChatClient(Protocol):
-    """Client of one model at one address. Thread-safe."""
-
-    provider: str
-    model: str
-    base_url: str
-
-    @property
-    def parameters(self) -> Mapping[str, JsonValue]:
-        """All other parameters that answers depend on."""
-        ...
-
-    def send(self, request: ChatRequest) -> Reply:
-        """Send a request once. Raises TroubleError if it fails."""
-        ...
-
-    def record_fit(self, *, fits: bool) -> None:
-        """Learn whether an answer fits the schema that was sent with its request."""
-        ...
-
-
 class OpenAIChat:
-    """Client that sends each request once, in a form that the endpoint accepts.
+    """Client of one model at one address. Sends each request once, in a form that it accepts. Thread-safe.
 
     No key is needed before the first request, so cached calls are replayed without one.
     """
@@ -146,7 +125,7 @@ class OpenAIChat:
 
     @property
     def parameters(self) -> Mapping[str, JsonValue]:
-        """Temperature, seed, structure and extra parameters; the reasoning effort only where one is given."""
+        """The parameters that answers depend on; the reasoning effort only where one is given."""
         named = {"temperature", "seed", "structure", "extra"}
         effort = set() if self._parameters.reasoning_effort is None else {"reasoning_effort"}
         return self._parameters.model_dump(mode="json", include=named | effort)

@@ -16,6 +16,7 @@ from ragindex._util.canonical import encodable
 from ragindex._util.http import (
     Trouble,
     TroubleError,
+    digest_account,
     make_http_client,
     read_address,
     read_secret,
@@ -122,7 +123,9 @@ class Endpoint(Reranker, PaidPlugin):
         missing = self.price_missing(setting.prices)
         if setting.budget is not None and missing is not None:
             raise UsageError(missing)
-        limits = Limits(self.concurrency, self.requests_per_minute, clock=setting.clock)
+        account = digest_account(self.base_url, [_KEY, _SHARED_KEY])
+        shared = ("rerank", self.model, account)
+        limits = Limits(self.concurrency, self.requests_per_minute, clock=setting.clock, endpoint=shared)
         return EndpointScoring(self, setting, index.calls, limits)
 
 
@@ -242,7 +245,7 @@ class EndpointScoring:
             ledger.count_outcome(TASK, "retried")
             if trouble.status == 429 and trouble.retry_after is not None:
                 self.limits.close(trouble.retry_after)
-            self.limits.wait(seconds)
+            self.setting.clock.sleep(seconds)
 
         try:
             return retry(attempt, self.plugin.retries, self._rng, wait)

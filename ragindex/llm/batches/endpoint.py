@@ -11,7 +11,7 @@ from ragindex._util.error_bodies import ErrorDetails, read_error
 from ragindex._util.http import Trouble, TroubleError, retry
 from ragindex.errors import ServiceError
 from ragindex.llm.openai_chat import OpenAIChat, Reply
-from ragindex.llm.rate_limits import Limits
+from ragindex.llm.rate_limits import Clock
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -57,13 +57,13 @@ class BatchEndpoint:
     Each method sends its requests once, and raises TroubleError; `retry` repeats them.
     """
 
-    def __init__(self, chat: OpenAIChat, limits: Limits, retries: int, seed: int) -> None:
-        self._chat, self._limits, self._retries = chat, limits, retries
+    def __init__(self, chat: OpenAIChat, retries: int, seed: int, clock: Clock) -> None:
+        self._chat, self._retries, self._clock = chat, retries, clock
         self._rng = Random(seed)  # noqa: S311  # jitter of waits
 
     def retry(self, ask: Callable[[], _Result]) -> _Result:
         """Call `ask`, again while its failure may pass. Raises the last TroubleError."""
-        return retry(ask, self._retries, self._rng, lambda _, seconds: self._limits.wait(seconds))
+        return retry(ask, self._retries, self._rng, lambda _, seconds: self._clock.sleep(seconds))
 
     def require(self) -> None:
         """Raise ServiceError if the endpoint has no Batch API. Costs nothing."""

@@ -15,7 +15,7 @@ from ragindex._util.http import TroubleError
 from ragindex.llm.batches.endpoint import CHAT_PATH, BatchEndpoint
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.openai_chat import ChatRequest, OpenAIChat, Structure
-from ragindex.llm.rate_limits import Limits
+from ragindex.llm.rate_limits import Clock
 from ragindex.llm.tasks import Task
 
 MOST_REQUESTS = 50_000
@@ -88,8 +88,8 @@ def _record_batch(cache: SQLiteCache, batch: BatchRecord) -> BatchRecord:
 class BatchSender:
     """Sends batches of one model, and finds those again that an earlier run sent. Raises TroubleError, StoreError."""
 
-    def __init__(self, cache: SQLiteCache, chat: OpenAIChat, endpoint: BatchEndpoint, limits: Limits) -> None:
-        self._cache, self._chat, self._endpoint, self._limits = cache, chat, endpoint, limits
+    def __init__(self, cache: SQLiteCache, chat: OpenAIChat, endpoint: BatchEndpoint, clock: Clock) -> None:
+        self._cache, self._chat, self._endpoint, self._clock = cache, chat, endpoint, clock
 
     def send(self, task: Task[Any], requests: Mapping[str, ChatRequest], most: int) -> list[BatchRecord]:
         """Send requests, by key, in batches of at most `most` and of 200 MB."""
@@ -109,7 +109,7 @@ class BatchSender:
     def _find_again(self, batch: BatchRecord) -> BatchRecord | None:
         """Return a batch that was recorded, if it was created; otherwise forget it."""
         for seconds in _LOOKS if batch.file else ():  # nothing is created before its file is known
-            self._limits.wait(seconds)
+            self._clock.sleep(seconds)
             id = self._endpoint.retry(lambda: self._endpoint.find(batch.name, batch.at))
             if id is not None:
                 return _record_batch(self._cache, replace(batch, id=id))
