@@ -61,7 +61,6 @@ _TOO_LONG_ELSEWHERE = {429: "request too large", 500: "too large to process"}  #
 _SHORTEST = 64  # characters; a text of at most this length is not cut further
 _MAX_TOKENS = {"text-embedding-3-small": 8192, "text-embedding-3-large": 8192, "text-embedding-ada-002": 8192}
 """The longest input of models, in tokens: https://platform.openai.com/docs/guides/embeddings (2025)."""
-_CAUTION = 1.2  # factor on estimated tokens, so that a low estimate does not exceed the reserved money
 _FOR_PASSAGES = "Represent this sentence for searching relevant passages: "
 _TRAINED_PREFIXES = (
     (regex.compile(r"nomic-embed-text"), "search_query: ", "search_document: "),
@@ -163,7 +162,8 @@ class OpenAIEncoder:
         self._query_prefix, self._document_prefix = plugin.query_prefix or "", plugin.document_prefix or ""
         if tokens.knows_tokenizer(plugin.model):
             longest = _MAX_TOKENS.get(plugin.model)
-            self.max_tokens = longest and max(1, longest - self._count_tokens([self._document_prefix]).tokens)
+            prefix = tokens.count_text_tokens(self._document_prefix, plugin.model).tokens
+            self.max_tokens = longest and max(1, longest - prefix)
             self.token_spans = self._find_spans
         self.truncated = 0
 
@@ -365,12 +365,7 @@ class OpenAIEncoder:
         """Return an upper estimate of the dollars that a request costs; None without a budget or a price."""
         if self._setting.budget is None:
             return None
-        count = self._count_tokens(texts)
-        return self._compute_cost(round(count.tokens * _CAUTION) if count.estimated else count.tokens)
-
-    def _count_tokens(self, texts: Sequence[str]) -> TokenCount:
-        counts = [tokens.count_text_tokens(text, self._plugin.model) for text in texts]
-        return TokenCount(sum(count.tokens for count in counts), any(count.estimated for count in counts))
+        return self._compute_cost(tokens.sum_text_tokens(texts, self._plugin.model).bound)
 
     def _compute_cost(self, read: int) -> float | None:
         """Return the dollars for `read` input tokens; None if the price is unknown."""
@@ -385,7 +380,8 @@ class OpenAIEncoder:
         """
         if answered.tokens is None and isinstance(answered.vectors, str):
             return 0.0
-        count = self._count_tokens(texts) if answered.tokens is None else TokenCount(answered.tokens, False)
+        model, stated = self._plugin.model, answered.tokens
+        count = tokens.sum_text_tokens(texts, model) if stated is None else TokenCount(stated, False)
         money = self._compute_cost(count.tokens)
         entry = ledger.CallRecord(
             ledger.EMBEDDING,

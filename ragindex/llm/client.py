@@ -10,7 +10,7 @@ from ragindex._util.canonical import digest
 from ragindex.accounting import ledger
 from ragindex.errors import LLMError, ServiceError, UsageError
 from ragindex.llm.batches.calls import BatchCalls, WantedCall
-from ragindex.llm.batches.sent import MOST_REQUESTS
+from ragindex.llm.batches.endpoint import MOST_REQUESTS
 from ragindex.llm.cache import CachedResponse
 from ragindex.llm.cached_calls import CachedCalls
 from ragindex.llm.chat_parameters import ChatParameters

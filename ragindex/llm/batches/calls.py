@@ -18,8 +18,17 @@ from ragindex._util.http import Trouble, TroubleError
 from ragindex._util.text import many
 from ragindex.accounting import ledger
 from ragindex.errors import LLMError, ServiceError, UsageError
-from ragindex.llm.batches.endpoint import BatchEndpoint, BatchResults, BatchState, read_results
-from ragindex.llm.batches.sent import MOST_REQUESTS, BatchRecord, BatchSender, drop_batches, read_batches
+from ragindex.llm.batches.endpoint import (
+    MOST_REQUESTS,
+    BatchEndpoint,
+    BatchRecord,
+    BatchResults,
+    BatchSender,
+    BatchState,
+    drop_batches,
+    read_batches,
+    read_results,
+)
 from ragindex.llm.budget import Booking
 from ragindex.llm.cache import CallSource, SQLiteCache
 from ragindex.llm.cached_calls import CachedCalls
