@@ -1,6 +1,7 @@
 """Helpers for clients of remote services: API keys, addresses, failed requests, and retries."""
 
 import base64
+import math
 import os
 import time
 import weakref
@@ -92,16 +93,16 @@ def read_address(names: Sequence[str], given: str | None = None) -> str:
     The message does not repeat the address, because it may contain a user and password.
     """
     base_url = given or read_variable(names) or DEFAULT_URL
-    who = " or ".join(names)
+    variables = " or ".join(names)
     if not base_url.startswith(("http://", "https://")):
-        raise UsageError(f"{who} must begin with http:// or https://.")
+        raise UsageError(f"{variables} must begin with http:// or https://.")
     if "#" in base_url or any(name != _AZURE_VERSION for name, _ in _read_query(base_url)):
         raise UsageError(
-            f"{who} must be an address without a query other than Azure's ?{_AZURE_VERSION}=VERSION. "
+            f"{variables} must be an address without a query other than Azure's ?{_AZURE_VERSION}=VERSION. "
             "Set the key in its own variable."
         )
     if "@" in strip_credentials(base_url):
-        raise UsageError(f"{who} is not valid: write / @ : ? # in its user and password as %2F %40 %3A %3F %23.")
+        raise UsageError(f"{variables} is not valid: write / @ : ? # in its user and password as %2F %40 %3A %3F %23.")
     return base_url
 
 
@@ -156,7 +157,7 @@ def make_http_client(base_url: str, key: str, timeout: float) -> "OpenAI":
     headers = ({"Authorization": f"Basic {login}"} if user else {}) | ({"api-key": key} if query else {})
     bare = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
     sender = DefaultHttpxClient()
-    made = OpenAI(
+    client = OpenAI(
         base_url=bare,
         api_key=key,
         max_retries=0,
@@ -165,8 +166,8 @@ def make_http_client(base_url: str, key: str, timeout: float) -> "OpenAI":
         default_query=query,
         http_client=sender,
     )
-    weakref.finalize(made, sender.close)
-    return made
+    weakref.finalize(client, sender.close)
+    return client
 
 
 def redact(text: str, *keys: str) -> str:
@@ -270,7 +271,11 @@ def send_request(call: Callable[[], _Result], key: str) -> _Result:
     try:
         return call()
     except APIStatusError as error:
-        trouble = _read_trouble(error.message, error.response.text, error.status_code, error.response.headers, key)
+        details, asked = read_error_body(error.response.text), retry_after(error.response.headers)
+        texts = (details.message or error.message, details.code, details.param)
+        message, code, param = (redact(text, key) for text in texts)
+        wait = details.retry_after if asked is None else asked
+        trouble = Trouble(message[:_LONGEST_MESSAGE], error.status_code, code, param, wait)
     except APIConnectionError as error:
         cause = str(error.__cause__ or error.message) or type(error.__cause__).__name__
         away = type(error.__cause__).__name__ in _CONNECT_ERRORS
@@ -279,23 +284,25 @@ def send_request(call: Callable[[], _Result], key: str) -> _Result:
     raise TroubleError(trouble)  # outside of `except`, so that the error does not reference the request's headers
 
 
-def _read_trouble(message: str, body: str, status: int, headers: Mapping[str, str], key: str) -> Trouble:
-    details = read_error_body(body)
-    asked = retry_after(headers)
-    wait = details.retry_after if asked is None else asked
-    said, code, param = (redact(one, key) for one in (details.message or message, details.code, details.param))
-    return Trouble(said[:_LONGEST_MESSAGE], status, code, param, wait)
-
-
-def read_error_answer(said: Mapping[str, Any], hidden: Callable[[str], str]) -> Trouble | None:
+def read_error_answer(answer: Mapping[str, Any], hidden: Callable[[str], str]) -> Trouble | None:
     """Return the error in a successful response, as some endpoints send it; None if there is none."""
-    error, details = said.get("error"), read_error(said)
+    error, details = answer.get("error"), read_error(answer)
     if not error or not details.message:
         return None
     code = error.get("code") if isinstance(error, Mapping) else None
     status = code if isinstance(code, int) else None
     message = hidden(details.message)[:_LONGEST_MESSAGE]
     return Trouble(message, status, hidden(details.code), retry_after=details.retry_after)
+
+
+def as_mapping(value: Any) -> Mapping[str, Any]:
+    """Return a JSON object of a response as it is, and an empty one for anything else."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def read_count(value: Any, least: int = 1) -> int | None:
+    """Return a count that a service states; None if it is missing or less than `least`."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= least else None
 
 
 def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time) -> float | None:
@@ -307,17 +314,13 @@ def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time
         try:
             seconds = float(value) * scale
         except ValueError:
-            seconds = _seconds_until(value, now())
-        if seconds == seconds:  # not NaN
+            try:
+                seconds = parsedate_to_datetime(value).timestamp() - now()
+            except (ValueError, OverflowError):
+                continue
+        if not math.isnan(seconds):
             return max(0.0, seconds)
     return None
-
-
-def _seconds_until(date: str, now: float) -> float:
-    try:
-        return parsedate_to_datetime(date).timestamp() - now
-    except (ValueError, OverflowError):
-        return float("nan")
 
 
 # ---------------------------------------------------------------- retries

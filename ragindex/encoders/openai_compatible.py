@@ -17,8 +17,10 @@ from ragindex._util.canonical import digest, encodable
 from ragindex._util.http import (
     Trouble,
     TroubleError,
+    as_mapping,
     make_http_client,
     read_address,
+    read_count,
     read_error_answer,
     read_secret,
     retry,
@@ -135,7 +137,7 @@ class _Answer:
     `faults` are, by row, the reasons why some of the vectors are unusable.
     """
 
-    vectors: Floats | str
+    vectors: Floats | Trouble
     faults: Mapping[int, str]
     tokens: int | None
 
@@ -337,11 +339,16 @@ class OpenAIEncoder:
         def attempt() -> tuple[Floats, Mapping[int, str]]:
             with reserve_money(self._setting.budget, most) as booking:
                 start = time.perf_counter()
-                body = self._send(send)
+                try:
+                    body = send_request(send, self._key)
+                except TroubleError as error:
+                    if _is_too_long(error.trouble):  # not to be retried, though some servers send it with status 500
+                        raise self._make_error(error.trouble) from None
+                    raise
                 answered = _parse_answer(body, len(texts), self._dimensions)
                 booking.pay(self._record(answered, texts, time.perf_counter() - start))
-            if isinstance(answered.vectors, str):
-                raise self._make_error(_read_error(body) or Trouble(answered.vectors))
+            if isinstance(answered.vectors, Trouble):
+                raise self._make_error(answered.vectors)
             with self._lock:
                 self._dimensions = answered.vectors.shape[1]
             return answered.vectors, {row: self._explain(Trouble(fault)) for row, fault in answered.faults.items()}
@@ -350,16 +357,6 @@ class OpenAIEncoder:
             return retry(attempt, retries, self._rng)
         except TroubleError as error:
             raise self._make_error(error.trouble, retries + 1) from None
-
-    def _send(self, send: Callable[[], str]) -> str:
-        """Send one request. Raises TroubleError, and at once _TooLongError, which some servers send with status 500."""
-        try:
-            return send_request(send, self._key)
-        except TroubleError as error:
-            if not _is_too_long(error.trouble):
-                raise
-            trouble = error.trouble
-        raise self._make_error(trouble)
 
     def _estimate_cost(self, texts: Sequence[str]) -> float | None:
         """Return an upper estimate of the dollars that a request costs; None without a budget or a price."""
@@ -378,7 +375,7 @@ class OpenAIEncoder:
 
         An unusable answer costs money if the server states the tokens; otherwise it is not recorded.
         """
-        if answered.tokens is None and isinstance(answered.vectors, str):
+        if answered.tokens is None and isinstance(answered.vectors, Trouble):
             return 0.0
         model, stated = self._plugin.model, answered.tokens
         count = tokens.sum_text_tokens(texts, model) if stated is None else TokenCount(stated, False)
@@ -432,43 +429,35 @@ class _TooLongError(_RefusedError):
 
 
 def _is_too_long(trouble: Trouble) -> bool:
-    said = trouble.message.lower()
+    message = trouble.message.lower()
     if trouble.status in _TOO_LONG_STATUSES:
-        return not trouble.out_of_quota and any(words in said for words in _TOO_LONG)
+        return not trouble.out_of_quota and any(words in message for words in _TOO_LONG)
     words = _TOO_LONG_ELSEWHERE.get(trouble.status or 0)
-    return trouble.status == _TOO_LARGE_STATUS or (words is not None and words in said)
+    return trouble.status == _TOO_LARGE_STATUS or (words is not None and words in message)
 
 
 # ---------------------------------------------------------------- responses
 
 
 def _parse_answer(body: str, count: int, dimensions: int | None) -> _Answer:
-    """Parse a response into vectors in the order of the inputs, or into what was expected and what was received."""
-    try:
-        parsed = json.loads(body)
-    except ValueError:
-        return _Answer(f"expected JSON, got {body[:80]!r}", {}, None)
-    usage = parsed.get("usage") if isinstance(parsed, Mapping) else None
-    counted = usage.get("prompt_tokens") if isinstance(usage, Mapping) else None
-    credible = isinstance(counted, int) and not isinstance(counted, bool) and counted > 0
-    try:
-        return _Answer(*_read_vectors(parsed, body, count, dimensions), counted if credible else None)
-    except ValueError as error:
-        return _Answer(str(error), {}, counted if credible else None)
-
-
-def _read_error(body: str) -> Trouble | None:
-    """Return the error that a server states in a successful response, if any."""
+    """Parse a response into vectors in the order of the inputs, or into the reason why it has none."""
     try:
         parsed = json.loads(body)
     except (ValueError, RecursionError):
-        return None
-    return read_error_answer(parsed, encodable) if isinstance(parsed, Mapping) else None
+        return _Answer(Trouble(f"expected JSON, got {body[:80]!r}"), {}, None)
+    answer = as_mapping(parsed)
+    stated = read_count(as_mapping(answer.get("usage")).get("prompt_tokens"))
+    try:
+        return _Answer(*_read_vectors(answer, body, count, dimensions), stated)
+    except ValueError as error:
+        return _Answer(read_error_answer(answer, encodable) or Trouble(str(error)), {}, stated)
 
 
-def _read_vectors(parsed: Any, body: str, count: int, dimensions: int | None) -> tuple[Floats, dict[int, str]]:
+def _read_vectors(
+    answer: Mapping[str, Any], body: str, count: int, dimensions: int | None
+) -> tuple[Floats, dict[int, str]]:
     """Return the vectors of a parsed response in the order of the inputs. Raises ValueError if it is malformed."""
-    data = parsed.get("data") if isinstance(parsed, Mapping) else None
+    data = answer.get("data")
     if not isinstance(data, list) or not all(isinstance(item, Mapping) for item in data):
         raise ValueError(f"expected a list of embeddings as 'data', got {body[:80]!r}")
     if len(data) != count:

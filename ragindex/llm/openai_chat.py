@@ -16,7 +16,9 @@ from ragindex._util.http import (
     Billed,
     Trouble,
     TroubleError,
+    as_mapping,
     make_http_client,
+    read_count,
     read_error_answer,
     read_secret,
     redact,
@@ -179,8 +181,32 @@ class OpenAIChat:
         return self._write(request, accepted), accepted.structure
 
     def read(self, body: str, structure: Structure, seconds: float) -> Reply:
-        """Parse a chat completion. Raises TroubleError if it is none."""
-        return read_reply(body, structure, seconds, self.hide)
+        """Parse a chat completion, without secrets in its texts. Raises TroubleError if it is none."""
+        try:
+            parsed = as_mapping(json.loads(body))
+        except (ValueError, RecursionError):
+            raise TroubleError(Trouble(f"expected JSON, got {self.hide(body)[:_LONGEST_SHOWN]!r}")) from None
+        counts, choices = as_mapping(parsed.get("usage")), parsed.get("choices")
+        read = read_count(counts.get("prompt_tokens"))
+        cached = read_count(as_mapping(counts.get("prompt_tokens_details")).get("cached_tokens")) or 0
+        cached = min(cached, read or 0)
+        choice = as_mapping(choices[0]) if isinstance(choices, list) and choices else {}
+        message = choice.get("message")
+        if not isinstance(message, Mapping):
+            unexpected = Trouble(f"expected choices with a message, got {self.hide(body)[:_LONGEST_SHOWN]!r}")
+            billed = Billed(read, cached, read_count(counts.get("completion_tokens")) or 0) if read else None
+            raise TroubleError(read_error_answer(parsed, self.hide) or unexpected, billed)
+        text = self.hide(_join_text(message.get("content")))
+        return Reply(
+            text=text,
+            finish=self.hide(str(choice.get("finish_reason") or "")),
+            refusal=self.hide(_join_text(message.get("refusal"))),
+            structure=structure,
+            input_tokens=read,
+            cached_tokens=cached,
+            output_tokens=read_count(counts.get("completion_tokens"), 1 if text else 0),
+            seconds=seconds,
+        )
 
     def record_fit(self, *, fits: bool) -> None:
         """Learn whether an answer fits its schema. After a few that do not, schemas are also told in the messages."""
@@ -241,60 +267,12 @@ def _build_messages(request: ChatRequest, accepted: EndpointFeatures, told: bool
     return messages
 
 
-# ---------------------------------------------------------------- responses
-
-
-def read_reply(body: str, structure: Structure, seconds: float, hidden: Callable[[str], str]) -> Reply:
-    """Parse a chat completion, with secrets removed from its texts by `hidden`. Raises TroubleError if it is none."""
-    try:
-        parsed = json.loads(body)
-    except (ValueError, RecursionError):
-        raise TroubleError(Trouble(f"expected JSON, got {hidden(body)[:_LONGEST_SHOWN]!r}")) from None
-    said = parsed if isinstance(parsed, Mapping) else {}
-    usage = said.get("usage")
-    billed = _read_billed(usage if isinstance(usage, Mapping) else {})
-    choices = said.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
-    message = choice.get("message")
-    if not isinstance(message, Mapping):
-        unexpected = Trouble(f"expected choices with a message, got {hidden(body)[:_LONGEST_SHOWN]!r}")
-        trouble = read_error_answer(said, hidden) or unexpected
-        raise TroubleError(trouble, billed if billed.input_tokens else None)
-    text = hidden(_join_text(message.get("content")))
-    counts = usage if isinstance(usage, Mapping) else {}
-    return Reply(
-        text=text,
-        finish=hidden(str(choice.get("finish_reason") or "")),
-        refusal=hidden(_join_text(message.get("refusal"))),
-        structure=structure,
-        input_tokens=billed.input_tokens or None,
-        cached_tokens=billed.cached_tokens,
-        output_tokens=_read_count(counts.get("completion_tokens"), 1 if text else 0),
-        seconds=seconds,
-    )
-
-
-def _read_billed(counts: Mapping[str, Any]) -> Billed:
-    """Return the token counts of the server, with 0 for those that are missing or implausible."""
-    details = counts.get("prompt_tokens_details")
-    read = _read_count(counts.get("prompt_tokens"), 1) or 0
-    cached = _read_count(details.get("cached_tokens"), 0) if isinstance(details, Mapping) else None
-    return Billed(read, min(cached or 0, read), _read_count(counts.get("completion_tokens"), 0) or 0)
-
-
 def _join_text(content: Any) -> str:
     """Return the text of a message, joined if it comes in parts, of which some may be thoughts."""
     parts = content if isinstance(content, list) else [content]
-    texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts if not _is_thought(part)]
+    answers = [part for part in parts if as_mapping(part).get("type") not in ("thinking", "reasoning")]
+    texts = [part.get("text") if isinstance(part, Mapping) else part for part in answers]
     return "".join(text for text in texts if isinstance(text, str))
-
-
-def _is_thought(part: Any) -> bool:
-    return isinstance(part, Mapping) and part.get("type") in ("thinking", "reasoning")
-
-
-def _read_count(value: Any, least: int) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= least else None
 
 
 # ---------------------------------------------------------------- what an endpoint accepts
@@ -309,41 +287,34 @@ def step_down(accepted: EndpointFeatures, trouble: Trouble, fixed: bool, proven:
     """
     if trouble.status not in _REFUSAL_STATUSES or trouble.out_of_quota:
         return None
-    said = f"{trouble.param} {trouble.code} {trouble.message}".lower()
-    named = trouble.param.lower() or said
+    message = f"{trouble.param} {trouble.code} {trouble.message}".lower()
+    named = trouble.param.lower() or message
     if trouble.status != 500:  # the message of an internal error may contain any of the words
-        lighter = _drop_named_feature(accepted, named, said)
+        lighter = _drop_named_feature(accepted, named, message)
         if lighter is not None:
             return lighter
     blamed = any(words in named for words in _STRUCTURE_WORDS)
-    if fixed or not (blamed or _is_unspecific(trouble, said, proven)):
+    may_be_blamed = not (proven or trouble.param) and trouble.status in (400, 415, 422)
+    if fixed or not (blamed or (may_be_blamed and not any(words in message for words in _LENGTH_WORDS))):
         return None
     lower = _NEXT_STRUCTURE.get(accepted.structure)
     return None if lower is None else replace(accepted, structure=lower)
 
 
-def _drop_named_feature(accepted: EndpointFeatures, named: str, said: str) -> EndpointFeatures | None:
+def _drop_named_feature(accepted: EndpointFeatures, named: str, message: str) -> EndpointFeatures | None:
     """Return the features without the one in `named`: the error's `param`, or all its words at servers without it."""
-    no_such = any(words in said for words in _UNSUPPORTED_WORDS)
+    no_such = any(words in message for words in _UNSUPPORTED_WORDS)
     other = _OTHER_LIMIT[accepted.limit]
     if accepted.limit in named and no_such and other not in accepted.left_out:
         return replace(accepted, limit=other, left_out=accepted.left_out | {accepted.limit})
     for name in ("seed", "temperature"):
         if name in named and name not in accepted.left_out:
             return replace(accepted, left_out=accepted.left_out | {name})
-    if any(word in said for word in _LENGTHS_OF_LISTS) and "lengths" not in accepted.left_out:
+    if any(word in message for word in _LENGTHS_OF_LISTS) and "lengths" not in accepted.left_out:
         return replace(accepted, left_out=accepted.left_out | {"lengths"})
-    if "system" in said and ("role" in named or "message" in named) and "system" not in accepted.left_out:
+    if "system" in message and ("role" in named or "message" in named) and "system" not in accepted.left_out:
         return replace(accepted, left_out=accepted.left_out | {"system"})
     return None
-
-
-def _is_unspecific(trouble: Trouble, said: str, proven: bool) -> bool:
-    return (
-        not (proven or trouble.param)
-        and trouble.status in (400, 415, 422)
-        and not any(words in said for words in _LENGTH_WORDS)
-    )
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from uuid import uuid4
 
 from ragindex._util.error_bodies import ErrorDetails, read_error
-from ragindex._util.http import Trouble, TroubleError, retry
+from ragindex._util.http import Trouble, TroubleError, as_mapping, retry
 from ragindex.errors import ServiceError
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.openai_chat import ChatRequest, OpenAIChat, Reply, Structure
@@ -117,7 +117,7 @@ class BatchEndpoint:
             )
             page = [batch for batch in body.get("data") or [] if isinstance(batch, Mapping)]
             for batch in page:
-                yield str(batch.get("id")), str(_mapping(batch.get("metadata")).get(_NAME_KEY) or "")
+                yield str(batch.get("id")), str(as_mapping(batch.get("metadata")).get(_NAME_KEY) or "")
             oldest = _number(page[-1].get("created_at"), 0.0) if page else 0.0
             if not body.get("has_more") or oldest < since:
                 return
@@ -142,7 +142,7 @@ class BatchEndpoint:
 def _parse_state(body: Mapping[str, Any]) -> BatchState:
     if not isinstance(body.get("status"), str):
         raise TroubleError(Trouble(f"expected a batch, got {json.dumps(body)[:_LONGEST_SHOWN]}"))
-    counts, errors = _mapping(body.get("request_counts")), _mapping(body.get("errors")).get("data")
+    counts, errors = as_mapping(body.get("request_counts")), as_mapping(body.get("errors")).get("data")
     began = _number(body.get("created_at"), 0.0)
     ends = (body.get(f"{name}_at") for name in ("completed", "expired", "cancelled"))
     end = next((_number(end, began) for end in ends if end is not None), began)
@@ -185,10 +185,6 @@ def _number(value: Any, default: float) -> float:
     return value if good else default
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
 # ---------------------------------------------------------------- results
 
 
@@ -213,7 +209,7 @@ def read_results(files: Iterable[bytes], keys: Collection[str], read: Callable[[
     results = BatchResults()
     for line in (line for content in files for line in content.splitlines()):
         result = _load(line) or {}
-        response, key = _mapping(result.get("response")), result.get("custom_id")
+        response, key = as_mapping(result.get("response")), result.get("custom_id")
         results.answered += response.get("status_code") == _OK
         if not isinstance(key, str) or key not in keys or key in results.replies:
             continue
