@@ -100,9 +100,6 @@ class SentenceTransformers(EncoderPlugin):
                 _log.info("%s runs on torch: %s", self.model, reason)
         elif self.precision != "float32":
             raise UsageError(f"precision={self.precision} needs device=cpu and another engine than torch.")
-        return self._open_torch(device)
-
-    def _open_torch(self, device: str) -> "SentenceTransformerEncoder":
         model = self._load(device)
         return SentenceTransformerEncoder(self, model, hash_model(self._folder() or require_snapshot(self.model)))
 
@@ -301,7 +298,7 @@ class SentenceTransformerEncoder:
         stripped = [encodable(text).strip() for text in texts]
         prompt = self._query_prompt
         with self._lock:
-            found = self._model.encode_query(
+            outputs = self._model.encode_query(
                 stripped,
                 prompt=prompt,
                 batch_size=self._plugin.batch_size,
@@ -309,10 +306,10 @@ class SentenceTransformerEncoder:
                 show_progress_bar=False,
             )
         with self._require_tokens():
-            rows = [one["token_embeddings"][one["attention_mask"].bool()] for one in found]
+            rows = [output["token_embeddings"][output["attention_mask"].bool()] for output in outputs]
         with self._lock:
             pieces = self._pieces([prompt + text for text in stripped])
-        vectors = normalize_rows(np.stack([one["sentence_embedding"].float().cpu().numpy() for one in found]))
+        vectors = normalize_rows(np.stack([output["sentence_embedding"].float().cpu().numpy() for output in outputs]))
         return vectors, [self._token_vectors(*row, len(prompt)) for row in zip(texts, rows, *pieces, strict=True)]
 
     def _pieces(self, texts: list[str]) -> tuple[list[list[tuple[int, int]]], list[list[int]]]:

@@ -9,7 +9,7 @@ import sqlite3
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -322,9 +322,8 @@ def _share(paid: Usage, share: float) -> _Cost:
     return (paid.seconds * share, *tokens, money)
 
 
-def _sum(costs: Iterable[_Cost]) -> Usage:
+def _sum(costs: Sequence[_Cost]) -> Usage:
     """Add costs; tokens become whole numbers, and money is None if that of one text is."""
-    costs = list(costs)
     seconds, read, written = (
         sum(map(abs, column)) for column in zip((0.0,) * 3, *(cost[:3] for cost in costs), strict=True)
     )

@@ -4,7 +4,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -27,8 +27,8 @@ from ragindex._util.http import (
 )
 from ragindex._util.redaction import find_secrets
 from ragindex.errors import UsageError
-from ragindex.llm.chat_parameters import ChatParameters
 from ragindex.llm.output import drop_lengths, is_closed
+from ragindex.llm.plugins import ChatParameters
 from ragindex.llm.tasks import Message
 
 if TYPE_CHECKING:
@@ -225,14 +225,11 @@ class OpenAIChat:
         given = self._parameters
         seed = None if given.seed is None else given.seed + request.repeat
         optional = {"temperature": given.temperature, "seed": seed, "reasoning_effort": given.reasoning_effort}
-        kept = {key: value for key, value in optional.items() if value is not None and key not in accepted.left_out}
-        structure = _build_response_format(request, accepted)
-        told = accepted.structure != "schema" or self._memory.ignores_schemas()
-        messages = [
-            {"role": message.role, "content": message.content} for message in _build_messages(request, accepted, told)
-        ]
-        limit = {accepted.limit: request.max_tokens}
-        return {"model": self.model, "messages": messages, **limit, **kept, **structure, **given.extra}
+        named = {key: value for key, value in optional.items() if value is not None and key not in accepted.left_out}
+        in_prompt = accepted.structure != "schema" or self._memory.ignores_schemas()
+        messages = [asdict(message) for message in _build_messages(request, accepted, in_prompt)]
+        limit, structure = {accepted.limit: request.max_tokens}, _build_response_format(request, accepted)
+        return {"model": self.model, "messages": messages, **limit, **named, **structure, **given.extra}
 
 
 def _post(client: "OpenAI", body: dict[str, Any]) -> str:
@@ -257,9 +254,9 @@ def _build_response_format(request: ChatRequest, accepted: EndpointFeatures) -> 
     return {"response_format": {"type": "json_schema", "json_schema": named}}
 
 
-def _build_messages(request: ChatRequest, accepted: EndpointFeatures, told: bool) -> list[Message]:
+def _build_messages(request: ChatRequest, accepted: EndpointFeatures, in_prompt: bool) -> list[Message]:
     messages = list(request.messages)
-    if told and not request.hinted and not (request.plain and accepted.structure == "text"):
+    if in_prompt and not request.hinted and not (request.plain and accepted.structure == "text"):
         messages[-1] = replace(messages[-1], content=f"{messages[-1].content}\n\n{SCHEMA_HINT}{request.schema}")
     if "system" in accepted.left_out and messages[0].role == "system" and len(messages) > 1:
         system, first, *rest = messages
@@ -341,14 +338,14 @@ class EndpointMemory:
         If the usual structure is proven for another schema, a lower structure is remembered for this schema only.
         """
         with self._lock:
-            news = self._by_schema.get(schema, self.usual) != accepted
+            is_new = self._by_schema.get(schema, self.usual) != accepted
             exception = _NEXT_STRUCTURE.get(self.usual.structure) is not None and self.usual.structure in self.proven
             if exception and accepted.structure != self.usual.structure:
                 self._by_schema[schema] = accepted
             else:
                 self.usual = accepted
             self.proven.add(accepted.structure)
-            return news
+            return is_new
 
     def ignores_schemas(self) -> bool:
         """Return whether the endpoint accepts schemas and does not enforce them."""

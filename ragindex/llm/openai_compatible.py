@@ -6,9 +6,9 @@ from ragindex._util.http import digest_account, read_address
 from ragindex.llm.batches.calls import BatchCalls
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.cached_calls import CachedCalls
-from ragindex.llm.chat_parameters import ChatParameters
 from ragindex.llm.client import LLMClient
 from ragindex.llm.openai_chat import OpenAIChat
+from ragindex.llm.plugins import ChatParameters
 from ragindex.llm.prices import Prices
 from ragindex.llm.rate_limits import Limits
 from ragindex.llm.settings import LLMSettings

@@ -30,8 +30,8 @@ class StopSignal:
         with self._lock:
             self._event.set()
             inner = list(self._inner)
-        for one in inner:
-            one.set()
+        for signal in inner:
+            signal.set()
 
     def is_set(self) -> bool:
         """Return whether the signal is set."""

@@ -123,15 +123,15 @@ def _loaded(name: str) -> "Encoding | None":
     """Load a vocabulary, or return None if tiktoken must download it and the network is down or too slow."""
     import tiktoken
 
-    found: list[Encoding] = []
+    encodings: list[Encoding] = []
 
     def load() -> None:
         try:
-            found.append(tiktoken.get_encoding(name))
+            encodings.append(tiktoken.get_encoding(name))
         except (OSError, ValueError):  # no network; a file that is not the vocabulary
             return
 
     thread = Thread(target=load, daemon=True)
     thread.start()
     thread.join(_DOWNLOAD_TIMEOUT)
-    return found[0] if found else None
+    return encodings[0] if encodings else None

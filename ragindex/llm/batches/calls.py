@@ -32,8 +32,8 @@ from ragindex.llm.batches.endpoint import (
 from ragindex.llm.budget import Booking
 from ragindex.llm.cache import CallSource, SQLiteCache
 from ragindex.llm.cached_calls import CachedCalls
-from ragindex.llm.chat_parameters import ChatParameters
 from ragindex.llm.openai_chat import ChatRequest, OpenAIChat
+from ragindex.llm.plugins import ChatParameters
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Task
 
@@ -72,12 +72,7 @@ class BatchCalls:
     """Calls of one model that are answered in batches. Thread-safe."""
 
     def __init__(
-        self,
-        cache: SQLiteCache,
-        chat: OpenAIChat,
-        calls: CachedCalls,
-        given: ChatParameters,
-        setting: LLMSettings,
+        self, cache: SQLiteCache, chat: OpenAIChat, calls: CachedCalls, given: ChatParameters, setting: LLMSettings
     ) -> None:
         self._cache, self._chat, self._calls, self._given = cache, chat, calls, given
         self._budget, self._clock = setting.budget, setting.clock

@@ -118,7 +118,7 @@ class BatchEndpoint:
             page = [batch for batch in body.get("data") or [] if isinstance(batch, Mapping)]
             for batch in page:
                 yield str(batch.get("id")), str(as_mapping(batch.get("metadata")).get(_NAME_KEY) or "")
-            oldest = _number(page[-1].get("created_at"), 0.0) if page else 0.0
+            oldest = _read_number(page[-1].get("created_at"), 0.0) if page else 0.0
             if not body.get("has_more") or oldest < since:
                 return
             after = {"after": str(page[-1].get("id"))}
@@ -143,17 +143,17 @@ def _parse_state(body: Mapping[str, Any]) -> BatchState:
     if not isinstance(body.get("status"), str):
         raise TroubleError(Trouble(f"expected a batch, got {json.dumps(body)[:_LONGEST_SHOWN]}"))
     counts, errors = as_mapping(body.get("request_counts")), as_mapping(body.get("errors")).get("data")
-    began = _number(body.get("created_at"), 0.0)
+    began = _read_number(body.get("created_at"), 0.0)
     ends = (body.get(f"{name}_at") for name in ("completed", "expired", "cancelled"))
-    end = next((_number(end, began) for end in ends if end is not None), began)
+    end = next((_read_number(end, began) for end in ends if end is not None), began)
     problems = [problem for problem in errors if isinstance(problem, Mapping)] if isinstance(errors, list) else []
     return BatchState(
         status=body["status"],
-        completed=int(_number(counts.get("completed"), -1)),
-        failed=int(_number(counts.get("failed"), -1)),
+        completed=int(_read_number(counts.get("completed"), -1)),
+        failed=int(_read_number(counts.get("failed"), -1)),
         files=tuple(str(id) for id in (body.get("output_file_id"), body.get("error_file_id")) if id),
         seconds=max(0.0, end - began),
-        problems=tuple((str(one.get("code") or ""), str(one.get("message") or "")) for one in problems),
+        problems=tuple((str(each.get("code") or ""), str(each.get("message") or "")) for each in problems),
     )
 
 
@@ -180,7 +180,7 @@ def _require_id(body: Mapping[str, Any]) -> str:
     return id
 
 
-def _number(value: Any, default: float) -> float:
+def _read_number(value: Any, default: float) -> float:
     good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return value if good else default
 
@@ -226,7 +226,7 @@ def _read_reply(response: Mapping[str, Any], error: Any, read: Callable[[str], R
     status, body = response.get("status_code"), response.get("body")
     if status == _OK and isinstance(body, Mapping):
         return read(json.dumps(body))
-    details = next((one for one in map(read_error, (body, error)) if one.message), ErrorDetails("no answer"))
+    details = next((read for read in map(read_error, (body, error)) if read.message), ErrorDetails("no answer"))
     code = status if isinstance(status, int) else None
     raise TroubleError(Trouble(details.message[:_LONGEST_MESSAGE], code, details.code, details.param))
 
@@ -317,9 +317,10 @@ class BatchSender:
         it costs nothing.
         """
         origin = (self._chat.model, self._chat.base_url)
-        ours = [one for one in read_batches(self._cache) if (one.model, one.base_url) == origin]
-        sent = (one if one.id else self._find_again(one) for one in ours if not one.keys.isdisjoint(keys))
-        return [one for one in sent if one is not None]
+        batches = [batch for batch in read_batches(self._cache) if (batch.model, batch.base_url) == origin]
+        wanted = [batch for batch in batches if not batch.keys.isdisjoint(keys)]
+        sent = (batch if batch.id else self._find_again(batch) for batch in wanted)
+        return [batch for batch in sent if batch is not None]
 
     def _find_again(self, batch: BatchRecord) -> BatchRecord | None:
         """Return a batch that was recorded, if it was created; otherwise forget it."""
