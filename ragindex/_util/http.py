@@ -51,9 +51,9 @@ def read_variable(names: Sequence[str]) -> str | None:
 
 
 def read_secret(names: Sequence[str], index: Path | None = None) -> str | None:
-    """Return the API key of the first variable set: NAME, or NAME_FILE with the path of a file outside `workspace`.
+    """Return the API key of the first variable set: NAME, or NAME_FILE with the path of a file outside `index`.
 
-    Returns None if no variable is set. Raises UsageError if the file cannot be read or lies inside `workspace`, or if
+    Returns None if no variable is set. Raises UsageError if the file cannot be read or lies inside `index`, or if
     the key does not fit into an HTTP header.
     """
     for name in names:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from threading import Condition, Event, Lock
+from threading import BoundedSemaphore, Condition, Event, Lock
 from weakref import WeakSet, WeakValueDictionary
 
 from ragindex._util.http import TroubleError
@@ -138,7 +138,7 @@ class Limits:
         endpoint: Hashable = None,
     ) -> None:
         self._clock = clock or Clock()
-        self._concurrency, self._in_flight = concurrency, 0
+        self._concurrency, self._own_slots = concurrency, BoundedSemaphore(concurrency)
         with _lock:
             new = _SharedLimit()
             shared = new if endpoint is None else _shared_limits.setdefault((endpoint, self._clock), new)
@@ -167,32 +167,31 @@ class Limits:
         The block sends the request. Its TroubleError with status 429 lowers the limit of requests in flight.
         """
         shared = self._shared
-        with self._changed:
-            self._changed.wait_for(lambda: self._in_flight < self._concurrency and shared.in_flight < shared.limit)
-            self._in_flight += 1
-            shared.in_flight += 1
-        try:
+        with self._own_slots:
             waits = (self._requests and self._requests.take(1), self._tokens and self._tokens.take(tokens))
-            self._clock.sleep(max(seconds or 0.0 for seconds in waits))
-            while (wait := shared.closed_until - self._clock.now()) > 0:
-                self._clock.sleep(wait)
-            sent_in = shared.round
-            yield lambda used: self._tokens.give_back(tokens - used) if self._tokens else None
+            self._clock.sleep(max(seconds or 0.0 for seconds in waits))  # before the slot, for clients of other rates
             with self._changed:
-                shared.answered += 1
-                if shared.answered >= shared.limit:
-                    shared.limit, shared.answered = min(shared.limit + 1, shared.largest), 0
-        except TroubleError as error:
-            refused = error.trouble.status == _TOO_MANY and not error.trouble.out_of_quota
-            with self._changed:
-                if refused and sent_in == shared.round:  # its reason is not that of the last 429
-                    shared.limit, shared.answered, shared.round = max(shared.limit // 2, 1), 0, shared.round + 1
-            raise
-        finally:
-            with self._changed:
-                self._in_flight -= 1
-                shared.in_flight -= 1
-                self._changed.notify_all()
+                self._changed.wait_for(lambda: shared.in_flight < shared.limit)
+                shared.in_flight += 1
+            try:
+                while (wait := shared.closed_until - self._clock.now()) > 0:
+                    self._clock.sleep(wait)
+                sent_in = shared.round
+                yield lambda used: self._tokens.give_back(tokens - used) if self._tokens else None
+                with self._changed:
+                    shared.answered += 1
+                    if shared.answered >= shared.limit:
+                        shared.limit, shared.answered = min(shared.limit + 1, shared.largest), 0
+            except TroubleError as error:
+                refused = error.trouble.status == _TOO_MANY and not error.trouble.out_of_quota
+                with self._changed:
+                    if refused and sent_in == shared.round:  # its reason is not that of the last 429
+                        shared.limit, shared.answered, shared.round = max(shared.limit // 2, 1), 0, shared.round + 1
+                raise
+            finally:
+                with self._changed:
+                    shared.in_flight -= 1
+                    self._changed.notify_all()
 
     def close(self, seconds: float) -> None:
         """Start no request for `seconds`, because the endpoint asked for a pause."""
