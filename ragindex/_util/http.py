@@ -17,6 +17,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from ragindex._util.canonical import digest, encodable
 from ragindex._util.error_bodies import read_error, read_error_body
+from ragindex._util.redaction import find_secrets
 from ragindex.errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ LONGEST_WAIT = 120.0  # seconds; a longer Retry-After is an error
 _FIRST_WAIT = 0.5
 _LONGEST_BACKOFF = 30.0
 _LONGEST_MESSAGE = 500
+_SHORTEST_SECRET = 16  # characters
 _TEMPORARY_STATUSES = frozenset({408, 409, 429})
 _PERMANENT_STATUSES = frozenset({501, 505})
 # Errors of the HTTP client before anything was sent; by name, because openai has changed its client once.
@@ -176,6 +178,14 @@ def redact(text: str, *keys: str) -> str:
     for key in keys:
         text = text.replace(key, "…") if key else text
     return text
+
+
+def redact_account(text: str, key: str, base_url: str) -> str:
+    """Remove the key and the secrets in the address of an account from a service's text, as `redact` does.
+
+    Short ones stay: they are placeholders ("none"), and may be words of an answer.
+    """
+    return redact(text, *(secret for secret in (key, *find_secrets(base_url)) if len(secret) >= _SHORTEST_SECRET))
 
 
 # ---------------------------------------------------------------- failed requests

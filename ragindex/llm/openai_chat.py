@@ -21,11 +21,10 @@ from ragindex._util.http import (
     read_count,
     read_error_answer,
     read_secret,
-    redact,
+    redact_account,
     send_request,
     strip_credentials,
 )
-from ragindex._util.redaction import find_secrets
 from ragindex.errors import UsageError
 from ragindex.llm.output import drop_lengths, is_closed
 from ragindex.llm.plugins import ChatParameters
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 _LONGEST_NAME = 64
 _LONGEST_SHOWN = 120
-_SHORTEST_SECRET = 16  # characters; a shorter one is a placeholder ("none") and may be a word of an answer
 _log = logging.getLogger(__name__)
 SCHEMA_HINT = "Answer with one JSON object, and nothing else, that fits this JSON schema:\n"
 Structure: TypeAlias = Literal["schema", "json", "text"]
@@ -218,8 +216,7 @@ class OpenAIChat:
 
     def hide(self, text: str) -> str:
         """Return a text of the endpoint without keys and passwords."""
-        secrets = (self._key, *find_secrets(self._address))
-        return redact(text, *(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET))
+        return redact_account(text, self._key, self._address)
 
     def _write(self, request: ChatRequest, accepted: EndpointFeatures) -> dict[str, Any]:
         given = self._parameters

@@ -230,8 +230,8 @@ def _fit(value: Any, output: type[ParsedOutput], stage: str) -> tuple[Reading[Pa
 def _unwrap(value: Any, output: type[BaseModel]) -> Any:
     """Return what stands under a single key of another name, and a list as the output's only list field."""
     if isinstance(value, Mapping) and len(value) == 1:
-        ((key, inside),) = value.items()
-        value = inside or None if key not in _THOUGHT_KEYS and key not in output.model_fields else None
+        ((key, content),) = value.items()
+        value = content or None if key not in _THOUGHT_KEYS and key not in output.model_fields else None
     lists = [info.alias or name for name, info in output.model_fields.items() if get_origin(info.annotation) is list]
     return {lists[0]: value} if isinstance(value, list) and len(lists) == 1 else value
 

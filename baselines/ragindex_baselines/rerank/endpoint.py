@@ -16,18 +16,18 @@ from ragindex._util.canonical import encodable
 from ragindex._util.http import (
     Trouble,
     TroubleError,
+    as_mapping,
     digest_account,
     make_http_client,
     read_address,
     read_secret,
     read_variable,
-    redact,
+    redact_account,
     require_bare,
     retry,
     send_request,
     strip_credentials,
 )
-from ragindex._util.redaction import find_secrets
 from ragindex.accounting import ledger
 from ragindex.corpus import passage_text
 from ragindex.errors import RequestError, ServiceError, UsageError
@@ -51,7 +51,6 @@ _KEY, _SHARED_KEY = "RERANK_API_KEY", "OPENAI_API_KEY"
 _PASSAGES_PER_SEARCH = 100  # passages per search, as services that charge by the search define it
 _SAFETY_FACTOR = 1.2  # safety factor on estimated tokens, so that a call does not exceed the money reserved for it
 _LONGEST_SHOWN = 120
-_SHORTEST_SECRET = 16  # characters; shorter keys are placeholders ("none") that may occur as words in responses
 _LARGEST_COUNT = 1e12  # tokens or searches; a larger number is not a real count
 
 
@@ -237,8 +236,7 @@ class EndpointScoring:
         """Send a request and return the body of the response, with secrets redacted."""
         with self.limits.slot(0):
             text = send_request(lambda: self._client.post("/rerank", cast_to=str, body=body), self._key)
-        secrets = (self._key, *find_secrets(self._address[0]))
-        return redact(text, *(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET))
+        return redact_account(text, self._key, self._address[0])
 
     def _retried(self, attempt: Callable[[], CachedResponse]) -> CachedResponse:
         def wait(trouble: Trouble, seconds: float) -> None:
@@ -288,23 +286,18 @@ def read_scores(body: str) -> Scored:
         parsed = json.loads(body)
     except (ValueError, RecursionError):
         raise TroubleError(Trouble(f"expected JSON, got {body[:_LONGEST_SHOWN]!r}")) from None
-    outer = parsed if isinstance(parsed, Mapping) else {}
+    outer = as_mapping(parsed)
     results = parsed if isinstance(parsed, list) else outer.get("results", outer.get("data"))
     if not isinstance(results, list) or not all(isinstance(one, Mapping) for one in results):
         raise TroubleError(Trouble(f"expected a list of results, got {body[:_LONGEST_SHOWN]!r}"))
     said = [
         (_read_position(one.get("index")), _read_score(one.get("relevance_score", one.get("score")))) for one in results
     ]
-    usage, meta = _read_mapping(outer, "usage"), _read_mapping(outer, "meta")
-    billed, counted = _read_mapping(meta, "billed_units"), _read_mapping(meta, "tokens")
+    usage, meta = as_mapping(outer.get("usage")), as_mapping(outer.get("meta"))
+    billed, counted = as_mapping(meta.get("billed_units")), as_mapping(meta.get("tokens"))
     counts = (usage.get("total_tokens"), usage.get("prompt_tokens"), counted.get("input_tokens"))
     read_tokens = next((number for one in (*counts, billed.get("input_tokens")) if (number := _read_count(one))), None)
     return Scored(said, None if read_tokens is None else int(read_tokens), _read_count(billed.get("search_units")))
-
-
-def _read_mapping(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    inner = value.get(name)
-    return inner if isinstance(inner, Mapping) else {}
 
 
 def _read_count(value: Any) -> float | None:
