@@ -43,7 +43,9 @@ def read_error_body(text: str) -> ErrorDetails:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        value = _strip_tags(text[:_LONGEST_TEXT])
+        value = text[:_LONGEST_TEXT]
+        if text.lstrip().startswith("<"):  # a page of HTML, as proxies send it
+            value = regex.sub(r"<[^>]*>", " ", text[:_LONGEST_PAGE])
     return read_error(value)
 
 
@@ -56,10 +58,10 @@ def read_error(value: Any) -> ErrorDetails:
 
 def find_wait(message: str) -> float | None:
     """Return the seconds after which a message asks to try again, as `1m30s`, `20 ms` or `5 seconds`; None if none."""
-    found = _WAIT.search(message.lower())
-    if found is None:
+    match = _WAIT.search(message.lower())
+    if match is None:
         return None
-    parts = regex.findall(r"(\d+(?:\.\d+)?)\s?(ms|second|minute|s|m|h)", found[1])
+    parts = regex.findall(r"(\d+(?:\.\d+)?)\s?(ms|second|minute|s|m|h)", match[1])
     return sum(float(number) * _SECONDS[unit] for number, unit in parts)
 
 
@@ -70,14 +72,14 @@ def _find_message(value: Any, depth: int = 0) -> str:
     if depth == _DEEPEST:
         return ""
     if isinstance(value, list):
-        return "; ".join(filter(None, (_find_message(one, depth + 1) for one in value)))
+        return "; ".join(filter(None, (_find_message(item, depth + 1) for item in value)))
     if not isinstance(value, Mapping):
         return ""
-    said = next(filter(None, (_find_message(value.get(name), depth + 1) for name in _MESSAGES)), "")
+    message = next(filter(None, (_find_message(value.get(name), depth + 1) for name in _MESSAGES)), "")
     metadata, place = value.get("metadata"), value.get("loc")
     if isinstance(metadata, Mapping) and isinstance(metadata.get("raw"), str):  # OpenRouter: the provider's own words
-        said = f"{said}: {metadata['raw']}"
-    return f"{'.'.join(map(str, place))}: {said}" if said and isinstance(place, list) else said
+        message = f"{message}: {metadata['raw']}"
+    return f"{'.'.join(map(str, place))}: {message}" if message and isinstance(place, list) else message
 
 
 def _find_names(value: Any, names: tuple[str, ...], depth: int = 0) -> Iterator[str]:
@@ -85,15 +87,12 @@ def _find_names(value: Any, names: tuple[str, ...], depth: int = 0) -> Iterator[
     if depth == _DEEPEST:
         return
     if isinstance(value, list):
-        for one in value:
-            yield from _find_names(one, names, depth + 1)
+        for item in value:
+            yield from _find_names(item, names, depth + 1)
     if isinstance(value, Mapping):
         for name in _MESSAGES:
             yield from _find_names(value.get(name), names, depth + 1)
-        said = (value.get(name) for name in names)
-        yield from (one for one in said if isinstance(one, str) and one not in ("", "error") and not one.isdigit())
-
-
-def _strip_tags(text: str) -> str:
-    """Return the text of a page, as proxies send it."""
-    return regex.sub(r"<[^>]*>", " ", text[:_LONGEST_PAGE]) if text.lstrip().startswith("<") else text
+        texts = (value.get(name) for name in names)
+        yield from (
+            text for text in texts if isinstance(text, str) and text not in ("", "error") and not text.isdigit()
+        )

@@ -1,6 +1,7 @@
 """Helpers for clients of remote services: API keys, addresses, failed requests, and retries."""
 
 import base64
+import math
 import os
 import time
 import weakref
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
-from ragindex._util.canonical import encodable
+from ragindex._util.canonical import digest, encodable
 from ragindex._util.error_bodies import read_error, read_error_body
+from ragindex._util.redaction import find_secrets
 from ragindex.errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ LONGEST_WAIT = 120.0  # seconds; a longer Retry-After is an error
 _FIRST_WAIT = 0.5
 _LONGEST_BACKOFF = 30.0
 _LONGEST_MESSAGE = 500
+_SHORTEST_SECRET = 16  # characters
 _TEMPORARY_STATUSES = frozenset({408, 409, 429})
 _PERMANENT_STATUSES = frozenset({501, 505})
 # Errors of the HTTP client before anything was sent; by name, because openai has changed its client once.
@@ -50,9 +53,9 @@ def read_variable(names: Sequence[str]) -> str | None:
 
 
 def read_secret(names: Sequence[str], index: Path | None = None) -> str | None:
-    """Return the API key of the first variable set: NAME, or NAME_FILE with the path of a file outside `workspace`.
+    """Return the API key of the first variable set: NAME, or NAME_FILE with the path of a file outside `index`.
 
-    Returns None if no variable is set. Raises UsageError if the file cannot be read or lies inside `workspace`, or if
+    Returns None if no variable is set. Raises UsageError if the file cannot be read or lies inside `index`, or if
     the key does not fit into an HTTP header.
     """
     for name in names:
@@ -78,22 +81,30 @@ def _read_secret_file(name: str, index: Path | None) -> str | None:
         raise UsageError(f"{name} names {written}, which cannot be read: {reason}.") from None
 
 
+def digest_account(address: str, names: Sequence[str]) -> str:
+    """Return a digest that clients of an address share if they have the same key in the variables `names`.
+
+    Of a key in a file, the path counts: the file is not read.
+    """
+    return digest([address, *(read_variable([name, f"{name}_FILE"]) for name in names)])
+
+
 def read_address(names: Sequence[str], given: str | None = None) -> str:
     """Return `given`, else the first variable that is set, else OpenAI's address. Raises UsageError if it is invalid.
 
     The message does not repeat the address, because it may contain a user and password.
     """
     base_url = given or read_variable(names) or DEFAULT_URL
-    who = " or ".join(names)
+    variables = " or ".join(names)
     if not base_url.startswith(("http://", "https://")):
-        raise UsageError(f"{who} must begin with http:// or https://.")
+        raise UsageError(f"{variables} must begin with http:// or https://.")
     if "#" in base_url or any(name != _AZURE_VERSION for name, _ in _read_query(base_url)):
         raise UsageError(
-            f"{who} must be an address without a query other than Azure's ?{_AZURE_VERSION}=VERSION. "
+            f"{variables} must be an address without a query other than Azure's ?{_AZURE_VERSION}=VERSION. "
             "Set the key in its own variable."
         )
     if "@" in strip_credentials(base_url):
-        raise UsageError(f"{who} is not valid: write / @ : ? # in its user and password as %2F %40 %3A %3F %23.")
+        raise UsageError(f"{variables} is not valid: write / @ : ? # in its user and password as %2F %40 %3A %3F %23.")
     return base_url
 
 
@@ -148,7 +159,7 @@ def make_http_client(base_url: str, key: str, timeout: float) -> "OpenAI":
     headers = ({"Authorization": f"Basic {login}"} if user else {}) | ({"api-key": key} if query else {})
     bare = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
     sender = DefaultHttpxClient()
-    made = OpenAI(
+    client = OpenAI(
         base_url=bare,
         api_key=key,
         max_retries=0,
@@ -157,8 +168,8 @@ def make_http_client(base_url: str, key: str, timeout: float) -> "OpenAI":
         default_query=query,
         http_client=sender,
     )
-    weakref.finalize(made, sender.close)
-    return made
+    weakref.finalize(client, sender.close)
+    return client
 
 
 def redact(text: str, *keys: str) -> str:
@@ -167,6 +178,14 @@ def redact(text: str, *keys: str) -> str:
     for key in keys:
         text = text.replace(key, "…") if key else text
     return text
+
+
+def redact_account(text: str, key: str, base_url: str) -> str:
+    """Remove the key and the secrets in the address of an account from a service's text, as `redact` does.
+
+    Short ones stay: they are placeholders ("none"), and may be words of an answer.
+    """
+    return redact(text, *(secret for secret in (key, *find_secrets(base_url)) if len(secret) >= _SHORTEST_SECRET))
 
 
 # ---------------------------------------------------------------- failed requests
@@ -262,7 +281,11 @@ def send_request(call: Callable[[], _Result], key: str) -> _Result:
     try:
         return call()
     except APIStatusError as error:
-        trouble = _read_trouble(error.message, error.response.text, error.status_code, error.response.headers, key)
+        details, asked = read_error_body(error.response.text), retry_after(error.response.headers)
+        texts = (details.message or error.message, details.code, details.param)
+        message, code, param = (redact(text, key) for text in texts)
+        wait = details.retry_after if asked is None else asked
+        trouble = Trouble(message[:_LONGEST_MESSAGE], error.status_code, code, param, wait)
     except APIConnectionError as error:
         cause = str(error.__cause__ or error.message) or type(error.__cause__).__name__
         away = type(error.__cause__).__name__ in _CONNECT_ERRORS
@@ -271,23 +294,25 @@ def send_request(call: Callable[[], _Result], key: str) -> _Result:
     raise TroubleError(trouble)  # outside of `except`, so that the error does not reference the request's headers
 
 
-def _read_trouble(message: str, body: str, status: int, headers: Mapping[str, str], key: str) -> Trouble:
-    details = read_error_body(body)
-    asked = retry_after(headers)
-    wait = details.retry_after if asked is None else asked
-    said, code, param = (redact(one, key) for one in (details.message or message, details.code, details.param))
-    return Trouble(said[:_LONGEST_MESSAGE], status, code, param, wait)
-
-
-def read_error_answer(said: Mapping[str, Any], hidden: Callable[[str], str]) -> Trouble | None:
+def read_error_answer(answer: Mapping[str, Any], hidden: Callable[[str], str]) -> Trouble | None:
     """Return the error in a successful response, as some endpoints send it; None if there is none."""
-    error, details = said.get("error"), read_error(said)
+    error, details = answer.get("error"), read_error(answer)
     if not error or not details.message:
         return None
     code = error.get("code") if isinstance(error, Mapping) else None
     status = code if isinstance(code, int) else None
     message = hidden(details.message)[:_LONGEST_MESSAGE]
     return Trouble(message, status, hidden(details.code), retry_after=details.retry_after)
+
+
+def as_mapping(value: Any) -> Mapping[str, Any]:
+    """Return a JSON object of a response as it is, and an empty one for anything else."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def read_count(value: Any, least: int = 1) -> int | None:
+    """Return a count that a service states; None if it is missing or less than `least`."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= least else None
 
 
 def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time) -> float | None:
@@ -299,17 +324,13 @@ def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time
         try:
             seconds = float(value) * scale
         except ValueError:
-            seconds = _seconds_until(value, now())
-        if seconds == seconds:  # not NaN
+            try:
+                seconds = parsedate_to_datetime(value).timestamp() - now()
+            except (ValueError, OverflowError):
+                continue
+        if not math.isnan(seconds):
             return max(0.0, seconds)
     return None
-
-
-def _seconds_until(date: str, now: float) -> float:
-    try:
-        return parsedate_to_datetime(date).timestamp() - now
-    except (ValueError, OverflowError):
-        return float("nan")
 
 
 # ---------------------------------------------------------------- retries

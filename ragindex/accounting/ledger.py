@@ -15,8 +15,9 @@ from functools import reduce
 from heapq import heapreplace
 from operator import add
 from threading import Lock, RLock
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+from ragindex._util.text import many
 from ragindex.types import Usage
 
 Phase: TypeAlias = Literal["", "index", "query"]
@@ -256,3 +257,25 @@ def _compute_makespan(seconds: Sequence[float], workers: int) -> float:
     for needed in seconds:
         heapreplace(busy_until, busy_until[0] + needed)
     return max(busy_until)
+
+
+# ---------------------------------------------------------------- reports of what a command paid, each call once
+
+
+def spending_to_json(paid: Tally) -> dict[str, Any]:
+    """Return the tokens, whether they are `estimated`, and the money in US dollars, None if a price is unknown."""
+    spent = paid.spent
+    tokens = {"input_tokens": spent.input_tokens, "output_tokens": spent.output_tokens}
+    return {**tokens, "estimated": spent.estimated, "money": spent.money}
+
+
+def format_spending(paid: Tally) -> str | None:
+    """Return what was paid in this run as a sentence, or None if nothing was paid."""
+    spent = paid.spent
+    unknown = sorted({entry.model for entry in paid.entries if entry.money is None and not entry.replayed})
+    tokens = spent.input_tokens + spent.output_tokens
+    if not (tokens or spent.money or unknown):
+        return None
+    about = "about " if spent.estimated else ""
+    price = f"no price is known for {' and '.join(unknown)}" if spent.money is None else f"{about}${spent.money:.6f}"
+    return f"Spent: {about}{many(tokens, 'token')}, {price}."

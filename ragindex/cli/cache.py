@@ -15,9 +15,16 @@ from ragindex.cli.options import IndexOption, JsonOption
 from ragindex.errors import UsageError
 from ragindex.index import manifest
 from ragindex.index.models import CALLS
-from ragindex.llm.batches.sent import BatchRecord, drop_batches, read_batches
-from ragindex.llm.cache import SQLiteCache, TaskSummary, disk_size, prune_responses, summarize
-from ragindex.llm.export import export_calls, import_calls
+from ragindex.llm.batches.endpoint import BatchRecord, drop_batches, read_batches
+from ragindex.llm.cache import (
+    SQLiteCache,
+    TaskSummary,
+    disk_size,
+    export_calls,
+    import_calls,
+    prune_responses,
+    summarize,
+)
 
 _DAY = 86_400.0
 

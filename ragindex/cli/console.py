@@ -28,7 +28,7 @@ from ragindex._util.library_logs import show_own_logs
 from ragindex._util.redaction import hide_secrets
 from ragindex._util.workers import end_work
 from ragindex.accounting import ledger
-from ragindex.accounting.spending import format_spending, spending_to_json
+from ragindex.accounting.ledger import format_spending, spending_to_json
 from ragindex.errors import BrokenPluginError, RagindexError, StoreError, UsageError
 from ragindex.plugins.code_fingerprint import OURS
 

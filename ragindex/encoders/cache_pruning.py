@@ -95,16 +95,16 @@ def _remove_unused(connection: sqlite3.Connection) -> int:
     Marks without a vector are removed too.
     """
     expired = f"since < ? OR NOT {_PAID}"
-    found = connection.execute(
+    expired_rows = connection.execute(
         f"SELECT vectors.rowid FROM gone JOIN vectors USING (encoder, text) WHERE {expired}",  # noqa: S608
         (time.time() - _MONTH,),
     ).fetchall()
-    connection.executemany("DELETE FROM vectors WHERE rowid = ?", found)
+    connection.executemany("DELETE FROM vectors WHERE rowid = ?", expired_rows)
     connection.execute(
         "DELETE FROM gone WHERE NOT EXISTS "
         "(SELECT 1 FROM vectors WHERE vectors.encoder = gone.encoder AND vectors.text = gone.text)"
     )
-    return len(found)
+    return len(expired_rows)
 
 
 def _enforce_bound(connection: sqlite3.Connection, kind: VectorKind, served: int) -> int:
@@ -114,12 +114,12 @@ def _enforce_bound(connection: sqlite3.Connection, kind: VectorKind, served: int
     size = _estimate_row_size(connection, kind)
     if count * size <= most:
         return 0
-    doomed = int(count) - int(most * _ROOM / size)
+    removed = int(count) - int(most * _ROOM / size)
     connection.execute(
         f"DELETE FROM vectors WHERE rowid IN (SELECT rowid FROM vectors WHERE {kind.condition} ORDER BY rowid LIMIT ?)",  # noqa: S608
-        (doomed,),
+        (removed,),
     )
-    return doomed
+    return removed
 
 
 def _estimate_row_size(connection: sqlite3.Connection, kind: VectorKind) -> float:

@@ -1,16 +1,71 @@
-"""Loading and identification of sentence-transformers models that are not encoders of an index, such as rerankers."""
+"""Models of sentence-transformers on this machine: device, identity, loading; rerankers, several vectors a text."""
 
-from collections.abc import Mapping
+import hashlib
+import importlib.util
+import logging
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import Any, Protocol
 
+import numpy as np
+
+from ragindex._util.canonical import digest, encodable
 from ragindex._util.distribution import install_line, require_installed, require_module
+from ragindex.accounting import timing
 from ragindex.encoders.model_hub import locate_model
-from ragindex.encoders.sentence_transformer import _content, _quiet, choose_device, hide_progress_bars
 from ragindex.errors import UsageError
+from ragindex.interfaces import Floats
 
 _SHOWN = 8  # hexadecimal digits of a revision
+_READ = frozenset({".json", ".txt", ".model", ".safetensors", ".bin"})
+_OTHER_ENGINES = frozenset({"onnx", "openvino"})
+
+
+def choose_device(asked: str) -> str:
+    """Return the device to run a model on: the one asked for, or for "auto" a GPU where torch has one, else "cpu".
+
+    torch is not imported on machines that have no sign of a GPU: that takes seconds.
+    """
+    if asked != "auto":
+        return asked
+    if importlib.util.find_spec("torch") is None or not _may_have_gpu():
+        return "cpu"
+    torch: Any = import_module("torch")
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def _may_have_gpu() -> bool:
+    """Whether the system looks as if torch could have a GPU: a driver's device or library, or Apple silicon."""
+    if sys.platform == "darwin":
+        return platform.machine() == "arm64"
+    if sys.platform == "win32":
+        return shutil.which("nvidia-smi") is not None
+    return any(Path("/dev", name).exists() for name in ("nvidiactl", "kfd", "dxg"))
+
+
+def hash_model(folder: Path) -> str:
+    """A hash of the files that vectors depend on: configuration, tokenizer, weights."""
+    files = [path for path in sorted(folder.rglob("*")) if path.suffix in _READ and path.is_file()]
+    hashes = {}
+    for path in files:
+        name = path.relative_to(folder)
+        twin = path.suffix == ".bin" and any(path.parent.glob("*.safetensors"))  # the same weights again
+        if twin or _OTHER_ENGINES & set(name.parts) or any(part.startswith(".") for part in name.parts):
+            continue
+        with path.open("rb") as file:
+            hashes[name.as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+    return digest(hashes)
 
 
 def resolve_revision(values: Any) -> Any:
@@ -45,7 +100,7 @@ def load_local_model(kind: str, model: str, revision: str, wanted_by: str, devic
         )
     options = {"revision": revision} if revision and where == model else {}
     try:
-        with hide_progress_bars(), _quiet("sentence_transformers"):
+        with hide_progress_bars(), quiet_log("sentence_transformers"):
             return getattr(module, kind)(where, device=choose_device(device), **options)
     except (OSError, ValueError, RuntimeError) as error:
         raise UsageError(
@@ -63,4 +118,78 @@ def _compute_revision(folder: Path) -> str:
 @lru_cache(maxsize=16)
 def _hash_files(folder: Path, stated: tuple[tuple[str, int, int], ...]) -> str:
     """Hash the files; `stated`, their paths, times of change and sizes, makes the cache miss after a change."""
-    return _content(folder)[:_SHOWN]
+    return hash_model(folder)[:_SHOWN]
+
+
+@contextmanager
+def quiet_log(name: str) -> Iterator[None]:
+    """What a library says before it fails is said again in our error."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+@contextmanager
+def hide_progress_bars() -> Iterator[None]:
+    """Hide the progress bars of transformers within the block."""
+    logging = import_module("transformers.utils.logging")
+    enabled = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if enabled:
+            logging.enable_progress_bar()
+
+
+# ---------------------------------------------------------------- late interaction
+
+
+class TokenCoding(Protocol):
+    """How texts become token vectors. Thread-safe."""
+
+    def documents(self, texts: Sequence[str]) -> list[Floats]:
+        """(tokens, dimensions) for each text of the index."""
+        ...
+
+    def question(self, text: str) -> Floats:
+        """(tokens, dimensions) of a question."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MultiVectorModel:
+    """A MultiVectorEncoder at work, one text at a time; which tokens have vectors is the model's to say."""
+
+    model: Any
+    lock: Lock = field(default_factory=Lock)
+
+    def documents(self, texts: Sequence[str]) -> list[Floats]:
+        """See TokenCoding. A blank text has none."""
+        return [self._encoded(self.model.encode_document, text) for text in texts]
+
+    def question(self, text: str) -> Floats:
+        """See TokenCoding."""
+        start = time.perf_counter()
+        vectors = self._encoded(self.model.encode_query, text)
+        timing.add_seconds("encoder", time.perf_counter() - start)
+        return vectors
+
+    def _encoded(self, encode: Any, text: str) -> Floats:
+        if not text.strip():
+            return np.empty((0, 0), np.float32)
+        with self.lock:  # tokenizers cannot be shared
+            (vectors,) = encode([encodable(text)], convert_to_numpy=True, show_progress_bar=False)
+        return np.asarray(vectors, np.float32)
+
+
+@lru_cache(maxsize=2)
+def load_multi_vector_model(model: str, revision: str, device: str) -> MultiVectorModel:
+    """The model, loaded. Raises as `load_local_model` does."""
+    return MultiVectorModel(
+        load_local_model("MultiVectorEncoder", model, revision, f"multi_vectors(model={model})", device=device)
+    )

@@ -61,7 +61,10 @@ class Lsa(FittedEncoderPlugin):
         The same texts give the same bytes, and up to 50,000 texts give them in any order. Raises StoreError if `folder`
         cannot be written.
         """
-        tokens = text_analysis.analyse_many(sorted(_sample(texts, seed)), _WORDS)
+        if len(texts) > _FITTED_PASSAGES:
+            chosen = np.random.default_rng(seed).choice(len(texts), _FITTED_PASSAGES, replace=False)
+            texts = [texts[i] for i in chosen]
+        tokens = text_analysis.analyse_many(sorted(texts), _WORDS)
         vocabulary = _vocabulary(tokens, _stop_words(language))
         counts = _counts(tokens, vocabulary)
         idf = _idf(counts)
@@ -140,27 +143,18 @@ class LsaEncoder:
         return self.encode_queries(texts), self.encode_tokens(texts)
 
     def _token_vectors(self, text: str) -> TokenEmbeddings:
-        found = [
+        words = [
             (self._vocabulary[token], (start, end))
             for token, start, end in text_analysis.token_spans(text, _WORDS)
             if token in self._vocabulary
         ]
-        rows = np.array([row for row, _ in found], dtype=np.intp)
+        rows = np.array([row for row, _ in words], dtype=np.intp)
         vectors = normalize_rows(self._projection[rows], _SMALLEST_LENGTH)
         known = np.flatnonzero(vectors.any(axis=1))
-        spans = tuple(found[i][1] for i in known)
-        return TokenEmbeddings(spans, vectors[known])
+        return TokenEmbeddings(tuple(words[i][1] for i in known), vectors[known])
 
 
 # ---------------------------------------------------------------- the fit
-
-
-def _sample(texts: Sequence[str], seed: int) -> list[str]:
-    """Return at most _FITTED_PASSAGES of the texts, drawn with `seed`."""
-    if len(texts) <= _FITTED_PASSAGES:
-        return list(texts)
-    chosen = np.random.default_rng(seed).choice(len(texts), _FITTED_PASSAGES, replace=False)
-    return [texts[i] for i in chosen]
 
 
 def _stop_words(language: str) -> frozenset[str]:

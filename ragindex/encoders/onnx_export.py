@@ -22,11 +22,11 @@ from filelock import FileLock
 
 from ragindex._util import files as durable_files
 from ragindex._util.canonical import digest
-from ragindex.encoders.engines import open_engine
 from ragindex.encoders.transformer_model import (
     ModelSettings,
     TransformerEncoder,
     UnsupportedModelError,
+    open_engine,
     read_model_settings,
 )
 from ragindex.interfaces import Encoder, TokenEncoder

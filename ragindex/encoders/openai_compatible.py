@@ -17,8 +17,10 @@ from ragindex._util.canonical import digest, encodable
 from ragindex._util.http import (
     Trouble,
     TroubleError,
+    as_mapping,
     make_http_client,
     read_address,
+    read_count,
     read_error_answer,
     read_secret,
     retry,
@@ -61,7 +63,6 @@ _TOO_LONG_ELSEWHERE = {429: "request too large", 500: "too large to process"}  #
 _SHORTEST = 64  # characters; a text of at most this length is not cut further
 _MAX_TOKENS = {"text-embedding-3-small": 8192, "text-embedding-3-large": 8192, "text-embedding-ada-002": 8192}
 """The longest input of models, in tokens: https://platform.openai.com/docs/guides/embeddings (2025)."""
-_CAUTION = 1.2  # factor on estimated tokens, so that a low estimate does not exceed the reserved money
 _FOR_PASSAGES = "Represent this sentence for searching relevant passages: "
 _TRAINED_PREFIXES = (
     (regex.compile(r"nomic-embed-text"), "search_query: ", "search_document: "),
@@ -136,7 +137,7 @@ class _Answer:
     `faults` are, by row, the reasons why some of the vectors are unusable.
     """
 
-    vectors: Floats | str
+    vectors: Floats | Trouble
     faults: Mapping[int, str]
     tokens: int | None
 
@@ -163,7 +164,8 @@ class OpenAIEncoder:
         self._query_prefix, self._document_prefix = plugin.query_prefix or "", plugin.document_prefix or ""
         if tokens.knows_tokenizer(plugin.model):
             longest = _MAX_TOKENS.get(plugin.model)
-            self.max_tokens = longest and max(1, longest - self._count_tokens([self._document_prefix]).tokens)
+            prefix = tokens.count_text_tokens(self._document_prefix, plugin.model).tokens
+            self.max_tokens = longest and max(1, longest - prefix)
             self.token_spans = self._find_spans
         self.truncated = 0
 
@@ -337,11 +339,16 @@ class OpenAIEncoder:
         def attempt() -> tuple[Floats, Mapping[int, str]]:
             with reserve_money(self._setting.budget, most) as booking:
                 start = time.perf_counter()
-                body = self._send(send)
+                try:
+                    body = send_request(send, self._key)
+                except TroubleError as error:
+                    if _is_too_long(error.trouble):  # not to be retried, though some servers send it with status 500
+                        raise self._make_error(error.trouble) from None
+                    raise
                 answered = _parse_answer(body, len(texts), self._dimensions)
                 booking.pay(self._record(answered, texts, time.perf_counter() - start))
-            if isinstance(answered.vectors, str):
-                raise self._make_error(_read_error(body) or Trouble(answered.vectors))
+            if isinstance(answered.vectors, Trouble):
+                raise self._make_error(answered.vectors)
             with self._lock:
                 self._dimensions = answered.vectors.shape[1]
             return answered.vectors, {row: self._explain(Trouble(fault)) for row, fault in answered.faults.items()}
@@ -351,26 +358,11 @@ class OpenAIEncoder:
         except TroubleError as error:
             raise self._make_error(error.trouble, retries + 1) from None
 
-    def _send(self, send: Callable[[], str]) -> str:
-        """Send one request. Raises TroubleError, and at once _TooLongError, which some servers send with status 500."""
-        try:
-            return send_request(send, self._key)
-        except TroubleError as error:
-            if not _is_too_long(error.trouble):
-                raise
-            trouble = error.trouble
-        raise self._make_error(trouble)
-
     def _estimate_cost(self, texts: Sequence[str]) -> float | None:
         """Return an upper estimate of the dollars that a request costs; None without a budget or a price."""
         if self._setting.budget is None:
             return None
-        count = self._count_tokens(texts)
-        return self._compute_cost(round(count.tokens * _CAUTION) if count.estimated else count.tokens)
-
-    def _count_tokens(self, texts: Sequence[str]) -> TokenCount:
-        counts = [tokens.count_text_tokens(text, self._plugin.model) for text in texts]
-        return TokenCount(sum(count.tokens for count in counts), any(count.estimated for count in counts))
+        return self._compute_cost(tokens.sum_text_tokens(texts, self._plugin.model).bound)
 
     def _compute_cost(self, read: int) -> float | None:
         """Return the dollars for `read` input tokens; None if the price is unknown."""
@@ -383,9 +375,10 @@ class OpenAIEncoder:
 
         An unusable answer costs money if the server states the tokens; otherwise it is not recorded.
         """
-        if answered.tokens is None and isinstance(answered.vectors, str):
+        if answered.tokens is None and isinstance(answered.vectors, Trouble):
             return 0.0
-        count = self._count_tokens(texts) if answered.tokens is None else TokenCount(answered.tokens, False)
+        model, stated = self._plugin.model, answered.tokens
+        count = tokens.sum_text_tokens(texts, model) if stated is None else TokenCount(stated, False)
         money = self._compute_cost(count.tokens)
         entry = ledger.CallRecord(
             ledger.EMBEDDING,
@@ -436,43 +429,35 @@ class _TooLongError(_RefusedError):
 
 
 def _is_too_long(trouble: Trouble) -> bool:
-    said = trouble.message.lower()
+    message = trouble.message.lower()
     if trouble.status in _TOO_LONG_STATUSES:
-        return not trouble.out_of_quota and any(words in said for words in _TOO_LONG)
+        return not trouble.out_of_quota and any(words in message for words in _TOO_LONG)
     words = _TOO_LONG_ELSEWHERE.get(trouble.status or 0)
-    return trouble.status == _TOO_LARGE_STATUS or (words is not None and words in said)
+    return trouble.status == _TOO_LARGE_STATUS or (words is not None and words in message)
 
 
 # ---------------------------------------------------------------- responses
 
 
 def _parse_answer(body: str, count: int, dimensions: int | None) -> _Answer:
-    """Parse a response into vectors in the order of the inputs, or into what was expected and what was received."""
-    try:
-        parsed = json.loads(body)
-    except ValueError:
-        return _Answer(f"expected JSON, got {body[:80]!r}", {}, None)
-    usage = parsed.get("usage") if isinstance(parsed, Mapping) else None
-    counted = usage.get("prompt_tokens") if isinstance(usage, Mapping) else None
-    credible = isinstance(counted, int) and not isinstance(counted, bool) and counted > 0
-    try:
-        return _Answer(*_read_vectors(parsed, body, count, dimensions), counted if credible else None)
-    except ValueError as error:
-        return _Answer(str(error), {}, counted if credible else None)
-
-
-def _read_error(body: str) -> Trouble | None:
-    """Return the error that a server states in a successful response, if any."""
+    """Parse a response into vectors in the order of the inputs, or into the reason why it has none."""
     try:
         parsed = json.loads(body)
     except (ValueError, RecursionError):
-        return None
-    return read_error_answer(parsed, encodable) if isinstance(parsed, Mapping) else None
+        return _Answer(Trouble(f"expected JSON, got {body[:80]!r}"), {}, None)
+    answer = as_mapping(parsed)
+    stated = read_count(as_mapping(answer.get("usage")).get("prompt_tokens"))
+    try:
+        return _Answer(*_read_vectors(answer, body, count, dimensions), stated)
+    except ValueError as error:
+        return _Answer(read_error_answer(answer, encodable) or Trouble(str(error)), {}, stated)
 
 
-def _read_vectors(parsed: Any, body: str, count: int, dimensions: int | None) -> tuple[Floats, dict[int, str]]:
+def _read_vectors(
+    answer: Mapping[str, Any], body: str, count: int, dimensions: int | None
+) -> tuple[Floats, dict[int, str]]:
     """Return the vectors of a parsed response in the order of the inputs. Raises ValueError if it is malformed."""
-    data = parsed.get("data") if isinstance(parsed, Mapping) else None
+    data = answer.get("data")
     if not isinstance(data, list) or not all(isinstance(item, Mapping) for item in data):
         raise ValueError(f"expected a list of embeddings as 'data', got {body[:80]!r}")
     if len(data) != count:

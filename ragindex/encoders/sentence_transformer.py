@@ -1,14 +1,9 @@
 """Sentence Transformers models: by their name on the Hugging Face hub or by the path of a model's folder."""
 
-import hashlib
 import importlib.util
 import logging
-import platform
-import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar, Literal
@@ -21,7 +16,7 @@ from ragindex._util.cores import available_cores
 from ragindex._util.distribution import install_line, require_installed, require_module
 from ragindex.encoders import onnx_export
 from ragindex.encoders.common import normalize_rows
-from ragindex.encoders.engines import EngineName, installed_engines, open_engine
+from ragindex.encoders.local_models import choose_device, hash_model, hide_progress_bars, quiet_log
 from ragindex.encoders.model_hub import (
     find_snapshot,
     hub_contacts,
@@ -34,9 +29,12 @@ from ragindex.encoders.token_spans import locate_tokens
 from ragindex.encoders.transformer_model import (
     DOCUMENT_PROMPTS,
     QUERY_PROMPTS,
+    EngineName,
     TransformerEncoder,
     UnsupportedModelError,
     choose_prompt,
+    installed_engines,
+    open_engine,
     read_model_settings,
 )
 from ragindex.errors import UsageError
@@ -46,8 +44,6 @@ from ragindex.plugins.base import Contact
 from ragindex.types import Span
 
 _log = logging.getLogger(__name__)
-_READ = frozenset({".json", ".txt", ".model", ".safetensors", ".bin"})
-_OTHER_ENGINES = frozenset({"onnx", "openvino"})
 
 
 class SentenceTransformers(EncoderPlugin):
@@ -104,11 +100,8 @@ class SentenceTransformers(EncoderPlugin):
                 _log.info("%s runs on torch: %s", self.model, reason)
         elif self.precision != "float32":
             raise UsageError(f"precision={self.precision} needs device=cpu and another engine than torch.")
-        return self._open_torch(device)
-
-    def _open_torch(self, device: str) -> "SentenceTransformerEncoder":
         model = self._load(device)
-        return SentenceTransformerEncoder(self, model, _content(self._folder() or require_snapshot(self.model)))
+        return SentenceTransformerEncoder(self, model, hash_model(self._folder() or require_snapshot(self.model)))
 
     def _open_compiled(self) -> TransformerEncoder:
         """Raises UnsupportedModelError with the reason if only torch can run the model here."""
@@ -148,7 +141,7 @@ class SentenceTransformers(EncoderPlugin):
         if folder is None:  # not downloaded yet; sentence-transformers does that
             model = self._load("cpu")
             folder = require_snapshot(self.model)
-        content = _content(folder)
+        content = hash_model(folder)
         found = onnx_export.find_export(content, self.precision)
         if found is not None:
             return found
@@ -182,7 +175,7 @@ class SentenceTransformers(EncoderPlugin):
         place = locate_model(self.model)  # before the import, which takes long
         module = require_module(*needed)
         try:
-            with hide_progress_bars(), _quiet("sentence_transformers"):
+            with hide_progress_bars(), quiet_log("sentence_transformers"):
                 return module.SentenceTransformer(place, device=device)
         except (OSError, ValueError, RuntimeError) as error:
             raise UsageError(
@@ -190,21 +183,6 @@ class SentenceTransformers(EncoderPlugin):
                 "Give the name of a model on the Hugging Face hub or the path of a model's folder; with "
                 "HF_HUB_OFFLINE=1 a named model must be in HF_HOME already."
             ) from error
-
-
-def choose_device(asked: str) -> str:
-    """Return the device to run a model on: the one asked for, or for "auto" a GPU where torch has one, else "cpu".
-
-    torch is not imported on machines that have no sign of a GPU: that takes seconds.
-    """
-    if asked != "auto":
-        return asked
-    if importlib.util.find_spec("torch") is None or not _may_have_gpu():
-        return "cpu"
-    torch: Any = import_module("torch")
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
 def describe_engine() -> tuple[str, str]:
@@ -219,15 +197,6 @@ def describe_engine() -> tuple[str, str]:
     faster = f"onnxruntime encodes faster than torch, see docs/encoders.md: {install_line('onnx', 'onnxruntime')}"
     there = importlib.util.find_spec("sentence_transformers") is not None
     return ("torch", f"on cpu; {faster}") if there else ("none", install_line("sentence-transformers"))
-
-
-def _may_have_gpu() -> bool:
-    """Whether the system looks as if torch could have a GPU: a driver's device or library, or Apple silicon."""
-    if sys.platform == "darwin":
-        return platform.machine() == "arm64"
-    if sys.platform == "win32":
-        return shutil.which("nvidia-smi") is not None
-    return any(Path("/dev", name).exists() for name in ("nvidiactl", "kfd", "dxg"))
 
 
 class SentenceTransformerEncoder:
@@ -329,7 +298,7 @@ class SentenceTransformerEncoder:
         stripped = [encodable(text).strip() for text in texts]
         prompt = self._query_prompt
         with self._lock:
-            found = self._model.encode_query(
+            outputs = self._model.encode_query(
                 stripped,
                 prompt=prompt,
                 batch_size=self._plugin.batch_size,
@@ -337,10 +306,10 @@ class SentenceTransformerEncoder:
                 show_progress_bar=False,
             )
         with self._require_tokens():
-            rows = [one["token_embeddings"][one["attention_mask"].bool()] for one in found]
+            rows = [output["token_embeddings"][output["attention_mask"].bool()] for output in outputs]
         with self._lock:
             pieces = self._pieces([prompt + text for text in stripped])
-        vectors = normalize_rows(np.stack([one["sentence_embedding"].float().cpu().numpy() for one in found]))
+        vectors = normalize_rows(np.stack([output["sentence_embedding"].float().cpu().numpy() for output in outputs]))
         return vectors, [self._token_vectors(*row, len(prompt)) for row in zip(texts, rows, *pieces, strict=True)]
 
     def _pieces(self, texts: list[str]) -> tuple[list[list[tuple[int, int]]], list[list[int]]]:
@@ -377,45 +346,3 @@ class SentenceTransformerEncoder:
             yield
         except KeyError as error:
             raise self._without_tokens(f"it has no {str(error).strip(chr(39))}") from error
-
-
-@contextmanager
-def _quiet(name: str) -> Iterator[None]:
-    """What a library says before it fails is said again in our error."""
-    logger = logging.getLogger(name)
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
-@contextmanager
-def hide_progress_bars() -> Iterator[None]:
-    """Hide the progress bars of transformers within the block."""
-    logging = import_module("transformers.utils.logging")
-    enabled = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if enabled:
-            logging.enable_progress_bar()
-
-
-# ---------------------------------------------------------------- which model it is
-
-
-def _content(folder: Path) -> str:
-    """A hash of the files that vectors depend on: configuration, tokenizer, weights."""
-    files = [path for path in sorted(folder.rglob("*")) if path.suffix in _READ and path.is_file()]
-    hashes = {}
-    for path in files:
-        name = path.relative_to(folder)
-        twin = path.suffix == ".bin" and any(path.parent.glob("*.safetensors"))  # the same weights again
-        if twin or _OTHER_ENGINES & set(name.parts) or any(part.startswith(".") for part in name.parts):
-            continue
-        with path.open("rb") as file:
-            hashes[name.as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
-    return digest(hashes)

@@ -9,13 +9,13 @@ import sqlite3
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 import numpy as np
 
@@ -38,7 +38,6 @@ from ragindex.interfaces import (
 from ragindex.llm import key_locks
 from ragindex.types import Span, Usage
 
-_Made = TypeVar("_Made")
 _Cost: TypeAlias = tuple[float, float, float, float | None]
 """Seconds, input tokens, output tokens, money; None if the price is unknown. Estimated tokens are negative."""
 _BATCH = 2048  # texts sorted by length, encoded and committed together, by encoders that cost nothing
@@ -62,7 +61,7 @@ _questions: ContextVar[dict[tuple[str, str], Floats] | None] = ContextVar("ragin
 @contextmanager
 def share_question_vectors() -> Iterator[None]:
     """Cache question vectors inside the block, so that a method and its base encode a question once."""
-    token = _questions.set({} if (held := _questions.get()) is None else held)
+    token = _questions.set({} if (shared := _questions.get()) is None else shared)
     try:
         yield
     finally:
@@ -113,13 +112,13 @@ class CachedEncoder:
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
         """Encode queries; cached only inside `share_question_vectors`."""
-        held = _questions.get()
-        if held is None:
+        shared = _questions.get()
+        if shared is None:
             return self._vectors(self._encoder.encode_queries, texts)
-        missing = [text for text in dict.fromkeys(texts) if (self.id, text) not in held]
-        made = self._vectors(self._encoder.encode_queries, missing)
-        held.update({(self.id, text): vector for text, vector in zip(missing, made, strict=True)})
-        return np.stack([held[self.id, text] for text in texts]) if texts else self._no_vectors()
+        missing = [text for text in dict.fromkeys(texts) if (self.id, text) not in shared]
+        vectors = self._vectors(self._encoder.encode_queries, missing)
+        shared.update({(self.id, text): vector for text, vector in zip(missing, vectors, strict=True)})
+        return np.stack([shared[self.id, text] for text in texts]) if texts else self._no_vectors()
 
     def encode_passing(self, texts: Sequence[str]) -> Floats:
         """Encode texts that are compared with a question but are not in the index (chains of triples); not cached."""
@@ -129,27 +128,30 @@ class CachedEncoder:
         self, encode: Callable[[Sequence[str]], list[TokenEmbeddings]], texts: Sequence[str]
     ) -> list[TokenEmbeddings]:
         """Encode texts, of which some may have NaN or infinity."""
-        found = _timed(encode)(texts)
-        return token_spans.check_token_embeddings(self.id, self.dimensions, texts, found, finite=False)
+        with _time_encoder():
+            embeddings = encode(texts)
+        return token_spans.check_token_embeddings(self.id, self.dimensions, texts, embeddings, finite=False)
 
     def _with_tokens(
         self, encode: Callable[[Sequence[str]], tuple[Floats, list[TokenEmbeddings]]], texts: Sequence[str]
     ) -> tuple[Floats, list[TokenEmbeddings]]:
         """Inside `share_question_vectors`, the questions need not be encoded again."""
-        made, found = self._encode_timed(encode, texts)
-        vectors = self._check_vectors(made, len(texts))
-        tokens = token_spans.check_token_embeddings(self.id, self.dimensions, texts, found)
-        held = _questions.get()
-        if held is not None:
-            held.update({(self.id, text): vector for text, vector in zip(texts, vectors, strict=True)})
+        with _time_encoder():
+            vectors, embeddings = encode(texts)
+        self._check_vectors(vectors, len(texts))
+        tokens = token_spans.check_token_embeddings(self.id, self.dimensions, texts, embeddings)
+        shared = _questions.get()
+        if shared is not None:
+            shared.update({(self.id, text): vector for text, vector in zip(texts, vectors, strict=True)})
         return vectors, tokens
 
     def _vectors(self, encode: Callable[[Sequence[str]], Floats], texts: Sequence[str]) -> Floats:
-        return self._check_vectors(self._encode_timed(encode, texts), len(texts)) if texts else self._no_vectors()
-
-    def _encode_timed(self, encode: Callable[[Sequence[str]], _Made], texts: Sequence[str]) -> _Made:
-        """Encode and record the seconds in `ragindex.accounting.timing`; the encoder records tokens and money."""
-        return _timed(encode)(texts)
+        if not texts:
+            return self._no_vectors()
+        with _time_encoder():
+            vectors = encode(texts)
+        self._check_vectors(vectors, len(texts))
+        return vectors
 
     def encode_documents(self, texts: Sequence[str]) -> Floats:
         """Return vectors, shape (len(texts), dimensions); see `encode_each`. Raises RequestError if one is missing."""
@@ -175,22 +177,22 @@ class CachedEncoder:
             cache_pruning.mark_used(connection, self.id, list(wanted))
             rows = self._read_rows(connection, list(wanted))
             missing = [key for key in wanted if key not in rows]
-            held = [row.cost for row in rows.values()]
+            costs = [row.cost for row in rows.values()]
             size = self._encoder.texts_a_request if isinstance(self._encoder, PaidEncoder) else _BATCH
             for start in range(0, len(missing), size):
                 batch = missing[start : start + size]
                 with key_locks.hold_key(self._path, turn):
-                    found = self._read_rows(connection, batch)
-                    held += [row.cost for row in found.values()]
-                    rows.update(found)
+                    written = self._read_rows(connection, batch)  # by another thread or process meanwhile
+                    costs += [row.cost for row in written.values()]
+                    rows.update(written)
                     left = {key: wanted[key] for key in batch if key not in rows}
-                    for made in self._encode_batch(left):
-                        if isinstance(made, dict):
-                            self._write_rows(connection, made)
-                            rows.update(made)
+                    for answer in self._encode_batch(left):
+                        if isinstance(answer, dict):
+                            self._write_rows(connection, answer)
+                            rows.update(answer)
                         else:
-                            failures.update([made])
-        self._replay(_sum(held))
+                            failures.update([answer])
+        self._replay(_sum(costs))
         vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         for row, key in zip(vectors, keys, strict=True):
             if key not in failures:
@@ -227,9 +229,9 @@ class CachedEncoder:
         """Return the rows of the file by key. A row with a wrong checksum counts as missing, and is replaced."""
         rows: dict[bytes, _Row] = {}
         for start in range(0, len(keys), _KEYS_PER_STATEMENT):
-            asked = keys[start : start + _KEYS_PER_STATEMENT]
-            question = f"{_READ}({','.join('?' * len(asked))})"
-            for key, blob, *cost in connection.execute(question, (self.id, *asked)):
+            some = keys[start : start + _KEYS_PER_STATEMENT]
+            query = f"{_READ}({','.join('?' * len(some))})"
+            for key, blob, *cost in connection.execute(query, (self.id, *some)):
                 vector = blob[:-_SUM] if isinstance(blob, bytes) else b""
                 if len(vector) == 4 * self.dimensions and blob == _add_checksum(key, vector, cost):
                     rows[key] = _Row(np.frombuffer(vector, dtype="<f4"), (cost[0], cost[1], cost[2], cost[3]))
@@ -242,43 +244,39 @@ class CachedEncoder:
         left, answers = deque(batch.items()), self._encode_by_request(list(batch.values()))
         while left:
             start = time.perf_counter()
-            with ledger.record_calls() as asked:
+            with ledger.record_calls() as calls:
                 vectors = next(answers)
             if isinstance(vectors, EncodingFailure):
                 yield left.popleft()[0], vectors
                 continue
-            paid = replace(asked.spent, seconds=time.perf_counter() - start + asked.correction)
+            paid = replace(calls.spent, seconds=time.perf_counter() - start + calls.correction)
             texts = [left.popleft() for _ in vectors]
-            whole = sum(len(text) + 1 for _, text in texts)
+            length = sum(len(text) + 1 for _, text in texts)
             yield {
-                key: _Row(vector, _share(paid, (len(text) + 1) / whole))
+                key: _Row(vector, _share(paid, (len(text) + 1) / length))
                 for (key, text), vector in zip(texts, vectors, strict=True)
             }
 
-    def _check_vectors(self, made: Floats, count: int) -> Floats:
+    def _check_vectors(self, vectors: Floats, count: int, *, finite: bool = True) -> None:
         """Check the array of vectors for `count` texts. Raises UsageError."""
-        self._check_shape(made, count)
-        if not np.isfinite(made).all():
-            raise self._make_error("NaN or infinity")
-        return made
-
-    def _check_shape(self, made: Floats, count: int) -> None:
-        if made.shape != (count, self.dimensions):
-            raise self._make_error(f"an array of {made.shape} for {count} texts")
-
-    def _make_error(self, found: str) -> UsageError:
-        return UsageError(
+        if vectors.shape != (count, self.dimensions):
+            fault = f"an array of {vectors.shape} for {count} texts"
+        elif finite and not np.isfinite(vectors).all():
+            fault = "NaN or infinity"
+        else:
+            return
+        raise UsageError(
             f"The encoder {self.id} must give a row of {self.dimensions} finite numbers for each text. It gave "
-            f"{found}. Fix the encoder, or choose another with --encoder."
+            f"{fault}. Fix the encoder, or choose another with --encoder."
         )
 
-    def _isolate(self, made: Floats, count: int) -> Iterator[Floats | EncodingFailure]:
+    def _isolate(self, vectors: Floats, count: int) -> Iterator[Floats | EncodingFailure]:
         """Yield the rows for `count` texts, and a failure for each that is not finite. Raises UsageError if all are."""
-        self._check_shape(made, count)
-        faulty = np.flatnonzero(~np.isfinite(made).all(axis=1)).tolist()
+        self._check_vectors(vectors, count, finite=False)
+        faulty = np.flatnonzero(~np.isfinite(vectors).all(axis=1)).tolist()
         if faulty and len(faulty) == count:  # the encoder may be at fault, and not the texts
             self._check_vectors(self._encoder.encode_documents([PROBE]), 1)
-        yield from separate_failures(made, dict.fromkeys(faulty, f"the encoder {self.id} gives NaN or infinity."))
+        yield from separate_failures(vectors, dict.fromkeys(faulty, f"the encoder {self.id} gives NaN or infinity."))
 
     def _encode_by_request(self, texts: Sequence[str]) -> Iterator[Floats | EncodingFailure]:
         """Yield the vectors of `texts` in order, one array per request, and a failure for each text without one."""
@@ -286,15 +284,15 @@ class CachedEncoder:
             yield from self._isolate(self._encoder.encode_documents(texts), len(texts))
             return
         left = len(texts)
-        for made in self._encoder.encode_by_request(texts):
-            if isinstance(made, EncodingFailure):
-                yield made
+        for answer in self._encoder.encode_by_request(texts):
+            if isinstance(answer, EncodingFailure):
+                yield answer
                 left -= 1
             else:
-                yield from self._isolate(made, min(len(made), left) or left)
-                left -= len(made)
+                yield from self._isolate(answer, min(len(answer), left) or left)
+                left -= len(answer)
         if left:
-            self._check_shape(self._no_vectors(), left)
+            self._check_vectors(self._no_vectors(), left)
 
     def _write_rows(self, connection: sqlite3.Connection, rows: Mapping[bytes, _Row]) -> None:
         with connection:
@@ -313,7 +311,7 @@ def _key(text: str) -> bytes:
 
 def _add_checksum(key: bytes, vector: bytes, cost: Sequence[float | None]) -> bytes:
     """Append a checksum of the row to the vector, because SQLite has none."""
-    written = repr([None if one is None else float(one) for one in cost]).encode()
+    written = repr([None if number is None else float(number) for number in cost]).encode()
     return vector + zlib.crc32(written, zlib.crc32(vector, zlib.crc32(key))).to_bytes(_SUM, "little")
 
 
@@ -324,26 +322,24 @@ def _share(paid: Usage, share: float) -> _Cost:
     return (paid.seconds * share, *tokens, money)
 
 
-def _sum(costs: Iterable[_Cost]) -> Usage:
+def _sum(costs: Sequence[_Cost]) -> Usage:
     """Add costs; tokens become whole numbers, and money is None if that of one text is."""
-    whole = list(costs)
     seconds, read, written = (
-        sum(map(abs, column)) for column in zip((0.0,) * 3, *(cost[:3] for cost in whole), strict=True)
+        sum(map(abs, column)) for column in zip((0.0,) * 3, *(cost[:3] for cost in costs), strict=True)
     )
-    estimated = any(tokens < 0 for cost in whole for tokens in cost[1:3])
-    paid = [cost[3] for cost in whole if cost[3] is not None]
-    return Usage(seconds, round(read), round(written), sum(paid, 0.0) if len(paid) == len(whole) else None, estimated)
+    estimated = any(tokens < 0 for cost in costs for tokens in cost[1:3])
+    paid = [cost[3] for cost in costs if cost[3] is not None]
+    return Usage(seconds, round(read), round(written), sum(paid, 0.0) if len(paid) == len(costs) else None, estimated)
 
 
-def _timed(work: Callable[[Sequence[str]], _Made]) -> Callable[[Sequence[str]], _Made]:
-    def booked(texts: Sequence[str]) -> _Made:
-        start = time.perf_counter()
-        try:
-            return work(texts)
-        finally:
-            timing.add_seconds("encoder", time.perf_counter() - start)
-
-    return booked
+@contextmanager
+def _time_encoder() -> Iterator[None]:
+    """Record the seconds in `ragindex.accounting.timing`; the encoder records tokens and money."""
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        timing.add_seconds("encoder", time.perf_counter() - start)
 
 
 @contextmanager
@@ -360,12 +356,8 @@ def _open_file(path: Path) -> Iterator[sqlite3.Connection]:
                     connection.execute(statement)
             yield connection
     except sqlite3.OperationalError as error:
-        raise _make_file_error(path, error) from error
+        hint = "Check free space and write permission."
+        raise StoreError(f"Cannot use the vector cache {path}: {error}. {hint}") from error
     except sqlite3.DatabaseError as error:
         hint = f"Its texts are then encoded again. {durable_files.repair_hint(path.parent.parent)}"
         raise StoreError(f"The vector cache {path} is damaged: {error}. {hint}") from error
-
-
-def _make_file_error(path: Path, error: Exception) -> StoreError:
-    hint = "Check free space and write permission."
-    return StoreError(f"Cannot use the vector cache {path}: {error}. {hint}")

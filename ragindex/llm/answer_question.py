@@ -224,11 +224,13 @@ def choose_option_by_rule(inputs: Mapping[str, Any]) -> AnswerOutput:
     """
     question, language, options = inputs["question"], inputs.get("language", "english"), inputs["options"]
     texts = {passage.number: passage.text for passage in inputs["passages"]}
-    read = [*texts.values(), *inputs["notes"]]
-    sentences = [sentence for text in read for sentence in split_sentences(text)][:_MOST_SENTENCES]
-    near = [1 + score for score in overlaps(question, sentences, language)]
-    each = [overlaps(option.text, sentences, language) for option in options]
-    scores = [max((a * b for a, b in zip(near, one, strict=True)), default=0.0) for one in each]
+    given = [*texts.values(), *inputs["notes"]]
+    sentences = [sentence for text in given for sentence in split_sentences(text)][:_MOST_SENTENCES]
+    weights = [1 + score for score in overlaps(question, sentences, language)]
+    scores = []
+    for option in options:
+        overlap = overlaps(option.text, sentences, language)
+        scores.append(max((a * b for a, b in zip(weights, overlap, strict=True)), default=0.0))
     if not any(scores):
         return AnswerOutput(answer="", found=False)
     best = options[scores.index(max(scores))]
@@ -246,12 +248,12 @@ def parse_choice(answer: str, options: Sequence[str]) -> int | None:
     by its text; `answer: B`, `(b)` and `B.` are the letter B. Case, white space and a full stop at the end do not
     matter. A letter followed by anything but the option's own text names none.
     """
-    said = answer[:_LONGEST_ANSWER].strip().strip("\"'*`").strip()
-    found = _LABEL.fullmatch(said)
-    label, text = (found["label"].upper(), found["text"]) if found else ("", "")
+    named = answer[:_LONGEST_ANSWER].strip().strip("\"'*`").strip()
+    match = _LABEL.fullmatch(named)
+    label, text = (match["label"].upper(), match["text"]) if match else ("", "")
     labelled = LETTERS.find(label) if label.isalpha() else int(label or 0) - 1
     known = 0 <= labelled < len(options)
-    same = [place for place, option in enumerate(options) if _fold(option) == _fold(said)]
+    same = [place for place, option in enumerate(options) if _fold(option) == _fold(named)]
     if known and label.isalpha() and not text:
         return labelled
     if same:

@@ -8,25 +8,23 @@ from dataclasses import asdict
 from random import Random
 from typing import Any
 
-from ragindex._util.http import Billed, Trouble, TroubleError, retry, suggest_address
+from ragindex._util.http import Trouble, TroubleError, retry, suggest_address
 from ragindex.accounting import ledger
 from ragindex.errors import LLMError, ServiceError
 from ragindex.llm import tokens
 from ragindex.llm.budget import reserve_money
 from ragindex.llm.cache import CachedResponse, CallSource
-from ragindex.llm.chat_parameters import ChatParameters
-from ragindex.llm.openai_chat import SCHEMA_HINT, ChatClient, ChatRequest, Reply
+from ragindex.llm.openai_chat import SCHEMA_HINT, ChatRequest, OpenAIChat, Reply
+from ragindex.llm.plugins import ChatParameters
 from ragindex.llm.rate_limits import Limits
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Message, Task
-
-_CAUTION = 1.2  # estimated token counts are multiplied by this, so that a call rarely exceeds its reservation
 
 
 class CachedCalls:
     """Cached calls of one model with the parameters `given`. Thread-safe."""
 
-    def __init__(self, chat: ChatClient, limits: Limits, given: ChatParameters, setting: LLMSettings) -> None:
+    def __init__(self, chat: OpenAIChat, limits: Limits, given: ChatParameters, setting: LLMSettings) -> None:
         if setting.budget is not None:
             setting.prices.require(chat.model)
         self._chat, self._limits, self._given, self._setting = chat, limits, given, setting
@@ -40,15 +38,22 @@ class CachedCalls:
 
         A cached answer in `unwanted` is replaced once, whichever caller asks first.
         """
-        start, cache = time.perf_counter(), self._setting.cache
+        start, cache, chat = time.perf_counter(), self._setting.cache, self._chat
         key = self.key(task, request)
         with cache.claimed(key):
-            kept = None if (found := cache.get(key)) in unwanted else found
-            if kept is None:
-                return self._pay(task, request, key, start), False
-        batched = self._take_arrived(key)
-        self._book(task, kept, time.perf_counter() - start, replayed=not batched, batched=batched)
-        return kept, not batched
+            cached = cache.get(key)
+            if cached is None or cached in unwanted:
+                answer = self._pay(task, request, start)
+                source = CallSource(task.name, task.version, chat.provider, chat.model, chat.base_url)
+                cache.put(key, source, answer)
+                return answer, False
+        try:
+            self._arrived.remove(key)
+            batched = True
+        except KeyError:
+            batched = False
+        self._record(task, cached, time.perf_counter() - start, replayed=not batched, batched=batched)
+        return cached, not batched
 
     # ---------------------------------------------------------------- answers that came in batches
 
@@ -69,27 +74,15 @@ class CachedCalls:
 
     def count_batched(self, reply: Reply, request: ChatRequest | None) -> CachedResponse:
         """Return the reply of a batch with its cost. Without its request, missing counts of its input are 0."""
-        asked = request or ChatRequest("", (), "", 1)
-        return self._count(asked, reply, batched=True)
+        return self._count(request or ChatRequest("", (), "", 1), reply, batched=True)
 
     def bound_cost(self, request: ChatRequest) -> float | None:
         """Return what a request in a batch can cost at most; None if the model has no price."""
         return self._money(self._needed(request), 0, request.max_tokens, batched=True)
 
-    def explain(self, task: Task[Any], trouble: Trouble) -> ServiceError:
-        """Return the error for a failed request: an LLMError if other inputs may succeed."""
-        return self._failure(task, trouble)
-
-    def _take_arrived(self, key: str) -> bool:
-        try:
-            self._arrived.remove(key)
-        except KeyError:
-            return False
-        return True
-
     # ---------------------------------------------------------------- answers that are paid for one by one
 
-    def _book(
+    def _record(
         self, task: Task[Any], answer: CachedResponse, now: float, *, replayed: bool = False, batched: bool = False
     ) -> float:
         """Record an answer that took `now` seconds in this run; return its cost, or 0 if it is unknown."""
@@ -114,33 +107,24 @@ class CachedCalls:
     def key(self, task: Task[Any], request: ChatRequest) -> str:
         """Hash everything that the answer depends on, but not the form of the request, as a replay sends no request."""
         chat = self._chat
-        whole = {
+        parts = {
             "task": [task.name, task.version, task.hash],
             "model": [chat.provider, chat.model, chat.base_url],
             "parameters": dict(chat.parameters),
             "request": asdict(request),
             "hint": SCHEMA_HINT,
         }
-        text = json.dumps(whole, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(parts, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-    def _pay(self, task: Task[Any], request: ChatRequest, key: str, start: float) -> CachedResponse:
-        answer = self._answer(task, request, start)
-        origin = CallSource(task.name, task.version, self._chat.provider, self._chat.model, self._chat.base_url)
-        self._setting.cache.put(key, origin, answer)
-        return answer
 
     def _needed(self, request: ChatRequest) -> int:
         """Return an upper estimate of the input tokens, or 0 if neither the budget nor a rate limit needs it."""
         if self._setting.budget is None and self._given.tokens_per_minute is None:
             return 0
-        messages = (
-            request.messages if request.hinted else (*request.messages, Message("user", SCHEMA_HINT + request.schema))
-        )
-        count = tokens.count_message_tokens(messages, self._chat.model)
-        return round(count.tokens * _CAUTION) if count.estimated else count.tokens
+        hint = () if request.hinted else (Message("user", SCHEMA_HINT + request.schema),)
+        return tokens.count_message_tokens((*request.messages, *hint), self._chat.model).bound
 
-    def _answer(self, task: Task[Any], request: ChatRequest, start: float) -> CachedResponse:
+    def _pay(self, task: Task[Any], request: ChatRequest, start: float) -> CachedResponse:
         """Return a paid answer. Money is reserved before each attempt, and each billed attempt is recorded."""
         needed = self._needed(request)
         most = self._money(needed, 0, request.max_tokens)
@@ -153,54 +137,51 @@ class CachedCalls:
                         if reply.input_tokens is not None and reply.output_tokens is not None:
                             used(reply.input_tokens + reply.output_tokens)
                 except TroubleError as error:
-                    if error.billed is not None:
-                        booking.pay(self._book(task, self._unusable(error.billed), 0.0))
+                    if (billed := error.billed) is not None:
+                        counts = (billed.input_tokens, billed.cached_tokens, billed.output_tokens)
+                        at, money = time.time(), self._money(*counts)
+                        unusable = CachedResponse("", "", "", "text", *counts, False, money, 0.0, at)
+                        booking.pay(self._record(task, unusable, 0.0))
                     raise
                 answer = self._count(request, reply)
-                booking.pay(self._book(task, answer, time.perf_counter() - start))
+                booking.pay(self._record(task, answer, time.perf_counter() - start))
             return answer
 
         def wait(trouble: Trouble, seconds: float) -> None:
             ledger.count_outcome(task.name, "retried")
             if trouble.status == 429 and trouble.retry_after is not None:
                 self._limits.close(trouble.retry_after)
-            self._limits.wait(seconds)
+            self._setting.clock.sleep(seconds)
 
         try:
             return retry(attempt, self._given.retries, self._rng, wait)
         except TroubleError as error:
             trouble = error.trouble
-        raise self._failure(task, trouble)
+        raise self.explain(task, trouble)
 
-    def _failure(self, task: Task[Any], trouble: Trouble) -> ServiceError:
-        """Return an LLMError if other inputs may succeed, else a ServiceError."""
-        who = f"{self._chat.provider}:{self._chat.model} at {self._chat.base_url}"
+    def explain(self, task: Task[Any], trouble: Trouble) -> ServiceError:
+        """Return the error for a failed request: an LLMError if other inputs may succeed, else a ServiceError."""
+        model = f"{self._chat.provider}:{self._chat.model} at {self._chat.base_url}"
         if trouble.refuses_key:
-            return ServiceError(f"{who} rejects the API key, {trouble}. Check {self._given.key_variable}.")
+            return ServiceError(f"{model} rejects the API key, {trouble}. Check {self._given.key_variable}.")
         if trouble.knows_no_such:
             hint = f"Check --llm and OPENAI_BASE_URL.{suggest_address(self._chat.base_url)}"
-            return ServiceError(f"{who} has no such model or address, {trouble}. {hint}")
+            return ServiceError(f"{model} has no such model or address, {trouble}. {hint}")
         if trouble.out_of_quota:
-            return ServiceError(f"{who} needs a payment: the account has no credit, {trouble}.")
+            return ServiceError(f"{model} needs a payment: the account has no credit, {trouble}.")
         tries = self._given.retries + 1
         if trouble.away:
             hint = trouble.advise(["OPENAI_BASE_URL"])
-            return ServiceError(f"{who} cannot be reached (attempts: {tries}); {trouble}.{hint}")
+            return ServiceError(f"{model} cannot be reached (attempts: {tries}); {trouble}.{hint}")
         if trouble.passes:
             ledger.count_outcome(task.name, "unreachable")
-            said = f"{task.name}: {who} did not answer (attempts: {tries}); {trouble}. Try again later."
-            return LLMError(said, "unreachable")
+            message = f"{task.name}: {model} did not answer (attempts: {tries}); {trouble}. Try again later."
+            return LLMError(message, "unreachable")
         if trouble.asks_to_wait:
-            return ServiceError(f"{who} asks to retry in {trouble.retry_after:.0f} seconds, {trouble}.")
+            return ServiceError(f"{model} asks to retry in {trouble.retry_after:.0f} seconds, {trouble}.")
         kind = "refusal" if "content_filter" in trouble.code else "rejected"
         ledger.count_outcome(task.name, kind)
-        return LLMError(f"{task.name}: {who} rejects the input, {trouble}.", kind)
-
-    def _unusable(self, billed: Billed) -> CachedResponse:
-        """Return the record of a paid request without a usable answer."""
-        read, cached, written = billed.input_tokens, billed.cached_tokens, billed.output_tokens
-        money = self._money(read, cached, written)
-        return CachedResponse("", "", "", "text", read, cached, written, False, money, 0.0, time.time())
+        return LLMError(f"{task.name}: {model} rejects the input, {trouble}.", kind)
 
     def _count(self, request: ChatRequest, reply: Reply, *, batched: bool = False) -> CachedResponse:
         """Return the reply with token counts and cost; counts missing from the response are computed here."""

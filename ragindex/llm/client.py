@@ -10,13 +10,13 @@ from ragindex._util.canonical import digest
 from ragindex.accounting import ledger
 from ragindex.errors import LLMError, ServiceError, UsageError
 from ragindex.llm.batches.calls import BatchCalls, WantedCall
-from ragindex.llm.batches.sent import MOST_REQUESTS
+from ragindex.llm.batches.endpoint import MOST_REQUESTS
 from ragindex.llm.cache import CachedResponse
 from ragindex.llm.cached_calls import CachedCalls
-from ragindex.llm.chat_parameters import ChatParameters
 from ragindex.llm.json_text import drop_thoughts
-from ragindex.llm.openai_chat import SCHEMA_HINT, ChatClient, ChatRequest
+from ragindex.llm.openai_chat import SCHEMA_HINT, ChatRequest, OpenAIChat
 from ragindex.llm.output import Reading, UnusableError, read_json, schema_text
+from ragindex.llm.plugins import ChatParameters
 from ragindex.llm.rate_limits import StoppedError, StopSignal, stopping
 from ragindex.llm.tasks import Failure, Message, Output, Task, may_wait, render_messages
 
@@ -30,7 +30,7 @@ _MAX_SHOWN = 4000  # characters of an unusable answer that the model is shown ag
 class LLMClient:
     """LLM that sends requests to a model. Thread-safe. Without a cache in a file, there are no `batches`."""
 
-    def __init__(self, chat: ChatClient, calls: CachedCalls, batches: BatchCalls | None, given: ChatParameters) -> None:
+    def __init__(self, chat: OpenAIChat, calls: CachedCalls, batches: BatchCalls | None, given: ChatParameters) -> None:
         self._chat, self._calls, self._given, self._batches = chat, calls, given, batches
 
     @property
@@ -47,9 +47,9 @@ class LLMClient:
     def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
         """Answer one input. An unusable answer is requested once more. Raises the same errors as `LLM.run`."""
         request = self._request(task, inputs, repeat)
-        output, kept = self._converse(task, request)
-        if isinstance(output, UnusableError) and again and kept:
-            output, _ = self._converse(task, request, unwanted=kept)
+        output, cached = self._converse(task, request)
+        if isinstance(output, UnusableError) and again and cached:
+            output, _ = self._converse(task, request, unwanted=cached)
         if not isinstance(output, UnusableError):
             return output
         ledger.count_outcome(task.name, "failed")
@@ -76,17 +76,17 @@ class LLMClient:
             fetch = self._batches.fetch if self._given.batch else self._batches.fetch_sent
             fetch(task, lambda: self._find_wanted(task, inputs, repeat, again))
 
-        def one(inputs: Mapping[str, Any]) -> Output:
+        def run(inputs: Mapping[str, Any]) -> Output:
             return self.run(task, inputs, repeat=repeat, again=again)
 
-        return map_in_threads(one, task.name, inputs, self._given.concurrency, progress)
+        return _map_in_threads(run, task.name, inputs, self._given.concurrency, progress)
 
     def _find_wanted(
         self, task: Task[Output], inputs: Sequence[Mapping[str, Any]], repeat: int, again: bool
     ) -> dict[str, WantedCall]:
         """Return the next call of each conversation whose answer is not in the cache, by key."""
-        found = (self._find_next(task, self._request(task, each, repeat), again) for each in inputs)
-        return {self._calls.key(task, one.request): one for one in found if one is not None}
+        calls = (self._find_next(task, self._request(task, each, repeat), again) for each in inputs)
+        return {self._calls.key(task, call.request): call for call in calls if call is not None}
 
     def _find_next(self, task: Task[Output], request: ChatRequest, again: bool) -> WantedCall | None:
         """Return what `run` would ask the model for next; None if the cache has it all. Records nothing."""
@@ -115,17 +115,17 @@ class LLMClient:
     ) -> tuple[Output | UnusableError, list[CachedResponse]]:
         """Send a request and, if the answer is unusable, a corrected one; also return the answers from the cache."""
         answer, replayed = self._calls.answer(task, request, unwanted)
-        kept = [answer] if replayed else []
+        cached = [answer] if replayed else []
         output = _read_output(task, request, answer)
         unfit = isinstance(output, UnusableError) and output.kind
         if answer.structure == "schema" and not replayed and unfit in (False, "malformed"):
             self._chat.record_fit(fits=not unfit)
         if not isinstance(output, UnusableError) or output.kind == "refusal":
-            return output, kept
+            return output, cached
         ledger.count_outcome(task.name, "asked again")
         corrected = _build_retry(request, answer, output)
         answer, replayed = self._calls.answer(task, corrected, unwanted)
-        return _read_output(task, corrected, answer), [*kept, answer] if replayed else kept
+        return _read_output(task, corrected, answer), [*cached, answer] if replayed else cached
 
 
 def _read_output(task: Task[Output], request: ChatRequest, answer: CachedResponse) -> Output | UnusableError:
@@ -172,11 +172,8 @@ def _build_retry(request: ChatRequest, answer: CachedResponse, error: UnusableEr
     if error.kind == "truncated":
         thought = not drop_thoughts(answer.text).strip()
         return replace(request, max_tokens=2 * request.max_tokens + (_THINKING_ROOM if thought else 0))
-    form = (
-        "in the form asked for"
-        if answer.structure == "text" and request.plain
-        else f"again. {SCHEMA_HINT}{request.schema}"
-    )
+    is_plain = answer.structure == "text" and request.plain
+    form = "in the form asked for" if is_plain else f"again. {SCHEMA_HINT}{request.schema}"
     note = f"Your answer cannot be used: {error.reason}. Answer {form}"
     hinted = replace(request, hinted=True)
     if error.kind == "empty":
@@ -189,19 +186,18 @@ def _build_retry(request: ChatRequest, answer: CachedResponse, error: UnusableEr
 # ---------------------------------------------------------------- many inputs
 
 
-def map_in_threads(
-    one: Callable[[Mapping[str, Any]], Output],
+def _map_in_threads(
+    run: Callable[[Mapping[str, Any]], Output],
     name: str,
-    many: Iterable[Mapping[str, Any]],
+    inputs: Sequence[Mapping[str, Any]],
     workers: int,
     progress: Callable[[int], None],
 ) -> list[Output | Failure]:
-    """Call `one` for each input with `workers` workers; return the results in input order.
+    """Call `run` for each input with `workers` workers; return the results in input order.
 
     An LLMError becomes a Failure of the task `name`. Any other error ends the map after the requests in flight. So do
     20 consecutive inputs that fail because of the endpoint (ServiceError). Each thread runs in a copy of this context.
     """
-    inputs = list(many)
     stop, lanes = StopSignal(), ledger.Lanes(workers)
     token = stopping.set(stop)
     pool = ThreadPoolExecutor(min(threads_for(workers), len(inputs)) or 1, thread_name_prefix=name)
@@ -212,7 +208,7 @@ def map_in_threads(
         try:
             with lanes.item(number):
                 try:
-                    return one(inputs[number])
+                    return run(inputs[number])
                 except LLMError as error:
                     return Failure(name, str(error), error.kind)
         except BaseException:

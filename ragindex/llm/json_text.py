@@ -44,7 +44,7 @@ def drop_thoughts(text: str) -> str:
     text = text.lstrip("\ufeff")
     channels = list(_CHANNEL.finditer(text))
     if channels:
-        final = next((one for one in reversed(channels) if one[1] == "final"), None)
+        final = next((channel for channel in reversed(channels) if channel[1] == "final"), None)
         return "" if final is None else _CHANNEL_END.split(text[final.end() :], maxsplit=1)[0]
     if (bare := _BARE_CHANNELS.match(text)) is not None:
         return text[bare.end() :]
@@ -53,7 +53,7 @@ def drop_thoughts(text: str) -> str:
 
 def _drop_marked(text: str) -> str:
     """Return the text without what stands between opening and closing marks, which may be nested."""
-    kept, start, depth, opened = list[str](), 0, 0, 0
+    pieces, start, depth, opened = list[str](), 0, 0, 0
     for mark in _MARK.finditer(text):
         if mark["open"]:
             opened = mark.start() if depth == 0 else opened
@@ -62,11 +62,11 @@ def _drop_marked(text: str) -> str:
             depth -= 1
         else:
             if depth:
-                kept.append(text[start:opened])
+                pieces.append(text[start:opened])
             else:
-                kept.clear()
+                pieces.clear()
             start, depth = mark.end(), 0
-    before = "".join(kept)
+    before = "".join(pieces)
     if depth and not (before + text[start:opened]).strip():
         return ""
     return (before if before.strip() else "") + text[start:]
@@ -99,7 +99,9 @@ def list_blocks(text: str) -> Iterator[tuple[str, bool]]:
     before, body, after = _split_at_fences(text)
     for part in (before, body, after):
         blocks = _split_blocks(part)
-        yield from ((one, part is not before and one is blocks[-1]) for one in blocks if part is body or one[0] == "{")
+        for block in blocks:
+            if part is body or block[0] == "{":
+                yield block, part is not before and block is blocks[-1]
 
 
 def _split_at_fences(text: str) -> tuple[str, str, str]:
@@ -228,11 +230,11 @@ class _MeteredText(str):
     left = _MAX_LOOKUPS
 
     def __getitem__(self, index: SupportsIndex | slice) -> str:
-        seen = super().__getitem__(index)
-        self.left -= 1 + len(seen) // _LOOKUP_LENGTH
+        part = super().__getitem__(index)
+        self.left -= 1 + len(part) // _LOOKUP_LENGTH
         if self.left < 0:
             raise _TooMuchError
-        return seen
+        return part
 
 
 def _measure_depth(text: str) -> int:

@@ -4,11 +4,11 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import JsonValue
 
@@ -16,17 +16,18 @@ from ragindex._util.http import (
     Billed,
     Trouble,
     TroubleError,
+    as_mapping,
     make_http_client,
+    read_count,
     read_error_answer,
     read_secret,
-    redact,
+    redact_account,
     send_request,
     strip_credentials,
 )
-from ragindex._util.redaction import find_secrets
 from ragindex.errors import UsageError
-from ragindex.llm.chat_parameters import ChatParameters
 from ragindex.llm.output import drop_lengths, is_closed
+from ragindex.llm.plugins import ChatParameters
 from ragindex.llm.tasks import Message
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 _LONGEST_NAME = 64
 _LONGEST_SHOWN = 120
-_SHORTEST_SECRET = 16  # characters; a shorter one is a placeholder ("none") and may be a word of an answer
 _log = logging.getLogger(__name__)
 SCHEMA_HINT = "Answer with one JSON object, and nothing else, that fits this JSON schema:\n"
 Structure: TypeAlias = Literal["schema", "json", "text"]
@@ -107,29 +107,8 @@ class Reply:
     seconds: float
 
 
-class ChatClient(Protocol):
-    """Client of one model at one address. Thread-safe."""
-
-    provider: str
-    model: str
-    base_url: str
-
-    @property
-    def parameters(self) -> Mapping[str, JsonValue]:
-        """All other parameters that answers depend on."""
-        ...
-
-    def send(self, request: ChatRequest) -> Reply:
-        """Send a request once. Raises TroubleError if it fails."""
-        ...
-
-    def record_fit(self, *, fits: bool) -> None:
-        """Learn whether an answer fits the schema that was sent with its request."""
-        ...
-
-
 class OpenAIChat:
-    """Client that sends each request once, in a form that the endpoint accepts.
+    """Client of one model at one address. Sends each request once, in a form that it accepts. Thread-safe.
 
     No key is needed before the first request, so cached calls are replayed without one.
     """
@@ -146,7 +125,7 @@ class OpenAIChat:
 
     @property
     def parameters(self) -> Mapping[str, JsonValue]:
-        """Temperature, seed, structure and extra parameters; the reasoning effort only where one is given."""
+        """The parameters that answers depend on; the reasoning effort only where one is given."""
         named = {"temperature", "seed", "structure", "extra"}
         effort = set() if self._parameters.reasoning_effort is None else {"reasoning_effort"}
         return self._parameters.model_dump(mode="json", include=named | effort)
@@ -200,8 +179,32 @@ class OpenAIChat:
         return self._write(request, accepted), accepted.structure
 
     def read(self, body: str, structure: Structure, seconds: float) -> Reply:
-        """Parse a chat completion. Raises TroubleError if it is none."""
-        return read_reply(body, structure, seconds, self.hide)
+        """Parse a chat completion, without secrets in its texts. Raises TroubleError if it is none."""
+        try:
+            parsed = as_mapping(json.loads(body))
+        except (ValueError, RecursionError):
+            raise TroubleError(Trouble(f"expected JSON, got {self.hide(body)[:_LONGEST_SHOWN]!r}")) from None
+        counts, choices = as_mapping(parsed.get("usage")), parsed.get("choices")
+        read = read_count(counts.get("prompt_tokens"))
+        cached = read_count(as_mapping(counts.get("prompt_tokens_details")).get("cached_tokens")) or 0
+        cached = min(cached, read or 0)
+        choice = as_mapping(choices[0]) if isinstance(choices, list) and choices else {}
+        message = choice.get("message")
+        if not isinstance(message, Mapping):
+            unexpected = Trouble(f"expected choices with a message, got {self.hide(body)[:_LONGEST_SHOWN]!r}")
+            billed = Billed(read, cached, read_count(counts.get("completion_tokens")) or 0) if read else None
+            raise TroubleError(read_error_answer(parsed, self.hide) or unexpected, billed)
+        text = self.hide(_join_text(message.get("content")))
+        return Reply(
+            text=text,
+            finish=self.hide(str(choice.get("finish_reason") or "")),
+            refusal=self.hide(_join_text(message.get("refusal"))),
+            structure=structure,
+            input_tokens=read,
+            cached_tokens=cached,
+            output_tokens=read_count(counts.get("completion_tokens"), 1 if text else 0),
+            seconds=seconds,
+        )
 
     def record_fit(self, *, fits: bool) -> None:
         """Learn whether an answer fits its schema. After a few that do not, schemas are also told in the messages."""
@@ -213,21 +216,17 @@ class OpenAIChat:
 
     def hide(self, text: str) -> str:
         """Return a text of the endpoint without keys and passwords."""
-        secrets = (self._key, *find_secrets(self._address))
-        return redact(text, *(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET))
+        return redact_account(text, self._key, self._address)
 
     def _write(self, request: ChatRequest, accepted: EndpointFeatures) -> dict[str, Any]:
         given = self._parameters
         seed = None if given.seed is None else given.seed + request.repeat
         optional = {"temperature": given.temperature, "seed": seed, "reasoning_effort": given.reasoning_effort}
-        kept = {key: value for key, value in optional.items() if value is not None and key not in accepted.left_out}
-        structure = _build_response_format(request, accepted)
-        told = accepted.structure != "schema" or self._memory.ignores_schemas()
-        messages = [
-            {"role": message.role, "content": message.content} for message in _build_messages(request, accepted, told)
-        ]
-        limit = {accepted.limit: request.max_tokens}
-        return {"model": self.model, "messages": messages, **limit, **kept, **structure, **given.extra}
+        named = {key: value for key, value in optional.items() if value is not None and key not in accepted.left_out}
+        in_prompt = accepted.structure != "schema" or self._memory.ignores_schemas()
+        messages = [asdict(message) for message in _build_messages(request, accepted, in_prompt)]
+        limit, structure = {accepted.limit: request.max_tokens}, _build_response_format(request, accepted)
+        return {"model": self.model, "messages": messages, **limit, **named, **structure, **given.extra}
 
 
 def _post(client: "OpenAI", body: dict[str, Any]) -> str:
@@ -252,9 +251,9 @@ def _build_response_format(request: ChatRequest, accepted: EndpointFeatures) -> 
     return {"response_format": {"type": "json_schema", "json_schema": named}}
 
 
-def _build_messages(request: ChatRequest, accepted: EndpointFeatures, told: bool) -> list[Message]:
+def _build_messages(request: ChatRequest, accepted: EndpointFeatures, in_prompt: bool) -> list[Message]:
     messages = list(request.messages)
-    if told and not request.hinted and not (request.plain and accepted.structure == "text"):
+    if in_prompt and not request.hinted and not (request.plain and accepted.structure == "text"):
         messages[-1] = replace(messages[-1], content=f"{messages[-1].content}\n\n{SCHEMA_HINT}{request.schema}")
     if "system" in accepted.left_out and messages[0].role == "system" and len(messages) > 1:
         system, first, *rest = messages
@@ -262,60 +261,12 @@ def _build_messages(request: ChatRequest, accepted: EndpointFeatures, told: bool
     return messages
 
 
-# ---------------------------------------------------------------- responses
-
-
-def read_reply(body: str, structure: Structure, seconds: float, hidden: Callable[[str], str]) -> Reply:
-    """Parse a chat completion, with secrets removed from its texts by `hidden`. Raises TroubleError if it is none."""
-    try:
-        parsed = json.loads(body)
-    except (ValueError, RecursionError):
-        raise TroubleError(Trouble(f"expected JSON, got {hidden(body)[:_LONGEST_SHOWN]!r}")) from None
-    said = parsed if isinstance(parsed, Mapping) else {}
-    usage = said.get("usage")
-    billed = _read_billed(usage if isinstance(usage, Mapping) else {})
-    choices = said.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
-    message = choice.get("message")
-    if not isinstance(message, Mapping):
-        unexpected = Trouble(f"expected choices with a message, got {hidden(body)[:_LONGEST_SHOWN]!r}")
-        trouble = read_error_answer(said, hidden) or unexpected
-        raise TroubleError(trouble, billed if billed.input_tokens else None)
-    text = hidden(_join_text(message.get("content")))
-    counts = usage if isinstance(usage, Mapping) else {}
-    return Reply(
-        text=text,
-        finish=hidden(str(choice.get("finish_reason") or "")),
-        refusal=hidden(_join_text(message.get("refusal"))),
-        structure=structure,
-        input_tokens=billed.input_tokens or None,
-        cached_tokens=billed.cached_tokens,
-        output_tokens=_read_count(counts.get("completion_tokens"), 1 if text else 0),
-        seconds=seconds,
-    )
-
-
-def _read_billed(counts: Mapping[str, Any]) -> Billed:
-    """Return the token counts of the server, with 0 for those that are missing or implausible."""
-    details = counts.get("prompt_tokens_details")
-    read = _read_count(counts.get("prompt_tokens"), 1) or 0
-    cached = _read_count(details.get("cached_tokens"), 0) if isinstance(details, Mapping) else None
-    return Billed(read, min(cached or 0, read), _read_count(counts.get("completion_tokens"), 0) or 0)
-
-
 def _join_text(content: Any) -> str:
     """Return the text of a message, joined if it comes in parts, of which some may be thoughts."""
     parts = content if isinstance(content, list) else [content]
-    texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts if not _is_thought(part)]
+    answers = [part for part in parts if as_mapping(part).get("type") not in ("thinking", "reasoning")]
+    texts = [part.get("text") if isinstance(part, Mapping) else part for part in answers]
     return "".join(text for text in texts if isinstance(text, str))
-
-
-def _is_thought(part: Any) -> bool:
-    return isinstance(part, Mapping) and part.get("type") in ("thinking", "reasoning")
-
-
-def _read_count(value: Any, least: int) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= least else None
 
 
 # ---------------------------------------------------------------- what an endpoint accepts
@@ -330,41 +281,34 @@ def step_down(accepted: EndpointFeatures, trouble: Trouble, fixed: bool, proven:
     """
     if trouble.status not in _REFUSAL_STATUSES or trouble.out_of_quota:
         return None
-    said = f"{trouble.param} {trouble.code} {trouble.message}".lower()
-    named = trouble.param.lower() or said
+    message = f"{trouble.param} {trouble.code} {trouble.message}".lower()
+    named = trouble.param.lower() or message
     if trouble.status != 500:  # the message of an internal error may contain any of the words
-        lighter = _drop_named_feature(accepted, named, said)
+        lighter = _drop_named_feature(accepted, named, message)
         if lighter is not None:
             return lighter
     blamed = any(words in named for words in _STRUCTURE_WORDS)
-    if fixed or not (blamed or _is_unspecific(trouble, said, proven)):
+    may_be_blamed = not (proven or trouble.param) and trouble.status in (400, 415, 422)
+    if fixed or not (blamed or (may_be_blamed and not any(words in message for words in _LENGTH_WORDS))):
         return None
     lower = _NEXT_STRUCTURE.get(accepted.structure)
     return None if lower is None else replace(accepted, structure=lower)
 
 
-def _drop_named_feature(accepted: EndpointFeatures, named: str, said: str) -> EndpointFeatures | None:
+def _drop_named_feature(accepted: EndpointFeatures, named: str, message: str) -> EndpointFeatures | None:
     """Return the features without the one in `named`: the error's `param`, or all its words at servers without it."""
-    no_such = any(words in said for words in _UNSUPPORTED_WORDS)
+    no_such = any(words in message for words in _UNSUPPORTED_WORDS)
     other = _OTHER_LIMIT[accepted.limit]
     if accepted.limit in named and no_such and other not in accepted.left_out:
         return replace(accepted, limit=other, left_out=accepted.left_out | {accepted.limit})
     for name in ("seed", "temperature"):
         if name in named and name not in accepted.left_out:
             return replace(accepted, left_out=accepted.left_out | {name})
-    if any(word in said for word in _LENGTHS_OF_LISTS) and "lengths" not in accepted.left_out:
+    if any(word in message for word in _LENGTHS_OF_LISTS) and "lengths" not in accepted.left_out:
         return replace(accepted, left_out=accepted.left_out | {"lengths"})
-    if "system" in said and ("role" in named or "message" in named) and "system" not in accepted.left_out:
+    if "system" in message and ("role" in named or "message" in named) and "system" not in accepted.left_out:
         return replace(accepted, left_out=accepted.left_out | {"system"})
     return None
-
-
-def _is_unspecific(trouble: Trouble, said: str, proven: bool) -> bool:
-    return (
-        not (proven or trouble.param)
-        and trouble.status in (400, 415, 422)
-        and not any(words in said for words in _LENGTH_WORDS)
-    )
 
 
 @dataclass(slots=True)
@@ -391,14 +335,14 @@ class EndpointMemory:
         If the usual structure is proven for another schema, a lower structure is remembered for this schema only.
         """
         with self._lock:
-            news = self._by_schema.get(schema, self.usual) != accepted
+            is_new = self._by_schema.get(schema, self.usual) != accepted
             exception = _NEXT_STRUCTURE.get(self.usual.structure) is not None and self.usual.structure in self.proven
             if exception and accepted.structure != self.usual.structure:
                 self._by_schema[schema] = accepted
             else:
                 self.usual = accepted
             self.proven.add(accepted.structure)
-            return news
+            return is_new
 
     def ignores_schemas(self) -> bool:
         """Return whether the endpoint accepts schemas and does not enforce them."""

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from ragindex._util.http import read_address
+from ragindex._util.http import digest_account, read_address
 from ragindex.llm.batches.calls import BatchCalls
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.cached_calls import CachedCalls
-from ragindex.llm.chat_parameters import ChatParameters
 from ragindex.llm.client import LLMClient
 from ragindex.llm.openai_chat import OpenAIChat
+from ragindex.llm.plugins import ChatParameters
 from ragindex.llm.prices import Prices
 from ragindex.llm.rate_limits import Limits
 from ragindex.llm.settings import LLMSettings
@@ -54,10 +54,17 @@ class OpenAICompatibleChat(ChatParameters):
         """
         setting = setting or LLMSettings()
         setting = replace(setting, prices=self.price_list(setting.prices))
-        chat = OpenAIChat(self, read_address(_URL_VARIABLES, self.base_url), setting.workspace)
-        limits = Limits(self.concurrency, self.requests_per_minute, self.tokens_per_minute, setting.clock)
+        address = read_address(_URL_VARIABLES, self.base_url)
+        chat = OpenAIChat(self, address, setting.workspace)
+        limits = Limits(
+            self.concurrency,
+            self.requests_per_minute,
+            self.tokens_per_minute,
+            setting.clock,
+            endpoint=("chat", self.model, digest_account(address, [self.key_variable])),
+        )
         calls = CachedCalls(chat, limits, self, setting)
         batches = None
         if isinstance(setting.cache, SQLiteCache):
-            batches = BatchCalls(setting.cache, chat, calls, limits, self, setting.budget, setting.seed)
+            batches = BatchCalls(setting.cache, chat, calls, self, setting)
         return LLMClient(chat, calls, batches, self)

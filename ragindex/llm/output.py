@@ -38,7 +38,7 @@ class Reading(NamedTuple, Generic[ParsedOutput]):
 
 # ---------------------------------------------------------------- schemas
 
-_KEPT_KEYWORDS = ("type", "enum", "const", "description", "$ref")
+_KEPT_KEYWORDS = ("type", "enum", "const", "description")
 
 
 @cache
@@ -48,10 +48,10 @@ def schema_text(output: type[BaseModel]) -> str:
     Lists of a fixed length keep it (a triple has three items). Other limits (lengths, ranges) are left out; the output
     type checks them when the answer is read.
     """
-    whole = output.model_json_schema()
-    schema = _narrow(whole)
-    if "$defs" in whole:
-        schema["$defs"] = {name: _narrow(definition) for name, definition in whole["$defs"].items()}
+    full = output.model_json_schema()
+    schema = _narrow(full)
+    if "$defs" in full:
+        schema["$defs"] = {name: _narrow(definition) for name, definition in full["$defs"].items()}
     return json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -71,12 +71,16 @@ def drop_lengths(schema: Any) -> Any:
 
 
 def _narrow(node: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" in node:
+        return {"$ref": node["$ref"]}
     kept = {key: node[key] for key in _KEPT_KEYWORDS if key in node}
     choices = node.get("anyOf") or node.get("oneOf") or node.get("allOf")
-    if choices and "$ref" not in kept:
+    if choices:
         kept["anyOf"] = [_narrow(choice) for choice in choices]
     if "prefixItems" in node:
-        kept["items"] = _any_of([_narrow(item) for item in node["prefixItems"]])
+        items = [_narrow(item) for item in node["prefixItems"]]
+        different = [item for i, item in enumerate(items) if item not in items[:i]]
+        kept["items"] = different[0] if len(different) == 1 else {"anyOf": different}
     elif node.get("type") == "array":
         kept["items"] = _narrow(node["items"]) if node.get("items") else {"type": "string"}
     if "items" in kept and node.get("minItems") is not None and node["minItems"] == node.get("maxItems"):
@@ -89,12 +93,7 @@ def _narrow(node: dict[str, Any]) -> dict[str, Any]:
     elif node.get("type") == "object":
         values = node.get("additionalProperties", True)
         kept["additionalProperties"] = _narrow(values) if isinstance(values, dict) else values
-    return kept if "$ref" not in kept else {"$ref": kept["$ref"]}
-
-
-def _any_of(items: list[dict[str, Any]]) -> dict[str, Any]:
-    different = [item for i, item in enumerate(items) if item not in items[:i]]
-    return different[0] if len(different) == 1 else {"anyOf": different}
+    return kept
 
 
 # ---------------------------------------------------------------- from strict to tolerant
@@ -164,17 +163,17 @@ def _yield_readings(block: str) -> Iterator[tuple[list[Any], str]]:
     Before json_repair, which may change texts, what is exact: closing brackets are added, parentheses become brackets,
     and trailing commas go.
     """
-    found, whole = json_text.find_values(block)
-    if whole:
-        yield found, "found"
+    values, is_valid = json_text.find_values(block)
+    if is_valid:
+        yield values, "found"
     exact, complete = json_text.find_values(json_text.normalize_brackets(json_text.close_brackets(block)))
     if exact and complete:
         yield exact, "repaired"
     value = json_text.repair_text(block)
     if isinstance(value, dict) or (isinstance(value, list) and (block[0] == "[" or block.rstrip().endswith("}"))):
         yield [value], "repaired"  # of the key of an object that ends before its first value, json_repair makes a list
-    if not whole:
-        yield found, "found"
+    if not is_valid:
+        yield values, "found"
 
 
 def _list_candidates(values: list[Any]) -> Iterator[Any]:
@@ -231,8 +230,8 @@ def _fit(value: Any, output: type[ParsedOutput], stage: str) -> tuple[Reading[Pa
 def _unwrap(value: Any, output: type[BaseModel]) -> Any:
     """Return what stands under a single key of another name, and a list as the output's only list field."""
     if isinstance(value, Mapping) and len(value) == 1:
-        ((key, inside),) = value.items()
-        value = inside or None if key not in _THOUGHT_KEYS and key not in output.model_fields else None
+        ((key, content),) = value.items()
+        value = content or None if key not in _THOUGHT_KEYS and key not in output.model_fields else None
     lists = [info.alias or name for name, info in output.model_fields.items() if get_origin(info.annotation) is list]
     return {lists[0]: value} if isinstance(value, list) and len(lists) == 1 else value
 
@@ -254,7 +253,7 @@ def _validate(value: Any, output: type[ParsedOutput], *, replace: bool = False) 
         raise _NotFittingError("nested too deeply") from None
     if replace and _replace_scalars(value, problems):
         return _validate(value, output, replace=True)
-    named = (f"{'.'.join(map(str, one['loc']))[:100]}: {one['msg'][:200]}" for one in problems[:_MOST_PROBLEMS])
+    named = (f"{'.'.join(map(str, each['loc']))[:100]}: {each['msg'][:200]}" for each in problems[:_MOST_PROBLEMS])
     raise _NotFittingError("; ".join(named))
 
 
@@ -264,7 +263,7 @@ def _replace_scalars(value: Any, problems: Sequence[ErrorDetails]) -> bool:
     Return whether there was any.
     """
     replaced = False
-    for kind, given, place in ((one["type"], one["input"], one["loc"]) for one in problems):
+    for kind, given, place in ((each["type"], each["input"], each["loc"]) for each in problems):
         is_number = isinstance(given, int | float) and not isinstance(given, bool)
         if kind == "string_type" and is_number:
             fitting: Any = str(given)
@@ -280,14 +279,13 @@ def _replace_scalars(value: Any, problems: Sequence[ErrorDetails]) -> bool:
     return replaced
 
 
-def _join_surrogates(pair: regex.Match[str]) -> str:
-    return pair[0].encode("utf-16-le", "surrogatepass").decode("utf-16-le")
-
-
 def _make_encodable(value: Any) -> Any:
     """Join surrogate pairs, which a repair leaves apart, and remove lone ones, which no file or store accepts."""
     if isinstance(value, str):
-        return encodable(_SURROGATE_PAIR.sub(_join_surrogates, value))
+        joined = _SURROGATE_PAIR.sub(
+            lambda pair: pair[0].encode("utf-16-le", "surrogatepass").decode("utf-16-le"), value
+        )
+        return encodable(joined)
     if isinstance(value, Mapping):
         return {_make_encodable(key): _make_encodable(item) for key, item in value.items()}
     return [_make_encodable(item) for item in value] if isinstance(value, list) else value

@@ -1,11 +1,21 @@
-"""Base classes of LLM plugins, and of plugins that send requests to paid services."""
+"""Base classes of LLM plugins, with the parameters of OpenAI's chat protocol, and of plugins for paid services."""
 
 from abc import abstractmethod
+from typing import ClassVar, Literal
 
+import regex
+from pydantic import Field, JsonValue, field_validator
+
+from ragindex._util.http import drop_version, require_bare
+from ragindex.errors import UsageError
 from ragindex.llm.prices import Prices
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import LLM
 from ragindex.plugins.base import Plugin
+
+_VARIABLE = regex.compile(r"[A-Z_][A-Z0-9_]*")
+_LIMITS = ("max_tokens", "max_completion_tokens")
+_RESERVED = frozenset({"model", "messages", "temperature", "seed", "response_format", *_LIMITS, "stream", "n"})
 
 
 class PaidPlugin(Plugin):
@@ -34,3 +44,87 @@ class LLMPlugin(Plugin):
     @abstractmethod
     def open(self, setting: LLMSettings | None = None) -> LLM:
         """Open the LLM, which runs tasks (`ragindex.llm.tasks`). Sends no request yet."""
+
+
+class ChatParameters(LLMPlugin, PaidPlugin):
+    """Parameters of OpenAICompatibleChat."""
+
+    argument: ClassVar[str] = "model"
+    keys_from: ClassVar[str] = (
+        "Set OPENAI_API_KEY to the key, or OPENAI_API_KEY_FILE to a file that holds it; "
+        "an address with a user and a password goes into OPENAI_BASE_URL."
+    )
+    version: ClassVar[int] = 1
+
+    model: str = Field(description="Name of the model, as the endpoint knows it.")
+    base_url: str | None = Field(
+        default=None, description="Address of the endpoint. Default: OPENAI_BASE_URL, or OpenAI's own."
+    )
+    key_variable: str = Field(default="OPENAI_API_KEY", description="Environment variable that holds the key.")
+    temperature: float | None = Field(
+        default=0.0, ge=0, description="Sampling temperature. null: the endpoint's default."
+    )
+    seed: int | None = Field(default=0, description="Sampling seed. null: none is sent.")
+    structure: Literal["auto", "schema", "json", "text"] = Field(
+        default="auto",
+        description="How JSON is asked for: by JSON schema, in JSON mode or as plain text. auto: the first "
+        "that the endpoint accepts.",
+    )
+    extra: dict[str, JsonValue] = Field(
+        default_factory=dict,
+        description="Further parameters, sent with every request: "
+        "extra={top_p: 0.9, chat_template_kwargs: {enable_thinking: false}}.",
+    )
+    max_tokens: int | None = Field(
+        default=None, ge=1, description="Upper limit of the tokens of an answer, where a task allows more."
+    )
+    reasoning_tokens: int = Field(
+        default=0, ge=0, description="Tokens added to the limit of each answer, for models that reason first."
+    )
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = Field(
+        default=None, description="How much the model reasons first. null: the endpoint's default."
+    )
+    timeout: float = Field(default=120.0, gt=0, description="Seconds until a request times out.")
+    retries: int = Field(
+        default=6,
+        ge=0,
+        description="Times a request is sent again after a timeout, a lost connection or status 408, 409, 429 or 5xx.",
+    )
+    concurrency: int = Field(default=16, ge=1, le=1024, description="Requests in flight at once.")
+    requests_per_minute: int | None = Field(default=None, ge=1, description="Rate limit in requests. null: none.")
+    tokens_per_minute: int | None = Field(default=None, ge=1, description="Rate limit in tokens. null: none.")
+
+    batch: bool = Field(
+        default=False,
+        description="Whether answers that can wait (building an index, judging) are asked for in batches, at half the "
+        "price. A batch may take a day; the same command goes on with it.",
+    )
+    batch_poll_seconds: float = Field(
+        default=30.0, gt=0, description="Seconds between two looks at how far a batch is."
+    )
+
+    @field_validator("base_url")
+    @classmethod
+    def _check_address(cls, base_url: str | None) -> str | None:
+        if base_url is not None:
+            require_bare(drop_version(base_url), "openai", cls.keys_from)
+        return base_url
+
+    @field_validator("key_variable")
+    @classmethod
+    def _check_variable(cls, name: str) -> str:
+        """Check the name. The UsageError does not repeat the value, which may be the key itself."""
+        if not _VARIABLE.fullmatch(name):
+            raise UsageError(
+                "The 'key_variable' parameter of openai must be the name of an environment variable in capitals, as "
+                f"OPENAI_API_KEY, and not the key. {cls.keys_from}"
+            )
+        return name
+
+    @field_validator("extra")
+    @classmethod
+    def _check_extra(cls, extra: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        taken = sorted(_RESERVED & extra.keys())
+        if taken:
+            raise ValueError(f"without {taken[0]}, which the framework sets")
+        return extra

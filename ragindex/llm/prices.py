@@ -63,8 +63,8 @@ class ListedPrice:
     def as_of(self) -> date | None:
         """The day from which the price of today holds; None if the list has only one."""
         now, prices = datetime.now(UTC), self.model.prices
-        conditions = [one.constraint for one in reversed(prices)] if isinstance(prices, list) else []
-        active = next((one for one in conditions if one is None or one.active(now)), None)
+        periods = [price.constraint for price in reversed(prices)] if isinstance(prices, list) else []
+        active = next((period for period in periods if period is None or period.active(now)), None)
         return getattr(active, "start_date", None)
 
     @property
@@ -194,7 +194,7 @@ def find_listed_price(model: str, address: str) -> ListedPrice | None:
         provider, name = snapshot.find_provider(None, None, address), model
     except LookupError:
         first, slash, rest = model.partition("/")
-        named = [one for one in snapshot.providers if slash and one.id == first.lower() and not is_local(address)]
+        named = [each for each in snapshot.providers if slash and each.id == first.lower() and not is_local(address)]
         provider, name = (named[0], rest) if named else (snapshot.find_provider(None, "openai", None), model)
         if name.lower().startswith(_OPEN_WEIGHTS):
             return None

@@ -1,12 +1,12 @@
 """Rate limits of an endpoint, and cancellable waits."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from threading import Condition, Event, Lock
-from weakref import WeakSet
+from dataclasses import dataclass, field
+from threading import BoundedSemaphore, Condition, Event, Lock
+from weakref import WeakSet, WeakValueDictionary
 
 from ragindex._util.http import TroubleError
 
@@ -30,8 +30,8 @@ class StopSignal:
         with self._lock:
             self._event.set()
             inner = list(self._inner)
-        for one in inner:
-            one.set()
+        for signal in inner:
+            signal.set()
 
     def is_set(self) -> bool:
         """Return whether the signal is set."""
@@ -101,11 +101,32 @@ class Bucket:
             self._level += amount
 
 
+@dataclass(eq=False)
+class _SharedLimit:
+    """What the clients of one model at one endpoint with one key share. Guarded by `changed`."""
+
+    largest: int = 0  # the largest `concurrency` of the clients
+    limit: int = 0
+    in_flight: int = 0
+    answered: int = 0
+    round: int = 0  # a round ends with each 429 that halves the limit
+    closed_until: float = float("-inf")
+    buckets: dict[tuple[str, int], Bucket] = field(default_factory=dict)
+    changed: Condition = field(default_factory=Condition)
+
+
+_shared_limits = WeakValueDictionary[tuple[Hashable, Clock], _SharedLimit]()
+_lock = Lock()
+
+
 class Limits:
     """Limits of one model at an endpoint: requests in flight, requests per minute, and tokens per minute. Thread-safe.
 
     At most `concurrency` requests are in flight. A response of status 429 halves this limit, once for the requests that
     were in flight together; it grows by one after as many answers as it allows requests.
+
+    Clients with an equal `endpoint` share all of it while they exist: the limit, at most the largest `concurrency` of
+    them, each rate that they have in common, and pauses. Without an `endpoint`, nothing is shared.
     """
 
     def __init__(
@@ -114,19 +135,30 @@ class Limits:
         requests_per_minute: int | None = None,
         tokens_per_minute: int | None = None,
         clock: Clock | None = None,
+        endpoint: Hashable = None,
     ) -> None:
         self._clock = clock or Clock()
-        self._concurrency = self._limit = concurrency
-        self._in_flight = self._answered = self._round = 0  # a round ends with each 429 that halves the limit
-        self._changed = Condition()
-        self._requests = None if requests_per_minute is None else Bucket(requests_per_minute, self._clock)
-        self._tokens = None if tokens_per_minute is None else Bucket(tokens_per_minute, self._clock)
-        self._closed_until, self._lock = float("-inf"), Lock()
+        self._concurrency, self._own_slots = concurrency, BoundedSemaphore(concurrency)
+        with _lock:
+            new = _SharedLimit()
+            shared = new if endpoint is None else _shared_limits.setdefault((endpoint, self._clock), new)
+        self._shared, self._changed = shared, shared.changed
+        with self._changed:
+            if shared.limit == shared.largest:  # not lowered by a 429
+                shared.limit = max(shared.limit, concurrency)
+            shared.largest = max(shared.largest, concurrency)
+            self._requests = self._share_bucket("requests", requests_per_minute)
+            self._tokens = self._share_bucket("tokens", tokens_per_minute)
+
+    def _share_bucket(self, unit: str, a_minute: int | None) -> Bucket | None:
+        if a_minute is None:
+            return None
+        return self._shared.buckets.setdefault((unit, a_minute), Bucket(a_minute, self._clock))
 
     @property
     def requests_at_once(self) -> int:
         """Requests that may be in flight now."""
-        return self._limit
+        return min(self._shared.limit, self._concurrency)
 
     @contextmanager
     def slot(self, tokens: int) -> Iterator[Callable[[int], None]]:
@@ -134,48 +166,34 @@ class Limits:
 
         The block sends the request. Its TroubleError with status 429 lowers the limit of requests in flight.
         """
-        with self._changed:
-            self._changed.wait_for(lambda: self._in_flight < self._limit)
-            self._in_flight += 1
-        try:
-            self._clock.sleep(max(self._requests.take(1) if self._requests else 0.0, self._wait_for(tokens)))
-            while (wait := self._closed_until - self._clock.now()) > 0:
-                self._clock.sleep(wait)
-            sent_in = self._round
-            yield lambda used: self._give_back(tokens - used)
-            self._grow()
-        except TroubleError as error:
-            if error.trouble.status == _TOO_MANY and not error.trouble.out_of_quota:
-                self._shrink(sent_in)
-            raise
-        finally:
+        shared = self._shared
+        with self._own_slots:
+            waits = (self._requests and self._requests.take(1), self._tokens and self._tokens.take(tokens))
+            self._clock.sleep(max(seconds or 0.0 for seconds in waits))  # before the slot, for clients of other rates
             with self._changed:
-                self._in_flight -= 1
-                self._changed.notify_all()
-
-    def _grow(self) -> None:
-        with self._changed:
-            self._answered += 1
-            if self._answered >= self._limit:
-                self._limit, self._answered = min(self._limit + 1, self._concurrency), 0
-
-    def _shrink(self, sent_in: int) -> None:
-        with self._changed:
-            if sent_in == self._round:  # the endpoint has refused it for what was in flight since the last 429
-                self._limit, self._answered, self._round = max(self._limit // 2, 1), 0, self._round + 1
+                self._changed.wait_for(lambda: shared.in_flight < shared.limit)
+                shared.in_flight += 1
+            try:
+                while (wait := shared.closed_until - self._clock.now()) > 0:
+                    self._clock.sleep(wait)
+                sent_in = shared.round
+                yield lambda used: self._tokens.give_back(tokens - used) if self._tokens else None
+                with self._changed:
+                    shared.answered += 1
+                    if shared.answered >= shared.limit:
+                        shared.limit, shared.answered = min(shared.limit + 1, shared.largest), 0
+            except TroubleError as error:
+                refused = error.trouble.status == _TOO_MANY and not error.trouble.out_of_quota
+                with self._changed:
+                    if refused and sent_in == shared.round:  # its reason is not that of the last 429
+                        shared.limit, shared.answered, shared.round = max(shared.limit // 2, 1), 0, shared.round + 1
+                raise
+            finally:
+                with self._changed:
+                    shared.in_flight -= 1
+                    self._changed.notify_all()
 
     def close(self, seconds: float) -> None:
         """Start no request for `seconds`, because the endpoint asked for a pause."""
-        with self._lock:
-            self._closed_until = max(self._closed_until, self._clock.now() + seconds)
-
-    def wait(self, seconds: float) -> None:
-        """Wait for `seconds`, without holding a slot."""
-        self._clock.sleep(seconds)
-
-    def _wait_for(self, tokens: int) -> float:
-        return self._tokens.take(tokens) if self._tokens else 0.0
-
-    def _give_back(self, tokens: int) -> None:
-        if self._tokens:
-            self._tokens.give_back(tokens)
+        with self._changed:
+            self._shared.closed_until = max(self._shared.closed_until, self._clock.now() + seconds)

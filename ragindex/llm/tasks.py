@@ -76,8 +76,8 @@ class Task(Generic[Output]):
     @property
     def identity(self) -> list[str | int]:
         """Parts of the task that results depend on: name, version, prompt hash, and hash of third-party code."""
-        code = (one for one in (self.output, self.rule, self.read) if one is not None)
-        source = code_fingerprint.of(*code)
+        code = (self.output, self.rule, self.read)
+        source = code_fingerprint.of(*(part for part in code if part is not None))
         return [self.name, self.version, self.hash, *([] if source is None else [source])]
 
 

@@ -32,6 +32,11 @@ class TokenCount:
     tokens: int
     estimated: bool
 
+    @property
+    def bound(self) -> int:
+        """A number that the text rarely exceeds: a fifth more if the tokens are estimated."""
+        return round(1.2 * self.tokens) if self.estimated else self.tokens
+
 
 def count_text_tokens(text: str, model: str) -> TokenCount:
     """Count the tokens of `text` with the model's tiktoken vocabulary, or estimate them if it is not available.
@@ -48,9 +53,14 @@ def count_text_tokens(text: str, model: str) -> TokenCount:
 
 def count_message_tokens(messages: Sequence[Message], model: str) -> TokenCount:
     """Count the input tokens of a chat request: the texts and the overhead of the chat format."""
-    counts = [count_text_tokens(message.content, model) for message in messages]
-    tokens = sum(count.tokens for count in counts) + _MESSAGE_OVERHEAD * len(messages) + _REPLY_OVERHEAD
-    return TokenCount(tokens, any(count.estimated for count in counts))
+    count = sum_text_tokens([message.content for message in messages], model)
+    return TokenCount(count.tokens + _MESSAGE_OVERHEAD * len(messages) + _REPLY_OVERHEAD, count.estimated)
+
+
+def sum_text_tokens(texts: Sequence[str], model: str) -> TokenCount:
+    """Count the tokens of all texts; the sum is estimated if any count is."""
+    counts = [count_text_tokens(text, model) for text in texts]
+    return TokenCount(sum(count.tokens for count in counts), any(count.estimated for count in counts))
 
 
 def _estimate_tokens(text: str) -> int:
@@ -113,15 +123,15 @@ def _loaded(name: str) -> "Encoding | None":
     """Load a vocabulary, or return None if tiktoken must download it and the network is down or too slow."""
     import tiktoken
 
-    found: list[Encoding] = []
+    encodings: list[Encoding] = []
 
     def load() -> None:
         try:
-            found.append(tiktoken.get_encoding(name))
+            encodings.append(tiktoken.get_encoding(name))
         except (OSError, ValueError):  # no network; a file that is not the vocabulary
             return
 
     thread = Thread(target=load, daemon=True)
     thread.start()
     thread.join(_DOWNLOAD_TIMEOUT)
-    return found[0] if found else None
+    return encodings[0] if encodings else None

@@ -18,7 +18,7 @@ import pytest
 from filelock import FileLock
 
 from ragindex._util import files as durable_files
-from ragindex.encoders import onnx_export, sentence_transformer
+from ragindex.encoders import local_models, onnx_export
 from ragindex.encoders.transformer_model import read_model_settings
 
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -40,7 +40,7 @@ def model_folder() -> Path:
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}")
     folder = weights_folder()
-    content = sentence_transformer._content(folder)
+    content = local_models.hash_model(folder)
     target = onnx_export.cache_folder() / onnx_export._name(content, "float32")
     target.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{target}.lock"):

@@ -16,17 +16,18 @@ from ragindex._util.canonical import encodable
 from ragindex._util.http import (
     Trouble,
     TroubleError,
+    as_mapping,
+    digest_account,
     make_http_client,
     read_address,
     read_secret,
     read_variable,
-    redact,
+    redact_account,
     require_bare,
     retry,
     send_request,
     strip_credentials,
 )
-from ragindex._util.redaction import find_secrets
 from ragindex.accounting import ledger
 from ragindex.corpus import passage_text
 from ragindex.errors import RequestError, ServiceError, UsageError
@@ -50,7 +51,6 @@ _KEY, _SHARED_KEY = "RERANK_API_KEY", "OPENAI_API_KEY"
 _PASSAGES_PER_SEARCH = 100  # passages per search, as services that charge by the search define it
 _SAFETY_FACTOR = 1.2  # safety factor on estimated tokens, so that a call does not exceed the money reserved for it
 _LONGEST_SHOWN = 120
-_SHORTEST_SECRET = 16  # characters; shorter keys are placeholders ("none") that may occur as words in responses
 _LARGEST_COUNT = 1e12  # tokens or searches; a larger number is not a real count
 
 
@@ -122,7 +122,9 @@ class Endpoint(Reranker, PaidPlugin):
         missing = self.price_missing(setting.prices)
         if setting.budget is not None and missing is not None:
             raise UsageError(missing)
-        limits = Limits(self.concurrency, self.requests_per_minute, clock=setting.clock)
+        account = digest_account(self.base_url, [_KEY, _SHARED_KEY])
+        shared = ("rerank", self.model, account)
+        limits = Limits(self.concurrency, self.requests_per_minute, clock=setting.clock, endpoint=shared)
         return EndpointScoring(self, setting, index.calls, limits)
 
 
@@ -234,15 +236,14 @@ class EndpointScoring:
         """Send a request and return the body of the response, with secrets redacted."""
         with self.limits.slot(0):
             text = send_request(lambda: self._client.post("/rerank", cast_to=str, body=body), self._key)
-        secrets = (self._key, *find_secrets(self._address[0]))
-        return redact(text, *(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET))
+        return redact_account(text, self._key, self._address[0])
 
     def _retried(self, attempt: Callable[[], CachedResponse]) -> CachedResponse:
         def wait(trouble: Trouble, seconds: float) -> None:
             ledger.count_outcome(TASK, "retried")
             if trouble.status == 429 and trouble.retry_after is not None:
                 self.limits.close(trouble.retry_after)
-            self.limits.wait(seconds)
+            self.setting.clock.sleep(seconds)
 
         try:
             return retry(attempt, self.plugin.retries, self._rng, wait)
@@ -285,24 +286,19 @@ def read_scores(body: str) -> EndpointResponse:
         parsed = json.loads(body)
     except (ValueError, RecursionError):
         raise TroubleError(Trouble(f"expected JSON, got {body[:_LONGEST_SHOWN]!r}")) from None
-    outer = parsed if isinstance(parsed, Mapping) else {}
+    outer = as_mapping(parsed)
     results = parsed if isinstance(parsed, list) else outer.get("results", outer.get("data"))
     if not isinstance(results, list) or not all(isinstance(one, Mapping) for one in results):
         raise TroubleError(Trouble(f"expected a list of results, got {body[:_LONGEST_SHOWN]!r}"))
     scores = [
         (_read_position(one.get("index")), _read_score(one.get("relevance_score", one.get("score")))) for one in results
     ]
-    usage, meta = _read_mapping(outer, "usage"), _read_mapping(outer, "meta")
-    billed, counted = _read_mapping(meta, "billed_units"), _read_mapping(meta, "tokens")
+    usage, meta = as_mapping(outer.get("usage")), as_mapping(outer.get("meta"))
+    billed, counted = as_mapping(meta.get("billed_units")), as_mapping(meta.get("tokens"))
     counts = (usage.get("total_tokens"), usage.get("prompt_tokens"), counted.get("input_tokens"))
     read_tokens = next((number for one in (*counts, billed.get("input_tokens")) if (number := _read_count(one))), None)
     searches = _read_count(billed.get("search_units"))
     return EndpointResponse(scores, None if read_tokens is None else int(read_tokens), searches)
-
-
-def _read_mapping(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    inner = value.get(name)
-    return inner if isinstance(inner, Mapping) else {}
 
 
 def _read_count(value: Any) -> float | None:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ragindex._util.distribution import require_module
+from ragindex.encoders.local_models import choose_device, hide_progress_bars
 from ragindex.encoders.model_hub import locate_model
-from ragindex.encoders.sentence_transformer import choose_device, hide_progress_bars
 from ragindex.errors import UsageError
 
 _MAX_LENGTH = 384  # tokens of question and window

@@ -18,14 +18,23 @@ from ragindex._util.http import Trouble, TroubleError
 from ragindex._util.text import many
 from ragindex.accounting import ledger
 from ragindex.errors import LLMError, ServiceError, UsageError
-from ragindex.llm.batches.endpoint import BatchEndpoint, BatchResults, BatchState, read_results
-from ragindex.llm.batches.sent import MOST_REQUESTS, BatchRecord, BatchSender, drop_batches, read_batches
-from ragindex.llm.budget import Booking, Budget
+from ragindex.llm.batches.endpoint import (
+    MOST_REQUESTS,
+    BatchEndpoint,
+    BatchRecord,
+    BatchResults,
+    BatchSender,
+    BatchState,
+    drop_batches,
+    read_batches,
+    read_results,
+)
+from ragindex.llm.budget import Booking
 from ragindex.llm.cache import CallSource, SQLiteCache
 from ragindex.llm.cached_calls import CachedCalls
-from ragindex.llm.chat_parameters import ChatParameters
 from ragindex.llm.openai_chat import ChatRequest, OpenAIChat
-from ragindex.llm.rate_limits import Limits
+from ragindex.llm.plugins import ChatParameters
+from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Task
 
 _FEW = 100  # fewer requests that follow a batch are asked one by one
@@ -63,19 +72,12 @@ class BatchCalls:
     """Calls of one model that are answered in batches. Thread-safe."""
 
     def __init__(
-        self,
-        cache: SQLiteCache,
-        chat: OpenAIChat,
-        calls: CachedCalls,
-        limits: Limits,
-        given: ChatParameters,
-        budget: Budget | None = None,
-        seed: int = 0,
+        self, cache: SQLiteCache, chat: OpenAIChat, calls: CachedCalls, given: ChatParameters, setting: LLMSettings
     ) -> None:
-        self._cache, self._chat, self._calls, self._limits = cache, chat, calls, limits
-        self._given, self._budget = given, budget
-        self._endpoint = BatchEndpoint(chat, limits, given.retries, seed)
-        self._sender = BatchSender(cache, chat, self._endpoint, limits)
+        self._cache, self._chat, self._calls, self._given = cache, chat, calls, given
+        self._budget, self._clock = setting.budget, setting.clock
+        self._endpoint = BatchEndpoint(chat, given.retries, setting.seed, setting.clock)
+        self._sender = BatchSender(cache, chat, self._endpoint, setting.clock)
         self._shown: dict[str, tuple[tuple[object, ...], float]] = {}  # the last news of each batch, and when
         self._proven: set[str] = set()  # schemas of which the endpoint has answered a request
         self._most = MOST_REQUESTS
@@ -216,7 +218,7 @@ class BatchCalls:
                         waiting.remove(batch)
                         finish(batch, state)
                 if waiting:
-                    self._limits.wait(self._given.batch_poll_seconds)
+                    self._clock.sleep(self._given.batch_poll_seconds)
         except BaseException as error:
             if waiting and not isinstance(error, Exception):  # Ctrl-C
                 names = ", ".join(batch.id for batch in waiting)
@@ -232,7 +234,7 @@ class BatchCalls:
             except TroubleError as error:
                 trouble = error.trouble
             if trouble.status == _TOO_MANY and trouble.retry_after is not None:
-                self._limits.wait(min(trouble.retry_after, _LONGEST_PAUSE))
+                self._clock.sleep(min(trouble.retry_after, _LONGEST_PAUSE))
                 continue
             failures += 1
             if trouble.status == _UNKNOWN:
@@ -243,7 +245,7 @@ class BatchCalls:
                 )
             if not trouble.passes or failures > self._given.retries:
                 raise TroubleError(trouble)
-            self._limits.wait(self._given.batch_poll_seconds)
+            self._clock.sleep(self._given.batch_poll_seconds)
 
     def _show(self, batch: BatchRecord, state: BatchState) -> None:
         """Print a line whenever there is news of a batch; while a progress bar is shown, it appears above the bar."""

@@ -1,17 +1,26 @@
-"""The Batch API of an endpoint: upload requests, create a batch, look at it, find it again, download its results."""
+"""The Batch API of an endpoint: upload requests, create a batch, look at it, find it again, download its results.
+
+A batch on its way is recorded in the file of the cache before it is sent, and its id as soon as it is known, until all
+its answers are in the cache. So a process that dies at any moment leaves either a batch whose name can be looked for at
+the endpoint, or none that costs anything.
+"""
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from uuid import uuid4
 
 from ragindex._util.error_bodies import ErrorDetails, read_error
-from ragindex._util.http import Trouble, TroubleError, retry
+from ragindex._util.http import Trouble, TroubleError, as_mapping, retry
 from ragindex.errors import ServiceError
-from ragindex.llm.openai_chat import OpenAIChat, Reply
-from ragindex.llm.rate_limits import Limits
+from ragindex.llm.cache import SQLiteCache
+from ragindex.llm.openai_chat import ChatRequest, OpenAIChat, Reply, Structure
+from ragindex.llm.rate_limits import Clock
+from ragindex.llm.tasks import Task
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -57,13 +66,13 @@ class BatchEndpoint:
     Each method sends its requests once, and raises TroubleError; `retry` repeats them.
     """
 
-    def __init__(self, chat: OpenAIChat, limits: Limits, retries: int, seed: int) -> None:
-        self._chat, self._limits, self._retries = chat, limits, retries
+    def __init__(self, chat: OpenAIChat, retries: int, seed: int, clock: Clock) -> None:
+        self._chat, self._retries, self._clock = chat, retries, clock
         self._rng = Random(seed)  # noqa: S311  # jitter of waits
 
     def retry(self, ask: Callable[[], _Result]) -> _Result:
         """Call `ask`, again while its failure may pass. Raises the last TroubleError."""
-        return retry(ask, self._retries, self._rng, lambda _, seconds: self._limits.wait(seconds))
+        return retry(ask, self._retries, self._rng, lambda _, seconds: self._clock.sleep(seconds))
 
     def require(self) -> None:
         """Raise ServiceError if the endpoint has no Batch API. Costs nothing."""
@@ -108,8 +117,8 @@ class BatchEndpoint:
             )
             page = [batch for batch in body.get("data") or [] if isinstance(batch, Mapping)]
             for batch in page:
-                yield str(batch.get("id")), str(_mapping(batch.get("metadata")).get(_NAME_KEY) or "")
-            oldest = _number(page[-1].get("created_at"), 0.0) if page else 0.0
+                yield str(batch.get("id")), str(as_mapping(batch.get("metadata")).get(_NAME_KEY) or "")
+            oldest = _read_number(page[-1].get("created_at"), 0.0) if page else 0.0
             if not body.get("has_more") or oldest < since:
                 return
             after = {"after": str(page[-1].get("id"))}
@@ -133,18 +142,18 @@ class BatchEndpoint:
 def _parse_state(body: Mapping[str, Any]) -> BatchState:
     if not isinstance(body.get("status"), str):
         raise TroubleError(Trouble(f"expected a batch, got {json.dumps(body)[:_LONGEST_SHOWN]}"))
-    counts, errors = _mapping(body.get("request_counts")), _mapping(body.get("errors")).get("data")
-    began = _number(body.get("created_at"), 0.0)
+    counts, errors = as_mapping(body.get("request_counts")), as_mapping(body.get("errors")).get("data")
+    began = _read_number(body.get("created_at"), 0.0)
     ends = (body.get(f"{name}_at") for name in ("completed", "expired", "cancelled"))
-    end = next((_number(end, began) for end in ends if end is not None), began)
+    end = next((_read_number(end, began) for end in ends if end is not None), began)
     problems = [problem for problem in errors if isinstance(problem, Mapping)] if isinstance(errors, list) else []
     return BatchState(
         status=body["status"],
-        completed=int(_number(counts.get("completed"), -1)),
-        failed=int(_number(counts.get("failed"), -1)),
+        completed=int(_read_number(counts.get("completed"), -1)),
+        failed=int(_read_number(counts.get("failed"), -1)),
         files=tuple(str(id) for id in (body.get("output_file_id"), body.get("error_file_id")) if id),
         seconds=max(0.0, end - began),
-        problems=tuple((str(one.get("code") or ""), str(one.get("message") or "")) for one in problems),
+        problems=tuple((str(each.get("code") or ""), str(each.get("message") or "")) for each in problems),
     )
 
 
@@ -171,13 +180,9 @@ def _require_id(body: Mapping[str, Any]) -> str:
     return id
 
 
-def _number(value: Any, default: float) -> float:
+def _read_number(value: Any, default: float) -> float:
     good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return value if good else default
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 # ---------------------------------------------------------------- results
@@ -204,7 +209,7 @@ def read_results(files: Iterable[bytes], keys: Collection[str], read: Callable[[
     results = BatchResults()
     for line in (line for content in files for line in content.splitlines()):
         result = _load(line) or {}
-        response, key = _mapping(result.get("response")), result.get("custom_id")
+        response, key = as_mapping(result.get("response")), result.get("custom_id")
         results.answered += response.get("status_code") == _OK
         if not isinstance(key, str) or key not in keys or key in results.replies:
             continue
@@ -221,6 +226,144 @@ def _read_reply(response: Mapping[str, Any], error: Any, read: Callable[[str], R
     status, body = response.get("status_code"), response.get("body")
     if status == _OK and isinstance(body, Mapping):
         return read(json.dumps(body))
-    details = next((one for one in map(read_error, (body, error)) if one.message), ErrorDetails("no answer"))
+    details = next((read for read in map(read_error, (body, error)) if read.message), ErrorDetails("no answer"))
     code = status if isinstance(status, int) else None
     raise TroubleError(Trouble(details.message[:_LONGEST_MESSAGE], code, details.code, details.param))
+
+
+# ---------------------------------------------------------------- batches on their way
+
+MOST_REQUESTS = 50_000
+"""Requests in a batch; also the limit of the endpoint."""
+_MOST_BYTES = 200_000_000
+_LOOKS = (0.0, 2.0, 5.0)  # seconds before each look for a batch whose creation was not answered
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS batches (name TEXT PRIMARY KEY, id TEXT NOT NULL, file TEXT NOT NULL, "
+    "task TEXT NOT NULL, version INTEGER NOT NULL, model TEXT NOT NULL, base_url TEXT NOT NULL, "
+    "structure TEXT NOT NULL, at REAL NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS batch_keys (batch TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (batch, key))",
+)
+_COLUMNS = "name, id, file, task, version, model, base_url, structure, at"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRecord:
+    """A batch: `name` is ours, written into its metadata; `id` and `file` are the endpoint's, "" until known.
+
+    `structure` is how its requests ask for JSON, `at` the Unix time before it was sent. The `keys` of its calls are the
+    custom ids of its requests.
+    """
+
+    name: str
+    id: str
+    file: str
+    task: str
+    version: int
+    model: str
+    base_url: str
+    structure: Structure
+    at: float
+    keys: frozenset[str]
+
+
+def read_batches(cache: SQLiteCache) -> list[BatchRecord]:
+    """Return the batches whose answers are not all in the cache, oldest first. Raises StoreError."""
+    with cache.connection() as connection:
+        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'batches'").fetchone():
+            return []
+        rows = connection.execute(f"SELECT {_COLUMNS} FROM batches ORDER BY at, name").fetchall()  # noqa: S608
+        keys = [connection.execute("SELECT key FROM batch_keys WHERE batch = ?", row[:1]).fetchall() for row in rows]
+    return [BatchRecord(*(*row, frozenset(key for (key,) in own))) for row, own in zip(rows, keys, strict=True)]
+
+
+def drop_batches(cache: SQLiteCache, names: Iterable[str]) -> None:
+    """Forget batches. Raises StoreError."""
+    gone = [(name,) for name in names]
+    with cache.connection() as connection, connection:
+        connection.executemany("DELETE FROM batches WHERE name = ?", gone)
+        connection.executemany("DELETE FROM batch_keys WHERE batch = ?", gone)
+
+
+def _record_batch(cache: SQLiteCache, batch: BatchRecord) -> BatchRecord:
+    """Record a new batch, or the file and id of one; it is on disk when this returns. Raises StoreError."""
+    with cache.connection() as connection, connection:
+        if batch.file:
+            update = "UPDATE batches SET file = ?, id = ? WHERE name = ?"
+            connection.execute(update, (batch.file, batch.id, batch.name))
+            return batch
+        for table in _TABLES:
+            connection.execute(table)
+        row = (batch.name, batch.id, batch.file, batch.task, batch.version, batch.model, batch.base_url)
+        values = (*row, batch.structure, batch.at)
+        connection.execute(f"INSERT INTO batches ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)  # noqa: S608
+        connection.executemany("INSERT INTO batch_keys VALUES (?, ?)", ((batch.name, key) for key in batch.keys))
+    return batch
+
+
+class BatchSender:
+    """Sends batches of one model, and finds those again that an earlier run sent. Raises TroubleError, StoreError."""
+
+    def __init__(self, cache: SQLiteCache, chat: OpenAIChat, endpoint: BatchEndpoint, clock: Clock) -> None:
+        self._cache, self._chat, self._endpoint, self._clock = cache, chat, endpoint, clock
+
+    def send(self, task: Task[Any], requests: Mapping[str, ChatRequest], most: int) -> list[BatchRecord]:
+        """Send requests, by key, in batches of at most `most` and of 200 MB."""
+        return [self._send(task, lines, structure) for lines, structure in self._split(requests, most)]
+
+    def find_sent(self, keys: Set[str]) -> list[BatchRecord]:
+        """Return the batches on their way that hold any of `keys`.
+
+        A batch that is not known to have been created is looked for at the endpoint, and forgotten if it is not there:
+        it costs nothing.
+        """
+        origin = (self._chat.model, self._chat.base_url)
+        batches = [batch for batch in read_batches(self._cache) if (batch.model, batch.base_url) == origin]
+        wanted = [batch for batch in batches if not batch.keys.isdisjoint(keys)]
+        sent = (batch if batch.id else self._find_again(batch) for batch in wanted)
+        return [batch for batch in sent if batch is not None]
+
+    def _find_again(self, batch: BatchRecord) -> BatchRecord | None:
+        """Return a batch that was recorded, if it was created; otherwise forget it."""
+        for seconds in _LOOKS if batch.file else ():  # nothing is created before its file is known
+            self._clock.sleep(seconds)
+            id = self._endpoint.retry(lambda: self._endpoint.find(batch.name, batch.at))
+            if id is not None:
+                return _record_batch(self._cache, replace(batch, id=id))
+        drop_batches(self._cache, [batch.name])
+        return None
+
+    def _split(self, requests: Mapping[str, ChatRequest], most: int) -> Iterator[tuple[Mapping[str, bytes], Structure]]:
+        """Yield the lines of each batch by key: at most `most`, at most 200 MB, and of one structure."""
+        lines, size, structure = dict[str, bytes](), 0, None
+        for key, request in requests.items():
+            body, asks_by = self._chat.write(request)
+            call = {"custom_id": key, "method": "POST", "url": CHAT_PATH, "body": body}
+            line = json.dumps(call, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+            full = len(lines) >= most or size + len(line) > _MOST_BYTES
+            if structure is not None and (full or asks_by != structure):
+                yield lines, structure
+                lines, size = {}, 0
+            lines[key], size, structure = line, size + len(line), asks_by
+        if structure is not None:
+            yield lines, structure
+
+    def _send(self, task: Task[Any], lines: Mapping[str, bytes], structure: Structure) -> BatchRecord:
+        name, origin, tried = uuid4().hex, (self._chat.model, self._chat.base_url), False
+        batch = BatchRecord(name, "", "", task.name, task.version, *origin, structure, time.time(), frozenset(lines))
+        _record_batch(self._cache, batch)
+
+        def create() -> str:
+            nonlocal tried
+            id = self._endpoint.find(name, batch.at) if tried else None  # the first attempt may have succeeded unseen
+            tried = True
+            return id or self._endpoint.create(name, batch.file)
+
+        try:
+            file = self._endpoint.retry(lambda: self._endpoint.upload(name, b"".join(lines.values())))
+            batch = _record_batch(self._cache, replace(batch, file=file))
+            id = self._endpoint.retry(create)
+        except TroubleError as error:
+            if not error.trouble.passes:  # otherwise it may have been created: the next run looks for it
+                drop_batches(self._cache, [name])
+            raise
+        return _record_batch(self._cache, replace(batch, id=id))

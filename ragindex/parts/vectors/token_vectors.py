@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from ragindex._util import files as durable_files
 from ragindex._util.canonical import digest
 from ragindex._util.progress import progress_bar
-from ragindex.encoders import multi_vector
+from ragindex.encoders import local_models
 from ragindex.encoders.common import PROBE
 from ragindex.encoders.local_models import resolve_revision
 from ragindex.encoders.model_hub import hub_contacts, list_model_folders
@@ -116,7 +116,7 @@ class TokenVectors(Part["TokenIndex"]):
         limited = "encoder" in self.uses and find_token_limit(context.encoder) is not None
         return count_record_tokens(texts, context.encoder) if limited else [0.0] * len(texts)
 
-    def coding(self, context: PartContext) -> multi_vector.TokenCoding:
+    def coding(self, context: PartContext) -> local_models.TokenCoding:
         """Return the encoder that turns texts into token vectors.
 
         Raises UsageError if the index's encoder has no token vectors.
@@ -151,9 +151,9 @@ class MultiVectors(TokenVectors):
         """Return the model's folder, if it is given by its path."""
         return list_model_folders(self.model)
 
-    def coding(self, context: PartContext) -> multi_vector.TokenCoding:
+    def coding(self, context: PartContext) -> local_models.TokenCoding:
         """Return the model, loaded once per process."""
-        return multi_vector.load_multi_vector_model(self.model, self.revision, self.device)
+        return local_models.load_multi_vector_model(self.model, self.revision, self.device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ class TokenIndex:
     places: RecordRows
     averages: QuantizedRows
     """The average vector of each record, in the order of `ids`; zero if the record has no tokens."""
-    coding: multi_vector.TokenCoding
+    coding: local_models.TokenCoding
 
     def question(self, text: str) -> Floats:
         """Return the token vectors of a question, (tokens, dimensions)."""
@@ -301,7 +301,7 @@ def _find_changed(source: Collection, records: Collection) -> Iterator[pa.Table]
     records.delete(sorted(known))
 
 
-def _encode_each(texts: Sequence[str], coding: multi_vector.TokenCoding) -> tuple[list[Floats], list[int]]:
+def _encode_each(texts: Sequence[str], coding: local_models.TokenCoding) -> tuple[list[Floats], list[int]]:
     """Return the vectors of each text, and the positions of texts that alone have NaN or infinity, and so no vectors.
 
     Raises UsageError if the encoder is at fault, and not the texts.

@@ -10,7 +10,7 @@ import pytest
 from letters import LettersEncoder
 
 from ragindex import testing
-from ragindex.encoders import multi_vector
+from ragindex.encoders import local_models
 from ragindex.errors import UsageError
 from ragindex.filters import meta
 from ragindex.index.index import Index
@@ -191,7 +191,7 @@ class Scripted:
 def test_a_late_interaction_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It alone decides on vectors: the encoder of the index is not opened."""
     model = Scripted()
-    monkeypatch.setattr(multi_vector, "load_local_model", lambda *_, **__: model)
+    monkeypatch.setattr(local_models, "load_local_model", lambda *_, **__: model)
     scheme = registry.scheme("colbert(vectors=multi_vectors(model=made/up), candidates=bm25)")
     with Index.open(tmp_path, chunking=None, create=True) as workspace:
         workspace.add([*testing.DOCUMENTS, Document("blank", "", " ")])

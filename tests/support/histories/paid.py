@@ -8,8 +8,7 @@ from pathlib import Path
 from histories.left import BrokenError
 from ragindex.index.index import Index
 from ragindex.index.models import CALLS
-from ragindex.llm.cache import CachedResponse, CallSource, SQLiteCache
-from ragindex.llm.export import export_calls, import_calls
+from ragindex.llm.cache import CachedResponse, CallSource, SQLiteCache, export_calls, import_calls
 
 CALLS_DRAWN = range(6)
 _ORIGIN = CallSource("extract", 1, "openai", "a-model", "https://models.example/v1")

@@ -10,7 +10,7 @@ from command_line import make_desk, ragindex, write
 from snapshots import assert_matches, masked
 
 from ragindex.cli import doctor
-from ragindex.encoders.engines import ENGINES
+from ragindex.encoders.transformer_model import ENGINES
 from ragindex.errors import LeftOutWarning
 
 SNAPSHOTS = Path(__file__).with_name("snapshots")

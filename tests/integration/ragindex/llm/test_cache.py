@@ -18,8 +18,17 @@ from openai_server import KEY, OpenAIServer, chat, slow, status
 from ragindex.accounting import ledger
 from ragindex.errors import DataError, LLMError, ServiceError, StoreError
 from ragindex.llm import key_locks, openai_chat
-from ragindex.llm.cache import CachedResponse, NoCache, SQLiteCache, TaskSummary, disk_size, prune_responses, summarize
-from ragindex.llm.export import export_calls, import_calls
+from ragindex.llm.cache import (
+    CachedResponse,
+    NoCache,
+    SQLiteCache,
+    TaskSummary,
+    disk_size,
+    export_calls,
+    import_calls,
+    prune_responses,
+    summarize,
+)
 from ragindex.llm.prices import Price, Prices
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Failure, Task

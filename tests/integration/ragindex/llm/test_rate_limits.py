@@ -1,22 +1,24 @@
 """Waiting: for room in a minute, for servers that ask for it, for those that failed; and money set aside."""
 
+import contextlib
 import threading
 import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
 from random import Random
-from threading import Barrier, Event
+from threading import Barrier, BrokenBarrierError, Event
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_language import ECHO, PRICES, QUICK, Echo, opened, texts
-from openai_server import Answer, Fault, OpenAIServer, Received, status
+from openai_server import KEY, Answer, Fault, OpenAIServer, Received, status
 
 from ragindex._util.http import Trouble, TroubleError, retry, retry_after, retry_delay
 from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, UsageError
+from ragindex.llm import rate_limits
 from ragindex.llm.budget import Budget
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.rate_limits import Bucket, Clock, Limits, StoppedError, StopSignal, sleep, stopping
@@ -184,6 +186,60 @@ def test_endpoint_that_takes_few_at_once(server: OpenAIServer) -> None:
     assert language.map(ECHO, texts(200)) == [Echo(**inputs) for inputs in texts(200)]
     assert len(server.requests) == 200 + refused
     assert 0 < refused < 100  # a fixed limit of 16 has more refusals than answers
+
+
+# ---------------------------------------------------------------- clients of one endpoint
+
+
+def test_clients_of_one_endpoint_share_its_limit() -> None:
+    clock, refused = Time().clock, Trouble("slow down", 429)
+    first, second = Limits(8, clock=clock, endpoint="a"), Limits(4, clock=clock, endpoint="a")
+    other, private = Limits(8, clock=clock, endpoint="b"), Limits(8, clock=clock)
+    assert finish(second, [refused]) == 4  # half of the largest
+    assert finish(first, [refused]) == 2
+    assert (first.requests_at_once, second.requests_at_once) == (2, 2)
+    assert (other.requests_at_once, private.requests_at_once) == (8, 8)
+    assert Limits(8, clock=clock, endpoint="a").requests_at_once == 2  # a client that comes later
+    assert finish(second, [None] * 2) == 3
+
+
+def test_clients_of_one_endpoint_share_rates_and_pauses() -> None:
+    now = Time()
+    first, second = (Limits(2, 600, clock=now.clock, endpoint="c") for _ in range(2))
+    for limits in [first, second] * 30:  # sixty are a tenth of what a minute has
+        with limits.slot(1):
+            assert now.seconds == 1000.0
+    with first.slot(1):
+        assert now.seconds > 1000.0
+    first.close(5.0)
+    until = now.seconds + 5.0
+    with second.slot(1):
+        assert now.seconds == pytest.approx(until)
+
+
+def test_one_429_slows_both_clients(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = LLMSettings(prices=PRICES, clock=QUICK)
+    first, second = (opened(server, setting=setting, concurrency=8) for _ in range(2))
+    server.key = None
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-another-account")
+    other = opened(server, setting=setting, concurrency=8)
+    server.choose = lambda received, earlier: None if earlier or server.sent else status(429)
+    first.run(ECHO, {"text": "refused once"})
+    most = {}
+    for name, client in {"second": second, "other": other}.items():
+        full = Barrier(8)
+
+        def answer_together(right: Answer, full: Barrier = full) -> Answer:
+            with contextlib.suppress(BrokenBarrierError):
+                full.wait(0.5)
+            return right
+
+        server.choose = lambda received, earlier, answer=answer_together: answer
+        server.most_in_flight = 0
+        client.map(ECHO, texts(8))
+        most[name] = server.most_in_flight
+    assert most == {"second": 4, "other": 8}
+    assert KEY not in repr(vars(rate_limits))
 
 
 # ---------------------------------------------------------------- retry rules

@@ -14,8 +14,7 @@ from openai_server import OpenAIServer, chat, says, status
 from ragindex.accounting import ledger
 from ragindex.errors import RagindexError
 from ragindex.llm import openai_chat
-from ragindex.llm.cache import SQLiteCache
-from ragindex.llm.export import export_calls
+from ragindex.llm.cache import SQLiteCache, export_calls
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.tasks import Failure
 from ragindex.plugins import registry

@@ -15,9 +15,8 @@ from torch import no_grad
 from transformers import AutoModel, AutoTokenizer
 
 from ragindex.encoders import onnx_export
-from ragindex.encoders.engines import open_engine
 from ragindex.encoders.sentence_transformer import SentenceTransformerEncoder, SentenceTransformers
-from ragindex.encoders.transformer_model import TransformerEncoder, read_model_settings
+from ragindex.encoders.transformer_model import TransformerEncoder, open_engine, read_model_settings
 from ragindex.errors import UsageError
 
 try:

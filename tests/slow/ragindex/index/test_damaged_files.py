@@ -12,8 +12,7 @@ from ragindex._util.files import RepairWarning
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import DamagedError, EngineError, RagindexError
 from ragindex.index.index import Index
-from ragindex.llm.cache import CachedResponse, CallSource, SQLiteCache
-from ragindex.llm.export import export_calls, import_calls
+from ragindex.llm.cache import CachedResponse, CallSource, SQLiteCache, export_calls, import_calls
 from ragindex.plugins import registry
 
 

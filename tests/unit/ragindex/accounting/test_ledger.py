@@ -18,8 +18,7 @@ from pydantic import BaseModel, Field, RootModel
 from tiktoken import Encoding
 
 from ragindex.accounting import ledger
-from ragindex.accounting.ledger import CallRecord, Lanes
-from ragindex.accounting.spending import format_spending, spending_to_json
+from ragindex.accounting.ledger import CallRecord, Lanes, format_spending, spending_to_json
 from ragindex.errors import DataError, UsageError
 from ragindex.llm import tokens
 from ragindex.llm.output import is_closed, schema_text

@@ -21,8 +21,9 @@ from tokenizers import Tokenizer
 
 from ragindex._util import files as durable_files
 from ragindex._util.cores import available_cores
-from ragindex.encoders import onnx_export, sentence_transformer
-from ragindex.encoders.sentence_transformer import SentenceTransformers, choose_device
+from ragindex.encoders import local_models, onnx_export, sentence_transformer
+from ragindex.encoders.local_models import choose_device
+from ragindex.encoders.sentence_transformer import SentenceTransformers
 from ragindex.encoders.transformer_model import (
     DOCUMENT_PROMPTS,
     QUERY_PROMPTS,
@@ -182,18 +183,18 @@ def test_id_is_of_the_content_and_the_prompts(
 def test_what_counts_as_content(tmp_path: Path) -> None:
     for name in ("config.json", "model.safetensors"):
         (tmp_path / name).write_text(name)
-    content = sentence_transformer._content(tmp_path)
+    content = local_models.hash_model(tmp_path)
     for name in ("onnx/config.json", "openvino/config.json", ".cache/config.json", "README.md", "pytorch_model.bin"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("another")
-    assert sentence_transformer._content(tmp_path) == content
+    assert local_models.hash_model(tmp_path) == content
     (tmp_path / "1_Pooling").mkdir()
     (tmp_path / "1_Pooling" / "config.json").write_text("{}")
-    assert sentence_transformer._content(tmp_path) != content
+    assert local_models.hash_model(tmp_path) != content
     (tmp_path / "model.safetensors").unlink()
-    without = sentence_transformer._content(tmp_path)
+    without = local_models.hash_model(tmp_path)
     (tmp_path / "pytorch_model.bin").unlink()
-    assert sentence_transformer._content(tmp_path) != without
+    assert local_models.hash_model(tmp_path) != without
 
 
 # ---------------------------------------------------------------- without torch
@@ -216,7 +217,7 @@ def test_a_model_published_in_onnx_form(encoder: TransformerEncoder, tmp_path: P
     (folder / "onnx").mkdir()
     (folder / "onnx" / "model.onnx").symlink_to(SentenceTransformers(model=str(model_folder()))._exported().file)
     found = opened(folder)
-    of_weights = SentenceTransformers(model=str(folder))._id(sentence_transformer._content(folder))
+    of_weights = SentenceTransformers(model=str(folder))._id(local_models.hash_model(folder))
     assert found.id not in (encoder.id, of_weights)
     np.testing.assert_allclose(found.encode_documents(TEXTS), encoder.encode_documents(TEXTS), atol=1e-6)
 
@@ -303,7 +304,7 @@ def test_a_device_is_a_gpu_only_where_there_is_one(monkeypatch: pytest.MonkeyPat
         *((True, True, False, "cuda"), (True, False, True, "mps"), (True, False, False, "cpu")),
         (False, True, True, "cpu"),  # torch is not even imported
     ):
-        monkeypatch.setattr(sentence_transformer, "_may_have_gpu", lambda driver=driver: driver)
+        monkeypatch.setattr(local_models, "_may_have_gpu", lambda driver=driver: driver)
         asked = [SimpleNamespace(is_available=lambda there=there: there) for there in (cuda, mps)]
         as_if_installed(monkeypatch, "torch", cuda=asked[0], backends=SimpleNamespace(mps=asked[1]))
         assert choose_device("auto") == expected

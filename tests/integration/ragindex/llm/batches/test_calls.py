@@ -15,7 +15,7 @@ from openai_server import KEY, Fault, Received, drop, says, slow, status
 from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, ServiceError, UsageError
 from ragindex.llm import openai_chat
-from ragindex.llm.batches import calls, sent
+from ragindex.llm.batches import calls, endpoint
 from ragindex.llm.budget import Budget
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.settings import LLMSettings
@@ -125,7 +125,7 @@ def test_more_inputs_than_fit_are_several_batches(
     server: BatchServer, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calls, "MOST_REQUESTS", 4)
-    monkeypatch.setattr(sent, "MOST_REQUESTS", 4)
+    monkeypatch.setattr(endpoint, "MOST_REQUESTS", 4)
     server.plans = [BatchPlan(looks=5), BatchPlan(looks=1), BatchPlan(looks=3)]
     answers, tally = ask(server, path, 12)
     assert answers == echoed(12)
@@ -134,7 +134,7 @@ def test_more_inputs_than_fit_are_several_batches(
 
 
 def test_a_file_is_at_most_so_many_bytes(server: BatchServer, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sent, "_MOST_BYTES", 2_000)
+    monkeypatch.setattr(endpoint, "_MOST_BYTES", 2_000)
     answers, _ = ask(server, path, 12)
     assert answers == echoed(12)
     assert len(server.batches) > 1
@@ -281,7 +281,7 @@ def test_endpoints_that_refuse(
     server.choose = on_path(refusing, *[fault] * 5)
     with pytest.raises(ServiceError, match=said):
         ask(server, path, 10)
-    assert [one.id for one in sent.read_batches(SQLiteCache(path))] == batches
+    assert [one.id for one in endpoint.read_batches(SQLiteCache(path))] == batches
     assert server.batched.requests == 0
 
 
