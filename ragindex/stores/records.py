@@ -1,7 +1,7 @@
 """Records of collections, as LanceDB and Elasticsearch store them: schemas, columns, tokens and unit vectors."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 from uuid import uuid4
@@ -49,6 +49,12 @@ def arrow_schema(schema: Schema) -> pa.Schema:
     return pa.schema(fields, metadata={"ragindex": json.dumps({**asdict(schema), "identity": uuid4().hex})})
 
 
+def read_schema(stored: Mapping[str, Any]) -> Schema:
+    """Return the schema that was stored as JSON. Raises KeyError if a field is missing."""
+    lists = {name: tuple(stored[name]) for name in ("stored", "keywords", "numbers", "text")}
+    return Schema(**lists, language=stored["language"], dimensions=stored["dimensions"])
+
+
 def table_rows(records: pa.RecordBatch, schema: Schema, target: pa.Schema, name: str) -> pa.Table:
     """Convert records to rows of the table of the collection `name`, with tokens and unit vectors.
 
@@ -66,16 +72,17 @@ def table_rows(records: pa.RecordBatch, schema: Schema, target: pa.Schema, name:
         raise UsageError(f"Records written to {name} in one call must have different ids; some ids occur twice.")
     columns = {column_name(field): records.column(field) for field in given}
     if schema.text:
-        columns["tokens"] = pa.array(analyse_many(_join_texts(records, schema.text), schema.language), pa.string())
+        parts = zip(*(records.column(name).to_pylist() for name in schema.text), strict=True)
+        texts = ["\n".join(filter(None, part)) for part in parts]
+        columns["tokens"] = pa.array(analyse_many(texts, schema.language), pa.string())
     if schema.dimensions:
         columns["vector"] = _normalize_vectors(columns["vector"], schema.dimensions)
     bare = target.remove_metadata()
-    return pa.Table.from_arrays([_cast(columns.get(item.name), item.type, len(records)) for item in bare], schema=bare)
-
-
-def _join_texts(records: pa.RecordBatch, fields: Sequence[str]) -> list[str]:
-    columns = [records.column(name).to_pylist() for name in fields]
-    return ["\n".join(filter(None, parts)) for parts in zip(*columns, strict=True)]
+    arrays = [
+        columns[item.name].cast(item.type) if item.name in columns else pa.nulls(len(records), item.type)
+        for item in bare
+    ]
+    return pa.Table.from_arrays(arrays, schema=bare)
 
 
 def _normalize_vectors(vectors: pa.Array, dimensions: int) -> pa.Array:
@@ -87,22 +94,18 @@ def _normalize_vectors(vectors: pa.Array, dimensions: int) -> pa.Array:
     return pa.FixedSizeListArray.from_arrays(pa.array(units.ravel()), dimensions)
 
 
-def _cast(column: pa.Array | None, kind: pa.DataType, length: int) -> pa.Array:
-    return pa.nulls(length, kind) if column is None else column.cast(kind)
-
-
-def select_columns(found: Any, fields: Sequence[str]) -> Any:
+def select_columns(records: Any, fields: Sequence[str]) -> Any:
     """Select columns by field name, in the order of `fields`. A `meta.` field that no record has is null.
 
     Raises UsageError if a field is unknown.
     """
-    columns = {field_name(name): found.column(name) for name in found.schema.names}
-    absent = pa.nulls(found.num_rows, pa.list_(pa.string()))
+    columns = {field_name(name): records.column(name) for name in records.schema.names}
+    absent = pa.nulls(records.num_rows, pa.list_(pa.string()))
     unknown = [name for name in fields if name not in columns and not name.startswith("meta.")]
     if unknown:
         raise UsageError(f"Unknown field {unknown[0]!r}. Available: {', '.join(sorted(columns))} and meta.KEY.")
     arrays = [columns.get(name, absent) if name.startswith("meta.") else columns[name] for name in fields]
-    return type(found).from_arrays(arrays, names=list(fields))
+    return type(records).from_arrays(arrays, names=list(fields))
 
 
 def combine_chunks(table: pa.Table) -> pa.RecordBatch:

@@ -33,6 +33,7 @@ from ragindex.errors import StoreError
 from ragindex.interfaces import Schema
 from ragindex.stores.elasticsearch.client import Server
 from ragindex.stores.elasticsearch.records import SIMILARITY, build_mapping
+from ragindex.stores.records import read_schema
 
 ELASTICSEARCH_FORMAT = 3
 _RESPONSE_FIELDS = ("*.mappings._meta.ragindex", "*.settings.index.blocks", "*.settings.index.number_of_shards")
@@ -98,9 +99,7 @@ class Generation:
     @property
     def schema(self) -> Schema:
         """The schema that the collection was created with."""
-        stored = self.note["schema"]
-        lists = {name: tuple(stored[name]) for name in ("stored", "keywords", "numbers", "text")}
-        return Schema(**lists, language=stored["language"], dimensions=stored["dimensions"])
+        return read_schema(self.note["schema"])
 
 
 # ---------------------------------------------------------------- lookup
@@ -116,27 +115,22 @@ def list_generations(server: Server, layout: IndexLayout, name: str | None = Non
         "list its collections" if name is None else f"look for the collection {name}",
         lambda client: client.indices.get(index=pattern, filter_path=list(_RESPONSE_FIELDS), expand_wildcards="open"),
     )
-    found: dict[str, list[Generation]] = {}
+    generations: dict[str, list[Generation]] = {}
     for index, parts in dict(answer).items():
         note = parts.get("mappings", {}).get("_meta", {}).get("ragindex")
         ours = note is not None and note.get("namespace", layout.namespace) == layout.namespace
         if ours and name in (None, note["name"]):
-            _check_format(server, index, note)
+            if note["format"] != ELASTICSEARCH_FORMAT:
+                raise StoreError(
+                    f"The index {index} at {server.where} has format {note['format']}; "
+                    f"this ragindex reads {ELASTICSEARCH_FORMAT}. "
+                    "Run ragindex index DATA --index with another folder, or use the version that created it."
+                )
             settings = parts["settings"]["index"]
             blocked = str(settings.get("blocks", {}).get("write", "false")) == "true"
-            found.setdefault(note["name"], []).append(
-                Generation(index, blocked, int(settings["number_of_shards"]), note)
-            )
-    return {one: sorted(held, key=lambda generation: generation.number) for one, held in found.items()}
-
-
-def _check_format(server: Server, index: str, note: Mapping[str, Any]) -> None:
-    if note["format"] != ELASTICSEARCH_FORMAT:
-        raise StoreError(
-            f"The index {index} at {server.where} has format {note['format']}; "
-            f"this ragindex reads {ELASTICSEARCH_FORMAT}. "
-            "Run ragindex index DATA --index with another folder, or use the version that created it."
-        )
+            generation = Generation(index, blocked, int(settings["number_of_shards"]), note)
+            generations.setdefault(note["name"], []).append(generation)
+    return {name: sorted(held, key=lambda generation: generation.number) for name, held in generations.items()}
 
 
 def read_live_version(server: Server, generation: Generation) -> int:
@@ -274,13 +268,10 @@ def _write_again(client: Any, generation: Generation, shard: int) -> None:
         client.index(index=generation.alias, id=one["_id"], document=one["_source"], require_alias=True, refresh=True)
 
 
-def delete_indices(server: Server, doomed: Sequence[Generation]) -> None:
+def delete_indices(server: Server, generations: Sequence[Generation]) -> None:
     """Delete indices; those that no longer exist are ignored."""
-    for generation in doomed:
-        server.ask(
-            f"delete the index {generation.index}",
-            partial(_delete_index, index=generation.index),
-        )
+    for generation in generations:
+        server.ask(f"delete the index {generation.index}", partial(_delete_index, index=generation.index))
 
 
 def _delete_index(client: Any, index: str) -> Any:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ragindex.errors import UsageError
 from ragindex.filters import MAPPING
-from ragindex.interfaces import Floats, Schema
+from ragindex.interfaces import Schema
 from ragindex.stores.elasticsearch import filters
 from ragindex.stores.memory.bm25 import K1, B
 from ragindex.stores.records import arrow_schema, column_name, field_name, table_rows
@@ -69,12 +69,15 @@ def build_documents(
         target = target.append(pa.field(column_name(given), pa.list_(pa.string())))
     rows = table_rows(records, schema, target, name)
     for batch in rows.to_batches(1024):
-        vectors = _to_matrix(batch.column("vector"), schema.dimensions) if schema.dimensions else None
-        plain = batch.drop_columns(["vector"]) if schema.dimensions else batch
+        vectors, plain = None, batch
+        if schema.dimensions:
+            numbers = batch.column("vector").flatten().to_numpy(zero_copy_only=False)
+            vectors, plain = numbers.reshape(-1, schema.dimensions), batch.drop_columns(["vector"])
         for number, row in enumerate(plain.to_pylist()):
             written = json.dumps(_build_document(row, schema, analyser), ensure_ascii=False, separators=(",", ":"))
             if vectors is not None and vectors[number].any():  # the cosine with a zero vector is undefined
-                written = f'{written[:-1]},"vector":{_format_vector(vectors[number])}}}'
+                # the fewest digits that identify each float32: half of those that Python writes
+                written = f'{written[:-1]},"vector":[{",".join(vectors[number].astype("U16").tolist())}]}}'
             yield row["id"], written.encode()
 
 
@@ -97,19 +100,9 @@ def _build_document(row: dict[str, Any], schema: Schema, analyser: str | None) -
     return document
 
 
-def _format_vector(vector: Floats) -> str:
-    """Write a vector as JSON, each number with the fewest digits that identify its float32: half of Python's digits."""
-    return f"[{','.join(vector.astype('U16').tolist())}]"
-
-
 def _to_json_value(value: Any) -> Any:
     """Return a value that JSON can represent: NaN and infinity become strings."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _to_matrix(vectors: pa.Array, dimensions: int) -> Floats:
-    matrix: Floats = vectors.flatten().to_numpy(zero_copy_only=False).reshape(-1, dimensions)
-    return matrix
 
 
 # ---------------------------------------------------------------- columns

@@ -74,51 +74,37 @@ def check_response(method: str, target: str, sent: Any, body: Any) -> None:
 # ---------------------------------------------------------------- shards
 
 
-def _check_all_shards(shards: Any) -> Trouble | None:
-    """Check that every shard has answered."""
-    return _check_shards(shards, lambda total, successful: successful == total)
+def _check_shards(shards: Any, *, every: bool) -> Trouble | None:
+    """Check that no shard has failed, and that every or at least one has answered.
 
-
-def _check_some_shards(shards: Any) -> Trouble | None:
-    """Check that no shard has failed and at least one has answered. Unassigned replicas count in the total only."""
-    return _check_shards(shards, lambda total, successful: successful > 0 or total == 0)
-
-
-def _check_shards(shards: Any, enough: Callable[[int, int], bool]) -> Trouble | None:
+    Unassigned replicas count in the total only, so not all answer to a write.
+    """
     if not isinstance(shards, Mapping):
         return _UNEXPECTED
     total, successful, failed = (shards.get(name) for name in ("total", "successful", "failed"))
     if not (isinstance(total, int) and isinstance(successful, int) and isinstance(failed, int)):
         return _UNEXPECTED
-    if not failed and enough(total, successful):
+    if not failed and (successful == total if every else successful > 0 or total == 0):
         return None
-    said = shards.get("failures") or [{}]
-    code, reason = parse_error({"error": said[0].get("reason")})
-    told = f"{successful} of {total} shards have answered{f': {reason}' if reason else ''}"
-    return Trouble(told, 400 if code in _REQUEST_ERRORS else None, code if code in _REQUEST_ERRORS else PARTIAL)
+    failures = shards.get("failures") or [{}]
+    code, reason = parse_error({"error": failures[0].get("reason")})
+    message = f"{successful} of {total} shards have answered{f': {reason}' if reason else ''}"
+    return Trouble(message, 400 if code in _REQUEST_ERRORS else None, code if code in _REQUEST_ERRORS else PARTIAL)
 
 
 def _check_search(body: Body, _: Any = None) -> Trouble | None:
+    if body.get("timed_out"):
+        return Trouble("its time was over before all was searched", code=PARTIAL)
     if body.get("timed_out") is not False or not isinstance(body.get("hits"), Mapping):
-        return (
-            Trouble("its time was over before all was searched", code=PARTIAL) if body.get("timed_out") else _UNEXPECTED
-        )
-    return (
-        _check_all_shards(body.get("_shards"))
-        or _check_hit_count(body["hits"].get("total"))
-        or _check_truncation(body.get("aggregations") or {})
-    )
-
-
-def _check_hit_count(total: Any) -> Trouble | None:
-    """Check that the count of hits is exact, if there is one."""
-    short = isinstance(total, Mapping) and total.get("relation") != "eq"
-    return Trouble("it has counted only some of the hits", code=PARTIAL) if short else None
-
-
-def _check_truncation(aggregations: Body) -> Trouble | None:
-    left = [name for name, one in aggregations.items() if one.get("sum_other_doc_count")]
-    return Trouble(f"there are more {left[0]} than it lists", 400, PARTIAL) if left else None
+        return _UNEXPECTED
+    if (trouble := _check_shards(body.get("_shards"), every=True)) is not None:
+        return trouble
+    total = body["hits"].get("total")
+    if isinstance(total, Mapping) and total.get("relation") != "eq":
+        return Trouble("it has counted only some of the hits", code=PARTIAL)
+    aggregations = (body.get("aggregations") or {}).items()
+    cut = [name for name, aggregation in aggregations if aggregation.get("sum_other_doc_count")]
+    return Trouble(f"there are more {cut[0]} than it lists", 400, PARTIAL) if cut else None
 
 
 # ---------------------------------------------------------------- bulk requests
@@ -198,7 +184,7 @@ def _count_actions(lines: Sequence[bytes]) -> int:
 
 def _check_written(body: Body, _: Any) -> Trouble | None:
     """Check that one document was written."""
-    return _check_some_shards(body.get("_shards")) if body.get("result") in _WRITE_RESULTS else _UNEXPECTED
+    return _check_shards(body.get("_shards"), every=False) if body.get("result") in _WRITE_RESULTS else _UNEXPECTED
 
 
 def _check_found(body: Body, _: Any) -> Trouble | None:
@@ -207,13 +193,13 @@ def _check_found(body: Body, _: Any) -> Trouble | None:
 
 
 def _check_broadcast(body: Body, _: Any) -> Trouble | None:
-    return _check_some_shards(body.get("_shards"))
+    return _check_shards(body.get("_shards"), every=False)
 
 
 def _check_point(body: Body, _: Any) -> Trouble | None:
     if not body.get("id"):
         return _UNEXPECTED
-    return _check_all_shards(body["_shards"]) if "_shards" in body else None  # servers before 8.16 do not say
+    return _check_shards(body["_shards"], every=True) if "_shards" in body else None  # servers before 8.16 do not say
 
 
 def _check_acknowledged(body: Body, _: Any) -> Trouble | None:

@@ -59,7 +59,8 @@ def scan_view(view: IndexView, fields: Sequence[str], where: Filter | None) -> I
     """Yield all records that pass `where`, as of the first batch."""
     check_fields(fields, view.schema)
     doing, query = f"read the collection {view.name}", view.query(where)
-    size = _choose_batch_size(view.schema, fields)
+    numbers = (view.schema.dimensions or 0) if "vector" in fields else 0
+    size = max(50, min(4000, (8 << 20) // (2000 + 22 * numbers)))  # for about 8 MiB of JSON
     point = view.server.ask(doing, lambda client: client.open_point_in_time(index=view.index, keep_alive=_KEEP_ALIVE))[
         "id"
     ]
@@ -90,12 +91,6 @@ def _fetch_page(client: Any, point: str, query: Any, size: int, fields: Sequence
         track_total_hits=False,
         allow_partial_search_results=False,
     )
-
-
-def _choose_batch_size(schema: Schema, fields: Sequence[str]) -> int:
-    """Return the number of records per batch, for about 8 MiB of JSON."""
-    numbers = (schema.dimensions or 0) if "vector" in fields else 0
-    return max(50, min(4000, (8 << 20) // (2000 + 22 * numbers)))
 
 
 # ---------------------------------------------------------------- requests in progress
@@ -237,10 +232,15 @@ def _exceeds_window(one: PendingSearch) -> bool:
 
 def _fetch(asked: Sequence[PendingSearch], counts: Mapping[str, TokenCounts]) -> None:
     """Fetch the next hits of each request, and the document frequencies of new tokens, in one round trip."""
-    bodies = [{**one.body, "size": one.size, "track_total_hits": False, **_build_search_after(one)} for one in asked]
-    searches = [part for one, body in zip(asked, bodies, strict=True) for part in (_build_header(one.view), body)]
+    searches = list[dict[str, Any]]()
+    for one in asked:
+        after = {"search_after": one.hits[-1]["sort"]} if one.hits else {}
+        searches += [_build_header(one.view), {**one.body, "size": one.size, "track_total_hits": False, **after}]
     blocks = _find_uncounted(asked, counts)
-    searches += [part for view, block in blocks for part in (_build_header(view), _build_count(block))]
+    for view, block in blocks:
+        holding = {str(number): {"term": {"tokens": token}} for number, token in enumerate(block)}
+        count = {"size": 0, "track_total_hits": False, "aggs": {"held": {"filters": {"filters": holding}}}}
+        searches += [_build_header(view), count]
     names = " and ".join(dict.fromkeys(one.view.name for one in asked))
     answer = asked[0].view.server.ask(
         f"search the collection {names}", lambda client: client.msearch(searches=searches)
@@ -270,15 +270,6 @@ def _find_uncounted(
         missing = sorted(wanted - set(counts[index]))
         blocks += [(view, missing[start : start + _MAX_COUNTED]) for start in range(0, len(missing), _MAX_COUNTED)]
     return blocks
-
-
-def _build_search_after(one: PendingSearch) -> dict[str, Any]:
-    return {"search_after": one.hits[-1]["sort"]} if one.hits else {}
-
-
-def _build_count(tokens: Sequence[str]) -> dict[str, Any]:
-    holding = {str(number): {"term": {"tokens": token}} for number, token in enumerate(tokens)}
-    return {"size": 0, "track_total_hits": False, "aggs": {"held": {"filters": {"filters": holding}}}}
 
 
 # ---------------------------------------------------------------- completeness

@@ -1,4 +1,4 @@
-"""The files of a LanceDB table: which versions need which files, sizes and hashes, and removal of unneeded files.
+"""The files of a LanceDB table: which versions need which files, sizes and hashes, removal of unneeded files, copies.
 
 LanceDB removes versions only by age, and only while it rewrites all records. This module reads the files of a version
 from its manifest, a protobuf message of the Lance table format (`lance.table.Manifest`). Nothing is removed unless the
@@ -6,20 +6,32 @@ manifest agrees with LanceDB and with the files on disk.
 
 LanceDB reads most changed bytes without an error. It never changes a file of data, deletions or indexes, so each is
 hashed once, when it is new.
+
+Two kinds of files are made from a table, with hashes: mapped vectors, and copies of small collections, which are read
+without LanceDB, because importing it takes a second. `finish` writes one Arrow file per finished version into the
+table's folder, named by the version and its own hash. A reader of that version loads it. Writers, scans, checks, and
+readers of any other version use LanceDB. A copy is removed with its version.
 """
 
+import json
 import os
 import re
 import shutil
 import struct
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Set
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from ragindex._util import files as durable_files
-from ragindex.stores.lancedb import copies
+from ragindex.interfaces import Schema
 
 _MAGIC = b"LANC"
 _MANIFEST = ".manifest"
@@ -73,8 +85,8 @@ class Version:
     def needs(self, path: Path) -> bool:
         """Return whether the version needs `path`, a file of the table or the folder of an index."""
         kind = path.parent.name
-        if kind == copies.FOLDER:
-            return copies.is_copy_of(path, self.number)
+        if kind == COPIES:
+            return path.suffix == _COPY and path.name.partition(".")[0] == str(self.number)
         if kind == "_versions":
             return path.name == self.path.name
         if kind == "_indices":
@@ -213,7 +225,7 @@ def _check_newest(folder: Path, newest: Version, rows: int) -> None:
 def _list_entries(folder: Path) -> Iterator[Path]:
     """Yield everything that may be removed: copies, data and deletion files, transactions, index folders, manifests."""
     for kind, ending in (
-        (copies.FOLDER, ""),
+        (COPIES, ""),
         ("data", ".lance"),
         ("_deletions", ""),
         ("_transactions", ".txn"),
@@ -257,6 +269,90 @@ def _read_hashes(folder: Path) -> dict[str, str]:
     """Return the hashes by file; none if they are damaged themselves."""
     path = folder / durable_files.HASHES_FILE
     return (durable_files.load_hashed_json(path.read_bytes()) or {}) if path.exists() else {}
+
+
+# ---------------------------------------------------------------- copies of collections
+
+
+MAX_COPY_BYTES = 32 << 20
+"""The most bytes in memory of a table with a copy. Loading a larger one takes about as long as importing LanceDB, and
+each sync writes the copy anew."""
+COPIES = "_copies"
+"""The name of the folder of a table's copies."""
+_COPY = ".arrow"
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """An intact copy of one version of a table. `bytes` is its size in memory."""
+
+    path: Path
+    schema: pa.Schema
+    bytes: int
+
+    def read(self) -> pa.Table:
+        """Read all records, in the order of the table. Raises OSError or ArrowInvalid."""
+        return pa.ipc.open_file(self.path.read_bytes()).read_all()
+
+
+def wants_copy(schema: Schema, size: int) -> bool:
+    """Return whether a collection of `size` bytes gets a copy.
+
+    A search with vectors loads an encoder, beside which the import of LanceDB is small. Collections without text and
+    keywords are not read to answer a query.
+    """
+    return not schema.dimensions and bool(schema.text or schema.keywords) and size <= MAX_COPY_BYTES
+
+
+def find_copy(table: Path, version: int) -> Copy | None:
+    """Return the copy of a version of the table in the folder `table`, or None. A damaged copy is renamed."""
+    for path in (table / COPIES).glob(f"{version}.*{_COPY}"):
+        wrong = durable_files.find_file_damage(path, path.stem.rpartition(".")[2])
+        if wrong is None:
+            schema = pa.ipc.open_file(pa.memory_map(str(path))).schema
+            return Copy(path, schema, json.loads(schema.metadata[b"copy"])["bytes"])
+        warnings.warn(f"{wrong}: LanceDB is read instead.", durable_files.RepairWarning, stacklevel=2)
+        with suppress(OSError):  # the table may be damaged too: what is left of the copy stays until the table goes
+            path.replace(path.with_name(f"{path.name}.damaged"))
+    return None
+
+
+def write_copy(table: Path, version: int, records: pa.Table, metadata: dict[bytes, bytes]) -> None:
+    """Write the copy of a version atomically, with the metadata of its schema. Raises OSError."""
+    folder = table / COPIES
+    folder.mkdir(exist_ok=True)
+    partial = folder / f"{version}.{os.getpid()}.partial"
+    held = {**metadata, b"copy": json.dumps({"bytes": records.nbytes}).encode()}
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with partial.open("wb") as sink, pa.ipc.new_file(sink, records.schema.with_metadata(held), options=options) as file:
+        file.write_table(records.replace_schema_metadata(held))
+    durable_files.move_durably(partial, folder / f"{version}.{durable_files.hash_file(partial)}{_COPY}")
+
+
+# ---------------------------------------------------------------- mapped vectors
+
+
+def map_array(folder: Path, collection: str, state: str, write: Callable[[Path], None]) -> Any:
+    """Return the memory-mapped array for one `state` of a collection, calling `write` if there is no intact file.
+
+    The file's name ends in its hash. Files of other states are removed; a process that has one open can still read it.
+    Raises OSError.
+    """
+    folder.mkdir(exist_ok=True)
+    for path in folder.glob(f"{collection}-{state}.*.npy"):
+        wrong = durable_files.find_file_damage(path, path.stem.rpartition(".")[2])
+        if wrong is None:
+            return np.load(path, mmap_mode="r")
+        warnings.warn(f"{wrong}: rebuilt.", durable_files.RepairWarning, stacklevel=2)
+        path.unlink(missing_ok=True)
+    partial = folder / f"{collection}-{state}.{os.getpid()}.partial"
+    write(partial)
+    path = folder / f"{collection}-{state}.{durable_files.hash_file(partial)}.npy"
+    durable_files.move_durably(partial, path)
+    for other in folder.glob(f"{collection}-*.npy"):
+        if other != path:
+            other.unlink(missing_ok=True)
+    return np.load(path, mmap_mode="r")
 
 
 # ---------------------------------------------------------------- protobuf

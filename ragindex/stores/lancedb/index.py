@@ -18,12 +18,12 @@ from lancedb.query import MatchQuery
 from ragindex.filters import Ids
 from ragindex.interfaces import FilterQuery, Schema, SearchRequest, SearchResult, TextQuery, VectorQuery
 from ragindex.stores.arrow import widen
-from ragindex.stores.lancedb import bm25_statistics, sql
-from ragindex.stores.lancedb.bm25_statistics import CollectionStatistics
+from ragindex.stores.lancedb import maintenance, sql
 from ragindex.stores.lancedb.engine import wait
+from ragindex.stores.lancedb.maintenance import CollectionStatistics
 from ragindex.stores.memory import bm25
 from ragindex.stores.memory.bm25 import K1
-from ragindex.stores.memory.search import MemoryImage, ScoreArray, check_query_vector
+from ragindex.stores.memory.search import MemoryImage, check_query_vector
 from ragindex.stores.records import column_name, combine_chunks, field_name, select_columns
 from ragindex.text_analysis import analyse
 
@@ -56,7 +56,7 @@ class SearchTable:
     @cached_property
     def statistics(self) -> CollectionStatistics | None:
         """The BM25 statistics for text searches; None if there is no text index."""
-        return bm25_statistics.open_statistics(self.table, self.earlier, self.folder, self.schema, self.texts)
+        return maintenance.open_statistics(self.table, self.earlier, self.folder, self.schema, self.texts)
 
 
 Searching: TypeAlias = Generator[Any, pa.Table, list[SearchResult]]
@@ -78,11 +78,6 @@ def open_table(connection: Any, folder: Path, name: str, version: int, schema: S
         return SearchTable(table, schema, columns, rows, folder, lambda other: wait(at(other)))
 
     return wait(opening())
-
-
-def choose_partitions(count: int) -> int:
-    """Return the number of partitions of an index of `count` vectors: its square root."""
-    return max(1, int(np.sqrt(count)))
 
 
 def search_tables(asked: Sequence[tuple[SearchTable, Sequence[SearchRequest]]]) -> list[list[SearchResult]]:
@@ -220,22 +215,19 @@ def _search_text(table: SearchTable, request: SearchRequest) -> Generator[Any, p
     tokens, statistics = analyse(request.text, table.schema.language), table.statistics
     if not tokens or statistics is None:
         return (yield from _search_nothing(table, request))
-    [found] = statistics.lacking.search([request])
+    [lacking] = statistics.lacking.search([request])
     size = min(request.k, table.count) + _SPARE
     while statistics.finds(tokens):
         indexed = table.table.query().nearest_to_text(MatchQuery(" ".join(tokens), "tokens")).fast_search()
         rows = yield _build_query(table, indexed, request, "tokens", "_score").limit(size)
-        both = _merge_results(
-            found, rows, bm25.build_text_index(_read_tokens(rows), statistics.statistics).scores(tokens), request
-        )
-        if len(rows) < size or _is_proven(both, rows, statistics.looseness(tokens), request.k):
-            return both
+        analysed = widen(rows).column("tokens").combine_chunks()
+        scores = bm25.build_text_index(analysed, statistics.statistics).scores(tokens)
+        both = pa.concat_tables([pa.Table.from_batches([lacking.records]), _rename_columns(rows, request.fields)])
+        best = _build_result(both, np.concatenate([lacking.scores, scores]), request)
+        if len(rows) < size or _is_proven(best, rows, statistics.looseness(tokens), request.k):
+            return best
         size *= 4
-    return found
-
-
-def _read_tokens(rows: pa.Table) -> pa.Array:
-    return widen(rows).column("tokens").combine_chunks()
+    return lacking
 
 
 def _is_proven(found: SearchResult, rows: pa.Table, looseness: float, k: int) -> bool:
@@ -244,18 +236,14 @@ def _is_proven(found: SearchResult, rows: pa.Table, looseness: float, k: int) ->
     return k <= 0 or (len(found.ids) >= k and bool(found.scores[k - 1] > least * looseness * (1 + _FLOAT32_ERROR)))
 
 
-def _merge_results(lacking: SearchResult, rows: pa.Table, scores: ScoreArray, request: TextQuery) -> SearchResult:
-    """Merge the best records that the index lacks with those that it has found."""
-    found = [pa.Table.from_batches([lacking.records]), _rename_columns(rows, request.fields)]
-    return _build_result(pa.concat_tables(found), np.concatenate([lacking.scores, scores]), request)
-
-
 def _search_vectors(table: SearchTable, request: VectorQuery) -> Generator[Any, pa.Table, SearchResult]:
     if not check_query_vector(request.vector, table.schema.dimensions).any():
         return (yield from _search_nothing(table, request))
     limit = min(request.k, table.count) + _SPARE
     near = table.table.query().nearest_to(request.vector).column("vector").distance_type("cosine")
-    near = near.maximum_nprobes(0).minimum_nprobes(max(1, int(choose_partitions(table.count) * _PROBE_SHARE)))
+    near = near.maximum_nprobes(0).minimum_nprobes(
+        max(1, int(maintenance.choose_partitions(table.count) * _PROBE_SHARE))
+    )
     rows = yield _build_query(table, near, request, "_distance").limit(limit)
     return _build_result(_rename_columns(rows, request.fields), 1 - rows.column("_distance").to_numpy(), request)
 

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from ragindex.errors import WriterBusyError
 from ragindex.interfaces import Schema, StorePlugin
-from ragindex.stores.lancedb import copies, files
+from ragindex.stores.lancedb import files
 from ragindex.stores.lancedb.collection import Database, LanceCollection
 from ragindex.stores.lancedb.engine import wait, wrap_engine_errors
 from ragindex.stores.records import arrow_schema, field_name, require_schema
@@ -74,7 +74,7 @@ class LanceStore:
     def open(self, name: str, version: int) -> "LanceCollection":
         """Open a collection at one version. Raises StoreError if it does not exist."""
         with wrap_engine_errors(f"open the collection {name} at version {version}"):
-            copy = copies.find_copy(self.database.place(name), version)
+            copy = files.find_copy(self.database.place(name), version)
             collection = LanceCollection(self.database, name, version, copy)
             if copy is None:
                 _ = collection.table
@@ -123,7 +123,7 @@ class LanceStore:
     def rescue(self, name: str, version: int) -> Iterator[pa.Table]:
         """Yield the records of a version that can be read, without vectors: of its copy, else around the damage."""
         with wrap_engine_errors(f"open the collection {name} at version {version}"):
-            copy = copies.find_copy(self.database.place(name), version)
+            copy = files.find_copy(self.database.place(name), version)
             collection = LanceCollection(self.database, name, version, copy)
             tables = iter([copy.read()] if copy is not None else collection.read_readable())
         while (table := next(tables, None)) is not None:

@@ -51,11 +51,11 @@ class MemoryImage:
             n for n, request in enumerate(requests) if isinstance(request, VectorQuery) and request.where is None
         ]
         best = dict(zip(together, self._nearest([requests[n] for n in together]), strict=True))  # type: ignore[misc]
-        found = [best.get(n) or self._one(request) for n, request in enumerate(requests)]
-        records = self._take_records([rows for rows, _ in found], [("id", *request.fields) for request in requests])
+        ranked = [best.get(n) or self._rank_alone(request) for n, request in enumerate(requests)]
+        records = self._take_records([rows for rows, _ in ranked], [("id", *request.fields) for request in requests])
         return [
             SearchResult([self.ids[row] for row in rows.tolist()], scores, taken)
-            for (rows, scores), taken in zip(found, records, strict=True)
+            for (rows, scores), taken in zip(ranked, records, strict=True)
         ]
 
     def get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
@@ -82,11 +82,8 @@ class MemoryImage:
     @cached_property
     def columns(self) -> Mapping[str, pa.Array]:
         """The columns by name, as one array each."""
-        return {name: _combine_chunks(self._wide.column(name)) for name in self.table.column_names}
-
-    @cached_property
-    def _wide(self) -> pa.Table:
-        return widen(self.table)
+        columns = zip(self.table.column_names, widen(self.table).columns, strict=True)
+        return {name: one.chunk(0) if one.num_chunks == 1 else one.combine_chunks() for name, one in columns}
 
     @cached_property
     def rank(self) -> npt.NDArray[np.int32]:
@@ -112,7 +109,7 @@ class MemoryImage:
         """The evaluator of filters."""
         return FilterEvaluator(self.columns, self.rows)
 
-    def _one(self, request: SearchRequest) -> tuple[RowNumbers, ScoreArray]:
+    def _rank_alone(self, request: SearchRequest) -> tuple[RowNumbers, ScoreArray]:
         where = request.where
         rows = np.arange(len(self.table), dtype=np.int64) if where is None else self.filtering.passing(where)
         if isinstance(request, FilterQuery):
@@ -130,7 +127,7 @@ class MemoryImage:
         return self._exactly(unit, rows, request.k)
 
     def _nearest(self, requests: Sequence[VectorQuery]) -> list[tuple[RowNumbers, ScoreArray]]:
-        found: list[tuple[RowNumbers, ScoreArray]] = []
+        ranked: list[tuple[RowNumbers, ScoreArray]] = []
         step = max(1, _MAX_SCORES // max(1, len(self.table)))
         for start in range(0, len(requests), step):
             block = requests[start : start + step]
@@ -139,8 +136,8 @@ class MemoryImage:
             rough[self.silent] = -np.inf
             for column, request in enumerate(block):
                 rows = _select_near_best(rough[:, column], request.k)
-                found.append(self._exactly(units[column], rows, request.k))
-        return found
+                ranked.append(self._exactly(units[column], rows, request.k))
+        return ranked
 
     def _exactly(self, unit: Floats, rows: RowNumbers, k: int) -> tuple[RowNumbers, ScoreArray]:
         """Return the k best of `rows` by float64 cosine.
@@ -168,8 +165,8 @@ class MemoryImage:
     def _best(self, rows: RowNumbers, scores: ScoreArray, k: int) -> tuple[RowNumbers, ScoreArray]:
         """Return the k best of `rows` and their scores; equal scores are ordered by id."""
         if 0 < k < len(rows):
-            kept = np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k])
-            rows, scores = rows[kept], scores[kept]
+            best = np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k])
+            rows, scores = rows[best], scores[best]
         order = np.lexsort((self.rank[rows], -scores))[: max(k, 0)]
         return rows[order], scores[order]
 
@@ -180,7 +177,7 @@ class MemoryImage:
         """
         records: dict[int, pa.RecordBatch] = {}
         for wanted in dict.fromkeys(fields):
-            numbers = [number for number, one in enumerate(fields) if one == wanted]
+            numbers = [number for number, names in enumerate(fields) if names == wanted]
             together = self._records(np.concatenate([rows[number] for number in numbers]), wanted)
             start = 0
             for number in numbers:
@@ -232,7 +229,3 @@ def _select_near_best(scores: Floats, k: int) -> RowNumbers:
     """Return the rows whose approximate score is within the margin of the k-th best."""
     least = np.partition(scores, len(scores) - k)[len(scores) - k] - _MARGIN if 0 < k < len(scores) else -np.inf
     return np.flatnonzero((scores >= least) & (scores > -np.inf))
-
-
-def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

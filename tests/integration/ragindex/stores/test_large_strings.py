@@ -117,7 +117,7 @@ def test_what_an_engine_fails_at_is_said(tmp_path: Path, monkeypatch: pytest.Mon
                 monkeypatch.setattr(MemoryImage, name, failing(error))
         else:
             monkeypatch.setattr("ragindex.stores.lancedb.index.search_tables", failing(error))
-            monkeypatch.setattr(LanceCollection, "_get", failing(error))
+            monkeypatch.setattr(LanceCollection, "_read", failing(error))
         for work in (
             lambda: collection.search(asked),
             lambda: search_together([(collection, asked), (collection, asked)]),
