@@ -89,10 +89,6 @@ class Documents:
         """What stands between a document's id and the number of a passage; "" if a document is one passage."""
         return id_mark(self.chunking, of_index=self.chunks is None)
 
-    @property
-    def _spans(self) -> Collection:
-        return self.collection if self.chunks is None else self.chunks()
-
     def upsert(
         self,
         documents: Iterable[Document],
@@ -132,8 +128,12 @@ class Documents:
         for start in range(0, len(ids), _BATCH):
             batch = ids[start : start + _BATCH]
             rows = self.collection.get(batch, (*DOCUMENT_SCHEMA.stored, "passages")).to_pylist()
-            anew = [_split_row(row, self.chunking) for row in rows]
-            new = [one for one, row in zip(anew, rows, strict=True) if one["passages"] != row["passages"]]
+            new = []
+            for row in rows:
+                document = _build_document(row)
+                passages = _write_spans(document, chunk(document, self.chunking))
+                if passages != row["passages"]:
+                    new.append({**row, "passages": passages})
             if new:
                 self.collection.upsert(pa.RecordBatch.from_pylist(new, schema=DOCUMENT_ROWS))
             changed += [row["id"] for row in new]
@@ -144,9 +144,9 @@ class Documents:
 
     def remove(self, ids: Sequence[str]) -> int:
         """Remove the documents among `ids` that exist, and return their number."""
-        found = self.collection.get(ids, ()).column("id").to_pylist()
-        self.collection.delete(found)
-        return len(found)
+        existing = self.collection.get(ids, ()).column("id").to_pylist()
+        self.collection.delete(existing)
+        return len(existing)
 
     def sources(self, ids: Sequence[str] | None = None) -> dict[str, str]:
         """Return the source of each document by id: of all documents, or of the existing ones among `ids`."""
@@ -166,8 +166,8 @@ class Documents:
 
     def read(self, ids: Sequence[str]) -> list[Document]:
         """Return the existing documents among `ids`, in the order of `ids`."""
-        found = {row["id"]: row for row in self.collection.get(list(ids), _CONTENT).to_pylist()}
-        return [_build_document(found[id]) for id in ids if id in found]
+        rows = {row["id"]: row for row in self.collection.get(list(ids), _CONTENT).to_pylist()}
+        return [_build_document(rows[id]) for id in ids if id in rows]
 
     def owns(self, passage: str) -> bool:
         """Return whether the id of a passage is one of this chunking."""
@@ -212,12 +212,13 @@ class Documents:
 
     def passage_revisions(self) -> pa.Table:
         """Return the revision of every passage, from which parts without inputs are built."""
-        read = pa.Table.from_batches(self._spans.scan(("passages",)), _SPAN_SCHEMA)
-        if not len(read):
+        collection = self.collection if self.chunks is None else self.chunks()
+        rows = pa.Table.from_batches(collection.scan(("passages",)), _SPAN_SCHEMA)
+        if not len(rows):
             return revisions.revision_table([], [])
-        spans = read.column("passages").combine_chunks()
+        spans = rows.column("passages").combine_chunks()
         parents = pc.list_parent_indices(spans)
-        ids = read.column("id").combine_chunks().take(parents)
+        ids = rows.column("id").combine_chunks().take(parents)
         if self.mark:
             numbers = np.arange(len(parents)) - spans.offsets.to_numpy()[parents.to_numpy()] + spans.offsets[0].as_py()
             ids = pc.binary_join_element_wise(ids, pa.array(numbers).cast(pa.string()), self.mark)
@@ -312,12 +313,6 @@ def _compare_revisions(old: str, new: str) -> tuple[bool, bool]:
     """Return whether two revisions of a document are those of the same content, and of the same file."""
     (old_content, _, old_file), (new_content, _, new_file) = old.partition(":"), new.partition(":")
     return old_content == new_content, old_file == new_file != ""
-
-
-def _split_row(row: Mapping[str, Any], chunking: Chunking | None) -> dict[str, Any]:
-    """Return the record of a document with the passages of `chunking`."""
-    document = _build_document(row)
-    return {**row, "passages": _write_spans(document, chunk(document, chunking))}
 
 
 def _build_document(row: Mapping[str, Any]) -> Document:

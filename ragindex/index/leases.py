@@ -76,7 +76,7 @@ def take_lease(folder: Path, read: ReaderState, *, write: bool = True) -> Reader
     if not write:
         return _lock_folder(leases)
     path = leases / f"{os.getpid()}-{uuid.uuid4().hex}.json"
-    told = {
+    state = {
         "collections": dict(read.collections),
         "parts": sorted(read.parts),
         "encoders": sorted(read.encoders),
@@ -86,8 +86,9 @@ def take_lease(folder: Path, read: ReaderState, *, write: bool = True) -> Reader
         leases.mkdir(exist_ok=True)
         partial = path.with_suffix(".partial")
         descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
-        _lock(descriptor)
-        os.write(descriptor, json.dumps(told).encode())
+        if sys.platform != "win32":
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.write(descriptor, json.dumps(state).encode())
         partial.rename(path)  # the file stays locked when it is renamed
     except OSError:
         if descriptor is not None:
@@ -110,7 +111,9 @@ def read_states(folder: Path) -> list[ReaderState] | None:
     for path in sorted(leases.iterdir()):
         if path.suffix == ".json" and _is_held(path):
             try:
-                states.append(_parse_state(json.loads(path.read_text(encoding="utf-8"))))
+                state = json.loads(path.read_text(encoding="utf-8"))
+                sets = frozenset(state["parts"]), frozenset(state["encoders"])
+                states.append(ReaderState(dict(state["collections"]), *sets))
             except FileNotFoundError:  # released in the meantime
                 continue
             except (OSError, ValueError, KeyError, TypeError):
@@ -123,10 +126,6 @@ def read_states(folder: Path) -> list[ReaderState] | None:
 def versions_read(states: Iterable[ReaderState], name: str) -> frozenset[int]:
     """Return the versions of the collection `name` in `states`."""
     return frozenset(one.collections[name] for one in states if name in one.collections)
-
-
-def _parse_state(told: Mapping[str, dict[str, int]]) -> ReaderState:
-    return ReaderState(dict(told["collections"]), frozenset(told["parts"]), frozenset(told["encoders"]))
 
 
 # ---------------------------------------------------------------- locks
@@ -181,11 +180,6 @@ def _remove_if_old(path: Path) -> None:
     with contextlib.suppress(FileNotFoundError):  # renamed in the meantime
         if path.stat().st_mtime < time.time() - _MAX_PARTIAL_AGE:
             path.unlink()
-
-
-def _lock(descriptor: int) -> None:
-    if sys.platform != "win32":
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _release(descriptor: int, path: Path | None) -> None:

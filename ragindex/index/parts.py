@@ -31,6 +31,7 @@ from ragindex.errors import (
 from ragindex.filters import TERMS_VERSION
 from ragindex.index.documents import CHUNK_SCHEMA, Documents
 from ragindex.index.leases import ReaderLease
+from ragindex.index.manifest import wrap_write_errors
 from ragindex.interfaces import (
     BuildContext,
     Change,
@@ -244,6 +245,15 @@ def chunks_of(chunking: Chunking | None) -> Chunks | None:
     return kind(by=chunking.by, size=chunking.size, overlap=chunking.overlap)
 
 
+def documents_of(part: Part[Any], documents: Documents, open_chunks: Callable[[Chunks], Collection]) -> Documents:
+    """Return the documents with the passages of a part; `open_chunks` opens those of a chunking of its own."""
+    chunking = part.own_chunking()
+    chunks = chunks_of(chunking)
+    if chunking is None or chunks is None:
+        return documents
+    return documents.chunked(chunking, lambda: open_chunks(chunks))
+
+
 _MAX_REASON_LENGTH = 300
 
 
@@ -396,15 +406,13 @@ def store_import(file: Path, folder: Path) -> str:
         digest = durable_files.hash_file(file)
     except OSError as error:
         raise DataError("a file to import", error.strerror or str(error), path=file) from error
-    kept = imported_path(folder, digest)
-    try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        if durable_files.find_file_damage(kept, digest) is not None:
-            with file.open("rb") as source, durable_files.replace_file(kept) as copy:
+    target = imported_path(folder, digest)
+    with wrap_write_errors(f"{file} could not be copied into {folder}"):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if durable_files.find_file_damage(target, digest) is not None:
+            with file.open("rb") as source, durable_files.replace_file(target) as copy:
                 shutil.copyfileobj(source, copy)
-    except OSError as error:
-        raise StoreError(f"{file} could not be copied into {folder}: {error.strerror or error}.") from error
-    if durable_files.find_file_damage(kept, digest) is not None:
+    if durable_files.find_file_damage(target, digest) is not None:
         raise DataError("a file that nobody changes while it is imported", "another", path=file)
     return digest
 
@@ -414,12 +422,12 @@ def require_import(folder: Path, digest: str, source: str) -> Path:
 
     `source` is the path that the file was imported from, for the error's command.
     """
-    kept = imported_path(folder, digest)
-    wrong = durable_files.find_file_damage(kept, digest)
+    path = imported_path(folder, digest)
+    wrong = durable_files.find_file_damage(path, digest)
     if wrong is not None:
         given = f"--triples {shlex.quote(source or 'FILE')}"
         raise DamagedError(f"An imported file: {wrong}. Give it again. {durable_files.repair_hint(folder)} {given}")
-    return kept
+    return path
 
 
 def imported_path(folder: Path, digest: str) -> Path:

@@ -12,7 +12,7 @@ import os
 import shlex
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import wraps
@@ -96,11 +96,6 @@ def _list_folders(folder: Path, manifest: Manifest, keys: Iterable[str]) -> list
     return [folder / "parts" / key / name for key in finished for name in manifest.parts[key].files]
 
 
-def _find_hashed_folders(parts: Path) -> list[Path]:
-    """Return all hashed folders of parts, including those left by an interrupted sync."""
-    return [path.parent for path in parts.glob(f"*/*/{durable_files.HASHES_FILE}")]
-
-
 # ---------------------------------------------------------------- everything
 
 
@@ -131,7 +126,8 @@ def find_damage(
     if damaged_fit is not None:
         found.removed.append(damaged_fit)
     _check_collections(folder, manifest, store, drop, found)
-    for path in sorted({*_list_folders(folder, manifest, manifest.parts), *_find_hashed_folders(folder / "parts")}):
+    hashed = {path.parent for path in (folder / "parts").glob(f"*/*/{durable_files.HASHES_FILE}")}
+    for path in sorted(hashed.union(_list_folders(folder, manifest, manifest.parts))):
         if (wrong := durable_files.find_named_folder_damage(path)) is not None:
             shutil.rmtree(path, ignore_errors=True)
             found.removed.append(wrong)
@@ -148,7 +144,8 @@ def _check_collections(
     folder: Path, manifest: Manifest, store: Store, drop: Callable[[str], None], found: Findings
 ) -> None:
     dropped = set[str]()
-    for name in _list_collections(manifest, store):
+    recorded = [f"{key}.{kind}" for key, record in manifest.parts.items() for kind in record.collections]
+    for name in sorted({*recorded, *store.names()} - {"documents"}):
         part, _, kind = name.rpartition(".")
         if part in dropped:
             continue
@@ -179,7 +176,9 @@ def _check_documents(
         return
     rescued = rescue_documents(folder, manifest, store)
     sentence = f"The documents of {folder}: {wrong}."
-    commands = f"Run: {_build_index_commands(folder, manifest)}"
+    roots = [shlex.quote(source.root) for source in manifest.sources.values() if source.root] or ["DATA"]
+    indexing = ", then: ".join(f"ragindex index {root} --index {shlex.quote(str(folder))}" for root in roots)
+    commands = f"Run: {indexing}"
     if rescued is None:
         found.lost.append(f"{sentence} {commands}")
         return
@@ -193,17 +192,6 @@ def _check_documents(
     ids = f" {many(len(rescued.lost), 'document')} could not: {first_names(rescued.lost)}." if rescued.lost else ""
     again = " Documents that a program or a server added must be sent again. The others:"
     found.lost.append(f"{sentence}{kept}{ids}{aside}{again} {commands}")
-
-
-def _build_index_commands(folder: Path, manifest: Manifest) -> str:
-    """Return the commands that index all sources again."""
-    roots = [shlex.quote(source.root) for source in manifest.sources.values() if source.root] or ["DATA"]
-    return ", then: ".join(f"ragindex index {root} --index {shlex.quote(str(folder))}" for root in roots)
-
-
-def _list_collections(manifest: Manifest, store: Store) -> Sequence[str]:
-    recorded = [f"{key}.{kind}" for key, record in manifest.parts.items() for kind in record.collections]
-    return sorted({*recorded, *store.names()} - {"documents"})
 
 
 def _find_collection_damage(store: Store, name: str, pinned: int | None, identity: str | None) -> str | None:

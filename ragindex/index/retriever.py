@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Self, overload
 
 from ragindex._util.cores import limit_blas
 from ragindex._util.distribution import require_module
@@ -196,7 +196,8 @@ class Hits(Sequence[Hit]):
         Raises MissingExtraError if pandas is not installed.
         """
         pandas = require_module("pandas", "pandas", "to_frame")
-        frame: DataFrame = pandas.DataFrame([_as_row(hit) for hit in self.hits], columns=list(_COLUMNS))
+        rows = [{name: getattr(hit, name) for name in _COLUMNS} for hit in self.hits]
+        frame: DataFrame = pandas.DataFrame(rows, columns=list(_COLUMNS))
         return frame
 
     def __repr__(self) -> str:
@@ -214,10 +215,6 @@ class Hits(Sequence[Hit]):
 
 
 _COLUMNS = ("score", "id", "title", "text", "doc_ids", "positions", "metadata")
-
-
-def _as_row(hit: Hit) -> dict[str, Any]:
-    return {name: getattr(hit, name) for name in _COLUMNS}
 
 
 def _as_filter(where: Where | None) -> Filter | None:

@@ -84,7 +84,11 @@ def place_corpus(known: Known, corpus: Corpus, name: str, asking: SourceRequest)
     Raises UsageError or WorkspaceError, with the next command, if the source needs a name or already has another one.
     """
     if not corpus.root:
-        return _place_program_documents(known, corpus, name or corpus.name)
+        name = name or corpus.name
+        source = known.get(name) or DocumentSource(root="", format=PROGRAM)
+        if source.root:
+            raise UsageError(f"The source {name!r} is {source.root}. Give a program's documents another name: source=…")
+        return {**known, name: source}, PlacedDocuments(name, "", corpus.documents)
     found = _find_source(known, corpus)
     _require_no_folder_inside(known, corpus, found, asking)
     if found is None:
@@ -232,29 +236,16 @@ def _merge_placed(first: PlacedDocuments, second: PlacedDocuments) -> PlacedDocu
     return PlacedDocuments(first.source, "", tuple(held.values()), files={**first.files, **second.files})
 
 
-def _place_program_documents(known: Known, corpus: Corpus, name: str) -> tuple[Known, PlacedDocuments]:
-    held = known.get(name)
-    if held is not None and held.root:
-        raise UsageError(f"The source {name!r} is {held.root}. Give a program's documents another name: source=…")
-    return {**known, name: held or DocumentSource(root="", format=PROGRAM)}, PlacedDocuments(name, "", corpus.documents)
-
-
 def _find_source(known: Known, corpus: Corpus) -> str | None:
     """Return the name of the source with the root of `corpus`, else that of the innermost folder around it, or None."""
-    around = [
-        name
-        for name, source in known.items()
-        if source.root == corpus.root or (_are_folders(source, corpus) and _is_inside(corpus.root, source.root))
-    ]
+    around = [name for name, source in known.items() if source.root == corpus.root or _contains(source, corpus)]
     return max(around, key=lambda name: len(known[name].root), default=None)
 
 
-def _are_folders(source: DocumentSource, corpus: Corpus) -> bool:
-    return source.format == corpus.format == "folder"
-
-
-def _is_inside(inner: str, outer: str) -> bool:
-    return inner != outer and PurePath(inner).is_relative_to(outer)
+def _contains(outer: DocumentSource | Corpus, inner: DocumentSource | Corpus) -> bool:
+    """Return whether both are folders, and one is inside the other."""
+    are_folders = outer.format == inner.format == "folder"
+    return are_folders and inner.root != outer.root and PurePath(inner.root).is_relative_to(outer.root)
 
 
 def _build_lead(source: DocumentSource, corpus: Corpus) -> str:
@@ -278,7 +269,7 @@ def _require_no_folder_inside(known: Known, corpus: Corpus, found: str | None, a
     if corpus.only or corpus.format != "folder":
         return
     for name, source in known.items():
-        if name != found and _are_folders(source, corpus) and _is_inside(source.root, corpus.root):
+        if name != found and _contains(corpus, source):
             raise WorkspaceError(
                 f"{corpus.root} contains {source.root}, the source {name!r}, whose files would be indexed twice. "
                 f"Nothing was written. Run: {asking.removal(name)}, then this command again."
@@ -287,10 +278,10 @@ def _require_no_folder_inside(known: Known, corpus: Corpus, found: str | None, a
 
 def _match_moved_source(known: Known, corpus: Corpus, name: str) -> str | None:
     """Return `name` if it is a source of the same kind whose folder or file has moved, else None."""
-    held = known.get(name)
-    same = held is not None and (held.format == "folder") == (corpus.format == "folder")
-    gone = held is not None and os.path.isabs(held.root) and not os.path.exists(held.root)
-    return name if same and gone and os.path.isabs(corpus.root) else None
+    source = known.get(name)
+    if source is None or (source.format == "folder") != (corpus.format == "folder"):
+        return None
+    return name if _is_gone(source) and os.path.isabs(corpus.root) else None
 
 
 def _name_new_source(known: Known, corpus: Corpus, name: str, asking: SourceRequest) -> str:

@@ -45,7 +45,7 @@ from ragindex.index.parts import (
     Chunks,
     KeyInputs,
     PartBuildContext,
-    chunks_of,
+    documents_of,
     inputs_of,
     part_key,
     parts_of,
@@ -141,8 +141,10 @@ def sync(index: IndexState, plugins: Iterable[Scheme | Part[Any]] = ()) -> Build
 
 
 def _is_up_to_date(index: IndexState, parts: Sequence[Part[Any]]) -> bool:
-    if index.corpus_moved() or not parts:
-        return not parts and not index.corpus_moved()
+    if index.corpus_moved():
+        return False
+    if not parts:
+        return True
     if any(map(uses_encoder, parts)) and index.encoders.awaits_refit():
         return False
     keys = {index.key(part, index.pinned_encoder(part)) for part in parts}
@@ -217,6 +219,11 @@ def _plan(index: IndexState, parts: Sequence[Part[Any]], corpus: Documents, *, k
     id = encoder.id if encoder else None
     finished = _list_finished(index, {index.key(part, id) for part in parts}) if keep else {}
     names = index.store.names()
+
+    def open_chunks(chunks: Chunks) -> Collection:
+        name = f"{index.key(chunks, id)}.records"
+        return index.store.open(name, index.store.version(name) or 0)
+
     for part in parts:
         key = index.key(part, id)
         lost = any((now or 0) < pinned for now, pinned in _list_versions(index, key))
@@ -224,7 +231,7 @@ def _plan(index: IndexState, parts: Sequence[Part[Any]], corpus: Documents, *, k
             drop_part(index, key, names)
         inputs = tuple(tasks[index.key(source, id)] for source in inputs_of(part))
         used = encoder if "encoder" in part.uses else None
-        context = _build_context(index, part, key, inputs, _chunk_corpus(index, part, corpus, id), used)
+        context = _build_context(index, part, key, inputs, documents_of(part, corpus, open_chunks), used)
         coverage = _open_coverage(index, part, key, names)
         earlier = index.manifest.parts.get(key) if part.finishes_changes else None
         tasks[key] = Building(
@@ -241,24 +248,14 @@ def _plan(index: IndexState, parts: Sequence[Part[Any]], corpus: Documents, *, k
     return list(tasks.values())
 
 
-def _chunk_corpus(index: IndexState, part: Part[Any], corpus: Documents, encoder: str | None) -> Documents:
-    """Return the documents with the passages that a part is made from."""
-    chunking = part.own_chunking()
-    chunks = chunks_of(chunking)
-    if chunking is None or chunks is None:
-        return corpus
-    name = f"{index.key(chunks, encoder)}.records"
-    return corpus.chunked(chunking, lambda: index.store.open(name, index.store.version(name) or 0))
-
-
 def _open_coverage(index: IndexState, part: Part[Any], key: str, names: Sequence[str]) -> PartCoverage:
     """Open a part's coverage. If the journal is damaged, drop the part first, because its content is then unknown."""
-    kept = Journal.of(index.folder, key)
+    journal = Journal.of(index.folder, key)
     try:
-        return PartCoverage.open(index.store, key, kept, shares=part.shares_records)
+        return PartCoverage.open(index.store, key, journal, shares=part.shares_records)
     except DamagedJournalError:
         drop_part(index, key, names)
-        return PartCoverage.open(index.store, key, kept, shares=part.shares_records)
+        return PartCoverage.open(index.store, key, journal, shares=part.shares_records)
 
 
 def _build_context(
@@ -359,23 +356,23 @@ def apply_changes(tasks: Sequence[Building], corpus: pa.Table) -> tuple[dict[str
 
 def _read_passage_revisions(tasks: Sequence[Building], corpus: pa.Table) -> dict[Chunking | None, pa.Table]:
     """Return the revisions of the passages of each chunking; `corpus` are those of the index's own."""
-    found: dict[Chunking | None, pa.Table] = {None: corpus}
+    tables: dict[Chunking | None, pa.Table] = {None: corpus}
     for task in tasks:
         chunking, documents = task.part.own_chunking(), task.context.documents
-        if chunking not in found:
-            found[chunking] = corpus if documents.chunks is None else documents.passage_revisions()
-    return found
+        if chunking not in tables:
+            tables[chunking] = corpus if documents.chunks is None else documents.passage_revisions()
+    return tables
 
 
 def _forget(task: Building, ids: list[str]) -> int:
     """Remove passages from a part. Callers remove them from dependent parts before the part itself."""
     with progress_bar(f"{task.name}: removing", len(ids)) as advance:
         for start in range(0, len(ids), _BATCH):
-            doomed = ids[start : start + _BATCH]
-            task.coverage.begin(doomed)
-            _touch_neighbours(task, doomed)
-            _remove(task, doomed)
-            advance(len(doomed))
+            batch = ids[start : start + _BATCH]
+            task.coverage.begin(batch)
+            _touch_neighbours(task, batch)
+            _remove(task, batch)
+            advance(len(batch))
     return len(ids)
 
 
@@ -442,17 +439,17 @@ def _describe_batch(task: Building, change: Change) -> str:
     Applying passages again does no harm. A part that asks an LLM is not applied again, for it could pay for answers
     that the batch had not come to.
     """
-    told = f"in a batch of {many(len(change.upsert), 'passage')} of the part {task.name}"
+    where = f"in a batch of {many(len(change.upsert), 'passage')} of the part {task.name}"
     if code_fingerprint.of(type(task.part)) is None or "model" in task.part.uses:
-        return told
+        return where
     for id, revision in change.upsert.items():
         try:
             task.part.apply(Change({id: revision}), task.context)
         except Exception as error:
             if not is_of_plugin(error, task.part):
                 raise
-            return f"{told}, first at the passage {id!r}"
-    return f"{told}, at no passage alone"
+            return f"{where}, first at the passage {id!r}"
+    return f"{where}, at no passage alone"
 
 
 def _measure_cost(work: Callable[[], None]) -> Usage:
@@ -613,8 +610,8 @@ def _finish_again(index: IndexState) -> None:
 
 def _made_from(keys: Iterable[str], parts: Mapping[str, PartRecord]) -> set[str]:
     """Return the keys of the parts that depend on `keys`, directly or through other parts."""
-    found, sources = set[str](), set(keys)
-    while new := {key for key, record in parts.items() if not sources.isdisjoint(record.inputs)} - found:
-        found |= new
+    dependents, sources = set[str](), set(keys)
+    while new := {key for key, record in parts.items() if not sources.isdisjoint(record.inputs)} - dependents:
+        dependents |= new
         sources |= new
-    return found
+    return dependents

@@ -29,9 +29,8 @@ from ragindex.interfaces import (
     SearchResult,
     StorePlugin,
 )
-from ragindex.stores.arrow import LARGE_STRING, LARGE_STRING_LIST, map_arrow_file, narrow, widen
 from ragindex.stores.memory.search import MemoryImage
-from ragindex.stores.records import read_schema
+from ragindex.stores.records import LARGE_STRING, LARGE_STRING_LIST, map_arrow_file, narrow, read_schema, widen
 
 _END = ".arrow"
 _HEADER = b"ragindex"

@@ -21,12 +21,12 @@ import pyarrow as pa
 
 from ragindex.filters import Filter, Ids
 from ragindex.interfaces import FilterQuery, Schema, SearchRequest, SearchResult, TextQuery, VectorQuery
-from ragindex.stores.arrow import widen
 from ragindex.stores.elasticsearch import filters
 from ragindex.stores.elasticsearch.client import Server
 from ragindex.stores.elasticsearch.records import build_batch, check_fields, source_fields
-from ragindex.stores.memory.bm25 import K1, B
+from ragindex.stores.memory.bm25 import K1, B, Statistics
 from ragindex.stores.memory.search import check_query_vector
+from ragindex.stores.records import widen
 from ragindex.text_analysis import analyse
 
 # ---------------------------------------------------------------- views of an index
@@ -322,17 +322,14 @@ def _score_hits(one: PendingSearch, counts: TokenCounts) -> list[float]:
     """Return the BM25 scores of the hits, computed as in ragindex.stores.memory.bm25."""
     if not one.hits:
         return []
-    filled = max(1, one.view.totals["filled"])
-    mean = max(1.0, one.view.totals["tokens"] / filled)
-    held = [(token, times, counts[token]) for token, times in sorted(one.tokens.items())]
-    weights = [(token, times * np.log1p(max(filled - n + 0.5, 0) / (n + 0.5))) for token, times, n in held]
-    return [_score_tokens(weights, hit["_source"]["tokens"].split(" "), mean) for hit in one.hits]
-
-
-def _score_tokens(weights: Sequence[tuple[str, float]], tokens: Sequence[str], mean: float) -> float:
-    saturation = K1 * (1 - B + B * len(tokens) / mean)
-    found = Counter(tokens)
-    return float(sum(weight * found[token] / (found[token] + saturation) for token, weight in weights))
+    statistics = Statistics(one.view.totals["filled"], one.view.totals["tokens"], counts.__getitem__)
+    weights = [(token, times * statistics.idf(token)) for token, times in sorted(one.tokens.items())]
+    scores = []
+    for hit in one.hits:
+        tokens = hit["_source"]["tokens"].split(" ")
+        saturation, times = K1 * (1 - B + B * len(tokens) / statistics.mean), Counter(tokens)
+        scores.append(float(sum(weight * times[token] / (times[token] + saturation) for token, weight in weights)))
+    return scores
 
 
 # ---------------------------------------------------------------- results

@@ -230,6 +230,11 @@ class ElasticsearchStore:
             raise self._missing(name)
         return held[-1]
 
+    def check_lease(self) -> None:
+        """Check the writer's lease, if this process holds it. Raises StoreError if another one has taken it over."""
+        if self.held is not None:
+            self.held.check()
+
     @property
     def _state(self) -> str:
         """The name of the index of the store's own documents."""
@@ -241,8 +246,7 @@ class ElasticsearchStore:
         Raises StoreError if the collection was recorded before and not dropped, while other collections of the part
         exist. Without the error, the remaining coverage would hide that the data are missing.
         """
-        if self.held is not None:
-            self.held.check()
+        self.check_lease()
         doing, known = f"make the collection {name}", _name_document(name)
         elastic_lease.create_state_index(self.server, self._state, doing)
         part = name.rpartition(".")[0]
@@ -362,7 +366,7 @@ class ElasticsearchCollection:
         now = self._now()
         if now.sealed:
             return
-        self._may_write()
+        self.store.check_lease()
         totals: Mapping[str, Any] = indices.count_totals(self.store.server, now.index, now.shards)
         if self.schema.text and totals["stale"]:
             now, totals = self._without_stale(now, totals)
@@ -401,15 +405,11 @@ class ElasticsearchCollection:
         """Return a generation that takes writes: the newest one, or a clone of it if it is sealed."""
         if self.pinned is not None:
             raise StoreError(f"The collection {self.name} was opened for reading and cannot be written.")
-        self._may_write()
+        self.store.check_lease()
         now = self._now()
         if now.sealed:
             return indices.clone_generation(self.store.server, self.name, now)
         return indices.unblock_writes(self.store.server, self.name, now)
-
-    def _may_write(self) -> None:
-        if self.store.held is not None:
-            self.store.held.check()
 
     # ------------------------------------------------------------ reading
 

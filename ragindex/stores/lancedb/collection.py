@@ -21,12 +21,19 @@ from ragindex.errors import UsageError
 from ragindex.filters import MAPPING, Filter, Ids, refuse_mappings
 from ragindex.filters import fields as list_fields
 from ragindex.interfaces import Collection, InMemoryVectors, Schema, SearchRequest, SearchResult
-from ragindex.stores.arrow import widen
 from ragindex.stores.lancedb import files, sql
 from ragindex.stores.lancedb.engine import fetch_batches, load_lancedb, read_around_damage, wait, wrap_engine_errors
 from ragindex.stores.lancedb.files import Copy, map_array
 from ragindex.stores.memory.search import MemoryImage
-from ragindex.stores.records import column_name, combine_chunks, field_name, read_schema, select_columns, table_rows
+from ragindex.stores.records import (
+    column_name,
+    combine_chunks,
+    field_name,
+    read_schema,
+    select_columns,
+    table_rows,
+    widen,
+)
 
 if TYPE_CHECKING:
     from ragindex.stores.lancedb.index import SearchTable

@@ -17,14 +17,13 @@ from lancedb.query import MatchQuery
 
 from ragindex.filters import Ids
 from ragindex.interfaces import FilterQuery, Schema, SearchRequest, SearchResult, TextQuery, VectorQuery
-from ragindex.stores.arrow import widen
 from ragindex.stores.lancedb import maintenance, sql
 from ragindex.stores.lancedb.engine import wait
 from ragindex.stores.lancedb.maintenance import CollectionStatistics
 from ragindex.stores.memory import bm25
 from ragindex.stores.memory.bm25 import K1
 from ragindex.stores.memory.search import MemoryImage, check_query_vector
-from ragindex.stores.records import column_name, combine_chunks, field_name, select_columns
+from ragindex.stores.records import column_name, combine_chunks, field_name, select_columns, widen
 from ragindex.text_analysis import analyse
 
 _PROBE_SHARE = 0.2

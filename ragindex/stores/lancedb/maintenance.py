@@ -24,14 +24,13 @@ import pyarrow as pa
 from lancedb.index import FTS, BTree, IvfFlat, LabelList
 
 from ragindex.interfaces import Schema
-from ragindex.stores.arrow import LARGE_STRING, widen
 from ragindex.stores.lancedb import files
 from ragindex.stores.lancedb.engine import fetch_batches, wait
 from ragindex.stores.lancedb.files import TEXT_INDEX, Fragment, Version
 from ragindex.stores.memory import bm25
 from ragindex.stores.memory.bm25 import Statistics, TextCounts
 from ragindex.stores.memory.search import MemoryImage
-from ragindex.stores.records import field_name
+from ragindex.stores.records import LARGE_STRING, field_name, widen
 
 _FRAGMENTS = 64
 """The number of fragments above which small ones are merged, because many fragments slow every read down."""

@@ -11,10 +11,9 @@ import pyarrow.compute as pc
 
 from ragindex.errors import UsageError
 from ragindex.interfaces import FilterQuery, Floats, Schema, SearchRequest, SearchResult, TextQuery, VectorQuery
-from ragindex.stores.arrow import LARGE_STRING_LIST, widen
 from ragindex.stores.memory import bm25
 from ragindex.stores.memory.filters import FilterEvaluator
-from ragindex.stores.records import describe_dimensions
+from ragindex.stores.records import LARGE_STRING_LIST, describe_dimensions, widen
 from ragindex.text_analysis import analyse
 
 _MARGIN = 1e-4
@@ -36,7 +35,7 @@ class MemoryImage:
 
     `table` contains the id, the fields, and the column `tokens` if there is searchable text. Row i of `vectors` belongs
     to record i. `statistics` are those of the larger collection that the records belong to; default: those of the
-    records. Strings have 64-bit offsets (`ragindex.stores.arrow`), because one column may exceed the 2 GiB of
+    records. Strings have 64-bit offsets (`ragindex.stores.records`), because one column may exceed the 2 GiB of
     Arrow's default strings.
     """
 
