@@ -188,9 +188,9 @@ def _record_step(parent: "LiveSpan", step: Step, at: int) -> int:
     )
     outputs: dict[str, Any] = {"ids": list(step.ids)}
     if step.triples:
-        outputs["triples"] = [[one.subject, one.predicate, one.object] for one in step.triples]
+        outputs["triples"] = [[fact.subject, fact.predicate, fact.object] for fact in step.triples]
     if step.paths:
-        outputs["paths"] = [[[one.subject, one.predicate, one.object] for one in path] for path in step.paths]
+        outputs["paths"] = [[[fact.subject, fact.predicate, fact.object] for fact in path] for path in step.paths]
     if step.scores:
         outputs["scores"] = list(step.scores)
     if step.note:

@@ -197,12 +197,12 @@ class PartCoverage:
 
     def touch(self, ids: Iterable[str]) -> None:
         """Give passages a new output revision because a neighbour changes their records; once per sync is enough."""
-        held = self._known(sorted(set(ids) - self._touched))
-        if held:
-            outputs = self._outputs(list(held), [row.revision for row in held.values()])
-            rows = zip(held.values(), outputs, strict=True)
-            self._change("touch", dict(zip(held, (row._replace(output=output) for row, output in rows), strict=True)))
-            self._touched.update(held)
+        known = self._known(sorted(set(ids) - self._touched))
+        if known:
+            outputs = self._outputs(list(known), [row.revision for row in known.values()])
+            rows = zip(known.values(), outputs, strict=True)
+            self._change("touch", dict(zip(known, (row._replace(output=output) for row, output in rows), strict=True)))
+            self._touched.update(known)
 
     def flush(self) -> None:
         """Write all pending changes to the collection, and reset the journal to the passages in doubt."""
@@ -275,8 +275,8 @@ class PartCoverage:
         if not self._changes:
             return self._rows
         changed = pa.array(list(self._changes), pa.string())
-        kept = self._rows.filter(pc.invert(pc.is_in(self._rows.column("id"), value_set=changed)))
-        return pa.concat_tables([kept, _build_table(self._changes)])
+        unchanged = self._rows.filter(pc.invert(pc.is_in(self._rows.column("id"), value_set=changed)))
+        return pa.concat_tables([unchanged, _build_table(self._changes)])
 
 
 def _build_table(changes: Mapping[str, _Row | None]) -> pa.Table:

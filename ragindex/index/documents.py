@@ -100,10 +100,10 @@ class Documents:
 
         `files` maps ids to hashes of the files that the documents were read from.
         """
-        coming, held = iter(documents), _FieldLookup(self.collection, "revision")
+        coming, lookup = iter(documents), _FieldLookup(self.collection, "revision")
         added, changed, unchanged, reread = list[str](), list[str](), 0, 0
         while batch := list(islice(coming, _BATCH)):
-            known = held.values([document.id for document in batch])
+            known = lookup.values([document.id for document in batch])
             rows = [{**_build_row(one, self.chunking, files.get(one.id, "")), "source": source} for one in batch]
             new = [row for row in rows if known.get(row["id"]) != row["revision"]]
             if new:
@@ -150,14 +150,14 @@ class Documents:
 
     def sources(self, ids: Sequence[str] | None = None) -> dict[str, str]:
         """Return the source of each document by id: of all documents, or of the existing ones among `ids`."""
-        held = _FieldLookup(self.collection, "source")
-        return held.everything() if ids is None else held.values(list(ids))
+        lookup = _FieldLookup(self.collection, "source")
+        return lookup.everything() if ids is None else lookup.values(list(ids))
 
     def find_metadata(self, key: str) -> dict[str, Any]:
         """Return the values of a metadata key by document, of those that have it."""
         every = _FieldLookup(self.collection, "metadata").everything().items()
-        found = ((id, load_stored_json(text)) for id, text in every if json.dumps(key) in text)
-        return {id: metadata[key] for id, metadata in found if key in metadata}
+        candidates = ((id, load_stored_json(text)) for id, text in every if json.dumps(key) in text)
+        return {id: metadata[key] for id, metadata in candidates if key in metadata}
 
     def __iter__(self) -> Iterator[Document]:
         """Yield all documents, in no particular order."""
@@ -180,8 +180,8 @@ class Documents:
 
     def document_of(self, id: str) -> str:
         """Return the document of a passage of any chunking; the id itself if it is none, as that of a summary."""
-        found = split_passage_id(id)
-        return id if found is None or (found[1] == "#" and not self.mark) else found[0]
+        split = split_passage_id(id)
+        return id if split is None or (split[1] == "#" and not self.mark) else split[0]
 
     def positions(self, ids: Iterable[str]) -> dict[str, dict[str, Position]]:
         """Return where each passage of the existing documents among `ids` stands, by document and passage."""
@@ -192,8 +192,8 @@ class Documents:
         if self.chunks is None:
             return list(self.collection.get(ids, (*fields, "passages")).to_pylist())
         spans = {row["id"]: row["passages"] for row in self.chunks().get(ids, ("passages",)).to_pylist()}
-        found = self.collection.get(ids, fields).to_pylist()
-        return [{**row, "passages": spans[row["id"]]} for row in found if row["id"] in spans]
+        rows = self.collection.get(ids, fields).to_pylist()
+        return [{**row, "passages": spans[row["id"]]} for row in rows if row["id"] in spans]
 
     def _place_passages(self, row: Mapping[str, Any]) -> Iterator[tuple[str, Position]]:
         sections = _parse_sections(row["sections"])
@@ -229,8 +229,8 @@ class Documents:
         """Return the existing passages among `ids`, in the order of `ids`, with the columns of PASSAGES."""
         owners = [self.owner(id) for id in ids]
         unique = list(dict.fromkeys(owners))
-        found = self._read_rows(unique, ("title", "text", "metadata", "sections"))
-        by_id = {row["id"]: {**row, "sections": _parse_sections(row["sections"])} for row in found}
+        documents = self._read_rows(unique, ("title", "text", "metadata", "sections"))
+        by_id = {row["id"]: {**row, "sections": _parse_sections(row["sections"])} for row in documents}
         rows = []
         for id, owner in zip(ids, owners, strict=True):
             record = by_id.get(owner)
@@ -267,8 +267,8 @@ class _FieldLookup:
     def values(self, ids: list[str]) -> dict[str, str]:
         if len(ids) <= _FEW_IDS and self.all is None:
             return self._by_id([self.collection.get(ids, (self.field,))])
-        held = self.everything()
-        return {id: held[id] for id in ids if id in held}
+        values = self.everything()
+        return {id: values[id] for id in ids if id in values}
 
     def everything(self) -> dict[str, str]:
         if self.all is None:
@@ -327,17 +327,17 @@ def _write_spans(document: Document, passages: Sequence[Passage]) -> list[str]:
     The revision is a hash of what parts are built from.
     """
     metadata = metadata_json(document.metadata)
-    headers = [f":{one.header[0]}:{one.header[1]}" if one.header[1] else "" for one in passages]
+    headers = [f":{passage.header[0]}:{passage.header[1]}" if passage.header[1] else "" for passage in passages]
     return [
-        f"{_revise(document, one, metadata)}:{one.start}:{one.end}{header}"
-        for one, header in zip(passages, headers, strict=True)
+        f"{_revise(document, passage, metadata)}:{passage.start}:{passage.end}{header}"
+        for passage, header in zip(passages, headers, strict=True)
     ]
 
 
 def _revise(document: Document, passage: Passage, metadata: str) -> str:
-    found = revisions.revision(passage.title, passage.text, metadata, *passage.headings)
+    revision = revisions.revision(passage.title, passage.text, metadata, *passage.headings)
     own = headings_within(document.sections, passage.start, passage.end)
-    return revisions.revision(found, *own) if own else found
+    return revisions.revision(revision, *own) if own else revision
 
 
 def _parse_spans(written: str) -> tuple[int, int, Span]:

@@ -55,11 +55,11 @@ class Disk:
 def measure_disk(folder: Path, store: Store, manifest: Manifest) -> Disk:
     """Measure the disk usage of an index."""
     opened = _open_collections(store, manifest)
-    parts = sum(_measure_collection(one) for key, one in opened if key in manifest.parts)
-    corpus = sum(_measure_collection(one) for key, one in opened if key not in manifest.parts)
+    parts = sum(_measure_collection(collection) for key, collection in opened if key in manifest.parts)
+    corpus = sum(_measure_collection(collection) for key, collection in opened if key not in manifest.parts)
     files = sum(
-        versioned_files.versions_size(folder / "parts" / key, versioned_files.recorded_versions(one))
-        for key, one in opened
+        versioned_files.versions_size(folder / "parts" / key, versioned_files.recorded_versions(collection))
+        for key, collection in opened
     )
     fits = sum(_measure_folder(folder / "encoders" / id) for id in set(manifest.encoders.values()))
     serving = {"parts": parts + files, "documents and coverage": corpus, "fits": fits}

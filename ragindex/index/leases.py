@@ -125,7 +125,7 @@ def read_states(folder: Path) -> list[ReaderState] | None:
 
 def versions_read(states: Iterable[ReaderState], name: str) -> frozenset[int]:
     """Return the versions of the collection `name` in `states`."""
-    return frozenset(one.collections[name] for one in states if name in one.collections)
+    return frozenset(state.collections[name] for state in states if name in state.collections)
 
 
 # ---------------------------------------------------------------- locks
@@ -209,26 +209,26 @@ def remove_unread(folder: Path, store: Store, manifest: Manifest) -> tuple[Manif
     begun = unfinished_parts(folder)
     for key, since in sorted(manifest.outdated.items()):
         keep = key in begun and time.time() - since < _KEEP_BEGUN
-        if not keep and not any(key in one.parts for one in read):
+        if not keep and not any(key in state.parts for state in read):
             drop_collections(folder, store, key, names)
             del outdated[key]
-    left = store.names() if outdated != manifest.outdated else names
-    for name in left:
+    remaining = store.names() if outdated != manifest.outdated else names
+    for name in remaining:
         store.clean(name, versions_read(needed, name))
     for key, record in manifest.parts.items():
-        _clean_files(folder, store, key, record, needed, left)
-    keep_fits(folder, frozenset().union(*(one.encoders for one in needed)))
+        _clean_files(folder, store, key, record, needed, remaining)
+    keep_fits(folder, frozenset().union(*(state.encoders for state in needed)))
     if not begun_within(folder, _KEEP_BEGUN):  # an interrupted sync resumes with its cached vectors
         cache_pruning.prune_vectors(vector_cache_path(folder), sum(part.bytes for part in manifest.parts.values()))
-    stays = any(one.parts - now.parts or one.collections.items() - now.collections.items() for one in read)
+    stays = any(state.parts - now.parts or state.collections.items() - now.collections.items() for state in read)
     return manifest.model_copy(update={"outdated": outdated}), stays
 
 
 def drop_collections(folder: Path, store: Store, key: str, names: Sequence[str], kinds: Iterable[str] = ()) -> None:
     """Remove a part, the coverage first, so that the rest of an interrupted drop does not count as a part."""
     recorded = [f"{key}.{kind}" for kind in kinds]
-    held = [name for name in names if name.rpartition(".")[0] == key]
-    for name in dict.fromkeys((f"{key}.coverage", *recorded, *held)):
+    existing = [name for name in names if name.rpartition(".")[0] == key]
+    for name in dict.fromkeys((f"{key}.coverage", *recorded, *existing)):
         store.drop(name)
     Journal.of(folder, key).remove()
     shutil.rmtree(folder / "parts" / key, ignore_errors=True)
@@ -246,5 +246,5 @@ def _clean_files(
         return
     now = needed[0].collections  # whose folders the record names
     earlier = [(name, version) for name in kinds for version in versions_read(needed, name) - {now[name]}]
-    read = {holding for one in earlier for holding in versioned_files.recorded_versions(store.open(*one))}
+    read = {holding for collection in earlier for holding in versioned_files.recorded_versions(store.open(*collection))}
     versioned_files.keep_versions(files, read.union(record.files))

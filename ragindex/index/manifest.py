@@ -204,7 +204,7 @@ def older_format(folder: Path) -> int | None:
 def _rebuild_command(folder: Path, value: Mapping[str, Any]) -> str:
     """Return the commands that index every source of an older index again."""
     settings, sources = value.get("settings"), value.get("sources")
-    roots = [one.get("root") for one in sources.values()] if isinstance(sources, dict) else []
+    roots = [source.get("root") for source in sources.values()] if isinstance(sources, dict) else []
     if isinstance(settings, dict) and "source" in settings:  # format 1 had a single source
         roots = [settings["source"]]
     named = [shlex.quote(root) for root in roots if isinstance(root, str) and root] or ["DATA"]

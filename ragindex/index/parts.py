@@ -120,13 +120,13 @@ def require_working(scheme: Scheme) -> Scheme:
 
 def list_working_methods() -> dict[str, list[Part[Any]]]:
     """Return all parts, inputs first, of each installed method that works with its default parameters, by name."""
-    found = dict[str, list[Part[Any]]]()
+    methods = dict[str, list[Part[Any]]]()
     for name in registry.plugin_names("schemes"):
         try:
-            found[name] = topological_order(require_working(registry.scheme(name)).parts())
+            methods[name] = topological_order(require_working(registry.scheme(name)).parts())
         except RagindexError:  # broken, or without a default
             continue
-    return found
+    return methods
 
 
 def require_working_default(name: str) -> None:
@@ -144,8 +144,8 @@ def require_working_default(name: str) -> None:
 
 def broken_plugin(method: str, error: Exception, scheme: Scheme) -> BrokenPluginError:
     """Return the error for a method whose code failed: what it raised, and where."""
-    told = describe_failure(error, scheme)
-    return BrokenPluginError(f"The method {method} is broken: {told}. Fix or uninstall it, or leave it out.")
+    failure = describe_failure(error, scheme)
+    return BrokenPluginError(f"The method {method} is broken: {failure}. Fix or uninstall it, or leave it out.")
 
 
 def paid_by(plugin: Plugin) -> Iterator[PaidPlugin]:
@@ -212,8 +212,8 @@ class Chunks(Part[Collection]):
         records = context.collection("records", CHUNK_SCHEMA)
         records.delete(change.remove)
         if change.upsert:
-            made: PartBuildContext = context  # type: ignore[assignment]  # the index makes the context
-            records.upsert(made.documents.chunk_rows(list(change.upsert), self.chunking, self._tokens(context)))
+            building: PartBuildContext = context  # type: ignore[assignment]  # the index makes the context
+            records.upsert(building.documents.chunk_rows(list(change.upsert), self.chunking, self._tokens(context)))
 
     def open(self, context: ReadContext) -> Collection:
         """Return the collection of spans."""

@@ -70,11 +70,11 @@ def corpora(given: "Corpus | Iterable[Corpus] | Iterable[Document]", name: str) 
     """Return the input as a list of corpora. Documents made by a program become one corpus without a root."""
     if isinstance(given, Corpus):
         return [given]
-    held: list[Corpus | Document] = list(given)
-    read = [one for one in held if isinstance(one, Corpus)]
-    if read and len(read) == len(held):
+    items: list[Corpus | Document] = list(given)
+    read = [item for item in items if isinstance(item, Corpus)]
+    if read and len(read) == len(items):
         return read
-    documents = tuple(one for one in held if isinstance(one, Document))
+    documents = tuple(item for item in items if isinstance(item, Document))
     return [Corpus(name or PROGRAM, PROGRAM, documents, 0, (), False)]
 
 
@@ -89,27 +89,27 @@ def place_corpus(known: Known, corpus: Corpus, name: str, asking: SourceRequest)
         if source.root:
             raise UsageError(f"The source {name!r} is {source.root}. Give a program's documents another name: source=…")
         return {**known, name: source}, PlacedDocuments(name, "", corpus.documents)
-    found = _find_source(known, corpus)
-    _require_no_folder_inside(known, corpus, found, asking)
-    if found is None:
-        found = _match_moved_source(known, corpus, name) or _name_new_source(known, corpus, name, asking)
-        prefix = known[found].prefix if found in known else f"{name}/" if name else ""
-        known = {**known, found: DocumentSource(root=corpus.root, format=corpus.format, prefix=prefix)}
-    elif name not in ("", found):
+    owner = _find_source(known, corpus)
+    _require_no_folder_inside(known, corpus, owner, asking)
+    if owner is None:
+        owner = _match_moved_source(known, corpus, name) or _name_new_source(known, corpus, name, asking)
+        prefix = known[owner].prefix if owner in known else f"{name}/" if name else ""
+        known = {**known, owner: DocumentSource(root=corpus.root, format=corpus.format, prefix=prefix)}
+    elif name not in ("", owner):
         raise UsageError(
-            f"{known[found].root} is already the source {found!r}. Leave out --as; to rename it, run: "
-            f"{asking.removal(found)}"
+            f"{known[owner].root} is already the source {owner!r}. Leave out --as; to rename it, run: "
+            f"{asking.removal(owner)}"
         )
-    lead = _build_lead(known[found], corpus)
+    lead = _build_lead(known[owner], corpus)
     only = lead + corpus.only if corpus.only else None
     files = {lead + id: digest for id, digest in corpus.files.items()}
-    return known, PlacedDocuments(found, lead, tuple(_assign_ids(corpus, lead)), only, files)
+    return known, PlacedDocuments(owner, lead, tuple(_assign_ids(corpus, lead)), only, files)
 
 
 def lead(known: Known, corpus: Corpus) -> str:
     """Return the id prefix of a corpus whose source is known, or an empty string."""
-    found = _find_source(known, corpus) if corpus.root else None
-    return "" if found is None else _build_lead(known[found], corpus)
+    source = _find_source(known, corpus) if corpus.root else None
+    return "" if source is None else _build_lead(known[source], corpus)
 
 
 def place_all(
@@ -178,22 +178,22 @@ def find_left_out(known: Known, corpus: Corpus) -> dict[str, LeftOut]:
     """Return the files and folders of a corpus that are there and could not be read, by id."""
     if corpus.format != "folder":
         return {}
-    there = (one for one in corpus.skipped if one.path and _may_exist(one.path))
-    return {id: one for one in there if (id := id_of(known, one.path)) is not None}
+    existing = (left_out for left_out in corpus.skipped if left_out.path and _may_exist(left_out.path))
+    return {id: left_out for left_out in existing if (id := id_of(known, left_out.path)) is not None}
 
 
 def record_left_out(known: Known, corpus: Corpus) -> Known:
     """Return the sources with what was left out of `corpus` this time, instead of what was left out of it before."""
-    found = _find_source(known, corpus) if corpus.root and corpus.format == "folder" else None
-    if found is None:
+    owner = _find_source(known, corpus) if corpus.root and corpus.format == "folder" else None
+    if owner is None:
         return known
-    source, lead = known[found], _build_lead(known[found], corpus)
-    placed = PlacedDocuments(found, lead, (), lead + corpus.only if corpus.only else None)
+    source, lead = known[owner], _build_lead(known[owner], corpus)
+    placed = PlacedDocuments(owner, lead, (), lead + corpus.only if corpus.only else None)
     others = {id: reason for id, reason in source.left_out.items() if not placed.covers(id)}
     passed_over = {lead + name: reason for name, reason in corpus.unread.items()}
-    skipped = {id: one.reason for id, one in find_left_out(known, corpus).items()}
+    skipped = {id: file.reason for id, file in find_left_out(known, corpus).items()}
     left_out = {**skipped, **others, **passed_over}
-    return {**known, found: source.model_copy(update={"left_out": dict(islice(left_out.items(), _MOST_LEFT_OUT))})}
+    return {**known, owner: source.model_copy(update={"left_out": dict(islice(left_out.items(), _MOST_LEFT_OUT))})}
 
 
 def file_of(source: DocumentSource, id: str) -> Path | None:
@@ -229,11 +229,11 @@ def _require_ids(corpus: Corpus) -> None:
 
 
 def _merge_placed(first: PlacedDocuments, second: PlacedDocuments) -> PlacedDocuments:
-    held = {document.id: document for document in first.documents}
+    documents = {document.id: document for document in first.documents}
     for document in second.documents:
-        if held.setdefault(document.id, document) != document:
+        if documents.setdefault(document.id, document) != document:
             raise DataError("each document id once", f"the id {document.id!r} twice, with different texts")
-    return PlacedDocuments(first.source, "", tuple(held.values()), files={**first.files, **second.files})
+    return PlacedDocuments(first.source, "", tuple(documents.values()), files={**first.files, **second.files})
 
 
 def _find_source(known: Known, corpus: Corpus) -> str | None:
@@ -295,11 +295,11 @@ def _name_new_source(known: Known, corpus: Corpus, name: str, asking: SourceRequ
     free = _find_free_name(known, PurePath(corpus.root).name if corpus.format == "folder" else corpus.name)
     if name or first is None:
         return name or free
-    held = known[first]
-    moved = f"; if it was moved here, run: {asking.command(corpus.root, first)}" if _is_gone(held) else ""
+    earliest = known[first]
+    moved = f"; if it was moved here, run: {asking.command(corpus.root, first)}" if _is_gone(earliest) else ""
     lost = f", which is not there any more{moved}" if moved else ""
     raise WorkspaceError(
-        f"The index {asking.folder} has the documents of {held.root}{lost}. Those of {corpus.root} need a name, "
+        f"The index {asking.folder} has the documents of {earliest.root}{lost}. Those of {corpus.root} need a name, "
         f"which their ids begin with, or another --index. Nothing was written. "
         f"Run: {asking.command(os.path.join(corpus.root, corpus.only) if corpus.only else corpus.root, free)}"
     )

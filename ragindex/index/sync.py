@@ -109,7 +109,7 @@ def sync(index: IndexState, plugins: Iterable[Scheme | Part[Any]] = ()) -> Build
     BrokenPluginError if a scheme or one of its parts lacks something. What a part raises is raised with a note.
     """
     index.reload()
-    plugins = [require_working(one) if isinstance(one, Scheme) else one for one in plugins]
+    plugins = [require_working(plugin) if isinstance(plugin, Scheme) else plugin for plugin in plugins]
     if index.manifest.parts and index.manifest.finished_by != index.store_plugin.finishes_by:
         _finish_again(index)
     parts = topological_order([part for plugin in plugins for part in parts_of(plugin)] or finished_parts(index))
@@ -186,7 +186,7 @@ def current_keys(index: IndexState, manifest: Manifest | None = None) -> set[str
     imported, encoders = (manifest or index.manifest).imports, {None, *index.manifest.encoders.values()}
     means = [KeyInputs(encoder, index.model.id, index.seed, imported) for encoder in encoders]
     parts = [_load_plugin(record) for record in index.manifest.parts.values()]
-    return {part_key(part, one) for part in parts if part for one in means} & index.manifest.parts.keys()
+    return {part_key(part, inputs) for part in parts if part for inputs in means} & index.manifest.parts.keys()
 
 
 def _damaged_files(index: IndexState, parts: Sequence[Part[Any]]) -> list[str]:
@@ -199,8 +199,8 @@ def _damaged_files(index: IndexState, parts: Sequence[Part[Any]]) -> list[str]:
 def finished_parts(index: IndexState) -> list[Part[Any]]:
     """Return the finished parts that were built with the current encoder, LLM and seed."""
     names = {None, index.encoders.name}
-    held = [(key, _load_plugin(r)) for key, r in index.manifest.parts.items() if r.encoder_name in names]
-    return [part for key, part in held if part and key == index.key(part, index.pinned_encoder(part))]
+    parts = [(key, _load_plugin(r)) for key, r in index.manifest.parts.items() if r.encoder_name in names]
+    return [part for key, part in parts if part and key == index.key(part, index.pinned_encoder(part))]
 
 
 def _load_plugin(record: PartRecord) -> Part[Any] | None:
@@ -408,14 +408,14 @@ def _cover(task: Building, ids: Sequence[str], wanted: Sequence[str], cost: Usag
 
     They are removed, unless their records can belong to other passages.
     """
-    made = [(id, revision) for id, revision in zip(ids, wanted, strict=True) if id not in task.context.failures]
+    built = [(id, revision) for id, revision in zip(ids, wanted, strict=True) if id not in task.context.failures]
     failed = [id for id in ids if id in task.context.failures]
     if failed and task.part.shares_records:
         task.coverage.fail(failed)
     elif failed:
         _remove(task, failed)
-    if made:
-        task.coverage.cover([id for id, _ in made], [revision for _, revision in made], cost)
+    if built:
+        task.coverage.cover([id for id, _ in built], [revision for _, revision in built], cost)
 
 
 def _touch_neighbours(task: Building, ids: Sequence[str]) -> None:
@@ -454,10 +454,10 @@ def _describe_batch(task: Building, change: Change) -> str:
 
 def _measure_cost(work: Callable[[], None]) -> Usage:
     start = time.perf_counter()
-    with ledger.attribute_calls(phase="index"), ledger.record_calls() as asked, answers_can_wait():
+    with ledger.attribute_calls(phase="index"), ledger.record_calls() as calls, answers_can_wait():
         work()
-    seconds = time.perf_counter() - start + asked.correction
-    return replace(asked.first, seconds=seconds)
+    seconds = time.perf_counter() - start + calls.correction
+    return replace(calls.first, seconds=seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -494,16 +494,16 @@ def finish_collections(key: str, store: Store, coverage: Collection | None = Non
 
 def _finish_part(task: Building, corpus: str) -> PartRecord:
     """Finish the part and its collections, and return the record that readers are pinned to."""
-    whole = _measure_cost(lambda: task.part.finish(task.context))
+    finishing = _measure_cost(lambda: task.part.finish(task.context))
     start = time.perf_counter()
-    finish_seconds = task.finished_before + whole.seconds
-    cost = task.coverage.cost() + replace(whole, seconds=finish_seconds)
+    finish_seconds = task.finished_before + finishing.seconds
+    cost = task.coverage.cost() + replace(finishing, seconds=finish_seconds)
     collections = finish_collections(task.key, task.context.store, task.coverage.collection)
     seconds = time.perf_counter() - start
     holding = sorted(
         name
-        for one in collections.opened
-        for name in versioned_files.recorded_versions(one)
+        for collection in collections.opened
+        for name in versioned_files.recorded_versions(collection)
         if (task.context.folder / name).is_dir()
     )
     return PartRecord(
@@ -596,7 +596,7 @@ def _finish_again(index: IndexState) -> None:
     """
     with index.writing("cleaning up"):
         interrupted = unfinished_parts(index.folder)
-        made = {
+        records = {
             key: record.model_copy(
                 update={"collections": record.collections | finish_collections(key, index.store).versions}
             )
@@ -605,7 +605,7 @@ def _finish_again(index: IndexState) -> None:
             for key, record in index.manifest.parts.items()
         }
         index.opened.clear()
-        index.save(parts=made, finished_by=dict(index.store_plugin.finishes_by), leftover=True)
+        index.save(parts=records, finished_by=dict(index.store_plugin.finishes_by), leftover=True)
 
 
 def _made_from(keys: Iterable[str], parts: Mapping[str, PartRecord]) -> set[str]:

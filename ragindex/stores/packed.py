@@ -216,11 +216,11 @@ def _require_columns(table: pa.Table, schema: Schema) -> None:
     """Raise ValueError unless the columns are those of the schema, and metadata."""
     texts = dict.fromkeys(("id", *schema.stored, *(["tokens"] if schema.text else [])), LARGE_STRING)
     expected = texts | dict.fromkeys(schema.keywords, LARGE_STRING_LIST) | dict.fromkeys(schema.numbers, pa.float64())
-    held = {field.name: field.type for field in widen(table.slice(0, 0)).schema if field.name != "vector"}
-    lacking = [name for name, kind in expected.items() if held.get(name) != kind]
+    types = {field.name: field.type for field in widen(table.slice(0, 0)).schema if field.name != "vector"}
+    lacking = [name for name, kind in expected.items() if types.get(name) != kind]
     unknown = [
         name
-        for name, kind in held.items()
+        for name, kind in types.items()
         if name not in expected and not (name.startswith("meta.") and kind == LARGE_STRING_LIST)
     ]
     if lacking or unknown:

@@ -127,22 +127,22 @@ def combine_chunks(table: pa.Table) -> pa.RecordBatch:
 # ---------------------------------------------------------------- other encoders and schemas
 
 
-def describe_dimensions(given: int, held: int) -> str:
+def describe_dimensions(given: int, stored: int) -> str:
     """Return what to do where the encoder of an index gives vectors of another length than those in it."""
     return (
-        f"The encoder gave vectors of {given} dimensions, and the index has {held}, so another model answers under the "
-        "name of the one that the index was built with. Use that one again (its server, address or files), or build "
-        "the index with this one in another folder: ragindex index DOCUMENTS --index NEW_FOLDER --encoder ENCODER"
+        f"The encoder gave vectors of {given} dimensions, and the index has {stored}, so another model answers under "
+        "the name of the one that the index was built with. Use that one again (its server, address or files), or "
+        "build the index with this one in another folder: ragindex index DOCUMENTS --index NEW_FOLDER --encoder ENCODER"
     )
 
 
-def require_schema(name: str, held: Schema, schema: Schema) -> None:
+def require_schema(name: str, stored: Schema, schema: Schema) -> None:
     """Raise StoreError unless a collection was created with this schema."""
-    if held == schema:
+    if stored == schema:
         return
-    if held.dimensions and schema.dimensions and held.dimensions != schema.dimensions:
-        raise StoreError(describe_dimensions(schema.dimensions, held.dimensions))
-    raise StoreError(f"The collection {name} was created with {held}, not with {schema}.")
+    if stored.dimensions and schema.dimensions and stored.dimensions != schema.dimensions:
+        raise StoreError(describe_dimensions(schema.dimensions, stored.dimensions))
+    raise StoreError(f"The collection {name} was created with {stored}, not with {schema}.")
 
 
 # ---------------------------------------------------------------- strings

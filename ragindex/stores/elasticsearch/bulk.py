@@ -53,8 +53,8 @@ def send(server: Server, alias: str, actions: Iterable[Action], name: str, write
             if len(sent) == writers:
                 sent.popleft().result()
             sent.append(pool.submit(_send, server, alias, block, name))
-        for one in sent:
-            one.result()
+        for request in sent:
+            request.result()
 
 
 def _split_blocks(actions: Iterable[Action]) -> Iterator[list[Action]]:

@@ -116,7 +116,7 @@ class Server:
         try:
             return call(self.client)
         except ItemsError as error:
-            raise ItemsError([one and self._without_keys(one) for one in error.troubles]) from None
+            raise ItemsError([item and self._without_keys(item) for item in error.troubles]) from None
         except TroubleError as error:
             trouble = self._without_keys(error.trouble)
         except ApiError as error:

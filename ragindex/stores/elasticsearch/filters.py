@@ -70,11 +70,11 @@ def collect_terms(schema: Schema, record: Mapping[str, Any]) -> dict[str, list[s
     for field in schema.numbers:
         if record.get(field) is not None:
             numbers.append(encode_number(field, record[field]))
-    for field, held in record.items():
-        is_value = held is not None and field not in ("id", "vector", "tokens", *schema.numbers)
-        values = [] if not is_value else list(held) if isinstance(held, list) else [held]
+    for field, content in record.items():
+        is_value = content is not None and field not in ("id", "vector", "tokens", *schema.numbers)
+        values = [] if not is_value else list(content) if isinstance(content, list) else [content]
         texts = [encode_term(field, value) for value in values if value is not None]
-        figures = [encode_number(field, one) for value in values if (one := read_number(value)) is not None]
+        figures = [encode_number(field, number) for value in values if (number := read_number(value)) is not None]
         group = is_group(field, values, record.get("doc_ids"))
         if group:
             group_terms += texts if len(texts) == len(values) else [*texts, _lack(field)]
@@ -83,7 +83,7 @@ def collect_terms(schema: Schema, record: Mapping[str, Any]) -> dict[str, list[s
             terms += texts
             numbers += figures
     named = (("terms", terms), ("numbers", numbers), ("group_terms", group_terms), ("group_numbers", group_numbers))
-    return {name: sorted(set(held)) for name, held in named if held}
+    return {name: sorted(set(content)) for name, content in named if content}
 
 
 def is_group(field: str, values: Sequence[Any], documents: Sequence[str] | None) -> bool:
@@ -142,7 +142,7 @@ def _translate_outside(where: Range, groups: Set[str]) -> QueryClause:
     kind = "numbers" if where.numeric else "terms"
     group = _match_values("groups", [where.field])
     single = {"bool": {"must_not": [group, _match_between(kind, _encode_ends(where))]}}
-    sides = [_match_between(f"group_{kind}", _encode_ends(one)) for one in filters.list_open_ranges(where)]
+    sides = [_match_between(f"group_{kind}", _encode_ends(part)) for part in filters.list_open_ranges(where)]
     return _match_any([single, *({"bool": {"filter": [group], "must_not": [side]}} for side in sides)])
 
 

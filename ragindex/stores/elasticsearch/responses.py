@@ -59,8 +59,8 @@ def require_rule(method: str, target: str, sent: Any) -> None:
     if kind not in RULES:
         raise NotImplementedError(f"Add a rule to responses for {' '.join(kind)}: its answer could be partial.")
     headers = sent[::2] if kind[1] == "_msearch" else []
-    whole = all(header.get("allow_partial_search_results") is False for header in headers)
-    if not whole or (kind[1] == "_search" and "allow_partial_search_results=false" not in target):
+    complete = all(header.get("allow_partial_search_results") is False for header in headers)
+    if not complete or (kind[1] == "_search" and "allow_partial_search_results=false" not in target):
         raise NotImplementedError(f"Ask {kind[1]} with allow_partial_search_results=false.")
 
 
@@ -114,7 +114,7 @@ def _check_searches(body: Body, sent: Any) -> Trouble | None:
     responses = body.get("responses")
     if not isinstance(responses, list):
         return _UNEXPECTED
-    failed = next((trouble for one in responses if (trouble := _check_one_search(one)) is not None), None)
+    failed = next((trouble for response in responses if (trouble := _check_one_search(response)) is not None), None)
     return failed or (None if len(responses) == len(sent) // 2 else _UNEXPECTED)
 
 
@@ -130,17 +130,17 @@ def _check_documents(body: Body, sent: Any) -> Trouble | None:
     documents = body.get("docs")
     if not isinstance(documents, list):
         return _UNEXPECTED
-    failed = next((trouble for one in documents if (trouble := _check_document(one)) is not None), None)
+    failed = next((trouble for document in documents if (trouble := _check_document(document)) is not None), None)
     return failed or (None if len(documents) == len(sent.get("ids") or sent.get("docs") or ()) else _UNEXPECTED)
 
 
-def _check_document(one: Body) -> Trouble | None:
-    if "error" in one:
-        code, reason = parse_error(one)
+def _check_document(document: Body) -> Trouble | None:
+    if "error" in document:
+        code, reason = parse_error(document)
         statuses = {"security_exception": 403, "index_not_found_exception": 404}  # documents have no own status
         return Trouble(reason, statuses.get(code), code if code in statuses else PARTIAL)
-    found = one.get("found")
-    return None if found is False or (found is True and isinstance(one.get("_source"), Mapping)) else _UNEXPECTED
+    found = document.get("found")
+    return None if found is False or (found is True and isinstance(document.get("_source"), Mapping)) else _UNEXPECTED
 
 
 def _check_writes(body: Body, sent: Any) -> Trouble | None:
@@ -149,9 +149,9 @@ def _check_writes(body: Body, sent: Any) -> Trouble | None:
     if not isinstance(items, list) or len(items) != _count_actions(sent):
         return _UNEXPECTED
     outcomes: list[Any] = [next(iter(item.values()), None) for item in items]
-    if not all(isinstance(one, Mapping) and type(one.get("status")) is int for one in outcomes):
+    if not all(isinstance(outcome, Mapping) and type(outcome.get("status")) is int for outcome in outcomes):
         return _UNEXPECTED
-    troubles = [_check_write(one) for one in outcomes]
+    troubles = [_check_write(outcome) for outcome in outcomes]
     if any(trouble is not None for trouble in troubles):
         raise ItemsError(troubles)
     return _UNEXPECTED if body.get("errors") is not False else None
@@ -219,8 +219,8 @@ def _check_blocked(body: Body, sent: Any) -> Trouble | None:
         return trouble or _UNEXPECTED
     if not indices:
         return None  # already blocked by an earlier try whose response was lost
-    whole = body["shards_acknowledged"] and all(one.get("blocked") is True for one in indices)
-    return None if whole else Trouble("some shards still take writes", code=PARTIAL)
+    complete = body["shards_acknowledged"] and all(index.get("blocked") is True for index in indices)
+    return None if complete else Trouble("some shards still take writes", code=PARTIAL)
 
 
 def _check_health(body: Body, _: Any) -> Trouble | None:
@@ -236,7 +236,7 @@ def _check_info(body: Body, _: Any) -> Trouble | None:
 
 def _check_indices(body: Body, _: Any) -> Trouble | None:
     """Check the shape of index metadata, which come from the cluster state and are never partial."""
-    return None if all(isinstance(one, Mapping) for one in body.values()) else _UNEXPECTED
+    return None if all(isinstance(index, Mapping) for index in body.values()) else _UNEXPECTED
 
 
 def _check_closed(body: Body, _: Any) -> Trouble | None:

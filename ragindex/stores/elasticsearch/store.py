@@ -157,8 +157,8 @@ class ElasticsearchStore:
 
         Raises StoreError if it was created with another schema or analyser.
         """
-        held = self._generations(name)
-        newest = held[-1] if held else self._make(name, schema)
+        generations = self._generations(name)
+        newest = generations[-1] if generations else self._make(name, schema)
         require_schema(name, newest.schema, schema)
         if newest.note["analyser"] != self.settings.analyser:
             was = newest.note["analyser"] or "ragindex's own"
@@ -167,17 +167,18 @@ class ElasticsearchStore:
 
     def open(self, name: str, version: int) -> "ElasticsearchCollection":
         """Open a collection at one version. Raises StoreError if the collection or the version no longer exists."""
-        held = self._generations(name)
-        if not held:
+        generations = self._generations(name)
+        if not generations:
             raise self._missing(name)
-        for generation in held:
+        for generation in generations:
             if generation.sealed and generation.sealed["version"] == version:
                 return ElasticsearchCollection(self, name, generation.schema, generation)
-        newest = held[-1]
-        if not newest.sealed and indices.read_live_version(self.server, newest) >= version > _find_latest(held):
+        newest = generations[-1]
+        latest = max((int(one.sealed["version"]) for one in generations if one.sealed), default=0)
+        if not newest.sealed and indices.read_live_version(self.server, newest) >= version > latest:
             return ElasticsearchCollection(self, name, newest.schema)
         raise StoreError(
-            f"The store at {self.server.where} has the collection {name} at version {_find_latest(held)}, no longer at "
+            f"The store at {self.server.where} has the collection {name} at version {latest}, no longer at "
             f"{version}. Open the index again; if that does not help, run: ragindex index"
         )
 
@@ -187,20 +188,20 @@ class ElasticsearchStore:
 
     def version(self, name: str) -> int | None:
         """Return the newest version of a collection, or None if it does not exist."""
-        held = self._generations(name)
-        return indices.read_generation_version(self.server, held[-1]) if held else None
+        generations = self._generations(name)
+        return indices.read_generation_version(self.server, generations[-1]) if generations else None
 
     def clean(self, name: str, kept: Set[int]) -> None:
         """Delete finished states not in `kept` a day after their replacement, and unfinished states of dead writers."""
-        held = self._generations(name)
+        generations = self._generations(name)
         limit = time.time() - _KEEP
         indices.delete_indices(
             self.server,
             [
                 generation
-                for generation in held[:-1]
+                for generation in generations[:-1]
                 if not (generation.sealed and int(generation.sealed["version"]) in kept)
-                and _find_replacement_time(generation, held) <= limit
+                and _find_replacement_time(generation, generations) <= limit
             ],
         )
 
@@ -225,10 +226,10 @@ class ElasticsearchStore:
 
     def newest(self, name: str) -> Generation:
         """Return the newest generation of a collection. Raises StoreError if there is none."""
-        held = self._generations(name)
-        if not held:
+        generations = self._generations(name)
+        if not generations:
             raise self._missing(name)
-        return held[-1]
+        return generations[-1]
 
     def check_lease(self) -> None:
         """Check the writer's lease, if this process holds it. Raises StoreError if another one has taken it over."""
@@ -250,12 +251,12 @@ class ElasticsearchStore:
         doing, known = f"make the collection {name}", _name_document(name)
         elastic_lease.create_state_index(self.server, self._state, doing)
         part = name.rpartition(".")[0]
-        left = not part or any(other.rpartition(".")[0] == part for other in self.names())
-        if left and elastic_lease.read_state(self.server, self._state, known, doing) is not None:
+        remains = not part or any(other.rpartition(".")[0] == part for other in self.names())
+        if remains and elastic_lease.read_state(self.server, self._state, known, doing) is not None:
             raise self._missing(name)
-        made = indices.create_generation(self.server, self.layout, name, schema)
+        generation = indices.create_generation(self.server, self.layout, name, schema)
         elastic_lease.write_state(self.server, self._state, known, {"name": name}, None, doing)
-        return made
+        return generation
 
     def _generations(self, name: str) -> list[Generation]:
         return indices.list_generations(self.server, self.layout, name).get(name, [])
@@ -274,16 +275,11 @@ def _name_document(name: str) -> str:
     return f"collection {name}"
 
 
-def _find_latest(held: list[Generation]) -> int:
-    """Return the newest finished version, or 0 if there is none."""
-    return max((int(one.sealed["version"]) for one in held if one.sealed), default=0)
-
-
-def _find_replacement_time(generation: Generation, held: list[Generation]) -> float:
+def _find_replacement_time(generation: Generation, generations: list[Generation]) -> float:
     """Return the Unix time at which the next state was finished (inf if none was); 0 for an unfinished generation."""
     if not generation.sealed:
         return 0.0
-    later = [float(one.sealed["at"]) for one in held if one.sealed and one.number > generation.number]
+    later = [float(other.sealed["at"]) for other in generations if other.sealed and other.number > generation.number]
     return min(later, default=float("inf"))
 
 
@@ -437,10 +433,10 @@ class ElasticsearchCollection:
         self, asked: Sequence[tuple[Collection, Sequence[SearchRequest]]]
     ) -> list[list[SearchResult]] | None:
         """Search several collections in one `_msearch`. Return None if one of them is not on this cluster."""
-        beside = [(one, requests) for one, requests in asked if isinstance(one, ElasticsearchCollection)]
-        if len(beside) < len(asked) or any(one.store.server is not self.store.server for one, _ in beside):
+        beside = [(other, requests) for other, requests in asked if isinstance(other, ElasticsearchCollection)]
+        if len(beside) < len(asked) or any(other.store.server is not self.store.server for other, _ in beside):
             return None
-        return elastic_search.search_views([(one._view(), requests) for one, requests in beside])
+        return elastic_search.search_views([(other._view(), requests) for other, requests in beside])
 
     def resident(self) -> InMemoryVectors | None:
         """Return None, because the vectors are on the server."""

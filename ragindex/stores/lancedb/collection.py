@@ -87,8 +87,8 @@ class Database:
     def fits(self, collection: "LanceCollection") -> bool:
         """Return whether the collection fits the memory budget next to the images already held."""
         with self.loading:
-            held = sum(self._measure(image) for image in self.images.values())
-        return held + collection.estimate() <= self.memory_gib * _GIB
+            used = sum(self._measure(image) for image in self.images.values())
+        return used + collection.estimate() <= self.memory_gib * _GIB
 
     def image(self, collection: "LanceCollection") -> MemoryImage | None:
         """Return the collection's memory image, or None if it does not fit the memory budget."""
@@ -198,12 +198,12 @@ class LanceCollection:
 
     def delete(self, ids: Iterable[str]) -> None:
         """Delete records by id, in blocks; each block makes a new version."""
-        doomed = list(ids)
+        all_ids = list(ids)
         with wrap_engine_errors(f"remove records of the collection {self.name}"):
-            for start in range(0, len(doomed), _DELETE_BLOCK):
-                wait(self.table.delete(self._condition(Ids(tuple(doomed[start : start + _DELETE_BLOCK])))))
+            for start in range(0, len(all_ids), _DELETE_BLOCK):
+                wait(self.table.delete(self._condition(Ids(tuple(all_ids[start : start + _DELETE_BLOCK])))))
         if self._ids is not None:
-            self._ids.difference_update(doomed)
+            self._ids.difference_update(all_ids)
         self._image = self._estimate = self._table = None
 
     def get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
@@ -310,13 +310,13 @@ class LanceCollection:
         """Return how searches are answered (`search`) and the `bytes` on disk of this version, including indexes."""
         database = self.database
         with wrap_engine_errors(f"look at the collection {self.name}"):
-            held = self._image is not None or self.database.fits(self)
+            in_memory = self._image is not None or self.database.fits(self)
             now = files.read_version(self._folder, self.version)
-            bases = [files.read_version(self._folder, one.made_from) for one in files.list_text_indexes(now)]
+            bases = [files.read_version(self._folder, index.made_from) for index in files.list_text_indexes(now)]
             size = sum(files.list_needed_files(self._folder, [now, *bases]).values())
         beyond = f"approximate, LanceDB indexes (over {database.memory_gib:g} GiB)"
-        kept = "float16, " * database.float16 + "memory-mapped, " * database.mmap
-        search = f"exact, {kept}from memory" if held else beyond
+        storage = "float16, " * database.float16 + "memory-mapped, " * database.mmap
+        search = f"exact, {storage}from memory" if in_memory else beyond
         return {"search": search, "bytes": size}
 
     @property

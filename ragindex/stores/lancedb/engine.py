@@ -81,10 +81,10 @@ def check_processor() -> None:
 
 def _hash_processor() -> str:
     """Return a hash of what this processor can do; of the machine's name where the system does not tell it."""
-    told = f"{platform.machine()} {platform.node()}"
+    description = f"{platform.machine()} {platform.node()}"
     with suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
-        told = next((line for line in lines if line.startswith(("flags", "Features"))), told)
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+        description = next((line for line in lines if line.startswith(("flags", "Features"))), description)
+    return hashlib.sha256(description.encode()).hexdigest()[:16]
 
 
 # ---------------------------------------------------------------- steps
@@ -169,9 +169,9 @@ def read_around_damage(read: Callable[[Sequence[int]], pa.Table], count: int) ->
 
 
 def _read_block(read: Callable[[Sequence[int]], pa.Table], block: range) -> Iterator[pa.Table]:
-    found = _try(read, block)
-    if found is not None:
-        yield found
+    table = _try(read, block)
+    if table is not None:
+        yield table
     elif len(block) > 1 and _has_readable(read, block):
         middle = len(block) // 2
         yield from _read_block(read, block[:middle])

@@ -63,7 +63,7 @@ def compact_table(table: Any, folder: Path, version: int) -> bool:
         _rewrite(table)
     elif len(now.fragments) > _FRAGMENTS:
         small = _select_small(now.fragments)
-        if small and sum(one.rows - one.deleted for one in small) <= _MAX_MERGED:
+        if small and sum(fragment.rows - fragment.deleted for fragment in small) <= _MAX_MERGED:
             # in one write, so that a concurrent reader sees each record once
             ranges = " OR ".join(f"(_rowid >= {part.id << 32} AND _rowid < {(part.id + 1) << 32})" for part in small)
             rows = wait(table.query().where(ranges).to_arrow())
@@ -81,12 +81,12 @@ def _select_small(fragments: Sequence[Fragment]) -> list[Fragment]:
     Fewer than half of `_FRAGMENTS` remain, and the merged fragments are together smaller than each of the others. A
     record is therefore rewritten only when the records around it have doubled.
     """
-    by_size = sorted(fragments, key=lambda one: (one.rows, one.id))
-    whole = 0
-    for number, one in enumerate(by_size):
-        if number > len(by_size) - _FRAGMENTS // 2 and one.rows > whole:
+    by_size = sorted(fragments, key=lambda fragment: (fragment.rows, fragment.id))
+    rows = 0
+    for number, fragment in enumerate(by_size):
+        if number > len(by_size) - _FRAGMENTS // 2 and fragment.rows > rows:
             return by_size[:number]
-        whole += one.rows
+        rows += fragment.rows
     return []
 
 
@@ -152,9 +152,9 @@ def build_bm25_index(table: Any, folder: Path, schema: Schema) -> None:
         with_position=False,
     )
     wait(table.create_index("tokens", config=analysed, replace=True))
-    made = files.read_version(folder, wait(table.version())).indexes[TEXT_INDEX]
+    index = files.read_version(folder, wait(table.version())).indexes[TEXT_INDEX]
     batches = fetch_batches(table, table.query().select(["tokens"]), 8192)
-    save_statistics(folder, made.uuid, bm25.count_tokens(batch.column("tokens") for batch in batches))
+    save_statistics(folder, index.uuid, bm25.count_tokens(batch.column("tokens") for batch in batches))
 
 
 def _count(table: Any) -> int:
@@ -233,15 +233,15 @@ def _read_statistics(path: Path) -> Statistics:
 
 def first_new_row(made_from: Version) -> int:
     """Return the first row id written after this version; row ids increase from fragment to fragment."""
-    return (max((one.id for one in made_from.fragments), default=-1) + 1) << 32
+    return (max((fragment.id for fragment in made_from.fragments), default=-1) + 1) << 32
 
 
 def count_changes(now: Version, made_from: Version) -> int:
     """Return the number of records written or deleted since the version `made_from`."""
     last = first_new_row(made_from) >> 32
-    written = sum(one.rows - one.deleted for one in now.fragments if one.id >= last)
-    left = sum(one.rows - one.deleted for one in now.fragments if one.id < last)
-    return written + made_from.rows - left
+    written = sum(fragment.rows - fragment.deleted for fragment in now.fragments if fragment.id >= last)
+    remaining = sum(fragment.rows - fragment.deleted for fragment in now.fragments if fragment.id < last)
+    return written + made_from.rows - remaining
 
 
 def open_statistics(
@@ -275,11 +275,11 @@ def open_statistics(
 def _count_deleted(table: Any, earlier: Any, now: Version, made_from: Version) -> TextCounts:
     """Return the statistics of the indexed records that have been deleted since."""
     first = first_new_row(made_from)
-    if sum(one.rows - one.deleted for one in now.fragments if one.id < first >> 32) == made_from.rows:
+    if sum(part.rows - part.deleted for part in now.fragments if part.id < first >> 32) == made_from.rows:
         return TextCounts(0, 0, {})
     before = earlier(made_from.number)
-    left, were = (_read_row_ids(one, first) for one in (table, before))
-    rows = np.setdiff1d(were, left).tolist()
+    remaining, were = (_read_row_ids(version, first) for version in (table, before))
+    rows = np.setdiff1d(were, remaining).tolist()
     blocks = (rows[start : start + _TAKE_BLOCK] for start in range(0, len(rows), _TAKE_BLOCK))
     taken = (wait(before.take_row_ids(block).select(["tokens"]).to_arrow()) for block in blocks)
     return bm25.count_tokens(chunk for table in taken for chunk in table.column("tokens").chunks)

@@ -82,7 +82,7 @@ class MemoryImage:
     def columns(self) -> Mapping[str, pa.Array]:
         """The columns by name, as one array each."""
         columns = zip(self.table.column_names, widen(self.table).columns, strict=True)
-        return {name: one.chunk(0) if one.num_chunks == 1 else one.combine_chunks() for name, one in columns}
+        return {name: data.chunk(0) if data.num_chunks == 1 else data.combine_chunks() for name, data in columns}
 
     @cached_property
     def rank(self) -> npt.NDArray[np.int32]:
