@@ -72,24 +72,24 @@ class KeyInputs:
         return self.imports.get(registry.name_of(part)) if "import" in part.uses else None
 
 
-def part_key(part: Part[Any], means: KeyInputs) -> str:
+def part_key(part: Part[Any], shared: KeyInputs) -> str:
     """Return the key of a part: its name and a hash of its class, version, parameters, inputs, and what `uses` names.
 
     The key of an imported part depends on the file instead of the LLM.
     """
     own: dict[str, Any] = {
         "part": registry.plugin_fingerprint(part),
-        "inputs": [part_key(source, means) for source in inputs_of(part)],
-        "encoder": means.encoder if "encoder" in part.uses else None,
-        "seed": means.seed if "seed" in part.uses else None,
+        "inputs": [part_key(source, shared) for source in inputs_of(part)],
+        "encoder": shared.encoder if "encoder" in part.uses else None,
+        "seed": shared.seed if "seed" in part.uses else None,
         "analysis": ANALYSIS,
         "terms": TERMS_VERSION,
     }
-    imported = means.imported(part)
+    imported = shared.imported(part)
     if imported is not None:
         own["import"] = imported
     elif "model" in part.uses:
-        own["model"] = means.llm
+        own["model"] = shared.llm
     if imported is None and (tasks := part.tasks()):
         own["prompts"] = [task.identity for task in tasks]
     return f"{regex.sub(r'[^A-Za-z0-9_-]', '-', registry.name_of(part))}-{canonical.digest(own)}"

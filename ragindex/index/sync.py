@@ -184,9 +184,9 @@ def _list_versions(index: IndexState, key: str) -> list[tuple[int | None, int]]:
 def current_keys(index: IndexState, manifest: Manifest | None = None) -> set[str]:
     """Return the keys of the finished parts that match the imported files of `manifest`, for any known encoder."""
     imported, encoders = (manifest or index.manifest).imports, {None, *index.manifest.encoders.values()}
-    means = [KeyInputs(encoder, index.model.id, index.seed, imported) for encoder in encoders]
+    settings = [KeyInputs(encoder, index.model.id, index.seed, imported) for encoder in encoders]
     parts = [_load_plugin(record) for record in index.manifest.parts.values()]
-    return {part_key(part, inputs) for part in parts if part for inputs in means} & index.manifest.parts.keys()
+    return {part_key(part, inputs) for part in parts if part for inputs in settings} & index.manifest.parts.keys()
 
 
 def _damaged_files(index: IndexState, parts: Sequence[Part[Any]]) -> list[str]:
@@ -320,19 +320,19 @@ def apply_changes(tasks: Sequence[Building], corpus: pa.Table) -> tuple[dict[str
     The passages of other chunkings are made first. A part is finished before the parts built from it are started.
     Returns the records of the finished parts by key, and the totals.
     """
-    records, made, forgotten, finish_seconds, start = dict[str, PartRecord](), 0, 0, 0.0, time.perf_counter()
+    records, built, forgotten, finish_seconds, start = dict[str, PartRecord](), 0, 0, 0.0, time.perf_counter()
     fingerprint = revisions.corpus_fingerprint(corpus)
     chunks = [task for task in tasks if isinstance(task.part, Chunks)]
     others = [task for task in tasks if not isinstance(task.part, Chunks)]
 
     def update(task: Building, wanted: pa.Table) -> None:
-        nonlocal made, forgotten, finish_seconds
+        nonlocal built, forgotten, finish_seconds
         if task.record is not None:
             records[task.key] = task.record
             return
         forgotten += _forget(task, revisions.to_forget(wanted, task.coverage.held))
         try:
-            made += _build_passages(task, revisions.to_make(wanted, task.coverage.held))
+            built += _build_passages(task, revisions.to_make(wanted, task.coverage.held))
             made_at = time.perf_counter()
             with progress_bar(f"{task.name}: finishing", None):
                 records[task.key] = _finish_part(task, fingerprint)
@@ -351,7 +351,7 @@ def apply_changes(tasks: Sequence[Building], corpus: pa.Table) -> tuple[dict[str
         # An input may have failed for some passages.
         wanted = revisions.merge_revisions(sources) if sources else passages[task.part.own_chunking()]
         update(task, wanted)
-    return records, BuildResult(made, forgotten, time.perf_counter() - start - finish_seconds, finish_seconds)
+    return records, BuildResult(built, forgotten, time.perf_counter() - start - finish_seconds, finish_seconds)
 
 
 def _read_passage_revisions(tasks: Sequence[Building], corpus: pa.Table) -> dict[Chunking | None, pa.Table]:
@@ -533,10 +533,10 @@ def _finish_part(task: Building, corpus: str) -> PartRecord:
 # ---------------------------------------------------------------- pin readers, clean
 
 
-def _pin_readers(index: IndexState, made: Mapping[str, PartRecord], corpus: Documents, wanted: Any) -> None:
+def _pin_readers(index: IndexState, built: Mapping[str, PartRecord], corpus: Documents, wanted: Any) -> None:
     """Pin readers to the built parts, mark outdated parts (such as those of a replaced encoder fit), and clean up."""
     corpus.collection.finish()
-    encoder = next((record.encoder for record in made.values() if record.encoder), None)
+    encoder = next((record.encoder for record in built.values() if record.encoder), None)
     encoders = {**index.manifest.encoders, **({index.encoders.name: encoder} if encoder else {})}
     replaced = index.manifest.encoders.get(index.encoders.name)
     now = time.time()
@@ -545,10 +545,10 @@ def _pin_readers(index: IndexState, made: Mapping[str, PartRecord], corpus: Docu
     outdated = {
         key: index.manifest.outdated.get(key, now)
         for key, record in {**dict.fromkeys((*abandoned, *index.manifest.outdated)), **index.manifest.parts}.items()
-        if key not in made
+        if key not in built
         and (record is None or (encoder and record.encoder and record.encoder == replaced != encoder))
     }
-    outdated |= dict.fromkeys(_made_from(outdated.keys(), index.manifest.parts) - made.keys() - outdated.keys(), now)
+    outdated |= dict.fromkeys(_made_from(outdated.keys(), index.manifest.parts) - built.keys() - outdated.keys(), now)
     parts = {key: record for key, record in index.manifest.parts.items() if key not in outdated}
     index.opened.clear()
     index.save(
@@ -559,13 +559,13 @@ def _pin_readers(index: IndexState, made: Mapping[str, PartRecord], corpus: Docu
         documents=corpus.collection.count(),
         passages=len(wanted),
         encoders=encoders,
-        parts={**parts, **made},
+        parts={**parts, **built},
         finished_by=dict(index.store_plugin.finishes_by),
         outdated=outdated,
         leftover=True,  # until cleaning succeeds, because a crash before that leaves unused files
         libraries=libraries(),
     )
-    remove_journals(index.folder, made)
+    remove_journals(index.folder, built)
     _clean(index)
 
 

@@ -138,7 +138,10 @@ class Server:
 
         message = self.short(str(error.message))
         if isinstance(error, TlsError):
-            return Trouble(message, 501, _classify_tls_error(message))  # a retry would fail in the same way
+            code = "host" if "doesn't match" in message or "mismatch" in message else "tls"
+            if "WRONG_VERSION_NUMBER" in message or "record layer failure" in message:
+                code = "no tls"
+            return Trouble(message, 501, code)  # a retry would fail in the same way
         if "Remote end closed" in message and "http://" in self.where:
             return Trouble(message, code="plain")
         late = "no answer in time: " if isinstance(error, ConnectionTimeout) else ""
@@ -161,13 +164,6 @@ def _describe_missing_privilege(trouble: Trouble) -> str:
     action = _ACTION_PATTERN.search(trouble.message)
     missing = [right for start, right in _PRIVILEGES if action is not None and action[1].startswith(start)]
     return f"The key lacks {missing[0]}. " if missing else "The key lacks a right. "
-
-
-def _classify_tls_error(message: str) -> str:
-    """Return the code of the hint for a TLS error."""
-    if "WRONG_VERSION_NUMBER" in message or "record layer failure" in message:
-        return "no tls"
-    return "host" if "doesn't match" in message or "mismatch" in message else "tls"
 
 
 # ---------------------------------------------------------------- connecting

@@ -55,7 +55,11 @@ def check_processor() -> None:
         version = metadata.version("lancedb")
     except metadata.PackageNotFoundError:
         return  # the import says so
-    known = cache_root() / "processor" / f"lancedb-{version}-{_hash_processor()}"
+    description = f"{platform.machine()} {platform.node()}"  # where the system does not list the processor's flags
+    with suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
+        description = next((line for line in lines if line.startswith(("flags", "Features"))), description)
+    processor = hashlib.sha256(description.encode()).hexdigest()[:16]
+    known = cache_root() / "processor" / f"lancedb-{version}-{processor}"
     if known.exists() or not sys.executable:
         return
     try:
@@ -77,14 +81,6 @@ def check_processor() -> None:
         with suppress(OSError):
             known.parent.mkdir(parents=True, exist_ok=True)
             known.touch()
-
-
-def _hash_processor() -> str:
-    """Return a hash of what this processor can do; of the machine's name where the system does not tell it."""
-    description = f"{platform.machine()} {platform.node()}"
-    with suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
-        description = next((line for line in lines if line.startswith(("flags", "Features"))), description)
-    return hashlib.sha256(description.encode()).hexdigest()[:16]
 
 
 # ---------------------------------------------------------------- steps
