@@ -97,12 +97,12 @@ class _TracedRetriever:
         """Retrieve, then record the spans, so that recording does not count as retrieval time."""
         start, began = time.time_ns(), time.perf_counter_ns()
         try:
-            found = self.retriever.retrieve(queries, k)
+            retrievals = self.retriever.retrieve(queries, k)
         except Exception as error:
             self._record(queries, [error] * len(queries), k, start, time.perf_counter_ns() - began)
             raise
-        self._record(queries, found, k, start, time.perf_counter_ns() - began)
-        return found
+        self._record(queries, retrievals, k, start, time.perf_counter_ns() - began)
+        return retrievals
 
     def _record(
         self, queries: Sequence[Query], outcomes: Sequence[Retrieval | Exception], k: int, start: int, nanoseconds: int
@@ -149,7 +149,12 @@ def _end_span(span: Any, outcome: Retrieval | Exception, at: int, nanoseconds: i
         if isinstance(outcome, Exception):
             _record_error(span, outcome)
         else:
-            _record_result(span, outcome, at)
+            start = at
+            for step in outcome.trace:
+                start = _record_step(span, step, start)
+            if outcome.notes:
+                span.set_attribute("notes", list(outcome.notes))
+            span.set_outputs([_to_document(hit) for hit in outcome.hits])
     finally:
         span.end(end_time_ns=at + nanoseconds)
 
@@ -163,14 +168,6 @@ def _record_error(span: "LiveSpan", error: Exception) -> None:
     span.add_event(event)
     status = SpanStatus(SpanStatusCode.ERROR, hide_secrets(f"{type(error).__name__}: {error}"))
     span.set_status(status)  # type: ignore[arg-type]  # MLflow's documentation allows a SpanStatus
-
-
-def _record_result(span: "LiveSpan", found: Retrieval, at: int) -> None:
-    for step in found.trace:
-        at = _record_step(span, step, at)
-    if found.notes:
-        span.set_attribute("notes", list(found.notes))
-    span.set_outputs([_to_document(hit) for hit in found.hits])
 
 
 def _record_step(parent: "LiveSpan", step: Step, at: int) -> int:
@@ -191,9 +188,9 @@ def _record_step(parent: "LiveSpan", step: Step, at: int) -> int:
     )
     outputs: dict[str, Any] = {"ids": list(step.ids)}
     if step.triples:
-        outputs["triples"] = [[one.subject, one.predicate, one.object] for one in step.triples]
+        outputs["triples"] = [[fact.subject, fact.predicate, fact.object] for fact in step.triples]
     if step.paths:
-        outputs["paths"] = [[[one.subject, one.predicate, one.object] for one in path] for path in step.paths]
+        outputs["paths"] = [[[fact.subject, fact.predicate, fact.object] for fact in path] for path in step.paths]
     if step.scores:
         outputs["scores"] = list(step.scores)
     if step.note:
@@ -257,10 +254,10 @@ class _Tracker:
             first, self.warned = not self.warned, True
             self.works_at, self.again_at = "", time.monotonic() + _PAUSE
         if first:
-            said = hide_secrets(reason.strip().partition("\n")[0])[:_LONGEST_REASON].rstrip(".")
+            message = hide_secrets(reason.strip().partition("\n")[0])[:_LONGEST_REASON].rstrip(".")
             where = bare_address(mlflow.get_tracking_uri())
             warnings.warn(
-                f"Retrievals are not recorded in MLflow at {where}: {said}. Searches go on, "
+                f"Retrievals are not recorded in MLflow at {where}: {message}. Searches go on, "
                 f"and recording is retried every {_PAUSE:.0f} seconds. Set MLFLOW_TRACKING_URI, or "
                 "mlflow.set_tracking_uri, to record elsewhere.",
                 TracingWarning,

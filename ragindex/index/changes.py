@@ -37,13 +37,13 @@ def add_documents(
 def remove_documents(index: IndexState, ids: Sequence[str]) -> Changed:
     """Remove documents by id. See `Index.remove`."""
     with index.writing("removing documents") as corpus:
-        known = corpus.sources([one for id in ids for one in spellings(id)])
-        found = {id: find_spelling(id, known) for id in ids}
-        unknown = [id for id, meant in found.items() if meant is None]
+        known = corpus.sources([spelling for id in ids for spelling in spellings(id)])
+        known_ids = {id: find_spelling(id, known) for id in ids}
+        unknown = [id for id, meant in known_ids.items() if meant is None]
         if unknown:
             meant = _describe_meant(index, corpus, unknown[0])
             raise UsageError(f"The index {index.folder} has no document {unknown[0]!r}. Nothing was removed.{meant}")
-        return Changed(removed=corpus.remove(sorted({meant for meant in found.values() if meant is not None})))
+        return Changed(removed=corpus.remove(sorted({meant for meant in known_ids.values() if meant is not None})))
 
 
 def _describe_meant(index: IndexState, corpus: Documents, unknown: str) -> str:
@@ -52,7 +52,7 @@ def _describe_meant(index: IndexState, corpus: Documents, unknown: str) -> str:
     if id in corpus.sources([id or ""]):
         return f" The id of that file is {id!r}."
     known = list(islice(corpus.sources(), NAMES_COMPARED))
-    named = [one for one in known if one.rpartition("/")[2] == unknown]
+    named = [other for other in known if other.rpartition("/")[2] == unknown]
     near = describe_near(named[:MOST_NEAR] or find_near_names(unknown, known))
     return f" {near[0].upper()}{near[1:]}." if near else ""
 
@@ -60,12 +60,12 @@ def _describe_meant(index: IndexState, corpus: Documents, unknown: str) -> str:
 def remove_source(index: IndexState, name: str) -> Changed:
     """Remove a source and all its documents. Raises UsageError if there is no source with that name."""
     with index.writing("removing documents") as corpus:
-        found = find_spelling(name, index.manifest.sources)
-        if found is None:
-            there = ", ".join(map(repr, index.manifest.sources)) or "none"
-            raise UsageError(f"The index {index.folder} has no source {name!r}. Available: {there}.")
-        removed = corpus.remove([id for id, owner in corpus.sources().items() if owner == found])
-        index.save(sources={one: held for one, held in index.manifest.sources.items() if one != found})
+        known = find_spelling(name, index.manifest.sources)
+        if known is None:
+            available = ", ".join(map(repr, index.manifest.sources)) or "none"
+            raise UsageError(f"The index {index.folder} has no source {name!r}. Available: {available}.")
+        removed = corpus.remove([id for id, owner in corpus.sources().items() if owner == known])
+        index.save(sources={other: source for other, source in index.manifest.sources.items() if other != known})
     return Changed(removed=removed)
 
 
@@ -81,13 +81,13 @@ def replace_source(
     with index.writing(INDEXING) as corpus:
         with _remove_empty_sources(index, corpus):
             (placed,) = _assign_sources(index, corpus, [given], source, "index")
-            kept = {document.id for document in placed.documents}
-            held = corpus.sources().items()
+            ids = {document.id for document in placed.documents}
+            owners = corpus.sources().items()
             missing = sorted(
-                id for id, owner in held if owner == placed.source and placed.covers(id) and id not in kept
+                id for id, owner in owners if owner == placed.source and placed.covers(id) and id not in ids
             )
             left_out = sources.find_left_out(index.manifest.sources, given)
-            unread = {id for id, one in left_out.items() if one.kind != NO_TEXT}
+            unread = {id for id, reason in left_out.items() if reason.kind != NO_TEXT}
             stay = tuple(id for id in missing if not unread.isdisjoint(list_places(id)))
             gone = tuple(sorted(set(missing).difference(stay)))
             if gone:
@@ -111,9 +111,9 @@ def rechunk_documents(index: IndexState, chunking: Chunking) -> Changed:
             return Changed(unchanged=len(corpus.sources()))
         index.save(settings=changed, rechunking=True)  # before the documents: whoever writes next goes on
         with progress_bar("splitting documents", len(corpus.sources())) as advance:
-            found = replace(corpus, chunking=index.chunking).rechunk(advance)
+            rechunked = replace(corpus, chunking=index.chunking).rechunk(advance)
         index.save(rechunking=False)
-    return found
+    return rechunked
 
 
 def _assign_sources(
@@ -122,9 +122,9 @@ def _assign_sources(
     """Assign corpora to sources, and save the sources. Raises before anything is written if an id is already used."""
     asking, earlier = SourceRequest(index.folder, verb), index.manifest.sources
     known, placed = sources.place_all(earlier, given, name, asking)
-    for one in placed:
-        owners = stored.sources([document.id for document in one.documents])
-        sources.require_free(owners, earlier, known, one, asking)
+    for corpus_documents in placed:
+        owners = stored.sources([document.id for document in corpus_documents.documents])
+        sources.require_free(owners, earlier, known, corpus_documents, asking)
     for corpus in given:
         known = sources.record_left_out(known, corpus)
     index.save(sources=dict(known))
@@ -138,21 +138,21 @@ def _remove_empty_sources(index: IndexState, corpus: Documents) -> Iterator[None
     try:
         yield
     except RagindexError:
-        kept = earlier.keys() | set(corpus.sources().values())
-        index.save(sources={name: one for name, one in index.manifest.sources.items() if name in kept})
+        names = earlier.keys() | set(corpus.sources().values())
+        index.save(sources={name: source for name, source in index.manifest.sources.items() if name in names})
         raise
 
 
 def _upsert_documents(index: IndexState, corpus: Documents, placed: Sequence[PlacedDocuments]) -> Changed:
-    with progress_bar("reading documents", sum(len(one.documents) for one in placed)) as advance:
-        found = [corpus.upsert(one.documents, one.source, advance, one.files) for one in placed]
+    with progress_bar("reading documents", sum(len(group.documents) for group in placed)) as advance:
+        changes = [corpus.upsert(group.documents, group.source, advance, group.files) for group in placed]
     return Changed(
-        added=sum(one.added for one in found),
-        changed=sum(one.changed for one in found),
-        unchanged=sum(one.unchanged for one in found),
-        new=tuple(id for one in found for id in one.new),
-        replaced=tuple(id for one in found for id in one.replaced),
-        reread=sum(one.reread for one in found),
+        added=sum(change.added for change in changes),
+        changed=sum(change.changed for change in changes),
+        unchanged=sum(change.unchanged for change in changes),
+        new=tuple(id for change in changes for id in change.new),
+        replaced=tuple(id for change in changes for id in change.replaced),
+        reread=sum(change.reread for change in changes),
     )
 
 

@@ -15,7 +15,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ragindex._util import files as durable_files
-from ragindex.errors import StoreError
 from ragindex.index import revisions
+from ragindex.index.manifest import wrap_write_errors
 from ragindex.interfaces import Collection, Schema, Store
 from ragindex.types import Usage
 
@@ -52,13 +52,13 @@ class Journal:
     def start(self, in_doubt: Set[str]) -> None:
         """Replace the journal atomically by one in which exactly the passages `in_doubt` are in doubt."""
         entries = [("begin", {"ids": sorted(in_doubt)})] if in_doubt else []
-        with _wrap_write_errors(self.path):
+        with self._wrap_write_errors():
             self.path.parent.mkdir(exist_ok=True)
             durable_files.write_file(self.path, b"".join(map(_encode_entry, entries)))
 
     def append(self, kind: Kind, values: Mapping[str, Any], *, durable: bool) -> None:
         """Append an entry. With `durable`, it is on disk when the call returns, before any later write."""
-        with _wrap_write_errors(self.path), self.path.open("ab") as file:
+        with self._wrap_write_errors(), self.path.open("ab") as file:
             file.write(_encode_entry((kind, values)))
             file.flush()
             if durable:
@@ -79,8 +79,11 @@ class Journal:
 
     def remove(self) -> None:
         """Remove the journal file, after a sync has finished and readers are pinned to its result."""
-        with _wrap_write_errors(self.path):
+        with self._wrap_write_errors():
             self.path.unlink(missing_ok=True)
+
+    def _wrap_write_errors(self) -> AbstractContextManager[None]:
+        return wrap_write_errors(f"{self.path.name} could not be written in {self.path.parent}")
 
 
 def unfinished_parts(folder: Path) -> set[str]:
@@ -103,14 +106,6 @@ def remove_journals(folder: Path, keys: Iterable[str]) -> None:
 def _encode_entry(entry: tuple[str, Mapping[str, Any]]) -> bytes:
     # ASCII, because an id may contain surrogates, which UTF-8 cannot encode.
     return durable_files.hash_line(json.dumps(entry, ensure_ascii=True))
-
-
-@contextmanager
-def _wrap_write_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(f"{path.name} could not be written in {path.parent}: {error.strerror or error}.") from error
 
 
 _TOKEN_COLUMNS = ("input_tokens", "output_tokens")
@@ -185,10 +180,12 @@ class PartCoverage:
 
     def cover(self, ids: Sequence[str], made_at: Sequence[str], cost: Usage) -> None:
         """Record that the data of a batch are written, and divide its cost equally among the passages."""
-        share = _divide_cost(cost, len(ids))
-        outputs = self._outputs(ids, made_at)
-        rows = zip(made_at, outputs, strict=True)
-        self._change("cover", {id: _Row(*row, *share) for id, row in zip(ids, rows, strict=True)})
+        sign, passages = _ESTIMATED if cost.estimated else 1.0, len(ids)
+        tokens = sign * cost.input_tokens / passages, sign * cost.output_tokens / passages
+        money = _UNKNOWN_MONEY if cost.money is None else cost.money / passages
+        share = (cost.seconds / passages, *tokens, money)
+        rows = zip(ids, made_at, self._outputs(ids, made_at), strict=True)
+        self._change("cover", {id: _Row(revision, output, *share) for id, revision, output in rows})
 
     def fail(self, ids: Sequence[str]) -> None:
         """Record that passages failed whose records stay, as others share them: the next sync builds them again."""
@@ -200,12 +197,12 @@ class PartCoverage:
 
     def touch(self, ids: Iterable[str]) -> None:
         """Give passages a new output revision because a neighbour changes their records; once per sync is enough."""
-        held = self._known(sorted(set(ids) - self._touched))
-        if held:
-            outputs = self._outputs(list(held), [row.revision for row in held.values()])
-            rows = zip(held.values(), outputs, strict=True)
-            self._change("touch", dict(zip(held, (row._replace(output=output) for row, output in rows), strict=True)))
-            self._touched.update(held)
+        known = self._known(sorted(set(ids) - self._touched))
+        if known:
+            outputs = self._outputs(list(known), [row.revision for row in known.values()])
+            rows = zip(known.values(), outputs, strict=True)
+            self._change("touch", dict(zip(known, (row._replace(output=output) for row, output in rows), strict=True)))
+            self._touched.update(known)
 
     def flush(self) -> None:
         """Write all pending changes to the collection, and reset the journal to the passages in doubt."""
@@ -263,30 +260,23 @@ class PartCoverage:
 
     def _known(self, ids: Iterable[str]) -> dict[str, _Row]:
         """Return the rows of the covered passages among `ids`."""
-        found = {id: self._changes[id] for id in ids if id in self._changes}
+        pending = {id: self._changes[id] for id in ids if id in self._changes}
         if self._places is None:
             self._rows = self._rows.combine_chunks()  # `take` copies whole columns that have several chunks
             self._places = {id: place for place, id in enumerate(self._rows.column("id").to_pylist())}
-        places = {id: self._places[id] for id in ids if id not in found and id in self._places}
+        places = {id: self._places[id] for id in ids if id not in pending and id in self._places}
         taken = self._rows.take(pa.array(places.values(), pa.int64()))
         columns = [taken.column(name).to_pylist() for name in _ROW_SCHEMA.names[1:]]
-        held = dict(zip(places, map(_Row, *columns), strict=True))
-        return {id: row for id, row in (*found.items(), *held.items()) if row is not None}
+        covered = dict(zip(places, map(_Row, *columns), strict=True))
+        return {id: row for id, row in (*pending.items(), *covered.items()) if row is not None}
 
     def _merged(self) -> pa.Table:
         """Return the rows with the pending changes applied."""
         if not self._changes:
             return self._rows
         changed = pa.array(list(self._changes), pa.string())
-        kept = self._rows.filter(pc.invert(pc.is_in(self._rows.column("id"), value_set=changed)))
-        return pa.concat_tables([kept, _build_table(self._changes)])
-
-
-def _divide_cost(cost: Usage, passages: int) -> tuple[float, float, float, float]:
-    """Return the share of each passage, as it is stored."""
-    sign = _ESTIMATED if cost.estimated else 1.0
-    tokens = sign * cost.input_tokens / passages, sign * cost.output_tokens / passages
-    return cost.seconds / passages, *tokens, _UNKNOWN_MONEY if cost.money is None else cost.money / passages
+        unchanged = self._rows.filter(pc.invert(pc.is_in(self._rows.column("id"), value_set=changed)))
+        return pa.concat_tables([unchanged, _build_table(self._changes)])
 
 
 def _build_table(changes: Mapping[str, _Row | None]) -> pa.Table:

@@ -89,10 +89,6 @@ class Documents:
         """What stands between a document's id and the number of a passage; "" if a document is one passage."""
         return id_mark(self.chunking, of_index=self.chunks is None)
 
-    @property
-    def _spans(self) -> Collection:
-        return self.collection if self.chunks is None else self.chunks()
-
     def upsert(
         self,
         documents: Iterable[Document],
@@ -104,10 +100,10 @@ class Documents:
 
         `files` maps ids to hashes of the files that the documents were read from.
         """
-        coming, held = iter(documents), _FieldLookup(self.collection, "revision")
+        coming, lookup = iter(documents), _FieldLookup(self.collection, "revision")
         added, changed, unchanged, reread = list[str](), list[str](), 0, 0
         while batch := list(islice(coming, _BATCH)):
-            known = held.values([document.id for document in batch])
+            known = lookup.values([document.id for document in batch])
             rows = [{**_build_row(one, self.chunking, files.get(one.id, "")), "source": source} for one in batch]
             new = [row for row in rows if known.get(row["id"]) != row["revision"]]
             if new:
@@ -132,8 +128,12 @@ class Documents:
         for start in range(0, len(ids), _BATCH):
             batch = ids[start : start + _BATCH]
             rows = self.collection.get(batch, (*DOCUMENT_SCHEMA.stored, "passages")).to_pylist()
-            anew = [_split_row(row, self.chunking) for row in rows]
-            new = [one for one, row in zip(anew, rows, strict=True) if one["passages"] != row["passages"]]
+            new = []
+            for row in rows:
+                document = _build_document(row)
+                passages = _write_spans(document, chunk(document, self.chunking))
+                if passages != row["passages"]:
+                    new.append({**row, "passages": passages})
             if new:
                 self.collection.upsert(pa.RecordBatch.from_pylist(new, schema=DOCUMENT_ROWS))
             changed += [row["id"] for row in new]
@@ -144,20 +144,20 @@ class Documents:
 
     def remove(self, ids: Sequence[str]) -> int:
         """Remove the documents among `ids` that exist, and return their number."""
-        found = self.collection.get(ids, ()).column("id").to_pylist()
-        self.collection.delete(found)
-        return len(found)
+        existing = self.collection.get(ids, ()).column("id").to_pylist()
+        self.collection.delete(existing)
+        return len(existing)
 
     def sources(self, ids: Sequence[str] | None = None) -> dict[str, str]:
         """Return the source of each document by id: of all documents, or of the existing ones among `ids`."""
-        held = _FieldLookup(self.collection, "source")
-        return held.everything() if ids is None else held.values(list(ids))
+        lookup = _FieldLookup(self.collection, "source")
+        return lookup.everything() if ids is None else lookup.values(list(ids))
 
     def find_metadata(self, key: str) -> dict[str, Any]:
         """Return the values of a metadata key by document, of those that have it."""
         every = _FieldLookup(self.collection, "metadata").everything().items()
-        found = ((id, load_stored_json(text)) for id, text in every if json.dumps(key) in text)
-        return {id: metadata[key] for id, metadata in found if key in metadata}
+        candidates = ((id, load_stored_json(text)) for id, text in every if json.dumps(key) in text)
+        return {id: metadata[key] for id, metadata in candidates if key in metadata}
 
     def __iter__(self) -> Iterator[Document]:
         """Yield all documents, in no particular order."""
@@ -166,8 +166,8 @@ class Documents:
 
     def read(self, ids: Sequence[str]) -> list[Document]:
         """Return the existing documents among `ids`, in the order of `ids`."""
-        found = {row["id"]: row for row in self.collection.get(list(ids), _CONTENT).to_pylist()}
-        return [_build_document(found[id]) for id in ids if id in found]
+        rows = {row["id"]: row for row in self.collection.get(list(ids), _CONTENT).to_pylist()}
+        return [_build_document(rows[id]) for id in ids if id in rows]
 
     def owns(self, passage: str) -> bool:
         """Return whether the id of a passage is one of this chunking."""
@@ -180,8 +180,8 @@ class Documents:
 
     def document_of(self, id: str) -> str:
         """Return the document of a passage of any chunking; the id itself if it is none, as that of a summary."""
-        found = split_passage_id(id)
-        return id if found is None or (found[1] == "#" and not self.mark) else found[0]
+        split = split_passage_id(id)
+        return id if split is None or (split[1] == "#" and not self.mark) else split[0]
 
     def positions(self, ids: Iterable[str]) -> dict[str, dict[str, Position]]:
         """Return where each passage of the existing documents among `ids` stands, by document and passage."""
@@ -192,8 +192,8 @@ class Documents:
         if self.chunks is None:
             return list(self.collection.get(ids, (*fields, "passages")).to_pylist())
         spans = {row["id"]: row["passages"] for row in self.chunks().get(ids, ("passages",)).to_pylist()}
-        found = self.collection.get(ids, fields).to_pylist()
-        return [{**row, "passages": spans[row["id"]]} for row in found if row["id"] in spans]
+        rows = self.collection.get(ids, fields).to_pylist()
+        return [{**row, "passages": spans[row["id"]]} for row in rows if row["id"] in spans]
 
     def _place_passages(self, row: Mapping[str, Any]) -> Iterator[tuple[str, Position]]:
         sections = _parse_sections(row["sections"])
@@ -212,12 +212,13 @@ class Documents:
 
     def passage_revisions(self) -> pa.Table:
         """Return the revision of every passage, from which parts without inputs are built."""
-        read = pa.Table.from_batches(self._spans.scan(("passages",)), _SPAN_SCHEMA)
-        if not len(read):
+        collection = self.collection if self.chunks is None else self.chunks()
+        rows = pa.Table.from_batches(collection.scan(("passages",)), _SPAN_SCHEMA)
+        if not len(rows):
             return revisions.revision_table([], [])
-        spans = read.column("passages").combine_chunks()
+        spans = rows.column("passages").combine_chunks()
         parents = pc.list_parent_indices(spans)
-        ids = read.column("id").combine_chunks().take(parents)
+        ids = rows.column("id").combine_chunks().take(parents)
         if self.mark:
             numbers = np.arange(len(parents)) - spans.offsets.to_numpy()[parents.to_numpy()] + spans.offsets[0].as_py()
             ids = pc.binary_join_element_wise(ids, pa.array(numbers).cast(pa.string()), self.mark)
@@ -228,8 +229,8 @@ class Documents:
         """Return the existing passages among `ids`, in the order of `ids`, with the columns of PASSAGES."""
         owners = [self.owner(id) for id in ids]
         unique = list(dict.fromkeys(owners))
-        found = self._read_rows(unique, ("title", "text", "metadata", "sections"))
-        by_id = {row["id"]: {**row, "sections": _parse_sections(row["sections"])} for row in found}
+        documents = self._read_rows(unique, ("title", "text", "metadata", "sections"))
+        by_id = {row["id"]: {**row, "sections": _parse_sections(row["sections"])} for row in documents}
         rows = []
         for id, owner in zip(ids, owners, strict=True):
             record = by_id.get(owner)
@@ -266,8 +267,8 @@ class _FieldLookup:
     def values(self, ids: list[str]) -> dict[str, str]:
         if len(ids) <= _FEW_IDS and self.all is None:
             return self._by_id([self.collection.get(ids, (self.field,))])
-        held = self.everything()
-        return {id: held[id] for id in ids if id in held}
+        values = self.everything()
+        return {id: values[id] for id in ids if id in values}
 
     def everything(self) -> dict[str, str]:
         if self.all is None:
@@ -314,12 +315,6 @@ def _compare_revisions(old: str, new: str) -> tuple[bool, bool]:
     return old_content == new_content, old_file == new_file != ""
 
 
-def _split_row(row: Mapping[str, Any], chunking: Chunking | None) -> dict[str, Any]:
-    """Return the record of a document with the passages of `chunking`."""
-    document = _build_document(row)
-    return {**row, "passages": _write_spans(document, chunk(document, chunking))}
-
-
 def _build_document(row: Mapping[str, Any]) -> Document:
     blocks = tuple((start, end) for start, end in load_stored_json(row["blocks"])) if row["blocks"] else ()
     sections = _parse_sections(row["sections"])
@@ -332,17 +327,17 @@ def _write_spans(document: Document, passages: Sequence[Passage]) -> list[str]:
     The revision is a hash of what parts are built from.
     """
     metadata = metadata_json(document.metadata)
-    headers = [f":{one.header[0]}:{one.header[1]}" if one.header[1] else "" for one in passages]
+    headers = [f":{passage.header[0]}:{passage.header[1]}" if passage.header[1] else "" for passage in passages]
     return [
-        f"{_revise(document, one, metadata)}:{one.start}:{one.end}{header}"
-        for one, header in zip(passages, headers, strict=True)
+        f"{_revise(document, passage, metadata)}:{passage.start}:{passage.end}{header}"
+        for passage, header in zip(passages, headers, strict=True)
     ]
 
 
 def _revise(document: Document, passage: Passage, metadata: str) -> str:
-    found = revisions.revision(passage.title, passage.text, metadata, *passage.headings)
+    revision = revisions.revision(passage.title, passage.text, metadata, *passage.headings)
     own = headings_within(document.sections, passage.start, passage.end)
-    return revisions.revision(found, *own) if own else found
+    return revisions.revision(revision, *own) if own else revision
 
 
 def _parse_spans(written: str) -> tuple[int, int, Span]:

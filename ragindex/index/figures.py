@@ -1,6 +1,6 @@
 """The figures of an index: cost of its parts, size of its corpus, and disk usage (what readers use, and the rest)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,21 +55,22 @@ class Disk:
 def measure_disk(folder: Path, store: Store, manifest: Manifest) -> Disk:
     """Measure the disk usage of an index."""
     opened = _open_collections(store, manifest)
-    parts = sum(_measure_collection(one) for key, one in opened if key in manifest.parts)
-    corpus = sum(_measure_collection(one) for key, one in opened if key not in manifest.parts)
+    parts = sum(_measure_collection(collection) for key, collection in opened if key in manifest.parts)
+    corpus = sum(_measure_collection(collection) for key, collection in opened if key not in manifest.parts)
     files = sum(
-        versioned_files.versions_size(folder / "parts" / key, versioned_files.recorded_versions(one))
-        for key, one in opened
+        versioned_files.versions_size(folder / "parts" / key, versioned_files.recorded_versions(collection))
+        for key, collection in opened
     )
     fits = sum(_measure_folder(folder / "encoders" / id) for id in set(manifest.encoders.values()))
     serving = {"parts": parts + files, "documents and coverage": corpus, "fits": fits}
     mapped = _measure_folder(folder / "store" / "mapped")
+    vectors, calls = vector_cache_path(folder), folder / CALLS
     apart = {
         "older versions": max(0, _measure_folder(folder / "store") - mapped - parts - corpus)
         + _measure_folder(folder / "parts")
         - files,
-        "vector cache": _measure_database(vector_cache_path(folder)),
-        "answers of language models": _measure_database(folder / CALLS),
+        "vector cache": _measure_folder(vectors.parent, f"{vectors.name}*"),  # with SQLite's files next to it
+        "answers of language models": _measure_folder(calls.parent, f"{calls.name}*"),
         "memory-mapped vectors": mapped,
         "older fits": _measure_folder(folder / "encoders") - fits,
         "imported files": _measure_folder(folder / "imports"),
@@ -96,14 +97,6 @@ def _measure_collection(collection: Collection) -> int:
     return int(collection.describe()["bytes"])
 
 
-def _measure_database(file: Path) -> int:
-    """Return the size of a file and of SQLite's files next to it."""
-    return _sum_sizes(file.parent.glob(f"{file.name}*"))
-
-
-def _measure_folder(folder: Path) -> int:
-    return _sum_sizes(folder.rglob("*"))
-
-
-def _sum_sizes(paths: Iterable[Path]) -> int:
-    return sum(path.stat().st_size for path in paths if path.is_file())
+def _measure_folder(folder: Path, files: str = "**/*") -> int:
+    """Return the size of the files in a folder whose paths match a pattern."""
+    return sum(path.stat().st_size for path in folder.glob(files) if path.is_file())

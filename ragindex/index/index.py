@@ -19,7 +19,7 @@ from ragindex._util.ids import find_spelling, spellings
 from ragindex._util.text import many
 from ragindex._util.workers import use_workers
 from ragindex.corpus import Chunking, Corpus
-from ragindex.errors import EngineError, MissingPartError, StaleWarning, StoreError, UsageError
+from ragindex.errors import EngineError, MissingPartError, StaleWarning, UsageError
 from ragindex.index import changes
 from ragindex.index.documents import DOCUMENT_SCHEMA, Changed, Documents
 from ragindex.index.figures import CorpusCounts, Disk, PartFigures, measure_disk
@@ -34,12 +34,13 @@ from ragindex.index.manifest import (
     require_manifest,
     require_seed,
     resolve_settings,
+    wrap_write_errors,
     write_manifest,
 )
 from ragindex.index.models import Encoders, Model
 from ragindex.index.parts import (
     PartReadContext,
-    chunks_of,
+    documents_of,
     inputs_of,
     open_pinned,
     store_import,
@@ -124,7 +125,8 @@ class Index(IndexState):
         plugin = registry.store(store or current_values(manifest)["store"])
         settings = resolve_settings(folder, manifest, language, chunking, plugin)
         if manifest is None:
-            _create_folder(folder)
+            with wrap_write_errors(f"The index {folder} cannot be created"):
+                folder.mkdir(parents=True, exist_ok=True)
         opened = plugin.open(folder / "store")
         if manifest is None:
             manifest = _create_manifest(folder, opened, settings, seed or 0)
@@ -425,13 +427,7 @@ class Index(IndexState):
         return PassagePositions((self._pinned_documents(part),), lease)
 
     def _pinned_documents(self, part: Part[Any]) -> Documents:
-        """Return the documents with the passages that a part is made from."""
-        documents = self.finished_documents()
-        chunking = part.own_chunking()
-        chunks = chunks_of(chunking)
-        if chunking is None or chunks is None:
-            return documents
-        return documents.chunked(chunking, lambda: self.open_part(chunks))
+        return documents_of(part, self.finished_documents(), self.open_part)
 
     @adds_repair_hint
     def open_part(self, part: Part[Any]) -> Any:
@@ -504,7 +500,11 @@ class Index(IndexState):
         return [f"{record.name}: {detail}" for record in records for detail in record.details]
 
     def result_fingerprint(self, scheme: Scheme) -> str:
-        """Return a hash of everything a ranking depends on: scheme, parts, corpus, seed, settings, store, libraries."""
+        """Return a hash of everything a ranking depends on: scheme, parts, corpus, seed, settings, store, libraries.
+
+        Failed passages, the scheme's LLM and its tasks belong to it if there are any.
+        """
+        failed, tasks = self.failures(scheme), [task.identity for task in tasks_of(scheme)]
         return canonical.digest(
             {
                 "scheme": registry.plugin_fingerprint(scheme),
@@ -514,15 +514,10 @@ class Index(IndexState):
                 "settings": self.manifest.settings.model_dump(mode="json", exclude={"store"}),
                 "store": registry.plugin_fingerprint(self.store_plugin),
                 "libraries": libraries(),
-                **self._llm_identity(scheme),
+                **({"failed": failed} if failed else {}),
+                **({"llm": self.model.id, "tasks": tasks} if tasks else {}),
             }
         )
-
-    def _llm_identity(self, scheme: Scheme) -> dict[str, Any]:
-        """Return what else a ranking depends on if an LLM is used: failed passages, the scheme's LLM and its tasks."""
-        failed = self.failures(scheme)
-        tasks = [task.identity for task in tasks_of(scheme)]
-        return {**({"failed": failed} if failed else {}), **({"llm": self.model.id, "tasks": tasks} if tasks else {})}
 
     # ------------------------------------------------------------ how it was opened
 
@@ -575,13 +570,6 @@ def _create_manifest(folder: Path, store: Store, settings: IndexSettings, seed: 
             )
             write_manifest(folder, manifest)
         return manifest
-
-
-def _create_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"The index {folder} cannot be created: {error.strerror or error}.") from error
 
 
 def _require_documents(documents: Any) -> Any:

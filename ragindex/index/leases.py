@@ -76,7 +76,7 @@ def take_lease(folder: Path, read: ReaderState, *, write: bool = True) -> Reader
     if not write:
         return _lock_folder(leases)
     path = leases / f"{os.getpid()}-{uuid.uuid4().hex}.json"
-    told = {
+    state = {
         "collections": dict(read.collections),
         "parts": sorted(read.parts),
         "encoders": sorted(read.encoders),
@@ -86,8 +86,9 @@ def take_lease(folder: Path, read: ReaderState, *, write: bool = True) -> Reader
         leases.mkdir(exist_ok=True)
         partial = path.with_suffix(".partial")
         descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
-        _lock(descriptor)
-        os.write(descriptor, json.dumps(told).encode())
+        if sys.platform != "win32":
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.write(descriptor, json.dumps(state).encode())
         partial.rename(path)  # the file stays locked when it is renamed
     except OSError:
         if descriptor is not None:
@@ -110,7 +111,9 @@ def read_states(folder: Path) -> list[ReaderState] | None:
     for path in sorted(leases.iterdir()):
         if path.suffix == ".json" and _is_held(path):
             try:
-                states.append(_parse_state(json.loads(path.read_text(encoding="utf-8"))))
+                state = json.loads(path.read_text(encoding="utf-8"))
+                sets = frozenset(state["parts"]), frozenset(state["encoders"])
+                states.append(ReaderState(dict(state["collections"]), *sets))
             except FileNotFoundError:  # released in the meantime
                 continue
             except (OSError, ValueError, KeyError, TypeError):
@@ -122,11 +125,7 @@ def read_states(folder: Path) -> list[ReaderState] | None:
 
 def versions_read(states: Iterable[ReaderState], name: str) -> frozenset[int]:
     """Return the versions of the collection `name` in `states`."""
-    return frozenset(one.collections[name] for one in states if name in one.collections)
-
-
-def _parse_state(told: Mapping[str, dict[str, int]]) -> ReaderState:
-    return ReaderState(dict(told["collections"]), frozenset(told["parts"]), frozenset(told["encoders"]))
+    return frozenset(state.collections[name] for state in states if name in state.collections)
 
 
 # ---------------------------------------------------------------- locks
@@ -183,11 +182,6 @@ def _remove_if_old(path: Path) -> None:
             path.unlink()
 
 
-def _lock(descriptor: int) -> None:
-    if sys.platform != "win32":
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
 def _release(descriptor: int, path: Path | None) -> None:
     """Release a lease. A forked child shares it, so the file is removed only after both processes have released it."""
     os.close(descriptor)
@@ -215,26 +209,26 @@ def remove_unread(folder: Path, store: Store, manifest: Manifest) -> tuple[Manif
     begun = unfinished_parts(folder)
     for key, since in sorted(manifest.outdated.items()):
         keep = key in begun and time.time() - since < _KEEP_BEGUN
-        if not keep and not any(key in one.parts for one in read):
+        if not keep and not any(key in state.parts for state in read):
             drop_collections(folder, store, key, names)
             del outdated[key]
-    left = store.names() if outdated != manifest.outdated else names
-    for name in left:
+    remaining = store.names() if outdated != manifest.outdated else names
+    for name in remaining:
         store.clean(name, versions_read(needed, name))
     for key, record in manifest.parts.items():
-        _clean_files(folder, store, key, record, needed, left)
-    keep_fits(folder, frozenset().union(*(one.encoders for one in needed)))
+        _clean_files(folder, store, key, record, needed, remaining)
+    keep_fits(folder, frozenset().union(*(state.encoders for state in needed)))
     if not begun_within(folder, _KEEP_BEGUN):  # an interrupted sync resumes with its cached vectors
         cache_pruning.prune_vectors(vector_cache_path(folder), sum(part.bytes for part in manifest.parts.values()))
-    stays = any(one.parts - now.parts or one.collections.items() - now.collections.items() for one in read)
+    stays = any(state.parts - now.parts or state.collections.items() - now.collections.items() for state in read)
     return manifest.model_copy(update={"outdated": outdated}), stays
 
 
 def drop_collections(folder: Path, store: Store, key: str, names: Sequence[str], kinds: Iterable[str] = ()) -> None:
     """Remove a part, the coverage first, so that the rest of an interrupted drop does not count as a part."""
     recorded = [f"{key}.{kind}" for kind in kinds]
-    held = [name for name in names if name.rpartition(".")[0] == key]
-    for name in dict.fromkeys((f"{key}.coverage", *recorded, *held)):
+    existing = [name for name in names if name.rpartition(".")[0] == key]
+    for name in dict.fromkeys((f"{key}.coverage", *recorded, *existing)):
         store.drop(name)
     Journal.of(folder, key).remove()
     shutil.rmtree(folder / "parts" / key, ignore_errors=True)
@@ -252,5 +246,5 @@ def _clean_files(
         return
     now = needed[0].collections  # whose folders the record names
     earlier = [(name, version) for name in kinds for version in versions_read(needed, name) - {now[name]}]
-    read = {holding for one in earlier for holding in versioned_files.recorded_versions(store.open(*one))}
+    read = {holding for collection in earlier for holding in versioned_files.recorded_versions(store.open(*collection))}
     versioned_files.keep_versions(files, read.union(record.files))

@@ -130,20 +130,20 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
 
 def read_manifest(folder: Path) -> Manifest | None:
     """Read the manifest of `folder`. Return None if there is none. Raises NewerFormatError, WorkspaceError."""
-    held = [_read_bytes(folder / name) for name in (MANIFEST_FILE, _COPY)]
-    if held == [None, None]:
+    contents = [_read_bytes(folder / name) for name in (MANIFEST_FILE, _COPY)]
+    if contents == [None, None]:
         return None
-    whole = [None if content is None else durable_files.load_hashed_json(content) for content in held]
-    value = next((one for one in whole if one is not None), None)
+    values = [None if content is None else durable_files.load_hashed_json(content) for content in contents]
+    value = values[0] if values[0] is not None else values[1]
     if value is None:
-        _require_format(folder, _parse_unhashed(held[0]))
+        _require_format(folder, _parse_unhashed(contents[0]))
         raise WorkspaceError(
             f"{folder} is not a valid index: {MANIFEST_FILE} is damaged, and so is {_COPY}. "
             "Run: ragindex index DATA --index OTHER"
         )
-    if whole[0] is None:
-        found = f"{folder / MANIFEST_FILE} is damaged or missing; its copy was read"
-        warnings.warn(f"{found}. {durable_files.repair_hint(folder)}", durable_files.RepairWarning, stacklevel=2)
+    if values[0] is None:
+        damage = f"{folder / MANIFEST_FILE} is damaged or missing; its copy was read"
+        warnings.warn(f"{damage}. {durable_files.repair_hint(folder)}", durable_files.RepairWarning, stacklevel=2)
     _require_format(folder, value)
     try:
         return Manifest.model_validate(value)
@@ -178,15 +178,15 @@ def _parse_unhashed(content: bytes | None) -> dict[str, Any]:
 
 
 def _require_format(folder: Path, value: Mapping[str, Any]) -> None:
-    found = value.get("format")
-    if isinstance(found, int) and found > INDEX_FORMAT:
+    number = value.get("format")
+    if isinstance(number, int) and number > INDEX_FORMAT:
         raise NewerFormatError(
-            f"The index {folder} has format {found}; this ragindex reads up to {INDEX_FORMAT}. "
+            f"The index {folder} has format {number}; this ragindex reads up to {INDEX_FORMAT}. "
             f"Run: {distribution.upgrade_line()}"
         )
-    if isinstance(found, int) and found < INDEX_FORMAT:
+    if isinstance(number, int) and number < INDEX_FORMAT:
         raise WorkspaceError(
-            f"The index {folder} has format {found}, of an earlier ragindex; this one reads {INDEX_FORMAT}. "
+            f"The index {folder} has format {number}, of an earlier ragindex; this one reads {INDEX_FORMAT}. "
             f"Build it again; cached answers and vectors are carried over. Run: {_rebuild_command(folder, value)}"
         )
 
@@ -204,7 +204,7 @@ def older_format(folder: Path) -> int | None:
 def _rebuild_command(folder: Path, value: Mapping[str, Any]) -> str:
     """Return the commands that index every source of an older index again."""
     settings, sources = value.get("settings"), value.get("sources")
-    roots = [one.get("root") for one in sources.values()] if isinstance(sources, dict) else []
+    roots = [source.get("root") for source in sources.values()] if isinstance(sources, dict) else []
     if isinstance(settings, dict) and "source" in settings:  # format 1 had a single source
         roots = [settings["source"]]
     named = [shlex.quote(root) for root in roots if isinstance(root, str) and root] or ["DATA"]
@@ -215,13 +215,20 @@ def _rebuild_command(folder: Path, value: Mapping[str, Any]) -> str:
 
 
 @contextmanager
+def wrap_write_errors(message: str) -> Iterator[None]:
+    """Raise StoreError with `message` and the reason if the body raises OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{message}: {error.strerror or error}.") from error
+
+
+@contextmanager
 def creation_lock(folder: Path) -> Iterator[None]:
     """Let one process at a time create the index in `folder`. Raises StoreError if the lock cannot be taken."""
     lock = FileLock(folder / f"{MANIFEST_FILE}.lock")
-    try:
+    with wrap_write_errors(f"{MANIFEST_FILE} could not be written in {folder}"):
         lock.acquire()
-    except OSError as error:
-        raise StoreError(f"{MANIFEST_FILE} could not be written in {folder}: {error.strerror or error}.") from error
     try:
         yield
     finally:
@@ -231,11 +238,9 @@ def creation_lock(folder: Path) -> Iterator[None]:
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest atomically and durably, then its copy. Raises StoreError if a file cannot be written."""
     content = durable_files.dump_hashed_json(manifest.model_dump(mode="json"))
-    try:
+    with wrap_write_errors(f"{MANIFEST_FILE} could not be written in {folder}"):
         for name in (MANIFEST_FILE, _COPY):
             durable_files.write_file(folder / name, content)
-    except OSError as error:
-        raise StoreError(f"{MANIFEST_FILE} could not be written in {folder}: {error.strerror or error}.") from error
 
 
 def update_copy(folder: Path) -> None:
@@ -246,22 +251,20 @@ def update_copy(folder: Path) -> None:
     content = _read_bytes(folder / MANIFEST_FILE)
     if content is None or durable_files.load_hashed_json(content) is None or content == _read_bytes(folder / _COPY):
         return
-    try:
+    with wrap_write_errors(f"{_COPY} could not be written in {folder}"):
         durable_files.write_file(folder / _COPY, content)
-    except OSError as error:
-        raise StoreError(f"{_COPY} could not be written in {folder}: {error.strerror or error}.") from error
 
 
 @cache
 def libraries() -> Mapping[str, str]:
     """Return the installed versions of the libraries that rankings can depend on."""
-    found = {"ragindex": distribution.find_distribution().version}
+    versions = {"ragindex": distribution.find_distribution().version}
     for name in _LIBRARIES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def current_values(held: Manifest | None) -> dict[str, Any]:
@@ -372,24 +375,21 @@ def resolve_settings(
         return IndexSettings(language=language, by=by, size=size, overlap=overlap, store=described)
     held_cut = (held.settings.by, held.settings.size, held.settings.overlap)
     if chunking != "default" and held_cut != asked_cut:
+        change = f"ragindex index --index {shlex.quote(str(folder))} --chunking 'passages(by=…, size=…)'"
+        hint = f"To change it, run: {change}"
+        if held.settings.by is None:
+            hint = "That cannot change. Choose another folder with --index, or give a chunking to methods (over=…)."
         raise UsageError(
-            f"The index {folder} splits its documents otherwise: {describe_chunking(held.settings)}. "
-            f"{_change_hint(folder, held)}"
+            f"The index {folder} splits its documents otherwise: {describe_chunking(held.settings)}. {hint}"
         )
-    asked = (
+    fixed = (
         ("language", held.settings.language, language in (None, held.settings.language)),
         ("store", held.settings.store["name"], described["name"] == held.settings.store["name"]),
     )
-    for name, value, same in asked:
+    for name, value, same in fixed:
         if not same:
             raise UsageError(
                 f"The index {folder} was created with {value} as its {name}, which cannot change. "
                 "Choose another folder with --index."
             )
     return held.settings
-
-
-def _change_hint(folder: Path, held: Manifest) -> str:
-    if held.settings.by is None:
-        return "That cannot change. Choose another folder with --index, or give a chunking to methods (over=…)."
-    return f"To change it, run: ragindex index --index {shlex.quote(str(folder))} --chunking 'passages(by=…, size=…)'"

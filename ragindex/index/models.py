@@ -10,8 +10,8 @@ rebuilt. The LLM is opened on first use, and its calls are cached in the index.
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence, Set
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence, Set
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,8 @@ from ragindex._util import canonical
 from ragindex._util import files as durable_files
 from ragindex._util.progress import progress_bar
 from ragindex.encoders.vector_cache import CachedEncoder
-from ragindex.errors import DamagedError, MissingPartError, StoreError, UsageError
+from ragindex.errors import DamagedError, MissingPartError, UsageError
+from ragindex.index.manifest import wrap_write_errors
 from ragindex.interfaces import Encoder, EncoderPlugin, FittedEncoderPlugin
 from ragindex.llm.cache import NoCache, ResponseCache, SQLiteCache
 from ragindex.llm.plugins import LLMPlugin
@@ -113,16 +114,11 @@ class Encoders:
 
     def awaits_refit(self) -> bool:
         """Return whether `ask_refit` was called after the last fit."""
-        current = self._current() if isinstance(self.plugin, FittedEncoderPlugin) else None
+        current = self._current()
         return current is not None and current.size == 0
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            folder, reason = self.folder / "encoders", error.strerror or error
-            raise StoreError(f"The fit of {self.name} could not be written to {folder}: {reason}.") from error
+    def _writing(self) -> AbstractContextManager[None]:
+        return wrap_write_errors(f"The fit of {self.name} could not be written to {self.folder / 'encoders'}")
 
     def damage(self, id: str | None) -> str | None:
         """Return what is wrong with the fit `id` or with the pointer file, or None if both are intact."""
@@ -138,7 +134,7 @@ class Encoders:
 
     def fit(self, id: str | None) -> "Fit | None":
         """Return the fit `id` if it is the newest one, else None. Encoders that are not fitted have no fit."""
-        current = self._current() if isinstance(self.plugin, FittedEncoderPlugin) else None
+        current = self._current()
         return current if current and current.id == id else None
 
     def open(self, id: str | None) -> CachedEncoder:
@@ -180,6 +176,8 @@ class Encoders:
         durable_files.write_file(self._pointer(), durable_files.dump_hashed_json(asdict(fit)))
 
     def _current(self) -> "Fit | None":
+        if not isinstance(self.plugin, FittedEncoderPlugin):
+            return None
         try:
             value = durable_files.load_hashed_json(self._pointer().read_bytes())
         except FileNotFoundError:

@@ -16,13 +16,13 @@ _MUCH_UNKNOWN = 0.1
 
 def format_part_notes(index: Index, schemes: Sequence[Scheme]) -> list[str]:
     """Return the notes of all parts, and the number of failed records with reasons, without duplicates."""
-    said: dict[str, None] = {}
+    notes: dict[str, None] = {}
     for scheme in schemes:
-        said |= dict.fromkeys(index.notes(scheme))
+        notes |= dict.fromkeys(index.notes(scheme))
         for name, failed in index.failures(scheme).items():
             could_not = many(len(failed), "record could not be made and is", "records could not be made and are")
-            said[f"{name}: {could_not} tried again the next time: {_explain_failures(index, failed)}"] = None
-    return list(said)
+            notes[f"{name}: {could_not} tried again the next time: {_explain_failures(index, failed)}"] = None
+    return list(notes)
 
 
 def describe_drafts(paid: Tally) -> list[str]:
@@ -61,8 +61,8 @@ def format_changes(changed: Changed) -> str:
         (changed.removed, "removed", changed.gone),
         (changed.unchanged, "unchanged", ()),
     )
-    said = [(count, f"{what} ({first_names(ids)})" if ids else what) for count, what, ids in counts if count]
-    (count, first), *others = said
+    parts = [(count, f"{what} ({first_names(ids)})" if ids else what) for count, what, ids in counts if count]
+    (count, first), *others = parts
     changes = ", ".join([f"{many(count, 'document')} {first}", *(f"{count:,} {what}" for count, what in others)])
     if changed.reread:
         changes += f"; {changed.reread:,} changed because their files, which are the same, are read in another way"
@@ -142,7 +142,7 @@ def suggest_for_unknown_words(index: Index) -> str:
 def require_records(index: Index, schemes: Sequence[Scheme]) -> None:
     """Raise ServiceError if a part failed on all passages, because methods that use it would find nothing."""
     passages = index.counts().passages
-    for name, failed in ((name, failed) for one in schemes for name, failed in index.failures(one).items()):
+    for name, failed in ((name, failed) for scheme in schemes for name, failed in index.failures(scheme).items()):
         if len(failed) >= passages > 0:
             reason = next(iter(failed.values()))
             raise ServiceError(f"{name} failed on all {passages:,} passages: {reason}")

@@ -31,6 +31,7 @@ from ragindex.errors import (
 from ragindex.filters import TERMS_VERSION
 from ragindex.index.documents import CHUNK_SCHEMA, Documents
 from ragindex.index.leases import ReaderLease
+from ragindex.index.manifest import wrap_write_errors
 from ragindex.interfaces import (
     BuildContext,
     Change,
@@ -71,24 +72,24 @@ class KeyInputs:
         return self.imports.get(registry.name_of(part)) if "import" in part.uses else None
 
 
-def part_key(part: Part[Any], means: KeyInputs) -> str:
+def part_key(part: Part[Any], shared: KeyInputs) -> str:
     """Return the key of a part: its name and a hash of its class, version, parameters, inputs, and what `uses` names.
 
     The key of an imported part depends on the file instead of the LLM.
     """
     own: dict[str, Any] = {
         "part": registry.plugin_fingerprint(part),
-        "inputs": [part_key(source, means) for source in inputs_of(part)],
-        "encoder": means.encoder if "encoder" in part.uses else None,
-        "seed": means.seed if "seed" in part.uses else None,
+        "inputs": [part_key(source, shared) for source in inputs_of(part)],
+        "encoder": shared.encoder if "encoder" in part.uses else None,
+        "seed": shared.seed if "seed" in part.uses else None,
         "analysis": ANALYSIS,
         "terms": TERMS_VERSION,
     }
-    imported = means.imported(part)
+    imported = shared.imported(part)
     if imported is not None:
         own["import"] = imported
     elif "model" in part.uses:
-        own["model"] = means.llm
+        own["model"] = shared.llm
     if imported is None and (tasks := part.tasks()):
         own["prompts"] = [task.identity for task in tasks]
     return f"{regex.sub(r'[^A-Za-z0-9_-]', '-', registry.name_of(part))}-{canonical.digest(own)}"
@@ -119,13 +120,13 @@ def require_working(scheme: Scheme) -> Scheme:
 
 def list_working_methods() -> dict[str, list[Part[Any]]]:
     """Return all parts, inputs first, of each installed method that works with its default parameters, by name."""
-    found = dict[str, list[Part[Any]]]()
+    methods = dict[str, list[Part[Any]]]()
     for name in registry.plugin_names("schemes"):
         try:
-            found[name] = topological_order(require_working(registry.scheme(name)).parts())
+            methods[name] = topological_order(require_working(registry.scheme(name)).parts())
         except RagindexError:  # broken, or without a default
             continue
-    return found
+    return methods
 
 
 def require_working_default(name: str) -> None:
@@ -143,8 +144,8 @@ def require_working_default(name: str) -> None:
 
 def broken_plugin(method: str, error: Exception, scheme: Scheme) -> BrokenPluginError:
     """Return the error for a method whose code failed: what it raised, and where."""
-    told = describe_failure(error, scheme)
-    return BrokenPluginError(f"The method {method} is broken: {told}. Fix or uninstall it, or leave it out.")
+    failure = describe_failure(error, scheme)
+    return BrokenPluginError(f"The method {method} is broken: {failure}. Fix or uninstall it, or leave it out.")
 
 
 def paid_by(plugin: Plugin) -> Iterator[PaidPlugin]:
@@ -211,8 +212,8 @@ class Chunks(Part[Collection]):
         records = context.collection("records", CHUNK_SCHEMA)
         records.delete(change.remove)
         if change.upsert:
-            made: PartBuildContext = context  # type: ignore[assignment]  # the index makes the context
-            records.upsert(made.documents.chunk_rows(list(change.upsert), self.chunking, self._tokens(context)))
+            building: PartBuildContext = context  # type: ignore[assignment]  # the index makes the context
+            records.upsert(building.documents.chunk_rows(list(change.upsert), self.chunking, self._tokens(context)))
 
     def open(self, context: ReadContext) -> Collection:
         """Return the collection of spans."""
@@ -242,6 +243,15 @@ def chunks_of(chunking: Chunking | None) -> Chunks | None:
         return None
     kind = TokenChunks if chunking.by == "tokens" else Chunks
     return kind(by=chunking.by, size=chunking.size, overlap=chunking.overlap)
+
+
+def documents_of(part: Part[Any], documents: Documents, open_chunks: Callable[[Chunks], Collection]) -> Documents:
+    """Return the documents with the passages of a part; `open_chunks` opens those of a chunking of its own."""
+    chunking = part.own_chunking()
+    chunks = chunks_of(chunking)
+    if chunking is None or chunks is None:
+        return documents
+    return documents.chunked(chunking, lambda: open_chunks(chunks))
 
 
 _MAX_REASON_LENGTH = 300
@@ -396,15 +406,13 @@ def store_import(file: Path, folder: Path) -> str:
         digest = durable_files.hash_file(file)
     except OSError as error:
         raise DataError("a file to import", error.strerror or str(error), path=file) from error
-    kept = imported_path(folder, digest)
-    try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        if durable_files.find_file_damage(kept, digest) is not None:
-            with file.open("rb") as source, durable_files.replace_file(kept) as copy:
+    target = imported_path(folder, digest)
+    with wrap_write_errors(f"{file} could not be copied into {folder}"):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if durable_files.find_file_damage(target, digest) is not None:
+            with file.open("rb") as source, durable_files.replace_file(target) as copy:
                 shutil.copyfileobj(source, copy)
-    except OSError as error:
-        raise StoreError(f"{file} could not be copied into {folder}: {error.strerror or error}.") from error
-    if durable_files.find_file_damage(kept, digest) is not None:
+    if durable_files.find_file_damage(target, digest) is not None:
         raise DataError("a file that nobody changes while it is imported", "another", path=file)
     return digest
 
@@ -414,12 +422,12 @@ def require_import(folder: Path, digest: str, source: str) -> Path:
 
     `source` is the path that the file was imported from, for the error's command.
     """
-    kept = imported_path(folder, digest)
-    wrong = durable_files.find_file_damage(kept, digest)
+    path = imported_path(folder, digest)
+    wrong = durable_files.find_file_damage(path, digest)
     if wrong is not None:
         given = f"--triples {shlex.quote(source or 'FILE')}"
         raise DamagedError(f"An imported file: {wrong}. Give it again. {durable_files.repair_hint(folder)} {given}")
-    return kept
+    return path
 
 
 def imported_path(folder: Path, digest: str) -> Path:

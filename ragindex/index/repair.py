@@ -12,7 +12,7 @@ import os
 import shlex
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import wraps
@@ -77,8 +77,8 @@ def adds_repair_hint(work: Callable[Concatenate[_W, _P], _R]) -> Callable[Concat
 
 def damaged_files(folder: Path, manifest: Manifest, keys: Iterable[str]) -> list[str]:
     """Return one sentence for each damaged folder of the finished parts among `keys`."""
-    held = _list_folders(folder, manifest, keys)
-    return [wrong for path in held if (wrong := durable_files.find_named_folder_damage(path)) is not None]
+    folders = _list_folders(folder, manifest, keys)
+    return [wrong for path in folders if (wrong := durable_files.find_named_folder_damage(path)) is not None]
 
 
 def find_changes(folder: Path, manifest: Manifest, store: Store) -> list[str]:
@@ -94,11 +94,6 @@ def find_changes(folder: Path, manifest: Manifest, store: Store) -> list[str]:
 def _list_folders(folder: Path, manifest: Manifest, keys: Iterable[str]) -> list[Path]:
     finished = [key for key in keys if key in manifest.parts]
     return [folder / "parts" / key / name for key in finished for name in manifest.parts[key].files]
-
-
-def _find_hashed_folders(parts: Path) -> list[Path]:
-    """Return all hashed folders of parts, including those left by an interrupted sync."""
-    return [path.parent for path in parts.glob(f"*/*/{durable_files.HASHES_FILE}")]
 
 
 # ---------------------------------------------------------------- everything
@@ -124,31 +119,33 @@ def find_damage(
 
     `drop` removes a part; `pin_documents` pins readers to a new collection of the documents that can be read.
     """
-    found = Findings()
+    findings = Findings()
     for path in folder.glob("*.partial"):  # left by a process that was killed while writing
         path.unlink(missing_ok=True)
-    _check_documents(folder, manifest, store, pin_documents, found)
+    _check_documents(folder, manifest, store, pin_documents, findings)
     if damaged_fit is not None:
-        found.removed.append(damaged_fit)
-    _check_collections(folder, manifest, store, drop, found)
-    for path in sorted({*_list_folders(folder, manifest, manifest.parts), *_find_hashed_folders(folder / "parts")}):
+        findings.removed.append(damaged_fit)
+    _check_collections(folder, manifest, store, drop, findings)
+    hashed = {path.parent for path in (folder / "parts").glob(f"*/*/{durable_files.HASHES_FILE}")}
+    for path in sorted(hashed.union(_list_folders(folder, manifest, manifest.parts))):
         if (wrong := durable_files.find_named_folder_damage(path)) is not None:
             shutil.rmtree(path, ignore_errors=True)
-            found.removed.append(wrong)
+            findings.removed.append(wrong)
     for name, digest in manifest.imports.items():
         try:
             require_import(folder, digest, manifest.imported_from.get(name, ""))
         except DamagedError as error:
-            found.lost.append(str(error))
-    _check_databases(folder, found)
-    return found
+            findings.lost.append(str(error))
+    _check_databases(folder, findings)
+    return findings
 
 
 def _check_collections(
-    folder: Path, manifest: Manifest, store: Store, drop: Callable[[str], None], found: Findings
+    folder: Path, manifest: Manifest, store: Store, drop: Callable[[str], None], findings: Findings
 ) -> None:
     dropped = set[str]()
-    for name in _list_collections(manifest, store):
+    recorded = [f"{key}.{kind}" for key, record in manifest.parts.items() for kind in record.collections]
+    for name in sorted({*recorded, *store.names()} - {"documents"}):
         part, _, kind = name.rpartition(".")
         if part in dropped:
             continue
@@ -160,16 +157,17 @@ def _check_collections(
             record.identities.get(kind) if record else None,
         )
         if wrong is not None:
-            found.removed.append(f"The part {part}: {wrong}")
-            if found.lost and isinstance(store, RescuingStore):  # its texts may be all that is left of a lost document
-                for kept in record.collections if record else ():
-                    store.set_aside(f"{part}.{kept}")
+            findings.removed.append(f"The part {part}: {wrong}")
+            # its texts may be all that is left of a lost document
+            if findings.lost and isinstance(store, RescuingStore):
+                for collection in record.collections if record else ():
+                    store.set_aside(f"{part}.{collection}")
             drop(part)
             dropped.add(part)
 
 
 def _check_documents(
-    folder: Path, manifest: Manifest, store: Store, pin_documents: Callable[[Collection], None], found: Findings
+    folder: Path, manifest: Manifest, store: Store, pin_documents: Callable[[Collection], None], findings: Findings
 ) -> None:
     """Rescue damaged documents. None is removed, because there may be no other copy of them."""
     wrong = find_documents_damage(store, manifest)
@@ -179,31 +177,22 @@ def _check_documents(
         return
     rescued = rescue_documents(folder, manifest, store)
     sentence = f"The documents of {folder}: {wrong}."
-    commands = f"Run: {_build_index_commands(folder, manifest)}"
+    roots = [shlex.quote(source.root) for source in manifest.sources.values() if source.root] or ["DATA"]
+    indexing = ", then: ".join(f"ragindex index {root} --index {shlex.quote(str(folder))}" for root in roots)
+    commands = f"Run: {indexing}"
     if rescued is None:
-        found.lost.append(f"{sentence} {commands}")
+        findings.lost.append(f"{sentence} {commands}")
         return
     pin_documents(rescued.collection)
     rescued.file.unlink(missing_ok=True)
     kept = f" {many(rescued.collection.count(), 'document')} could be read and stay in the index."
     aside = f" What is left of the old files was moved to {rescued.aside}." if rescued.aside else ""
     if rescued.complete:
-        found.removed.append(f"{sentence}{kept}{aside}")
+        findings.removed.append(f"{sentence}{kept}{aside}")
         return
     ids = f" {many(len(rescued.lost), 'document')} could not: {first_names(rescued.lost)}." if rescued.lost else ""
     again = " Documents that a program or a server added must be sent again. The others:"
-    found.lost.append(f"{sentence}{kept}{ids}{aside}{again} {commands}")
-
-
-def _build_index_commands(folder: Path, manifest: Manifest) -> str:
-    """Return the commands that index all sources again."""
-    roots = [shlex.quote(source.root) for source in manifest.sources.values() if source.root] or ["DATA"]
-    return ", then: ".join(f"ragindex index {root} --index {shlex.quote(str(folder))}" for root in roots)
-
-
-def _list_collections(manifest: Manifest, store: Store) -> Sequence[str]:
-    recorded = [f"{key}.{kind}" for key, record in manifest.parts.items() for kind in record.collections]
-    return sorted({*recorded, *store.names()} - {"documents"})
+    findings.lost.append(f"{sentence}{kept}{ids}{aside}{again} {commands}")
 
 
 def _find_collection_damage(store: Store, name: str, pinned: int | None, identity: str | None) -> str | None:
@@ -230,14 +219,15 @@ def _find_collection_damage(store: Store, name: str, pinned: int | None, identit
     return None
 
 
-def _check_databases(folder: Path, found: Findings) -> None:
+def _check_databases(folder: Path, findings: Findings) -> None:
     vectors, calls = vector_cache_path(folder), folder / CALLS
     if (wrong := find_database_damage(vectors)) is not None:
         aside = move_database_aside(vectors)
-        found.removed.append(f"The cache of vectors {vectors} {wrong}: its texts are encoded again. It lies at {aside}")
+        cache = f"The cache of vectors {vectors} {wrong}"
+        findings.removed.append(f"{cache}: its texts are encoded again. It lies at {aside}")
     if (wrong := find_database_damage(calls)) is not None:
         aside = move_database_aside(calls)
-        found.removed.append(
+        findings.removed.append(
             f"The cache of calls {calls} {wrong} and was moved to {aside}: its calls are paid again, except those of "
             f"an export. To add one: ragindex cache --index {shlex.quote(str(folder))} --import FILE"
         )
@@ -257,14 +247,14 @@ def find_database_damage(path: Path) -> str | None:
             with closing(sqlite3.connect(path)) as connection:
                 connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-            [(said,), *_] = connection.execute("PRAGMA integrity_check(1)").fetchall()
+            [(verdict,), *_] = connection.execute("PRAGMA integrity_check(1)").fetchall()
             tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", _DAMAGE_CODES[0]) & 0xFF not in _DAMAGE_CODES:
             raise StoreError(f"The file {path} could not be checked: {error}. It was not changed.") from error
         return f"is broken ({error})"
-    if said != "ok":
-        return f"is broken ({said})"
+    if verdict != "ok":
+        return f"is broken ({verdict})"
     return None if tables else NO_TABLES
 
 
@@ -362,15 +352,15 @@ def rescue_documents(folder: Path, manifest: Manifest, store: Store) -> Rescued 
             for table in tables:
                 written.write_table(table)
     aside = store.set_aside("documents")
-    collection, kept = store.create("documents", DOCUMENT_SCHEMA), set[str]()
+    collection, rescued = store.create("documents", DOCUMENT_SCHEMA), set[str]()
     with pa.memory_map(str(file)) as source:
         for batch in pa.ipc.open_file(source).read_all().to_batches(max_chunksize=_BATCH):
             collection.upsert(batch)
-            kept.update(batch.column("id").to_pylist())
+            rescued.update(batch.column("id").to_pylist())
     collection.finish()
     expected = built if known is None else known
-    complete = expected <= kept and len(kept) >= (manifest.documents if known is None else len(known))
-    return Rescued(collection, sorted(expected - kept), complete, aside, file)
+    complete = expected <= rescued and len(rescued) >= (manifest.documents if known is None else len(known))
+    return Rescued(collection, sorted(expected - rescued), complete, aside, file)
 
 
 def _list_newest_ids(store: Store, manifest: Manifest) -> frozenset[str] | None:
@@ -389,7 +379,7 @@ def _list_newest_ids(store: Store, manifest: Manifest) -> frozenset[str] | None:
 
 def _list_built_ids(store: Store, manifest: Manifest) -> frozenset[str]:
     """Return the ids of the documents that parts were built from."""
-    found, whole = set[str](), manifest.settings.by is None
+    ids, whole_documents = set[str](), manifest.settings.by is None
     for key, record in manifest.parts.items():
         version = store.version(f"{key}.coverage")
         if record.inputs or version is None:
@@ -398,16 +388,16 @@ def _list_built_ids(store: Store, manifest: Manifest) -> frozenset[str]:
             for batch in store.open(f"{key}.coverage", version).scan(()):
                 for id in batch.column("id").to_pylist():
                     split = split_passage_id(id)
-                    found.add(id if split is None or (whole and split[1] == "#") else split[0])
+                    ids.add(id if split is None or (whole_documents and split[1] == "#") else split[0])
         except EngineError:
             continue
-    return frozenset(found)
+    return frozenset(ids)
 
 
 def _read_documents(store: RescuingStore, versions: Iterable[int | None], wanted: frozenset[str]) -> Iterator[pa.Table]:
     """Yield the whole records of the documents `wanted` (empty: of any), each from the first version that has it."""
     taken = set[str]()
-    for version in dict.fromkeys(one for one in versions if one):
+    for version in dict.fromkeys(number for number in versions if number):
         try:
             for table in store.rescue("documents", version):
                 rows = [

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Self, overload
 
 from ragindex._util.cores import limit_blas
 from ragindex._util.distribution import require_module
@@ -36,13 +36,13 @@ class PassagePositions:
     lease: object = None
     _kept: dict[tuple[int, str], Mapping[str, Position]] = field(default_factory=dict)
 
-    def locate(self, found: Sequence[Retrieval], first: int | None = None) -> list[Retrieval]:
+    def locate(self, results: Sequence[Retrieval], first: int | None = None) -> list[Retrieval]:
         """Return the retrievals with the positions of their `first` hits (None: all), from one request to the store."""
         if not self.documents:
-            return list(found)
-        hits = [hit for one in found for hit in one.hits[:first] if len(hit.passage_ids) <= _MOST_PASSAGES]
+            return list(results)
+        hits = [hit for result in results for hit in result.hits[:first] if len(hit.passage_ids) <= _MOST_PASSAGES]
         positions = self.find(id for hit in hits for id in hit.passage_ids)
-        return [replace(one, hits=tuple(_place(hit, positions) for hit in one.hits)) for one in found]
+        return [replace(result, hits=tuple(_place(hit, positions) for hit in result.hits)) for result in results]
 
     def find(self, passage_ids: Iterable[str]) -> dict[str, Position]:
         """Return the positions of the passages that are known."""
@@ -52,8 +52,8 @@ class PassagePositions:
 
     def of_documents(self, doc_ids: Iterable[str]) -> dict[str, dict[str, Position]]:
         """Return the positions of all passages of the documents that are known, in order, by document."""
-        found = self._look_up({(0, doc_id) for doc_id in doc_ids})
-        return {doc_id: dict(positions) for (_, doc_id), positions in found.items()}
+        by_document = self._look_up({(0, doc_id) for doc_id in doc_ids})
+        return {doc_id: dict(positions) for (_, doc_id), positions in by_document.items()}
 
     def _find_owner(self, id: str) -> tuple[int, str]:
         """Return the number of the view that has a passage, and its document."""
@@ -62,7 +62,7 @@ class PassagePositions:
         return number, self.documents[number].owner(id)
 
     def _look_up(self, ids: set[tuple[int, str]]) -> Mapping[tuple[int, str], Mapping[str, Position]]:
-        known = {id: kept for id in ids if (kept := self._kept.get(id)) is not None}
+        known = {id: positions_of_id for id in ids if (positions_of_id := self._kept.get(id)) is not None}
         if len(known) == len(ids):
             return known
         missing = ids - known.keys()
@@ -70,7 +70,7 @@ class PassagePositions:
             (number, document): positions
             for number in {number for number, _ in missing}
             for document, positions in self.documents[number]
-            .positions(sorted(document for one, document in missing if one == number))
+            .positions(sorted(document for view, document in missing if view == number))
             .items()
         }
         if len(self._kept) + len(read) > _MOST_KEPT:
@@ -121,8 +121,8 @@ class IndexRetriever:
         `where` maps fields (`meta.KEY`, `doc_ids`) to values, lists of values or `{"gte": LOW, "lte": HIGH}`. Raises
         UsageError for an empty question or k below 1, LLMError and ServiceError from methods that call a service.
         """
-        (found,) = self.retrieve([Query("search", text, _as_filter(where))], k)
-        return Hits(text, found.hits, found.trace, found.notes)
+        (retrieval,) = self.retrieve([Query("search", text, _as_filter(where))], k)
+        return Hits(text, retrieval.hits, retrieval.trace, retrieval.notes)
 
     def search_many(self, texts: Sequence[str], k: int = 5, *, where: Where | None = None) -> "list[Hits]":
         """Find the `k` best hits for each question, in the order of `texts`; faster than one search per question.
@@ -133,8 +133,10 @@ class IndexRetriever:
         Raises the same errors as `search`.
         """
         wanted = _as_filter(where)
-        found = self.retrieve([Query(str(number), text, wanted) for number, text in enumerate(texts)], k)
-        return [Hits(text, one.hits, one.trace, one.notes) for text, one in zip(texts, found, strict=True)]
+        results = self.retrieve([Query(str(number), text, wanted) for number, text in enumerate(texts)], k)
+        return [
+            Hits(text, result.hits, result.trace, result.notes) for text, result in zip(texts, results, strict=True)
+        ]
 
     async def asearch(self, text: str, k: int = 5, *, where: Where | None = None) -> "Hits":
         """Search without blocking the event loop, by running `search` in a worker thread.
@@ -196,7 +198,8 @@ class Hits(Sequence[Hit]):
         Raises MissingExtraError if pandas is not installed.
         """
         pandas = require_module("pandas", "pandas", "to_frame")
-        frame: DataFrame = pandas.DataFrame([_as_row(hit) for hit in self.hits], columns=list(_COLUMNS))
+        rows = [{name: getattr(hit, name) for name in _COLUMNS} for hit in self.hits]
+        frame: DataFrame = pandas.DataFrame(rows, columns=list(_COLUMNS))
         return frame
 
     def __repr__(self) -> str:
@@ -214,10 +217,6 @@ class Hits(Sequence[Hit]):
 
 
 _COLUMNS = ("score", "id", "title", "text", "doc_ids", "positions", "metadata")
-
-
-def _as_row(hit: Hit) -> dict[str, Any]:
-    return {name: getattr(hit, name) for name in _COLUMNS}
 
 
 def _as_filter(where: Where | None) -> Filter | None:

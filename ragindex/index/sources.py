@@ -70,11 +70,11 @@ def corpora(given: "Corpus | Iterable[Corpus] | Iterable[Document]", name: str) 
     """Return the input as a list of corpora. Documents made by a program become one corpus without a root."""
     if isinstance(given, Corpus):
         return [given]
-    held: list[Corpus | Document] = list(given)
-    read = [one for one in held if isinstance(one, Corpus)]
-    if read and len(read) == len(held):
+    items: list[Corpus | Document] = list(given)
+    read = [item for item in items if isinstance(item, Corpus)]
+    if read and len(read) == len(items):
         return read
-    documents = tuple(one for one in held if isinstance(one, Document))
+    documents = tuple(item for item in items if isinstance(item, Document))
     return [Corpus(name or PROGRAM, PROGRAM, documents, 0, (), False)]
 
 
@@ -84,28 +84,32 @@ def place_corpus(known: Known, corpus: Corpus, name: str, asking: SourceRequest)
     Raises UsageError or WorkspaceError, with the next command, if the source needs a name or already has another one.
     """
     if not corpus.root:
-        return _place_program_documents(known, corpus, name or corpus.name)
-    found = _find_source(known, corpus)
-    _require_no_folder_inside(known, corpus, found, asking)
-    if found is None:
-        found = _match_moved_source(known, corpus, name) or _name_new_source(known, corpus, name, asking)
-        prefix = known[found].prefix if found in known else f"{name}/" if name else ""
-        known = {**known, found: DocumentSource(root=corpus.root, format=corpus.format, prefix=prefix)}
-    elif name not in ("", found):
+        name = name or corpus.name
+        source = known.get(name) or DocumentSource(root="", format=PROGRAM)
+        if source.root:
+            raise UsageError(f"The source {name!r} is {source.root}. Give a program's documents another name: source=…")
+        return {**known, name: source}, PlacedDocuments(name, "", corpus.documents)
+    owner = _find_source(known, corpus)
+    _require_no_folder_inside(known, corpus, owner, asking)
+    if owner is None:
+        owner = _match_moved_source(known, corpus, name) or _name_new_source(known, corpus, name, asking)
+        prefix = known[owner].prefix if owner in known else f"{name}/" if name else ""
+        known = {**known, owner: DocumentSource(root=corpus.root, format=corpus.format, prefix=prefix)}
+    elif name not in ("", owner):
         raise UsageError(
-            f"{known[found].root} is already the source {found!r}. Leave out --as; to rename it, run: "
-            f"{asking.removal(found)}"
+            f"{known[owner].root} is already the source {owner!r}. Leave out --as; to rename it, run: "
+            f"{asking.removal(owner)}"
         )
-    lead = _build_lead(known[found], corpus)
+    lead = _build_lead(known[owner], corpus)
     only = lead + corpus.only if corpus.only else None
     files = {lead + id: digest for id, digest in corpus.files.items()}
-    return known, PlacedDocuments(found, lead, tuple(_assign_ids(corpus, lead)), only, files)
+    return known, PlacedDocuments(owner, lead, tuple(_assign_ids(corpus, lead)), only, files)
 
 
 def lead(known: Known, corpus: Corpus) -> str:
     """Return the id prefix of a corpus whose source is known, or an empty string."""
-    found = _find_source(known, corpus) if corpus.root else None
-    return "" if found is None else _build_lead(known[found], corpus)
+    source = _find_source(known, corpus) if corpus.root else None
+    return "" if source is None else _build_lead(known[source], corpus)
 
 
 def place_all(
@@ -174,22 +178,22 @@ def find_left_out(known: Known, corpus: Corpus) -> dict[str, LeftOut]:
     """Return the files and folders of a corpus that are there and could not be read, by id."""
     if corpus.format != "folder":
         return {}
-    there = (one for one in corpus.skipped if one.path and _may_exist(one.path))
-    return {id: one for one in there if (id := id_of(known, one.path)) is not None}
+    existing = (left_out for left_out in corpus.skipped if left_out.path and _may_exist(left_out.path))
+    return {id: left_out for left_out in existing if (id := id_of(known, left_out.path)) is not None}
 
 
 def record_left_out(known: Known, corpus: Corpus) -> Known:
     """Return the sources with what was left out of `corpus` this time, instead of what was left out of it before."""
-    found = _find_source(known, corpus) if corpus.root and corpus.format == "folder" else None
-    if found is None:
+    owner = _find_source(known, corpus) if corpus.root and corpus.format == "folder" else None
+    if owner is None:
         return known
-    source, lead = known[found], _build_lead(known[found], corpus)
-    placed = PlacedDocuments(found, lead, (), lead + corpus.only if corpus.only else None)
+    source, lead = known[owner], _build_lead(known[owner], corpus)
+    placed = PlacedDocuments(owner, lead, (), lead + corpus.only if corpus.only else None)
     others = {id: reason for id, reason in source.left_out.items() if not placed.covers(id)}
     passed_over = {lead + name: reason for name, reason in corpus.unread.items()}
-    skipped = {id: one.reason for id, one in find_left_out(known, corpus).items()}
+    skipped = {id: file.reason for id, file in find_left_out(known, corpus).items()}
     left_out = {**skipped, **others, **passed_over}
-    return {**known, found: source.model_copy(update={"left_out": dict(islice(left_out.items(), _MOST_LEFT_OUT))})}
+    return {**known, owner: source.model_copy(update={"left_out": dict(islice(left_out.items(), _MOST_LEFT_OUT))})}
 
 
 def file_of(source: DocumentSource, id: str) -> Path | None:
@@ -225,36 +229,23 @@ def _require_ids(corpus: Corpus) -> None:
 
 
 def _merge_placed(first: PlacedDocuments, second: PlacedDocuments) -> PlacedDocuments:
-    held = {document.id: document for document in first.documents}
+    documents = {document.id: document for document in first.documents}
     for document in second.documents:
-        if held.setdefault(document.id, document) != document:
+        if documents.setdefault(document.id, document) != document:
             raise DataError("each document id once", f"the id {document.id!r} twice, with different texts")
-    return PlacedDocuments(first.source, "", tuple(held.values()), files={**first.files, **second.files})
-
-
-def _place_program_documents(known: Known, corpus: Corpus, name: str) -> tuple[Known, PlacedDocuments]:
-    held = known.get(name)
-    if held is not None and held.root:
-        raise UsageError(f"The source {name!r} is {held.root}. Give a program's documents another name: source=…")
-    return {**known, name: held or DocumentSource(root="", format=PROGRAM)}, PlacedDocuments(name, "", corpus.documents)
+    return PlacedDocuments(first.source, "", tuple(documents.values()), files={**first.files, **second.files})
 
 
 def _find_source(known: Known, corpus: Corpus) -> str | None:
     """Return the name of the source with the root of `corpus`, else that of the innermost folder around it, or None."""
-    around = [
-        name
-        for name, source in known.items()
-        if source.root == corpus.root or (_are_folders(source, corpus) and _is_inside(corpus.root, source.root))
-    ]
+    around = [name for name, source in known.items() if source.root == corpus.root or _contains(source, corpus)]
     return max(around, key=lambda name: len(known[name].root), default=None)
 
 
-def _are_folders(source: DocumentSource, corpus: Corpus) -> bool:
-    return source.format == corpus.format == "folder"
-
-
-def _is_inside(inner: str, outer: str) -> bool:
-    return inner != outer and PurePath(inner).is_relative_to(outer)
+def _contains(outer: DocumentSource | Corpus, inner: DocumentSource | Corpus) -> bool:
+    """Return whether both are folders, and one is inside the other."""
+    are_folders = outer.format == inner.format == "folder"
+    return are_folders and inner.root != outer.root and PurePath(inner.root).is_relative_to(outer.root)
 
 
 def _build_lead(source: DocumentSource, corpus: Corpus) -> str:
@@ -278,7 +269,7 @@ def _require_no_folder_inside(known: Known, corpus: Corpus, found: str | None, a
     if corpus.only or corpus.format != "folder":
         return
     for name, source in known.items():
-        if name != found and _are_folders(source, corpus) and _is_inside(source.root, corpus.root):
+        if name != found and _contains(corpus, source):
             raise WorkspaceError(
                 f"{corpus.root} contains {source.root}, the source {name!r}, whose files would be indexed twice. "
                 f"Nothing was written. Run: {asking.removal(name)}, then this command again."
@@ -287,10 +278,10 @@ def _require_no_folder_inside(known: Known, corpus: Corpus, found: str | None, a
 
 def _match_moved_source(known: Known, corpus: Corpus, name: str) -> str | None:
     """Return `name` if it is a source of the same kind whose folder or file has moved, else None."""
-    held = known.get(name)
-    same = held is not None and (held.format == "folder") == (corpus.format == "folder")
-    gone = held is not None and os.path.isabs(held.root) and not os.path.exists(held.root)
-    return name if same and gone and os.path.isabs(corpus.root) else None
+    source = known.get(name)
+    if source is None or (source.format == "folder") != (corpus.format == "folder"):
+        return None
+    return name if _is_gone(source) and os.path.isabs(corpus.root) else None
 
 
 def _name_new_source(known: Known, corpus: Corpus, name: str, asking: SourceRequest) -> str:
@@ -304,11 +295,11 @@ def _name_new_source(known: Known, corpus: Corpus, name: str, asking: SourceRequ
     free = _find_free_name(known, PurePath(corpus.root).name if corpus.format == "folder" else corpus.name)
     if name or first is None:
         return name or free
-    held = known[first]
-    moved = f"; if it was moved here, run: {asking.command(corpus.root, first)}" if _is_gone(held) else ""
+    earliest = known[first]
+    moved = f"; if it was moved here, run: {asking.command(corpus.root, first)}" if _is_gone(earliest) else ""
     lost = f", which is not there any more{moved}" if moved else ""
     raise WorkspaceError(
-        f"The index {asking.folder} has the documents of {held.root}{lost}. Those of {corpus.root} need a name, "
+        f"The index {asking.folder} has the documents of {earliest.root}{lost}. Those of {corpus.root} need a name, "
         f"which their ids begin with, or another --index. Nothing was written. "
         f"Run: {asking.command(os.path.join(corpus.root, corpus.only) if corpus.only else corpus.root, free)}"
     )

@@ -24,7 +24,7 @@ from ragindex.index.parts import (
     topological_order,
     uses_encoder,
 )
-from ragindex.index.repair import RescuingStore, find_documents_loss
+from ragindex.index.repair import RescuingStore
 from ragindex.interfaces import Collection, Part, Scheme, Store, StorePlugin
 from ragindex.llm.plugins import PaidPlugin
 from ragindex.llm.tasks import LLM
@@ -133,9 +133,7 @@ class IndexState:
 
     def pinned_encoder(self, part: Part[Any]) -> str | None:
         """Return the id of the encoder that the finished part was built with, or None if it uses no encoder."""
-        if not uses_encoder(part):
-            return None
-        return self.manifest.encoders.get(self.encoders.name) or "not fitted"
+        return (self.encoder_id or "not fitted") if uses_encoder(part) else None
 
     def record(self, part: Part[Any]) -> PartRecord:
         """Return the record of a finished part. Raises MissingPartError, with the command that builds it."""
@@ -202,10 +200,6 @@ class IndexState:
                 f"The store of the index {self.folder} has other documents than the last finished sync, or an earlier "
                 f"state of them, as after a partial restore. {durable_files.repair_hint(self.folder)}"
             )
-
-    def find_documents_loss(self) -> str | None:
-        """Return how the newest documents are not those of the last finished sync or a later state, or None."""
-        return find_documents_loss(self.store, self.manifest)
 
     def pin_documents(self, collection: Collection) -> None:
         """Pin readers to a new collection of the documents, which a repair has made."""

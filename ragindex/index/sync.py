@@ -45,7 +45,7 @@ from ragindex.index.parts import (
     Chunks,
     KeyInputs,
     PartBuildContext,
-    chunks_of,
+    documents_of,
     inputs_of,
     part_key,
     parts_of,
@@ -109,7 +109,7 @@ def sync(index: IndexState, plugins: Iterable[Scheme | Part[Any]] = ()) -> Build
     BrokenPluginError if a scheme or one of its parts lacks something. What a part raises is raised with a note.
     """
     index.reload()
-    plugins = [require_working(one) if isinstance(one, Scheme) else one for one in plugins]
+    plugins = [require_working(plugin) if isinstance(plugin, Scheme) else plugin for plugin in plugins]
     if index.manifest.parts and index.manifest.finished_by != index.store_plugin.finishes_by:
         _finish_again(index)
     parts = topological_order([part for plugin in plugins for part in parts_of(plugin)] or finished_parts(index))
@@ -141,8 +141,10 @@ def sync(index: IndexState, plugins: Iterable[Scheme | Part[Any]] = ()) -> Build
 
 
 def _is_up_to_date(index: IndexState, parts: Sequence[Part[Any]]) -> bool:
-    if index.corpus_moved() or not parts:
-        return not parts and not index.corpus_moved()
+    if index.corpus_moved():
+        return False
+    if not parts:
+        return True
     if any(map(uses_encoder, parts)) and index.encoders.awaits_refit():
         return False
     keys = {index.key(part, index.pinned_encoder(part)) for part in parts}
@@ -182,9 +184,9 @@ def _list_versions(index: IndexState, key: str) -> list[tuple[int | None, int]]:
 def current_keys(index: IndexState, manifest: Manifest | None = None) -> set[str]:
     """Return the keys of the finished parts that match the imported files of `manifest`, for any known encoder."""
     imported, encoders = (manifest or index.manifest).imports, {None, *index.manifest.encoders.values()}
-    means = [KeyInputs(encoder, index.model.id, index.seed, imported) for encoder in encoders]
+    settings = [KeyInputs(encoder, index.model.id, index.seed, imported) for encoder in encoders]
     parts = [_load_plugin(record) for record in index.manifest.parts.values()]
-    return {part_key(part, one) for part in parts if part for one in means} & index.manifest.parts.keys()
+    return {part_key(part, inputs) for part in parts if part for inputs in settings} & index.manifest.parts.keys()
 
 
 def _damaged_files(index: IndexState, parts: Sequence[Part[Any]]) -> list[str]:
@@ -197,8 +199,8 @@ def _damaged_files(index: IndexState, parts: Sequence[Part[Any]]) -> list[str]:
 def finished_parts(index: IndexState) -> list[Part[Any]]:
     """Return the finished parts that were built with the current encoder, LLM and seed."""
     names = {None, index.encoders.name}
-    held = [(key, _load_plugin(r)) for key, r in index.manifest.parts.items() if r.encoder_name in names]
-    return [part for key, part in held if part and key == index.key(part, index.pinned_encoder(part))]
+    parts = [(key, _load_plugin(r)) for key, r in index.manifest.parts.items() if r.encoder_name in names]
+    return [part for key, part in parts if part and key == index.key(part, index.pinned_encoder(part))]
 
 
 def _load_plugin(record: PartRecord) -> Part[Any] | None:
@@ -217,6 +219,11 @@ def _plan(index: IndexState, parts: Sequence[Part[Any]], corpus: Documents, *, k
     id = encoder.id if encoder else None
     finished = _list_finished(index, {index.key(part, id) for part in parts}) if keep else {}
     names = index.store.names()
+
+    def open_chunks(chunks: Chunks) -> Collection:
+        name = f"{index.key(chunks, id)}.records"
+        return index.store.open(name, index.store.version(name) or 0)
+
     for part in parts:
         key = index.key(part, id)
         lost = any((now or 0) < pinned for now, pinned in _list_versions(index, key))
@@ -224,7 +231,7 @@ def _plan(index: IndexState, parts: Sequence[Part[Any]], corpus: Documents, *, k
             drop_part(index, key, names)
         inputs = tuple(tasks[index.key(source, id)] for source in inputs_of(part))
         used = encoder if "encoder" in part.uses else None
-        context = _build_context(index, part, key, inputs, _chunk_corpus(index, part, corpus, id), used)
+        context = _build_context(index, part, key, inputs, documents_of(part, corpus, open_chunks), used)
         coverage = _open_coverage(index, part, key, names)
         earlier = index.manifest.parts.get(key) if part.finishes_changes else None
         tasks[key] = Building(
@@ -241,24 +248,14 @@ def _plan(index: IndexState, parts: Sequence[Part[Any]], corpus: Documents, *, k
     return list(tasks.values())
 
 
-def _chunk_corpus(index: IndexState, part: Part[Any], corpus: Documents, encoder: str | None) -> Documents:
-    """Return the documents with the passages that a part is made from."""
-    chunking = part.own_chunking()
-    chunks = chunks_of(chunking)
-    if chunking is None or chunks is None:
-        return corpus
-    name = f"{index.key(chunks, encoder)}.records"
-    return corpus.chunked(chunking, lambda: index.store.open(name, index.store.version(name) or 0))
-
-
 def _open_coverage(index: IndexState, part: Part[Any], key: str, names: Sequence[str]) -> PartCoverage:
     """Open a part's coverage. If the journal is damaged, drop the part first, because its content is then unknown."""
-    kept = Journal.of(index.folder, key)
+    journal = Journal.of(index.folder, key)
     try:
-        return PartCoverage.open(index.store, key, kept, shares=part.shares_records)
+        return PartCoverage.open(index.store, key, journal, shares=part.shares_records)
     except DamagedJournalError:
         drop_part(index, key, names)
-        return PartCoverage.open(index.store, key, kept, shares=part.shares_records)
+        return PartCoverage.open(index.store, key, journal, shares=part.shares_records)
 
 
 def _build_context(
@@ -323,19 +320,19 @@ def apply_changes(tasks: Sequence[Building], corpus: pa.Table) -> tuple[dict[str
     The passages of other chunkings are made first. A part is finished before the parts built from it are started.
     Returns the records of the finished parts by key, and the totals.
     """
-    records, made, forgotten, finish_seconds, start = dict[str, PartRecord](), 0, 0, 0.0, time.perf_counter()
+    records, built, forgotten, finish_seconds, start = dict[str, PartRecord](), 0, 0, 0.0, time.perf_counter()
     fingerprint = revisions.corpus_fingerprint(corpus)
     chunks = [task for task in tasks if isinstance(task.part, Chunks)]
     others = [task for task in tasks if not isinstance(task.part, Chunks)]
 
     def update(task: Building, wanted: pa.Table) -> None:
-        nonlocal made, forgotten, finish_seconds
+        nonlocal built, forgotten, finish_seconds
         if task.record is not None:
             records[task.key] = task.record
             return
         forgotten += _forget(task, revisions.to_forget(wanted, task.coverage.held))
         try:
-            made += _build_passages(task, revisions.to_make(wanted, task.coverage.held))
+            built += _build_passages(task, revisions.to_make(wanted, task.coverage.held))
             made_at = time.perf_counter()
             with progress_bar(f"{task.name}: finishing", None):
                 records[task.key] = _finish_part(task, fingerprint)
@@ -354,28 +351,28 @@ def apply_changes(tasks: Sequence[Building], corpus: pa.Table) -> tuple[dict[str
         # An input may have failed for some passages.
         wanted = revisions.merge_revisions(sources) if sources else passages[task.part.own_chunking()]
         update(task, wanted)
-    return records, BuildResult(made, forgotten, time.perf_counter() - start - finish_seconds, finish_seconds)
+    return records, BuildResult(built, forgotten, time.perf_counter() - start - finish_seconds, finish_seconds)
 
 
 def _read_passage_revisions(tasks: Sequence[Building], corpus: pa.Table) -> dict[Chunking | None, pa.Table]:
     """Return the revisions of the passages of each chunking; `corpus` are those of the index's own."""
-    found: dict[Chunking | None, pa.Table] = {None: corpus}
+    tables: dict[Chunking | None, pa.Table] = {None: corpus}
     for task in tasks:
         chunking, documents = task.part.own_chunking(), task.context.documents
-        if chunking not in found:
-            found[chunking] = corpus if documents.chunks is None else documents.passage_revisions()
-    return found
+        if chunking not in tables:
+            tables[chunking] = corpus if documents.chunks is None else documents.passage_revisions()
+    return tables
 
 
 def _forget(task: Building, ids: list[str]) -> int:
     """Remove passages from a part. Callers remove them from dependent parts before the part itself."""
     with progress_bar(f"{task.name}: removing", len(ids)) as advance:
         for start in range(0, len(ids), _BATCH):
-            doomed = ids[start : start + _BATCH]
-            task.coverage.begin(doomed)
-            _touch_neighbours(task, doomed)
-            _remove(task, doomed)
-            advance(len(doomed))
+            batch = ids[start : start + _BATCH]
+            task.coverage.begin(batch)
+            _touch_neighbours(task, batch)
+            _remove(task, batch)
+            advance(len(batch))
     return len(ids)
 
 
@@ -411,14 +408,14 @@ def _cover(task: Building, ids: Sequence[str], wanted: Sequence[str], cost: Usag
 
     They are removed, unless their records can belong to other passages.
     """
-    made = [(id, revision) for id, revision in zip(ids, wanted, strict=True) if id not in task.context.failures]
+    built = [(id, revision) for id, revision in zip(ids, wanted, strict=True) if id not in task.context.failures]
     failed = [id for id in ids if id in task.context.failures]
     if failed and task.part.shares_records:
         task.coverage.fail(failed)
     elif failed:
         _remove(task, failed)
-    if made:
-        task.coverage.cover([id for id, _ in made], [revision for _, revision in made], cost)
+    if built:
+        task.coverage.cover([id for id, _ in built], [revision for _, revision in built], cost)
 
 
 def _touch_neighbours(task: Building, ids: Sequence[str]) -> None:
@@ -442,25 +439,25 @@ def _describe_batch(task: Building, change: Change) -> str:
     Applying passages again does no harm. A part that asks an LLM is not applied again, for it could pay for answers
     that the batch had not come to.
     """
-    told = f"in a batch of {many(len(change.upsert), 'passage')} of the part {task.name}"
+    where = f"in a batch of {many(len(change.upsert), 'passage')} of the part {task.name}"
     if code_fingerprint.of(type(task.part)) is None or "model" in task.part.uses:
-        return told
+        return where
     for id, revision in change.upsert.items():
         try:
             task.part.apply(Change({id: revision}), task.context)
         except Exception as error:
             if not is_of_plugin(error, task.part):
                 raise
-            return f"{told}, first at the passage {id!r}"
-    return f"{told}, at no passage alone"
+            return f"{where}, first at the passage {id!r}"
+    return f"{where}, at no passage alone"
 
 
 def _measure_cost(work: Callable[[], None]) -> Usage:
     start = time.perf_counter()
-    with ledger.attribute_calls(phase="index"), ledger.record_calls() as asked, answers_can_wait():
+    with ledger.attribute_calls(phase="index"), ledger.record_calls() as calls, answers_can_wait():
         work()
-    seconds = time.perf_counter() - start + asked.correction
-    return replace(asked.first, seconds=seconds)
+    seconds = time.perf_counter() - start + calls.correction
+    return replace(calls.first, seconds=seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,16 +494,16 @@ def finish_collections(key: str, store: Store, coverage: Collection | None = Non
 
 def _finish_part(task: Building, corpus: str) -> PartRecord:
     """Finish the part and its collections, and return the record that readers are pinned to."""
-    whole = _measure_cost(lambda: task.part.finish(task.context))
+    finishing = _measure_cost(lambda: task.part.finish(task.context))
     start = time.perf_counter()
-    finish_seconds = task.finished_before + whole.seconds
-    cost = task.coverage.cost() + replace(whole, seconds=finish_seconds)
+    finish_seconds = task.finished_before + finishing.seconds
+    cost = task.coverage.cost() + replace(finishing, seconds=finish_seconds)
     collections = finish_collections(task.key, task.context.store, task.coverage.collection)
     seconds = time.perf_counter() - start
     holding = sorted(
         name
-        for one in collections.opened
-        for name in versioned_files.recorded_versions(one)
+        for collection in collections.opened
+        for name in versioned_files.recorded_versions(collection)
         if (task.context.folder / name).is_dir()
     )
     return PartRecord(
@@ -536,10 +533,10 @@ def _finish_part(task: Building, corpus: str) -> PartRecord:
 # ---------------------------------------------------------------- pin readers, clean
 
 
-def _pin_readers(index: IndexState, made: Mapping[str, PartRecord], corpus: Documents, wanted: Any) -> None:
+def _pin_readers(index: IndexState, built: Mapping[str, PartRecord], corpus: Documents, wanted: Any) -> None:
     """Pin readers to the built parts, mark outdated parts (such as those of a replaced encoder fit), and clean up."""
     corpus.collection.finish()
-    encoder = next((record.encoder for record in made.values() if record.encoder), None)
+    encoder = next((record.encoder for record in built.values() if record.encoder), None)
     encoders = {**index.manifest.encoders, **({index.encoders.name: encoder} if encoder else {})}
     replaced = index.manifest.encoders.get(index.encoders.name)
     now = time.time()
@@ -548,10 +545,10 @@ def _pin_readers(index: IndexState, made: Mapping[str, PartRecord], corpus: Docu
     outdated = {
         key: index.manifest.outdated.get(key, now)
         for key, record in {**dict.fromkeys((*abandoned, *index.manifest.outdated)), **index.manifest.parts}.items()
-        if key not in made
+        if key not in built
         and (record is None or (encoder and record.encoder and record.encoder == replaced != encoder))
     }
-    outdated |= dict.fromkeys(_made_from(outdated.keys(), index.manifest.parts) - made.keys() - outdated.keys(), now)
+    outdated |= dict.fromkeys(_made_from(outdated.keys(), index.manifest.parts) - built.keys() - outdated.keys(), now)
     parts = {key: record for key, record in index.manifest.parts.items() if key not in outdated}
     index.opened.clear()
     index.save(
@@ -562,13 +559,13 @@ def _pin_readers(index: IndexState, made: Mapping[str, PartRecord], corpus: Docu
         documents=corpus.collection.count(),
         passages=len(wanted),
         encoders=encoders,
-        parts={**parts, **made},
+        parts={**parts, **built},
         finished_by=dict(index.store_plugin.finishes_by),
         outdated=outdated,
         leftover=True,  # until cleaning succeeds, because a crash before that leaves unused files
         libraries=libraries(),
     )
-    remove_journals(index.folder, made)
+    remove_journals(index.folder, built)
     _clean(index)
 
 
@@ -599,7 +596,7 @@ def _finish_again(index: IndexState) -> None:
     """
     with index.writing("cleaning up"):
         interrupted = unfinished_parts(index.folder)
-        made = {
+        records = {
             key: record.model_copy(
                 update={"collections": record.collections | finish_collections(key, index.store).versions}
             )
@@ -608,13 +605,13 @@ def _finish_again(index: IndexState) -> None:
             for key, record in index.manifest.parts.items()
         }
         index.opened.clear()
-        index.save(parts=made, finished_by=dict(index.store_plugin.finishes_by), leftover=True)
+        index.save(parts=records, finished_by=dict(index.store_plugin.finishes_by), leftover=True)
 
 
 def _made_from(keys: Iterable[str], parts: Mapping[str, PartRecord]) -> set[str]:
     """Return the keys of the parts that depend on `keys`, directly or through other parts."""
-    found, sources = set[str](), set(keys)
-    while new := {key for key, record in parts.items() if not sources.isdisjoint(record.inputs)} - found:
-        found |= new
+    dependents, sources = set[str](), set(keys)
+    while new := {key for key, record in parts.items() if not sources.isdisjoint(record.inputs)} - dependents:
+        dependents |= new
         sources |= new
-    return found
+    return dependents

@@ -19,9 +19,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ragindex._util import files as durable_files
-from ragindex.errors import DamagedError, StoreError
+from ragindex.errors import DamagedError
+from ragindex.index.manifest import wrap_write_errors
 from ragindex.interfaces import BuildContext, Collection, Floats, Schema
-from ragindex.stores.arrow import map_arrow_file
+from ragindex.stores.records import map_arrow_file
 
 NumberArray: TypeAlias = npt.NDArray[Any]
 STATES = Schema(numbers=("replaced",))
@@ -87,7 +88,7 @@ def save_version(what: str, folder: Path, write: Callable[[Path], None]) -> str:
     An intact folder with the same name is kept, so its readers are not disturbed.
     """
     partial = folder / f"partial-{os.getpid()}"
-    with _wrap_write_errors(what, folder):
+    with wrap_write_errors(f"The {what} could not be written to {folder}"):
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         write(partial)
@@ -106,30 +107,17 @@ def scratch_array(what: str, folder: Path, shape: tuple[int, int]) -> Iterator[F
     """
     room = folder / "scratch"
     try:
-        with _wrap_write_errors(what, folder):
+        with wrap_write_errors(f"The {what} could not be written to {folder}"):
             shutil.rmtree(room, ignore_errors=True)
             room.mkdir(parents=True)
-            numbers = _allocate_array(room / "numbers.npy", shape)
+            path = room / "numbers.npy"
+            numbers = np.asarray(np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape))
+            if hasattr(os, "posix_fallocate"):  # else a full disk kills the process when a page is written
+                with path.open("r+b") as file:
+                    os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
         yield numbers
     finally:
         shutil.rmtree(room, ignore_errors=True)
-
-
-def _allocate_array(path: Path, shape: tuple[int, int]) -> Floats:
-    numbers = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
-    if hasattr(os, "posix_fallocate"):  # else a disk that is found full while a page is written kills the process
-        with path.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-    return np.asarray(numbers)
-
-
-@contextmanager
-def _wrap_write_errors(what: str, folder: Path) -> Iterator[None]:
-    """Raise StoreError if the body raises OSError."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(f"The {what} could not be written to {folder}: {error.strerror or error}.") from error
 
 
 @contextmanager

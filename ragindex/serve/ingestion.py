@@ -9,6 +9,7 @@ from pathlib import Path
 from ragindex._util.ids import find_spelling, spellings
 from ragindex._util.redaction import hide_secrets
 from ragindex.errors import RagindexError, StoreError
+from ragindex.index.repair import find_documents_loss
 from ragindex.serve.collections import ServedCollection
 from ragindex.serve.config import RequestLimits
 from ragindex.serve.keys import AccessKey
@@ -93,7 +94,8 @@ class Ingestion:
 
     def find_damage(self) -> str:
         """Return why no documents are accepted: those of the index are damaged; "" if they are not known to be."""
-        loss = self.collection.state.index.find_documents_loss()
+        index = self.collection.state.index
+        loss = find_documents_loss(index.store, index.manifest)
         if loss is None:
             return ""
         return (

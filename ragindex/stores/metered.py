@@ -48,9 +48,9 @@ class MeteredCollection:
     def get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
         """Call the inner collection and record the time."""
         start = time.perf_counter()
-        found = self.inner.get(ids, fields)
+        records = self.inner.get(ids, fields)
         timing.add_seconds("store", time.perf_counter() - start)
-        return found
+        return records
 
     def scan(self, fields: Sequence[str], where: Filter | None = None) -> Iterator[pa.RecordBatch]:
         """Call the inner collection."""
@@ -59,9 +59,9 @@ class MeteredCollection:
     def search(self, requests: Sequence[SearchRequest]) -> list[SearchResult]:
         """Call the inner collection and record the time."""
         start = time.perf_counter()
-        found = self.inner.search(requests)
+        results = self.inner.search(requests)
         timing.add_seconds("store", time.perf_counter() - start)
-        return found
+        return results
 
     def resident(self) -> InMemoryVectors | None:
         """Call the inner collection. The time is not recorded, because reading memory is no work of the store."""
@@ -86,15 +86,14 @@ def search_together(asked: Sequence[tuple[Collection, Sequence[SearchRequest]]])
     Elasticsearch sends all requests as one `_msearch`; other collections are searched one after the other. The time is
     recorded as store time.
     """
-    bare = [(_unwrap(collection), requests) for collection, requests in asked]
+    bare = [
+        (collection.inner if isinstance(collection, MeteredCollection) else collection, requests)
+        for collection, requests in asked
+    ]
     first: object = bare[0][0] if bare else None
     start = time.perf_counter()
-    found = first.search_with(bare) if isinstance(first, MultiSearchCollection) else None
-    if found is None:
+    results = first.search_with(bare) if isinstance(first, MultiSearchCollection) else None
+    if results is None:
         return [collection.search(requests) for collection, requests in asked]
     timing.add_seconds("store", time.perf_counter() - start)
-    return found
-
-
-def _unwrap(collection: Collection) -> Collection:
-    return collection.inner if isinstance(collection, MeteredCollection) else collection
+    return results

@@ -29,8 +29,8 @@ from ragindex.interfaces import (
     SearchResult,
     StorePlugin,
 )
-from ragindex.stores.arrow import LARGE_STRING, LARGE_STRING_LIST, map_arrow_file, narrow, widen
 from ragindex.stores.memory.search import MemoryImage
+from ragindex.stores.records import LARGE_STRING, LARGE_STRING_LIST, map_arrow_file, narrow, read_schema, widen
 
 _END = ".arrow"
 _HEADER = b"ragindex"
@@ -93,13 +93,10 @@ class PackedStore:
 
     def open(self, name: str, version: int) -> "PackedCollection":
         """Open a collection. Raises StoreError if it is not there at this version, DamagedError if it is no Arrow."""
-        with self._opening:
-            if name not in self._opened:
-                self._opened[name] = _read_packed(self.folder / packed_name(name), name)
-            found = self._opened[name]
-        if found.version != version:
-            raise StoreError(f"The packed collection {name} has the version {found.version}, not {version}.")
-        return found
+        collection = self._read(name)
+        if collection.version != version:
+            raise StoreError(f"The packed collection {name} has the version {collection.version}, not {version}.")
+        return collection
 
     def names(self) -> list[str]:
         """Return the names of all collections, sorted."""
@@ -107,12 +104,7 @@ class PackedStore:
 
     def version(self, name: str) -> int | None:
         """Return the version of a collection, or None if it does not exist."""
-        if not (self.folder / packed_name(name)).exists():
-            return None
-        with self._opening:
-            if name not in self._opened:
-                self._opened[name] = _read_packed(self.folder / packed_name(name), name)
-            return self._opened[name].version
+        return self._read(name).version if (self.folder / packed_name(name)).exists() else None
 
     def clean(self, name: str, kept: Set[int]) -> None:
         """Raise UsageError."""
@@ -126,6 +118,12 @@ class PackedStore:
         """Raise UsageError."""
         _refuse_writing()
 
+    def _read(self, name: str) -> "PackedCollection":
+        with self._opening:
+            if name not in self._opened:
+                self._opened[name] = _read_packed(self.folder / packed_name(name), name)
+            return self._opened[name]
+
 
 @dataclass(frozen=True)
 class PackedCollection:
@@ -137,19 +135,23 @@ class PackedCollection:
     version: int
     identity: str
 
+    def image(self) -> MemoryImage:
+        """Return all records, mapped from the file. Raises DamagedError unless vectors have the declared length."""
+        return self._image
+
     @cached_property
-    def held(self) -> MemoryImage:
-        """The records, mapped from the file. Raises DamagedError if it has no vectors of the declared length."""
+    def _image(self) -> MemoryImage:
+        vectors = None
         try:
-            vectors = self._map_vectors()
+            if self.schema.dimensions is not None:
+                column = self.table.column("vector").combine_chunks()
+                chunk = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+                numbers = chunk.flatten().to_numpy(zero_copy_only=False)
+                vectors = numbers.reshape(len(self.table), self.schema.dimensions)
         except (ValueError, KeyError) as error:
             raise _damaged(self.path, error) from error
         bare = self.table.drop_columns(["vector"]) if "vector" in self.table.column_names else self.table
         return MemoryImage(self.schema, bare, vectors)
-
-    def image(self) -> MemoryImage:
-        """Return all records."""
-        return self.held
 
     def fields(self) -> tuple[str, ...]:
         """Return the names of all fields, including `meta.` fields, without id, vector and tokens."""
@@ -166,23 +168,23 @@ class PackedCollection:
     def get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
         """Return the existing records among `ids`, in that order."""
         with search_slot():
-            return self.held.get(ids, fields)
+            return self._image.get(ids, fields)
 
     def scan(self, fields: Sequence[str], where: Filter | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the records that pass `where`, sorted by id."""
-        (found,) = self.search([FilterQuery(where, len(self.table), tuple(fields))])
-        for start in range(0, len(found.ids), _BATCH):
-            yield narrow(found.records.slice(start, _BATCH))
+        (result,) = self.search([FilterQuery(where, len(self.table), tuple(fields))])
+        for start in range(0, len(result.ids), _BATCH):
+            yield narrow(result.records.slice(start, _BATCH))
 
     def search(self, requests: Sequence[SearchRequest]) -> list[SearchResult]:
         """Answer requests exactly, from memory."""
         with search_slot():
-            return self.held.search(requests)
+            return self._image.search(requests)
 
     def resident(self) -> InMemoryVectors | None:
         """Return the vectors, or None if the collection has none."""
-        held = self.held
-        return None if held.vectors is None else InMemoryVectors(held.columns["id"], held.vectors)
+        image = self._image
+        return None if image.vectors is None else InMemoryVectors(image.columns["id"], image.vectors)
 
     def count(self) -> int:
         """Return the number of records."""
@@ -196,21 +198,12 @@ class PackedCollection:
         """Return how searches are answered (`search`) and the `bytes` on disk."""
         return {"search": "exact, from memory", "bytes": self.path.stat().st_size}
 
-    def _map_vectors(self) -> Any:
-        dimensions = self.schema.dimensions
-        if dimensions is None:
-            return None
-        column = self.table.column("vector").combine_chunks()
-        chunk = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
-        return chunk.flatten().to_numpy(zero_copy_only=False).reshape(len(self.table), dimensions)
-
 
 def _read_packed(path: Path, name: str) -> PackedCollection:
     try:
         table = map_arrow_file(path)
         header = json.loads(table.schema.metadata[_HEADER])
-        lists = {key: tuple(header["schema"][key]) for key in ("stored", "keywords", "numbers", "text")}
-        schema = Schema(**lists, language=header["schema"]["language"], dimensions=header["schema"]["dimensions"])
+        schema = read_schema(header["schema"])
         _require_columns(table, schema)
         return PackedCollection(path, table, schema, int(header["version"]), str(header["identity"]))
     except FileNotFoundError as error:
@@ -223,11 +216,11 @@ def _require_columns(table: pa.Table, schema: Schema) -> None:
     """Raise ValueError unless the columns are those of the schema, and metadata."""
     texts = dict.fromkeys(("id", *schema.stored, *(["tokens"] if schema.text else [])), LARGE_STRING)
     expected = texts | dict.fromkeys(schema.keywords, LARGE_STRING_LIST) | dict.fromkeys(schema.numbers, pa.float64())
-    held = {field.name: field.type for field in widen(table.slice(0, 0)).schema if field.name != "vector"}
-    lacking = [name for name, kind in expected.items() if held.get(name) != kind]
+    types = {field.name: field.type for field in widen(table.slice(0, 0)).schema if field.name != "vector"}
+    lacking = [name for name, kind in expected.items() if types.get(name) != kind]
     unknown = [
         name
-        for name, kind in held.items()
+        for name, kind in types.items()
         if name not in expected and not (name.startswith("meta.") and kind == LARGE_STRING_LIST)
     ]
     if lacking or unknown:

@@ -14,7 +14,7 @@ from ragindex.parts.encoding import count_record_tokens, encode_each, note_unrea
 from ragindex.parts.records import encoded_fields, encoded_text
 from ragindex.parts.text.passages import Passages
 from ragindex.plugins.registry import PartField
-from ragindex.stores.arrow import LARGE_STRING, widen
+from ragindex.stores.records import LARGE_STRING, widen
 
 
 def has_vectors(part: Part[Any]) -> bool:

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from ragindex._util.http import Trouble, TroubleError, retry_delay
@@ -53,8 +53,8 @@ def send(server: Server, alias: str, actions: Iterable[Action], name: str, write
             if len(sent) == writers:
                 sent.popleft().result()
             sent.append(pool.submit(_send, server, alias, block, name))
-        for one in sent:
-            one.result()
+        for request in sent:
+            request.result()
 
 
 def _split_blocks(actions: Iterable[Action]) -> Iterator[list[Action]]:
@@ -106,7 +106,10 @@ def _once(server: Server, alias: str, block: list[Action], name: str) -> list[tu
         return []
     refused = [(action, one) for action, one in failed if one.status not in (_FULL, None)]
     if refused:
-        raise _build_refused_error(server, refused, len(block), name)
+        named = "; ".join(f"{_quote(action)}: {trouble.message}" for action, trouble in refused[:_MAX_NAMED])
+        more = f"; and {len(refused) - _MAX_NAMED} more" if len(refused) > _MAX_NAMED else ""
+        doing = f"write {len(refused)} of {len(block)} records to the collection {name}"
+        raise server.failure(doing, replace(refused[0][1], message=f"{named}{more}"))
     return failed
 
 
@@ -126,14 +129,6 @@ def _send_halves(server: Server, alias: str, block: list[Action], name: str) -> 
         )
     half = len(block) // 2
     return [*_once(server, alias, block[:half], name), *_once(server, alias, block[half:], name)]
-
-
-def _build_refused_error(server: Server, refused: Sequence[tuple[Action, Trouble]], size: int, name: str) -> StoreError:
-    named = "; ".join(f"{_quote(action)}: {one.message}" for action, one in refused[:_MAX_NAMED])
-    more = f"; and {len(refused) - _MAX_NAMED} more" if len(refused) > _MAX_NAMED else ""
-    first = refused[0][1]
-    trouble = Trouble(f"{named}{more}", first.status, first.code)
-    return server.failure(f"write {len(refused)} of {size} records to the collection {name}", trouble)
 
 
 def _quote(action: Action) -> str:

@@ -1,4 +1,4 @@
-"""The connection to an Elasticsearch cluster: address, keys, errors and retries, and the parameters of the store.
+"""The connection to an Elasticsearch cluster: address, keys, errors and retries.
 
 Keys come only from the environment. They are in no parameter, and so in no file, label, log or error.
 """
@@ -11,11 +11,10 @@ from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import regex
-from pydantic import Field, field_validator
 
 from ragindex._util.distribution import install_line, require_module
 from ragindex._util.http import (
@@ -24,13 +23,10 @@ from ragindex._util.http import (
     read_secret,
     read_variable,
     redact,
-    require_bare,
     retry,
     strip_credentials,
 )
 from ragindex.errors import StoreError, UsageError
-from ragindex.interfaces import StorePlugin
-from ragindex.plugins.base import Contact
 from ragindex.stores.elasticsearch import responses
 from ragindex.stores.elasticsearch.responses import PARTIAL, ItemsError, parse_error
 
@@ -120,7 +116,7 @@ class Server:
         try:
             return call(self.client)
         except ItemsError as error:
-            raise ItemsError([one and self._without_keys(one) for one in error.troubles]) from None
+            raise ItemsError([item and self._without_keys(item) for item in error.troubles]) from None
         except TroubleError as error:
             trouble = self._without_keys(error.trouble)
         except ApiError as error:
@@ -142,7 +138,10 @@ class Server:
 
         message = self.short(str(error.message))
         if isinstance(error, TlsError):
-            return Trouble(message, 501, _classify_tls_error(message))  # a retry would fail in the same way
+            code = "host" if "doesn't match" in message or "mismatch" in message else "tls"
+            if "WRONG_VERSION_NUMBER" in message or "record layer failure" in message:
+                code = "no tls"
+            return Trouble(message, 501, code)  # a retry would fail in the same way
         if "Remote end closed" in message and "http://" in self.where:
             return Trouble(message, code="plain")
         late = "no answer in time: " if isinstance(error, ConnectionTimeout) else ""
@@ -165,13 +164,6 @@ def _describe_missing_privilege(trouble: Trouble) -> str:
     action = _ACTION_PATTERN.search(trouble.message)
     missing = [right for start, right in _PRIVILEGES if action is not None and action[1].startswith(start)]
     return f"The key lacks {missing[0]}. " if missing else "The key lacks a right. "
-
-
-def _classify_tls_error(message: str) -> str:
-    """Return the code of the hint for a TLS error."""
-    if "WRONG_VERSION_NUMBER" in message or "record layer failure" in message:
-        return "no tls"
-    return "host" if "doesn't match" in message or "mismatch" in message else "tls"
 
 
 # ---------------------------------------------------------------- connecting
@@ -204,7 +196,11 @@ def connect(url: str | None, timeout: float, retries: int) -> Server:
         **login,
     )
     server = Server(",".join(bare), client, keys, retries)
-    _check_server(server)
+    info = server.ask("be opened", lambda client: client.info(), retries=0)
+    number = str(info["version"]["number"])
+    if tuple(map(int, number.split(".")[:2])) < _OLDEST:
+        oldest = ".".join(map(str, _OLDEST))
+        raise StoreError(f"The store at {server.where} is Elasticsearch {number}; {oldest} or later is needed.")
     return server
 
 
@@ -288,82 +284,3 @@ def _read_ca_file(hosts: list[str]) -> str | None:
     if path is not None and not (Path(path).is_file() and os.access(path, os.R_OK)):
         raise UsageError(f"{CA_FILE} names {path}, which cannot be read.")
     return path
-
-
-def _check_server(server: Server) -> None:
-    """Check that the server can be reached, accepts the login, and is recent enough. Raises StoreError."""
-    info = server.ask("be opened", lambda client: client.info(), retries=0)
-    number = str(info["version"]["number"])
-    if tuple(map(int, number.split(".")[:2])) < _OLDEST:
-        oldest = ".".join(map(str, _OLDEST))
-        raise StoreError(f"The store at {server.where} is Elasticsearch {number}; {oldest} or later is needed.")
-
-
-# ---------------------------------------------------------------- parameters
-
-
-NAME_PATTERN = r"[a-z0-9][a-z0-9_.]{0,60}"
-
-
-class ElasticsearchParameters(StorePlugin):
-    """The parameters of the class `Elasticsearch`, which documents them."""
-
-    argument: ClassVar[str] = "url"
-    keys_from: ClassVar[str] = f"Set {API_KEY}, or {USER} and {PASSWORD}."
-
-    url: str | None = Field(
-        default=None, description="Address of the cluster, or several separated by commas. Default: ELASTICSEARCH_URL."
-    )
-    prefix: str = Field(
-        default="ragindex", pattern=f"^{NAME_PATTERN}$", description="First part of the names of all indices."
-    )
-    namespace: str | None = Field(
-        default=None,
-        pattern=f"^{NAME_PATTERN}$",
-        description="Second part of the names of the indices. Default: a name stored in the index's folder.",
-    )
-    shards: int = Field(default=1, ge=1, le=1024, description="Shards of an index created from now on.")
-    replicas: int | None = Field(
-        default=None,
-        ge=0,
-        description="Replicas of an index created from now on. Default: one where the cluster has a second node.",
-    )
-    refresh: str = Field(
-        default="-1",
-        pattern=r"^(-1|\d+(ms|s|m))$",
-        description="Refresh interval of an index, as 1s. -1: searches see finished syncs only.",
-    )
-    exact_up_to: int = Field(
-        default=100_000,
-        ge=0,
-        description="Records up to which vectors are compared one by one; larger collections use an HNSW graph.",
-    )
-    candidates: int = Field(
-        default=500, ge=1, le=10_000, description="Candidates per shard of a search through the HNSW graph."
-    )
-    analyser: str | None = Field(
-        default=None, description="Analyser of the server to use in place of ragindex's own text analysis."
-    )
-    writers: int = Field(default=4, ge=1, le=64, description="Bulk requests sent at once.")
-    timeout: float = Field(default=60.0, gt=0, description="Seconds until a request times out.")
-    retries: int = Field(default=5, ge=0, description="Times a request is sent again after a passing failure.")
-    lease_seconds: float = Field(
-        default=60.0, ge=1, description="Seconds after which a writer's lease that is not renewed can be taken over."
-    )
-
-    def contacts(self) -> tuple[Contact, ...]:
-        """Return the nodes of the cluster, by the parameters or ELASTICSEARCH_URL."""
-        hosts = self.url or read_variable([URL]) or ""
-        keys = (API_KEY, USER, PASSWORD)
-        return tuple(Contact.of_address(host.strip(), keys) for host in hosts.split(",") if host.strip())
-
-    @field_validator("url")
-    @classmethod
-    def _without_keys(cls, url: str | None) -> str | None:
-        """Raise UsageError if the address contains keys, because parameters are written into files and reports.
-
-        The error does not repeat the address.
-        """
-        for host in (url or "").split(",") if url else ():
-            require_bare(host.strip(), "the store elasticsearch", cls.keys_from)
-        return url

@@ -51,11 +51,9 @@ MATCH_NONE: QueryClause = {"match_none": {}}
 
 def encode_term(field: str, value: str) -> str:
     """Return the term for a value of a field."""
-    return (
-        f"{field}\0{value}"
-        if len(value) <= MAX_TERM_LENGTH
-        else f"{field}\0{value[:MAX_TERM_LENGTH]}\uffff{_hash(value)}"
-    )
+    if len(value) <= MAX_TERM_LENGTH:
+        return f"{field}\0{value}"
+    return f"{field}\0{value[:MAX_TERM_LENGTH]}\uffff{hashlib.sha256(value.encode()).hexdigest()[:32]}"
 
 
 def encode_number(field: str, value: float) -> str:
@@ -66,29 +64,26 @@ def encode_number(field: str, value: float) -> str:
     return f"{field}\0{bits ^ (0xFFFFFFFFFFFFFFFF if bits >> 63 else 1 << 63):016x}"
 
 
-def _hash(value: str) -> str:
-    return hashlib.sha256(value.encode()).hexdigest()[:32]
-
-
 def collect_terms(schema: Schema, record: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the terms of a record by keyword field. `record` contains the values by field name."""
     terms, numbers, group_terms, group_numbers = [], [], [], []
     for field in schema.numbers:
         if record.get(field) is not None:
             numbers.append(encode_number(field, record[field]))
-    for field, held in record.items():
-        values = _list_values(schema, field, held)
+    for field, content in record.items():
+        is_value = content is not None and field not in ("id", "vector", "tokens", *schema.numbers)
+        values = [] if not is_value else list(content) if isinstance(content, list) else [content]
         texts = [encode_term(field, value) for value in values if value is not None]
-        found = [encode_number(field, one) for value in values if (one := read_number(value)) is not None]
+        figures = [encode_number(field, number) for value in values if (number := read_number(value)) is not None]
         group = is_group(field, values, record.get("doc_ids"))
         if group:
             group_terms += texts if len(texts) == len(values) else [*texts, _lack(field)]
-            group_numbers += found if len(found) == len(values) else [*found, _lack(field)]
+            group_numbers += figures if len(figures) == len(values) else [*figures, _lack(field)]
         if not group or not field.startswith("meta."):
             terms += texts
-            numbers += found
+            numbers += figures
     named = (("terms", terms), ("numbers", numbers), ("group_terms", group_terms), ("group_numbers", group_numbers))
-    return {name: sorted(set(held)) for name, held in named if held}
+    return {name: sorted(set(content)) for name, content in named if content}
 
 
 def is_group(field: str, values: Sequence[Any], documents: Sequence[str] | None) -> bool:
@@ -98,12 +93,6 @@ def is_group(field: str, values: Sequence[Any], documents: Sequence[str] | None)
     """
     of_one = field.startswith("meta.") and documents is not None and len(documents) == 1
     return is_of_documents(field) and len(set(values)) > 1 and not of_one
-
-
-def _list_values(schema: Schema, field: str, held: Any) -> list[Any]:
-    if held is None or field in schema.numbers or field in ("id", "vector", "tokens"):
-        return []
-    return list(held) if isinstance(held, list) else [held]
 
 
 # ---------------------------------------------------------------- queries
@@ -153,7 +142,7 @@ def _translate_outside(where: Range, groups: Set[str]) -> QueryClause:
     kind = "numbers" if where.numeric else "terms"
     group = _match_values("groups", [where.field])
     single = {"bool": {"must_not": [group, _match_between(kind, _encode_ends(where))]}}
-    sides = [_match_between(f"group_{kind}", _encode_ends(one)) for one in filters.list_open_ranges(where)]
+    sides = [_match_between(f"group_{kind}", _encode_ends(part)) for part in filters.list_open_ranges(where)]
     return _match_any([single, *({"bool": {"filter": [group], "must_not": [side]}} for side in sides)])
 
 

@@ -33,6 +33,7 @@ from ragindex.errors import StoreError
 from ragindex.interfaces import Schema
 from ragindex.stores.elasticsearch.client import Server
 from ragindex.stores.elasticsearch.records import SIMILARITY, build_mapping
+from ragindex.stores.records import read_schema
 
 ELASTICSEARCH_FORMAT = 3
 _RESPONSE_FIELDS = ("*.mappings._meta.ragindex", "*.settings.index.blocks", "*.settings.index.number_of_shards")
@@ -98,9 +99,7 @@ class Generation:
     @property
     def schema(self) -> Schema:
         """The schema that the collection was created with."""
-        stored = self.note["schema"]
-        lists = {name: tuple(stored[name]) for name in ("stored", "keywords", "numbers", "text")}
-        return Schema(**lists, language=stored["language"], dimensions=stored["dimensions"])
+        return read_schema(self.note["schema"])
 
 
 # ---------------------------------------------------------------- lookup
@@ -116,34 +115,29 @@ def list_generations(server: Server, layout: IndexLayout, name: str | None = Non
         "list its collections" if name is None else f"look for the collection {name}",
         lambda client: client.indices.get(index=pattern, filter_path=list(_RESPONSE_FIELDS), expand_wildcards="open"),
     )
-    found: dict[str, list[Generation]] = {}
+    generations: dict[str, list[Generation]] = {}
     for index, parts in dict(answer).items():
         note = parts.get("mappings", {}).get("_meta", {}).get("ragindex")
         ours = note is not None and note.get("namespace", layout.namespace) == layout.namespace
         if ours and name in (None, note["name"]):
-            _check_format(server, index, note)
+            if note["format"] != ELASTICSEARCH_FORMAT:
+                raise StoreError(
+                    f"The index {index} at {server.where} has format {note['format']}; "
+                    f"this ragindex reads {ELASTICSEARCH_FORMAT}. "
+                    "Run ragindex index DATA --index with another folder, or use the version that created it."
+                )
             settings = parts["settings"]["index"]
             blocked = str(settings.get("blocks", {}).get("write", "false")) == "true"
-            found.setdefault(note["name"], []).append(
-                Generation(index, blocked, int(settings["number_of_shards"]), note)
-            )
-    return {one: sorted(held, key=lambda generation: generation.number) for one, held in found.items()}
-
-
-def _check_format(server: Server, index: str, note: Mapping[str, Any]) -> None:
-    if note["format"] != ELASTICSEARCH_FORMAT:
-        raise StoreError(
-            f"The index {index} at {server.where} has format {note['format']}; "
-            f"this ragindex reads {ELASTICSEARCH_FORMAT}. "
-            "Run ragindex index DATA --index with another folder, or use the version that created it."
-        )
+            generation = Generation(index, blocked, int(settings["number_of_shards"]), note)
+            generations.setdefault(note["name"], []).append(generation)
+    return {name: sorted(series, key=lambda generation: generation.number) for name, series in generations.items()}
 
 
 def read_live_version(server: Server, generation: Generation) -> int:
     """Read the current version of an index from the server. Raises StoreError if one of its shards is unavailable."""
     doing, field = f"read the state of the index {generation.index}", "seq_no.max_seq_no"
-    held = read_primary_shards(server, doing, generation.index, generation.shards, "docs", [field])
-    return 1 + sum(int(one["seq_no"]["max_seq_no"]) + 1 for one in held)
+    shards = read_primary_shards(server, doing, generation.index, generation.shards, "docs", [field])
+    return 1 + sum(int(shard["seq_no"]["max_seq_no"]) + 1 for shard in shards)
 
 
 def read_generation_version(server: Server, generation: Generation) -> int:
@@ -263,24 +257,21 @@ def rewrite_index(server: Server, name: str, generation: Generation) -> None:
 
 def _write_again(client: Any, generation: Generation, shard: int) -> None:
     # Servers from 9.2 leave vectors out of `_source` unless all fields are requested explicitly.
-    found = client.search(
+    response = client.search(
         index=generation.index,
         size=1,
         source=["*"],
         preference=f"_shards:{shard}",
         allow_partial_search_results=False,
     )
-    for one in found["hits"]["hits"]:
-        client.index(index=generation.alias, id=one["_id"], document=one["_source"], require_alias=True, refresh=True)
+    for hit in response["hits"]["hits"]:
+        client.index(index=generation.alias, id=hit["_id"], document=hit["_source"], require_alias=True, refresh=True)
 
 
-def delete_indices(server: Server, doomed: Sequence[Generation]) -> None:
+def delete_indices(server: Server, generations: Sequence[Generation]) -> None:
     """Delete indices; those that no longer exist are ignored."""
-    for generation in doomed:
-        server.ask(
-            f"delete the index {generation.index}",
-            partial(_delete_index, index=generation.index),
-        )
+    for generation in generations:
+        server.ask(f"delete the index {generation.index}", partial(_delete_index, index=generation.index))
 
 
 def _delete_index(client: Any, index: str) -> Any:
@@ -310,28 +301,28 @@ def count_totals(server: Server, index: str, shards: int) -> dict[str, Any]:
         "groups": {"terms": {"field": "groups", "size": _MAX_KEYS}},
     }
     server.ask(doing, lambda client: client.indices.refresh(index=index))
-    found = server.ask(
+    response = server.ask(
         doing,
         lambda client: client.search(
             index=index, size=0, aggs=aggregations, track_total_hits=True, allow_partial_search_results=False
         ),
     )
-    counts = found["aggregations"]
+    counts = response["aggregations"]
     return {
-        "records": int(found["hits"]["total"]["value"]),
+        "records": int(response["hits"]["total"]["value"]),
         "stale": read_disk_figures(server, index, shards)["deleted"],
         **{name: int(counts[name]["value"] or 0) for name in ("filled", "tokens", "longest")},
-        **{name: sorted(one["key"] for one in counts[name]["buckets"]) for name in ("fields", "groups")},
+        **{name: sorted(bucket["key"] for bucket in counts[name]["buckets"]) for name in ("fields", "groups")},
     }
 
 
 def read_disk_figures(server: Server, index: str, shards: int) -> dict[str, int]:
     """Return the number of `deleted` documents not yet merged away, and the `bytes`, of the primary shards."""
-    asked = ("docs.deleted", "store.size_in_bytes")
-    held = read_primary_shards(server, f"measure the index {index}", index, shards, "docs,store", asked)
+    fields = ("docs.deleted", "store.size_in_bytes")
+    statistics = read_primary_shards(server, f"measure the index {index}", index, shards, "docs,store", fields)
     return {
-        "deleted": sum(int(one["docs"]["deleted"]) for one in held),
-        "bytes": sum(int(one["store"]["size_in_bytes"]) for one in held),
+        "deleted": sum(int(shard["docs"]["deleted"]) for shard in statistics),
+        "bytes": sum(int(shard["store"]["size_in_bytes"]) for shard in statistics),
     }
 
 

@@ -40,10 +40,10 @@ def create_state_index(server: Server, index: str, doing: str) -> None:
 
 def read_state(server: Server, index: str, name: str, doing: str) -> tuple[Mapping[str, Any], StateTokens] | None:
     """Read a document and its state tokens. Return None if it does not exist."""
-    found = _ask(server, doing, lambda client: client.get(index=index, id=server_id(name)))
-    if found is None:
+    response = _ask(server, doing, lambda client: client.get(index=index, id=server_id(name)))
+    if response is None:
         return None
-    return found["_source"], {"if_seq_no": found["_seq_no"], "if_primary_term": found["_primary_term"]}
+    return response["_source"], {"if_seq_no": response["_seq_no"], "if_primary_term": response["_primary_term"]}
 
 
 def write_state(
@@ -140,8 +140,8 @@ class WriterLease:
             document = {**self.document, "renewed": time.time()}
             written = _put(self.server, self.index, document, self.seen)
             if written is None:
-                held = _read(self.server, self.index)
-                self.lost = _describe_holder(held[0]) if held else "somebody who has released it since"
+                stored = _read(self.server, self.index)
+                self.lost = _describe_holder(stored[0]) if stored else "somebody who has released it since"
                 return
             self.seen, self._renewed = written, begun
 
@@ -149,17 +149,17 @@ class WriterLease:
 def acquire_lease(server: Server, index: str, owner: str, seconds: float) -> WriterLease:
     """Acquire the lease and renew it until it is released. Raises WriterBusyError, naming the holder."""
     create_state_index(server, index, _DOING)
-    held = _read(server, index)
-    if held is not None and not _is_abandoned(server, index, *held):
-        raise WriterBusyError(_format_busy_message(held[0]))
+    stored = _read(server, index)
+    if stored is not None and not _is_abandoned(server, index, *stored):
+        raise WriterBusyError(_format_busy_message(stored[0]))
     document = {
         **{"owner": owner, "host": socket.gethostname(), "pid": os.getpid(), "since": time.strftime("%F %T")},
         **{"machine": _machine(), "token": uuid.uuid4().hex, "seconds": seconds, "renewed": time.time()},
     }
-    seen = _put(server, index, document, None if held is None else held[1])
+    seen = _put(server, index, document, None if stored is None else stored[1])
     if seen is None:
-        held = _read(server, index)
-        raise WriterBusyError(_format_busy_message(held[0] if held else {}))
+        stored = _read(server, index)
+        raise WriterBusyError(_format_busy_message(stored[0] if stored else {}))
     lease = WriterLease(server, index, seconds, document, seen)
     lease.keep()
     return lease
@@ -214,6 +214,6 @@ def _put(server: Server, index: str, document: Mapping[str, Any], seen: StateTok
     """Write the lease document. Return None if another process has changed it in the meantime."""
     written = write_state(server, index, _DOCUMENT, document, seen, _DOING)
     if written is None:
-        held = _read(server, index)  # an earlier try whose response was lost may have written it
-        return held[1] if held is not None and held[0]["token"] == document["token"] else None
+        stored = _read(server, index)  # an earlier try whose response was lost may have written it
+        return stored[1] if stored is not None and stored[0]["token"] == document["token"] else None
     return written

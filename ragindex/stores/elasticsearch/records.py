@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ragindex.errors import UsageError
 from ragindex.filters import MAPPING
-from ragindex.interfaces import Floats, Schema
+from ragindex.interfaces import Schema
 from ragindex.stores.elasticsearch import filters
 from ragindex.stores.memory.bm25 import K1, B
 from ragindex.stores.records import arrow_schema, column_name, field_name, table_rows
@@ -65,29 +65,32 @@ def build_documents(
 ) -> Iterator[tuple[str, bytes]]:
     """Yield each record's id and its document as JSON. Raises UsageError if a record does not fit the schema."""
     target = arrow_schema(schema)
-    for given in (one for one in records.schema.names if one.startswith("meta.")):
+    for given in (field for field in records.schema.names if field.startswith("meta.")):
         target = target.append(pa.field(column_name(given), pa.list_(pa.string())))
     rows = table_rows(records, schema, target, name)
     for batch in rows.to_batches(1024):
-        vectors = _to_matrix(batch.column("vector"), schema.dimensions) if schema.dimensions else None
-        plain = batch.drop_columns(["vector"]) if schema.dimensions else batch
+        vectors, plain = None, batch
+        if schema.dimensions:
+            numbers = batch.column("vector").flatten().to_numpy(zero_copy_only=False)
+            vectors, plain = numbers.reshape(-1, schema.dimensions), batch.drop_columns(["vector"])
         for number, row in enumerate(plain.to_pylist()):
             written = json.dumps(_build_document(row, schema, analyser), ensure_ascii=False, separators=(",", ":"))
             if vectors is not None and vectors[number].any():  # the cosine with a zero vector is undefined
-                written = f'{written[:-1]},"vector":{_format_vector(vectors[number])}}}'
+                # the fewest digits that identify each float32: half of those that Python writes
+                written = f'{written[:-1]},"vector":[{",".join(vectors[number].astype("U16").tolist())}]}}'
             yield row["id"], written.encode()
 
 
 def _build_document(row: dict[str, Any], schema: Schema, analyser: str | None) -> dict[str, Any]:
-    tokens, given = row.get("tokens"), {name: held for name, held in row.items() if held is not None}
-    record = {name: _to_json_value(held) for name, held in given.items() if name not in ("id", "tokens")}
-    values = {field_name(name): held for name, held in given.items()}
-    meta = {name: held for name, held in values.items() if name.startswith("meta.")}
+    tokens, given = row.get("tokens"), {name: value for name, value in row.items() if value is not None}
+    record = {name: _to_json_value(value) for name, value in given.items() if name not in ("id", "tokens")}
+    values = {field_name(name): value for name, value in given.items()}
+    meta = {name: value for name, value in values.items() if name.startswith("meta.")}
     document = {"id": row["id"], "record": record, **filters.collect_terms(schema, values)}
     if meta:
         document["fields"] = list(meta)
-    lists = {name: held for name, held in values.items() if isinstance(held, list)}
-    groups = [name for name, held in lists.items() if filters.is_group(name, held, values.get("doc_ids"))]
+    lists = {name: value for name, value in values.items() if isinstance(value, list)}
+    groups = [name for name, value in lists.items() if filters.is_group(name, value, values.get("doc_ids"))]
     groups += [f"{name}{MAPPING}" for name in meta if MAPPING in meta[name]]
     if groups:
         document["groups"] = groups
@@ -97,19 +100,9 @@ def _build_document(row: dict[str, Any], schema: Schema, analyser: str | None) -
     return document
 
 
-def _format_vector(vector: Floats) -> str:
-    """Write a vector as JSON, each number with the fewest digits that identify its float32: half of Python's digits."""
-    return f"[{','.join(vector.astype('U16').tolist())}]"
-
-
 def _to_json_value(value: Any) -> Any:
     """Return a value that JSON can represent: NaN and infinity become strings."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _to_matrix(vectors: pa.Array, dimensions: int) -> Floats:
-    matrix: Floats = vectors.flatten().to_numpy(zero_copy_only=False).reshape(-1, dimensions)
-    return matrix
 
 
 # ---------------------------------------------------------------- columns
@@ -140,11 +133,11 @@ def _build_column(rows: Sequence[RecordFields], name: str, schema: Schema) -> pa
         return pa.array([row["id"] for row in rows], pa.string())
     if name == "vector":
         return _build_vector_column(rows, schema.dimensions or 0)
-    held = [row.get("record", {}).get(column_name(name)) for row in rows]
+    values = [row.get("record", {}).get(column_name(name)) for row in rows]
     if name in schema.numbers:
-        return pa.array([None if value is None else float(value) for value in held], pa.float64())
+        return pa.array([None if value is None else float(value) for value in values], pa.float64())
     lists = name in schema.keywords or name.startswith("meta.")
-    return pa.array(held, pa.list_(pa.string()) if lists else pa.string())
+    return pa.array(values, pa.list_(pa.string()) if lists else pa.string())
 
 
 def _build_vector_column(rows: Sequence[RecordFields], dimensions: int) -> pa.Array:

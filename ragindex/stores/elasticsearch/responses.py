@@ -59,8 +59,8 @@ def require_rule(method: str, target: str, sent: Any) -> None:
     if kind not in RULES:
         raise NotImplementedError(f"Add a rule to responses for {' '.join(kind)}: its answer could be partial.")
     headers = sent[::2] if kind[1] == "_msearch" else []
-    whole = all(header.get("allow_partial_search_results") is False for header in headers)
-    if not whole or (kind[1] == "_search" and "allow_partial_search_results=false" not in target):
+    complete = all(header.get("allow_partial_search_results") is False for header in headers)
+    if not complete or (kind[1] == "_search" and "allow_partial_search_results=false" not in target):
         raise NotImplementedError(f"Ask {kind[1]} with allow_partial_search_results=false.")
 
 
@@ -74,51 +74,37 @@ def check_response(method: str, target: str, sent: Any, body: Any) -> None:
 # ---------------------------------------------------------------- shards
 
 
-def _check_all_shards(shards: Any) -> Trouble | None:
-    """Check that every shard has answered."""
-    return _check_shards(shards, lambda total, successful: successful == total)
+def _check_shards(shards: Any, *, every: bool) -> Trouble | None:
+    """Check that no shard has failed, and that every or at least one has answered.
 
-
-def _check_some_shards(shards: Any) -> Trouble | None:
-    """Check that no shard has failed and at least one has answered. Unassigned replicas count in the total only."""
-    return _check_shards(shards, lambda total, successful: successful > 0 or total == 0)
-
-
-def _check_shards(shards: Any, enough: Callable[[int, int], bool]) -> Trouble | None:
+    Unassigned replicas count in the total only, so not all answer to a write.
+    """
     if not isinstance(shards, Mapping):
         return _UNEXPECTED
     total, successful, failed = (shards.get(name) for name in ("total", "successful", "failed"))
     if not (isinstance(total, int) and isinstance(successful, int) and isinstance(failed, int)):
         return _UNEXPECTED
-    if not failed and enough(total, successful):
+    if not failed and (successful == total if every else successful > 0 or total == 0):
         return None
-    said = shards.get("failures") or [{}]
-    code, reason = parse_error({"error": said[0].get("reason")})
-    told = f"{successful} of {total} shards have answered{f': {reason}' if reason else ''}"
-    return Trouble(told, 400 if code in _REQUEST_ERRORS else None, code if code in _REQUEST_ERRORS else PARTIAL)
+    failures = shards.get("failures") or [{}]
+    code, reason = parse_error({"error": failures[0].get("reason")})
+    message = f"{successful} of {total} shards have answered{f': {reason}' if reason else ''}"
+    return Trouble(message, 400 if code in _REQUEST_ERRORS else None, code if code in _REQUEST_ERRORS else PARTIAL)
 
 
 def _check_search(body: Body, _: Any = None) -> Trouble | None:
+    if body.get("timed_out"):
+        return Trouble("its time was over before all was searched", code=PARTIAL)
     if body.get("timed_out") is not False or not isinstance(body.get("hits"), Mapping):
-        return (
-            Trouble("its time was over before all was searched", code=PARTIAL) if body.get("timed_out") else _UNEXPECTED
-        )
-    return (
-        _check_all_shards(body.get("_shards"))
-        or _check_hit_count(body["hits"].get("total"))
-        or _check_truncation(body.get("aggregations") or {})
-    )
-
-
-def _check_hit_count(total: Any) -> Trouble | None:
-    """Check that the count of hits is exact, if there is one."""
-    short = isinstance(total, Mapping) and total.get("relation") != "eq"
-    return Trouble("it has counted only some of the hits", code=PARTIAL) if short else None
-
-
-def _check_truncation(aggregations: Body) -> Trouble | None:
-    left = [name for name, one in aggregations.items() if one.get("sum_other_doc_count")]
-    return Trouble(f"there are more {left[0]} than it lists", 400, PARTIAL) if left else None
+        return _UNEXPECTED
+    if (trouble := _check_shards(body.get("_shards"), every=True)) is not None:
+        return trouble
+    total = body["hits"].get("total")
+    if isinstance(total, Mapping) and total.get("relation") != "eq":
+        return Trouble("it has counted only some of the hits", code=PARTIAL)
+    aggregations = (body.get("aggregations") or {}).items()
+    cut = [name for name, aggregation in aggregations if aggregation.get("sum_other_doc_count")]
+    return Trouble(f"there are more {cut[0]} than it lists", 400, PARTIAL) if cut else None
 
 
 # ---------------------------------------------------------------- bulk requests
@@ -128,7 +114,7 @@ def _check_searches(body: Body, sent: Any) -> Trouble | None:
     responses = body.get("responses")
     if not isinstance(responses, list):
         return _UNEXPECTED
-    failed = next((trouble for one in responses if (trouble := _check_one_search(one)) is not None), None)
+    failed = next((trouble for response in responses if (trouble := _check_one_search(response)) is not None), None)
     return failed or (None if len(responses) == len(sent) // 2 else _UNEXPECTED)
 
 
@@ -144,17 +130,17 @@ def _check_documents(body: Body, sent: Any) -> Trouble | None:
     documents = body.get("docs")
     if not isinstance(documents, list):
         return _UNEXPECTED
-    failed = next((trouble for one in documents if (trouble := _check_document(one)) is not None), None)
+    failed = next((trouble for document in documents if (trouble := _check_document(document)) is not None), None)
     return failed or (None if len(documents) == len(sent.get("ids") or sent.get("docs") or ()) else _UNEXPECTED)
 
 
-def _check_document(one: Body) -> Trouble | None:
-    if "error" in one:
-        code, reason = parse_error(one)
+def _check_document(document: Body) -> Trouble | None:
+    if "error" in document:
+        code, reason = parse_error(document)
         statuses = {"security_exception": 403, "index_not_found_exception": 404}  # documents have no own status
         return Trouble(reason, statuses.get(code), code if code in statuses else PARTIAL)
-    found = one.get("found")
-    return None if found is False or (found is True and isinstance(one.get("_source"), Mapping)) else _UNEXPECTED
+    found = document.get("found")
+    return None if found is False or (found is True and isinstance(document.get("_source"), Mapping)) else _UNEXPECTED
 
 
 def _check_writes(body: Body, sent: Any) -> Trouble | None:
@@ -163,9 +149,9 @@ def _check_writes(body: Body, sent: Any) -> Trouble | None:
     if not isinstance(items, list) or len(items) != _count_actions(sent):
         return _UNEXPECTED
     outcomes: list[Any] = [next(iter(item.values()), None) for item in items]
-    if not all(isinstance(one, Mapping) and type(one.get("status")) is int for one in outcomes):
+    if not all(isinstance(outcome, Mapping) and type(outcome.get("status")) is int for outcome in outcomes):
         return _UNEXPECTED
-    troubles = [_check_write(one) for one in outcomes]
+    troubles = [_check_write(outcome) for outcome in outcomes]
     if any(trouble is not None for trouble in troubles):
         raise ItemsError(troubles)
     return _UNEXPECTED if body.get("errors") is not False else None
@@ -198,7 +184,7 @@ def _count_actions(lines: Sequence[bytes]) -> int:
 
 def _check_written(body: Body, _: Any) -> Trouble | None:
     """Check that one document was written."""
-    return _check_some_shards(body.get("_shards")) if body.get("result") in _WRITE_RESULTS else _UNEXPECTED
+    return _check_shards(body.get("_shards"), every=False) if body.get("result") in _WRITE_RESULTS else _UNEXPECTED
 
 
 def _check_found(body: Body, _: Any) -> Trouble | None:
@@ -207,13 +193,13 @@ def _check_found(body: Body, _: Any) -> Trouble | None:
 
 
 def _check_broadcast(body: Body, _: Any) -> Trouble | None:
-    return _check_some_shards(body.get("_shards"))
+    return _check_shards(body.get("_shards"), every=False)
 
 
 def _check_point(body: Body, _: Any) -> Trouble | None:
     if not body.get("id"):
         return _UNEXPECTED
-    return _check_all_shards(body["_shards"]) if "_shards" in body else None  # servers before 8.16 do not say
+    return _check_shards(body["_shards"], every=True) if "_shards" in body else None  # servers before 8.16 do not say
 
 
 def _check_acknowledged(body: Body, _: Any) -> Trouble | None:
@@ -233,8 +219,8 @@ def _check_blocked(body: Body, sent: Any) -> Trouble | None:
         return trouble or _UNEXPECTED
     if not indices:
         return None  # already blocked by an earlier try whose response was lost
-    whole = body["shards_acknowledged"] and all(one.get("blocked") is True for one in indices)
-    return None if whole else Trouble("some shards still take writes", code=PARTIAL)
+    complete = body["shards_acknowledged"] and all(index.get("blocked") is True for index in indices)
+    return None if complete else Trouble("some shards still take writes", code=PARTIAL)
 
 
 def _check_health(body: Body, _: Any) -> Trouble | None:
@@ -250,7 +236,7 @@ def _check_info(body: Body, _: Any) -> Trouble | None:
 
 def _check_indices(body: Body, _: Any) -> Trouble | None:
     """Check the shape of index metadata, which come from the cluster state and are never partial."""
-    return None if all(isinstance(one, Mapping) for one in body.values()) else _UNEXPECTED
+    return None if all(isinstance(index, Mapping) for index in body.values()) else _UNEXPECTED
 
 
 def _check_closed(body: Body, _: Any) -> Trouble | None:

@@ -21,12 +21,12 @@ import pyarrow as pa
 
 from ragindex.filters import Filter, Ids
 from ragindex.interfaces import FilterQuery, Schema, SearchRequest, SearchResult, TextQuery, VectorQuery
-from ragindex.stores.arrow import widen
 from ragindex.stores.elasticsearch import filters
 from ragindex.stores.elasticsearch.client import Server
 from ragindex.stores.elasticsearch.records import build_batch, check_fields, source_fields
-from ragindex.stores.memory.bm25 import K1, B
+from ragindex.stores.memory.bm25 import K1, B, Statistics
 from ragindex.stores.memory.search import check_query_vector
+from ragindex.stores.records import widen
 from ragindex.text_analysis import analyse
 
 # ---------------------------------------------------------------- views of an index
@@ -59,7 +59,8 @@ def scan_view(view: IndexView, fields: Sequence[str], where: Filter | None) -> I
     """Yield all records that pass `where`, as of the first batch."""
     check_fields(fields, view.schema)
     doing, query = f"read the collection {view.name}", view.query(where)
-    size = _choose_batch_size(view.schema, fields)
+    numbers = (view.schema.dimensions or 0) if "vector" in fields else 0
+    size = max(50, min(4000, (8 << 20) // (2000 + 22 * numbers)))  # for about 8 MiB of JSON
     point = view.server.ask(doing, lambda client: client.open_point_in_time(index=view.index, keep_alive=_KEEP_ALIVE))[
         "id"
     ]
@@ -90,12 +91,6 @@ def _fetch_page(client: Any, point: str, query: Any, size: int, fields: Sequence
         track_total_hits=False,
         allow_partial_search_results=False,
     )
-
-
-def _choose_batch_size(schema: Schema, fields: Sequence[str]) -> int:
-    """Return the number of records per batch, for about 8 MiB of JSON."""
-    numbers = (schema.dimensions or 0) if "vector" in fields else 0
-    return max(50, min(4000, (8 << 20) // (2000 + 22 * numbers)))
 
 
 # ---------------------------------------------------------------- requests in progress
@@ -150,20 +145,23 @@ def search_views(groups: Sequence[tuple[IndexView, Sequence[SearchRequest]]]) ->
     Raises StoreError, and UsageError if a field is unknown or a vector has another length or is not finite.
     """
     every = [(view, request) for view, requests in groups for request in requests]
-    found: list[SearchResult] = []
+    results: list[SearchResult] = []
     for start in range(0, len(every), _MAX_REQUESTS):
-        found += _answer_requests([_prepare_search(*one) for one in every[start : start + _MAX_REQUESTS]])
-    left = iter(found)
-    return [[next(left) for _ in requests] for _, requests in groups]
+        results += _answer_requests([_prepare_search(*search) for search in every[start : start + _MAX_REQUESTS]])
+    remaining = iter(results)
+    return [[next(remaining) for _ in requests] for _, requests in groups]
 
 
-def _answer_requests(asked: Sequence[PendingSearch]) -> list[SearchResult]:
-    counts: dict[str, TokenCounts] = {one.view.index: {} for one in asked}
-    while open_ones := [one for one in asked if not one.done]:
+def _answer_requests(searches: Sequence[PendingSearch]) -> list[SearchResult]:
+    counts: dict[str, TokenCounts] = {search.view.index: {} for search in searches}
+    while open_ones := [search for search in searches if not search.done]:
         _fetch(open_ones, counts)
-        for one in open_ones:
-            _update_progress(one, counts[one.view.index])
-    return [_compare_all(one) if _exceeds_window(one) else _build_result(one, counts[one.view.index]) for one in asked]
+        for search in open_ones:
+            _update_progress(search, counts[search.view.index])
+    return [
+        _compare_all(search) if _exceeds_window(search) else _build_result(search, counts[search.view.index])
+        for search in searches
+    ]
 
 
 # ---------------------------------------------------------------- requests
@@ -212,9 +210,9 @@ def _prepare_vector_search(view: IndexView, request: VectorQuery, wanted: int) -
     if request.where is not None:
         knn["filter"] = [view.query(request.where), _HAS_VECTOR]
     body = {"query": {"knn": knn}, "sort": _BY_SCORE, "_source": source_fields(request.fields)}
-    asked = PendingSearch(view, request, wanted, min(wanted + 1, WINDOW), body)
-    asked.done = wanted == 0 or not vector.any() or _exceeds_window(asked)
-    return asked
+    search = PendingSearch(view, request, wanted, min(wanted + 1, WINDOW), body)
+    search.done = wanted == 0 or not vector.any() or _exceeds_window(search)
+    return search
 
 
 def _choose_depth(view: IndexView, request: VectorQuery, wanted: int) -> dict[str, Any]:
@@ -231,28 +229,36 @@ def _choose_depth(view: IndexView, request: VectorQuery, wanted: int) -> dict[st
     return {"k": depth, "num_candidates": depth, **({} if view.vectors == "flat" else _RESCORE_ALL)}
 
 
-def _exceeds_window(one: PendingSearch) -> bool:
-    return isinstance(one.request, VectorQuery) and one.wanted > WINDOW and bool(one.request.vector.any())
+def _exceeds_window(search: PendingSearch) -> bool:
+    return isinstance(search.request, VectorQuery) and search.wanted > WINDOW and bool(search.request.vector.any())
 
 
-def _fetch(asked: Sequence[PendingSearch], counts: Mapping[str, TokenCounts]) -> None:
+def _fetch(pending: Sequence[PendingSearch], counts: Mapping[str, TokenCounts]) -> None:
     """Fetch the next hits of each request, and the document frequencies of new tokens, in one round trip."""
-    bodies = [{**one.body, "size": one.size, "track_total_hits": False, **_build_search_after(one)} for one in asked]
-    searches = [part for one, body in zip(asked, bodies, strict=True) for part in (_build_header(one.view), body)]
-    blocks = _find_uncounted(asked, counts)
-    searches += [part for view, block in blocks for part in (_build_header(view), _build_count(block))]
-    names = " and ".join(dict.fromkeys(one.view.name for one in asked))
-    answer = asked[0].view.server.ask(
+    searches = list[dict[str, Any]]()
+    for search in pending:
+        after = {"search_after": search.hits[-1]["sort"]} if search.hits else {}
+        searches += [
+            _build_header(search.view),
+            {**search.body, "size": search.size, "track_total_hits": False, **after},
+        ]
+    blocks = _find_uncounted(pending, counts)
+    for view, block in blocks:
+        holding = {str(number): {"term": {"tokens": token}} for number, token in enumerate(block)}
+        count = {"size": 0, "track_total_hits": False, "aggs": {"held": {"filters": {"filters": holding}}}}
+        searches += [_build_header(view), count]
+    names = " and ".join(dict.fromkeys(search.view.name for search in pending))
+    answer = pending[0].view.server.ask(
         f"search the collection {names}", lambda client: client.msearch(searches=searches)
     )
     responses = answer["responses"]
-    for one, response in zip(asked, responses, strict=False):
+    for search, response in zip(pending, responses, strict=False):
         hits = response["hits"]["hits"]
-        one.hits += hits
-        one.done = len(hits) < one.size
-    for (view, block), response in zip(blocks, responses[len(asked) :], strict=True):
-        held = response["aggregations"]["held"]["buckets"]
-        counts[view.index].update((token, held[str(number)]["doc_count"]) for number, token in enumerate(block))
+        search.hits += hits
+        search.done = len(hits) < search.size
+    for (view, block), response in zip(blocks, responses[len(pending) :], strict=True):
+        buckets = response["aggregations"]["held"]["buckets"]
+        counts[view.index].update((token, buckets[str(number)]["doc_count"]) for number, token in enumerate(block))
 
 
 def _build_header(view: IndexView) -> dict[str, Any]:
@@ -261,123 +267,113 @@ def _build_header(view: IndexView) -> dict[str, Any]:
 
 
 def _find_uncounted(
-    asked: Sequence[PendingSearch], counts: Mapping[str, TokenCounts]
+    pending: Sequence[PendingSearch], counts: Mapping[str, TokenCounts]
 ) -> list[tuple[IndexView, list[str]]]:
-    views = {one.view.index: one.view for one in asked}
+    views = {search.view.index: search.view for search in pending}
     blocks = []
     for index, view in views.items():
-        wanted = {token for one in asked if one.view.index == index for token in one.tokens}
+        wanted = {token for search in pending if search.view.index == index for token in search.tokens}
         missing = sorted(wanted - set(counts[index]))
         blocks += [(view, missing[start : start + _MAX_COUNTED]) for start in range(0, len(missing), _MAX_COUNTED)]
     return blocks
 
 
-def _build_search_after(one: PendingSearch) -> dict[str, Any]:
-    return {"search_after": one.hits[-1]["sort"]} if one.hits else {}
-
-
-def _build_count(tokens: Sequence[str]) -> dict[str, Any]:
-    holding = {str(number): {"term": {"tokens": token}} for number, token in enumerate(tokens)}
-    return {"size": 0, "track_total_hits": False, "aggs": {"held": {"filters": {"filters": holding}}}}
-
-
 # ---------------------------------------------------------------- completeness
 
 
-def _update_progress(one: PendingSearch, counts: TokenCounts) -> None:
+def _update_progress(search: PendingSearch, counts: TokenCounts) -> None:
     """Mark a request as done if its hits contain the answer; otherwise prepare the next, larger page."""
-    if one.done:
+    if search.done:
         return
-    if isinstance(one.request, TextQuery) and one.view.analyser is None:
-        one.done = len(one.tokens) <= _MAX_TOKENS and _is_proven(one, counts)
-    elif isinstance(one.request, VectorQuery):
-        one.done = not _request_all_if_tied(one)
+    if isinstance(search.request, TextQuery) and search.view.analyser is None:
+        search.done = len(search.tokens) <= _MAX_TOKENS and _is_proven(search, counts)
+    elif isinstance(search.request, VectorQuery):
+        search.done = not _request_all_if_tied(search)
     else:
-        one.done = len(one.hits) >= one.wanted
-    one.size = min(WINDOW, max(2 * one.size, _FEW))
+        search.done = len(search.hits) >= search.wanted
+    search.size = min(WINDOW, max(2 * search.size, _FEW))
 
 
-def _request_all_if_tied(one: PendingSearch) -> bool:
+def _request_all_if_tied(search: PendingSearch) -> bool:
     """Return whether the last wanted hit and the next one have equal scores, and then request all vectors.
 
     Other records with the same score may be missing from the hits in that case.
     """
-    knn = one.body["query"]["knn"]
-    deepest = min(WINDOW, one.view.totals["records"])
-    edge = [hit["_score"] for hit in one.hits[one.wanted - 1 : one.wanted + 1]]
+    knn = search.body["query"]["knn"]
+    deepest = min(WINDOW, search.view.totals["records"])
+    edge = [hit["_score"] for hit in search.hits[search.wanted - 1 : search.wanted + 1]]
     if (
         len(edge) < 2
         or edge[0] != edge[1]
-        or one.view.vectors != "flat"
+        or search.view.vectors != "flat"
         or knn["k"] >= deepest
-        or isinstance(one.request.where, Ids)
+        or isinstance(search.request.where, Ids)
     ):
         return False
-    one.hits, one.size = [], one.wanted + 1
+    search.hits, search.size = [], search.wanted + 1
     knn.update(k=deepest, num_candidates=deepest)
     return True
 
 
-def _is_proven(one: PendingSearch, counts: TokenCounts) -> bool:
-    if len(one.hits) < one.wanted:
+def _is_proven(search: PendingSearch, counts: TokenCounts) -> bool:
+    if len(search.hits) < search.wanted:
         return False
-    if one.view.totals["stale"]:
+    if search.view.totals["stale"]:
         return True  # with deleted records in the server's statistics, its order is close, but its scores are no bound
-    scores = sorted(_score_hits(one, counts), reverse=True)
-    return bool(scores[one.wanted - 1] >= one.hits[-1]["_score"] / (K1 + 1) * (1 - _MARGIN))
+    scores = sorted(_score_hits(search, counts), reverse=True)
+    return bool(scores[search.wanted - 1] >= search.hits[-1]["_score"] / (K1 + 1) * (1 - _MARGIN))
 
 
-def _score_hits(one: PendingSearch, counts: TokenCounts) -> list[float]:
+def _score_hits(search: PendingSearch, counts: TokenCounts) -> list[float]:
     """Return the BM25 scores of the hits, computed as in ragindex.stores.memory.bm25."""
-    if not one.hits:
+    if not search.hits:
         return []
-    filled = max(1, one.view.totals["filled"])
-    mean = max(1.0, one.view.totals["tokens"] / filled)
-    held = [(token, times, counts[token]) for token, times in sorted(one.tokens.items())]
-    weights = [(token, times * np.log1p(max(filled - n + 0.5, 0) / (n + 0.5))) for token, times, n in held]
-    return [_score_tokens(weights, hit["_source"]["tokens"].split(" "), mean) for hit in one.hits]
-
-
-def _score_tokens(weights: Sequence[tuple[str, float]], tokens: Sequence[str], mean: float) -> float:
-    saturation = K1 * (1 - B + B * len(tokens) / mean)
-    found = Counter(tokens)
-    return float(sum(weight * found[token] / (found[token] + saturation) for token, weight in weights))
+    statistics = Statistics(search.view.totals["filled"], search.view.totals["tokens"], counts.__getitem__)
+    weights = [(token, times * statistics.idf(token)) for token, times in sorted(search.tokens.items())]
+    scores = []
+    for hit in search.hits:
+        tokens = hit["_source"]["tokens"].split(" ")
+        saturation, times = K1 * (1 - B + B * len(tokens) / statistics.mean), Counter(tokens)
+        scores.append(float(sum(weight * times[token] / (times[token] + saturation) for token, weight in weights)))
+    return scores
 
 
 # ---------------------------------------------------------------- results
 
 
-def _build_result(one: PendingSearch, counts: TokenCounts) -> SearchResult:
-    scores = _compute_scores(one, counts)
-    ids = [hit["_source"]["id"] for hit in one.hits]
-    order = sorted(range(len(ids)), key=lambda row: (-scores[row], ids[row]))[: one.wanted]
-    records = build_batch([one.hits[row]["_source"] for row in order], one.request.fields, one.view.schema)
+def _build_result(search: PendingSearch, counts: TokenCounts) -> SearchResult:
+    scores = _compute_scores(search, counts)
+    ids = [hit["_source"]["id"] for hit in search.hits]
+    order = sorted(range(len(ids)), key=lambda row: (-scores[row], ids[row]))[: search.wanted]
+    records = build_batch([search.hits[row]["_source"] for row in order], search.request.fields, search.view.schema)
     return SearchResult(
         [ids[row] for row in order], np.array([scores[row] for row in order], dtype=np.float64), records
     )
 
 
-def _compare_all(one: PendingSearch) -> SearchResult:
+def _compare_all(search: PendingSearch) -> SearchResult:
     """Read all vectors and compare them here, because more records are wanted than the server compares at once."""
-    assert isinstance(one.request, VectorQuery)  # noqa: S101  # `_exceeds_window` is true for vector queries only
-    fields = tuple(dict.fromkeys((*one.request.fields, "vector")))
-    empty = build_batch([], fields, one.view.schema)
-    table = widen(pa.Table.from_batches(scan_view(one.view, fields, one.request.where), empty.schema)).combine_chunks()
+    assert isinstance(search.request, VectorQuery)  # noqa: S101  # `_exceeds_window` is true for vector queries only
+    fields = tuple(dict.fromkeys((*search.request.fields, "vector")))
+    empty = build_batch([], fields, search.view.schema)
+    table = widen(
+        pa.Table.from_batches(scan_view(search.view, fields, search.request.where), empty.schema)
+    ).combine_chunks()
     vectors = table.column("vector").combine_chunks().flatten().to_numpy().reshape(len(table), -1).astype(np.float64)
-    unit = one.request.vector.astype(np.float64) / np.linalg.norm(one.request.vector.astype(np.float64))
+    unit = search.request.vector.astype(np.float64) / np.linalg.norm(search.request.vector.astype(np.float64))
     rows = np.flatnonzero(vectors.any(axis=1))
     scores, ids = vectors @ unit, table.column("id").to_pylist()
-    order = sorted(rows.tolist(), key=lambda row: (-scores[row], ids[row]))[: one.wanted]
-    kept = table.select(["id", *one.request.fields]).take(pa.array(order, pa.int64())).combine_chunks()
-    records = kept.to_batches()[0] if len(kept) else empty.select(["id", *one.request.fields])
+    order = sorted(rows.tolist(), key=lambda row: (-scores[row], ids[row]))[: search.wanted]
+    best = table.select(["id", *search.request.fields]).take(pa.array(order, pa.int64())).combine_chunks()
+    records = best.to_batches()[0] if len(best) else empty.select(["id", *search.request.fields])
     return SearchResult([ids[row] for row in order], scores[order], records)
 
 
-def _compute_scores(one: PendingSearch, counts: TokenCounts) -> list[float]:
-    if isinstance(one.request, FilterQuery):
-        return [0.0] * len(one.hits)
-    if isinstance(one.request, VectorQuery):
-        return [2.0 * hit["_score"] - 1.0 for hit in one.hits]
-    if one.view.analyser is not None:
-        return [hit["_score"] / (K1 + 1) for hit in one.hits]
-    return _score_hits(one, counts)
+def _compute_scores(search: PendingSearch, counts: TokenCounts) -> list[float]:
+    if isinstance(search.request, FilterQuery):
+        return [0.0] * len(search.hits)
+    if isinstance(search.request, VectorQuery):
+        return [2.0 * hit["_score"] - 1.0 for hit in search.hits]
+    if search.view.analyser is not None:
+        return [hit["_score"] / (K1 + 1) for hit in search.hits]
+    return _score_hits(search, counts)

@@ -2,7 +2,7 @@
 
 Collections that fit the memory budget are searched exactly in memory (`ragindex.stores.memory.search`); larger ones
 through LanceDB's text and vector indexes (`ragindex.stores.lancedb.index`). LanceDB, whose import takes a second, is
-imported when it is first needed: readers of small collections load copies of them (`ragindex.stores.lancedb.copies`).
+imported when it is first needed: readers of small collections load copies of them (`ragindex.stores.lancedb.files`).
 """
 
 import json
@@ -21,12 +21,19 @@ from ragindex.errors import UsageError
 from ragindex.filters import MAPPING, Filter, Ids, refuse_mappings
 from ragindex.filters import fields as list_fields
 from ragindex.interfaces import Collection, InMemoryVectors, Schema, SearchRequest, SearchResult
-from ragindex.stores.arrow import widen
-from ragindex.stores.lancedb import copies, files, sql
-from ragindex.stores.lancedb.copies import Copy, map_array
+from ragindex.stores.lancedb import files, sql
 from ragindex.stores.lancedb.engine import fetch_batches, load_lancedb, read_around_damage, wait, wrap_engine_errors
+from ragindex.stores.lancedb.files import Copy, map_array
 from ragindex.stores.memory.search import MemoryImage
-from ragindex.stores.records import column_name, combine_chunks, field_name, select_columns, table_rows
+from ragindex.stores.records import (
+    column_name,
+    combine_chunks,
+    field_name,
+    read_schema,
+    select_columns,
+    table_rows,
+    widen,
+)
 
 if TYPE_CHECKING:
     from ragindex.stores.lancedb.index import SearchTable
@@ -80,25 +87,21 @@ class Database:
     def fits(self, collection: "LanceCollection") -> bool:
         """Return whether the collection fits the memory budget next to the images already held."""
         with self.loading:
-            held = sum(self._measure(image) for image in self.images.values())
-        return held + collection.estimate() <= self.memory_gib * _GIB
+            used = sum(self._measure(image) for image in self.images.values())
+        return used + collection.estimate() <= self.memory_gib * _GIB
 
     def image(self, collection: "LanceCollection") -> MemoryImage | None:
         """Return the collection's memory image, or None if it does not fit the memory budget."""
         with self.loading:
-            return self._image(collection)
-
-    def _image(self, collection: "LanceCollection") -> MemoryImage | None:
-        key = (collection.identity, collection.version)
-        image = self.images.get(key)
-        if image is not None:
-            return image
-        with wrap_engine_errors(f"read the collection {collection.name} into memory"):
-            if not self.fits(collection):
-                return None
-            mapped = self.folder if self.mmap else None
-            image = collection.load(mapped, float16=self.float16)
-        return self.images.setdefault(key, image)
+            key = (collection.identity, collection.version)
+            image = self.images.get(key)
+            if image is not None:
+                return image
+            with wrap_engine_errors(f"read the collection {collection.name} into memory"):
+                if not self.fits(collection):
+                    return None
+                image = collection.load()
+            return self.images.setdefault(key, image)
 
     def _measure(self, image: MemoryImage) -> int:
         vectors = 0 if image.vectors is None or self.mmap else image.vectors.nbytes
@@ -137,9 +140,7 @@ class LanceCollection:
     def schema(self) -> Schema:
         """The schema, stored in the table's metadata."""
         if self._schema is None:
-            stored = self._read_stored()
-            lists = {key: tuple(stored[key]) for key in ("stored", "keywords", "numbers", "text")}
-            self._schema = Schema(**lists, language=stored["language"], dimensions=stored["dimensions"])
+            self._schema = read_schema(self._read_stored())
         return self._schema
 
     @property
@@ -197,26 +198,25 @@ class LanceCollection:
 
     def delete(self, ids: Iterable[str]) -> None:
         """Delete records by id, in blocks; each block makes a new version."""
-        doomed = list(ids)
+        all_ids = list(ids)
         with wrap_engine_errors(f"remove records of the collection {self.name}"):
-            for start in range(0, len(doomed), _DELETE_BLOCK):
-                wait(self.table.delete(self._condition(Ids(tuple(doomed[start : start + _DELETE_BLOCK])))))
+            for start in range(0, len(all_ids), _DELETE_BLOCK):
+                wait(self.table.delete(self._condition(Ids(tuple(all_ids[start : start + _DELETE_BLOCK])))))
         if self._ids is not None:
-            self._ids.difference_update(doomed)
+            self._ids.difference_update(all_ids)
         self._image = self._estimate = self._table = None
 
     def get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
         """Return records by id, from the memory image if there is one, or from a copy of the collection, or LanceDB."""
-        image = self._image if self.copy is None else self._in_memory()
+        image = self._image if self.copy is None else self.image()
         with search_slot(), wrap_engine_errors(f"read the collection {self.name}"):
-            return self._get(ids, fields) if image is None else image.get(ids, fields)
-
-    def _get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
-        tables = [self._read(fields, Ids(tuple(ids[start : start + 1000]))) for start in range(0, len(ids), 1000)]
-        found = pa.concat_tables(tables) if tables else self._read(fields, Ids(()))
-        place = {id: row for row, id in enumerate(found.column("id").to_pylist())}
-        order = pa.array([place[id] for id in ids if id in place], pa.int64())
-        return combine_chunks(found.take(order))
+            if image is not None:
+                return image.get(ids, fields)
+            tables = [self._read(fields, Ids(tuple(ids[start : start + 1000]))) for start in range(0, len(ids), 1000)]
+            records = pa.concat_tables(tables) if tables else self._read(fields, Ids(()))
+            place = {id: row for row, id in enumerate(records.column("id").to_pylist())}
+            order = pa.array([place[id] for id in ids if id in place], pa.int64())
+            return combine_chunks(records.take(order))
 
     def scan(self, fields: Sequence[str], where: Filter | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the records that pass `where`, in LanceDB's batches."""
@@ -231,7 +231,7 @@ class LanceCollection:
 
     def search(self, requests: Sequence[SearchRequest]) -> list[SearchResult]:
         """Answer requests exactly from memory within the budget, else through LanceDB's indexes."""
-        image = self._in_memory()
+        image = self.image()
         with search_slot(), wrap_engine_errors(f"search the collection {self.name}"):
             return _search_tables([(self, requests)])[0] if image is None else image.search(requests)
 
@@ -239,26 +239,28 @@ class LanceCollection:
         self, asked: Sequence[tuple[Collection, Sequence[SearchRequest]]]
     ) -> list[list[SearchResult]] | None:
         """Search several collections, those beyond memory at once. Return None if one is not in LanceDB."""
-        ours = [(one, requests) for one, requests in asked if isinstance(one, LanceCollection)]
+        ours = [(other, requests) for other, requests in asked if isinstance(other, LanceCollection)]
         if len(ours) < len(asked):
             return None
-        images = [one._in_memory() for one, _ in ours]
-        beyond = [one for one, image in zip(ours, images, strict=True) if image is None]
+        images = [other.image() for other, _ in ours]
+        beyond = [search for search, image in zip(ours, images, strict=True) if image is None]
         with search_slot(), wrap_engine_errors(f"search the collection {self.name} and others"):
-            found = iter(_search_tables(beyond) if beyond else ())
+            results = iter(_search_tables(beyond) if beyond else ())
             return [
-                next(found) if image is None else image.search(requests)
+                next(results) if image is None else image.search(requests)
                 for (_, requests), image in zip(ours, images, strict=True)
             ]
 
     def resident(self) -> InMemoryVectors | None:
         """Return the vectors in memory, or None if the collection exceeds the memory budget or has no vectors."""
-        image = self._in_memory()
+        image = self.image()
         return None if image is None or image.vectors is None else InMemoryVectors(image.columns["id"], image.vectors)
 
     def image(self) -> MemoryImage | None:
         """Return all records in memory, or None if they exceed the memory budget."""
-        return self._in_memory()
+        if self._image is None:
+            self._image = self.database.image(self)
+        return self._image
 
     def count(self) -> int:
         """Return the number of records."""
@@ -299,22 +301,22 @@ class LanceCollection:
         if size > _INDEX_MEMORY_SHARE * self.database.memory_gib * _GIB:
             maintenance.build_search_indexes(self.table, self._folder, self.schema)
             return
-        wanted = copies.wants_copy(self.schema, int(size / _TEXT_FACTOR))
-        if wanted and copies.find_copy(self._folder, version) is None:
+        wanted = files.wants_copy(self.schema, int(size / _TEXT_FACTOR))
+        if wanted and files.find_copy(self._folder, version) is None:
             records = self._read_texts() if texts is None else texts
-            copies.write_copy(self._folder, version, records, self.columns.metadata)
+            files.write_copy(self._folder, version, records, self.columns.metadata)
 
     def describe(self) -> Mapping[str, str | int | float]:
         """Return how searches are answered (`search`) and the `bytes` on disk of this version, including indexes."""
         database = self.database
         with wrap_engine_errors(f"look at the collection {self.name}"):
-            held = self._image is not None or self.database.fits(self)
+            in_memory = self._image is not None or self.database.fits(self)
             now = files.read_version(self._folder, self.version)
-            bases = [files.read_version(self._folder, one.made_from) for one in files.list_text_indexes(now)]
+            bases = [files.read_version(self._folder, index.made_from) for index in files.list_text_indexes(now)]
             size = sum(files.list_needed_files(self._folder, [now, *bases]).values())
         beyond = f"approximate, LanceDB indexes (over {database.memory_gib:g} GiB)"
-        kept = "float16, " * database.float16 + "memory-mapped, " * database.mmap
-        search = f"exact, {kept}from memory" if held else beyond
+        storage = "float16, " * database.float16 + "memory-mapped, " * database.mmap
+        search = f"exact, {storage}from memory" if in_memory else beyond
         return {"search": search, "bytes": size}
 
     @property
@@ -341,11 +343,11 @@ class LanceCollection:
             self._estimate = int(self.count() * (text + vectors))
         return self._estimate
 
-    def load(self, map_folder: Path | None, *, float16: bool) -> MemoryImage:
-        """Read the whole collection into memory, with vectors mapped from a file under `map_folder` if it is given."""
+    def load(self) -> MemoryImage:
+        """Read the whole collection into memory; vectors are mapped from a file if the store's `mmap` is set."""
         table = self._read_texts() if self.copy is None else self.copy.read()
         table = widen(table.rename_columns([field_name(name) for name in table.column_names])).combine_chunks()
-        return MemoryImage(self.schema, table, self._load_vectors(map_folder, np.float16 if float16 else np.float32))
+        return MemoryImage(self.schema, table, self._load_vectors())
 
     def read_readable(self) -> Iterator[pa.Table]:
         """Yield the records that can be read although others are damaged, without their vectors."""
@@ -361,19 +363,18 @@ class LanceCollection:
         """Read all records without their vectors."""
         return wait(self._select(self._text_columns()).to_arrow())
 
-    def _load_vectors(self, map_folder: Path | None, dtype: "type[np.floating[Any]]") -> Any:
-        dimensions = self.schema.dimensions
-        if dimensions is None:
+    def _load_vectors(self) -> Any:
+        if self.schema.dimensions is None:
             return None
-        shape = (self.count(), dimensions)
-        if map_folder is None:
+        shape, dtype = (self.count(), self.schema.dimensions), np.float16 if self.database.float16 else np.float32
+        if not self.database.mmap:
             return self._fill(np.empty(shape, dtype=dtype))
         state = f"{self.identity}-{self.version}-{np.dtype(dtype).name}"
 
         def write(path: Path) -> None:
             self._fill(np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)).flush()
 
-        return map_array(map_folder / "mapped", self.name, state, write)
+        return map_array(self.database.folder / "mapped", self.name, state, write)
 
     def _fill(self, vectors: Any) -> Any:
         at = 0
@@ -382,11 +383,6 @@ class LanceCollection:
             vectors[at : at + len(batch)] = values.reshape(len(batch), -1)
             at += len(batch)
         return vectors
-
-    def _in_memory(self) -> MemoryImage | None:
-        if self._image is None:
-            self._image = self.database.image(self)
-        return self._image
 
     def _text_columns(self) -> list[str]:
         return [name for name in self.columns.names if name != "vector"]
@@ -448,13 +444,6 @@ class LanceCollection:
                 raise refuse_mappings(name)
         self._comparable |= named
 
-    def _indexed(self) -> "SearchTable":
-        from ragindex.stores.lancedb import index
-
-        if self._table is None:
-            self._table = index.open_table(self.database.connection, self._folder, self.name, self.version, self.schema)
-        return self._table
-
 
 async def _open_table(connection: Any, name: str, version: int | None) -> tuple[Any, pa.Schema]:
     table = await connection.open_table(name)
@@ -473,12 +462,16 @@ async def _has_any(table: Any, condition: str) -> bool:
     return bool(await table.count_rows()) and await table.count_rows(condition) > 0  # an empty table is not searched
 
 
-def _search_tables(
-    asked: Sequence[tuple[LanceCollection, Sequence[SearchRequest]]],
-) -> list[list[SearchResult]]:
+def _search_tables(searches: Sequence[tuple[LanceCollection, Sequence[SearchRequest]]]) -> list[list[SearchResult]]:
     from ragindex.stores.lancedb import index
 
-    for one, requests in asked:
+    for collection, requests in searches:
         for request in requests:
-            one._require_comparable(request.where)
-    return index.search_tables([(one._indexed(), requests) for one, requests in asked])
+            collection._require_comparable(request.where)
+    opened = list[tuple[index.SearchTable, Sequence[SearchRequest]]]()
+    for collection, requests in searches:
+        if collection._table is None:
+            place = (collection._folder, collection.name, collection.version)
+            collection._table = index.open_table(collection.database.connection, *place, collection.schema)
+        opened.append((collection._table, requests))
+    return index.search_tables(opened)

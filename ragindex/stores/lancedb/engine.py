@@ -55,7 +55,11 @@ def check_processor() -> None:
         version = metadata.version("lancedb")
     except metadata.PackageNotFoundError:
         return  # the import says so
-    known = cache_root() / "processor" / f"lancedb-{version}-{_hash_processor()}"
+    description = f"{platform.machine()} {platform.node()}"  # where the system does not list the processor's flags
+    with suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
+        description = next((line for line in lines if line.startswith(("flags", "Features"))), description)
+    processor = hashlib.sha256(description.encode()).hexdigest()[:16]
+    known = cache_root() / "processor" / f"lancedb-{version}-{processor}"
     if known.exists() or not sys.executable:
         return
     try:
@@ -77,14 +81,6 @@ def check_processor() -> None:
         with suppress(OSError):
             known.parent.mkdir(parents=True, exist_ok=True)
             known.touch()
-
-
-def _hash_processor() -> str:
-    """Return a hash of what this processor can do; of the machine's name where the system does not tell it."""
-    told = f"{platform.machine()} {platform.node()}"
-    with suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
-        told = next((line for line in lines if line.startswith(("flags", "Features"))), told)
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
 # ---------------------------------------------------------------- steps
@@ -169,9 +165,9 @@ def read_around_damage(read: Callable[[Sequence[int]], pa.Table], count: int) ->
 
 
 def _read_block(read: Callable[[Sequence[int]], pa.Table], block: range) -> Iterator[pa.Table]:
-    found = _try(read, block)
-    if found is not None:
-        yield found
+    table = _try(read, block)
+    if table is not None:
+        yield table
     elif len(block) > 1 and _has_readable(read, block):
         middle = len(block) // 2
         yield from _read_block(read, block[:middle])

@@ -1,4 +1,4 @@
-"""The files of a LanceDB table: which versions need which files, sizes and hashes, and removal of unneeded files.
+"""The files of a LanceDB table: which versions need which files, sizes and hashes, removal of unneeded files, copies.
 
 LanceDB removes versions only by age, and only while it rewrites all records. This module reads the files of a version
 from its manifest, a protobuf message of the Lance table format (`lance.table.Manifest`). Nothing is removed unless the
@@ -6,20 +6,32 @@ manifest agrees with LanceDB and with the files on disk.
 
 LanceDB reads most changed bytes without an error. It never changes a file of data, deletions or indexes, so each is
 hashed once, when it is new.
+
+Two kinds of files are made from a table, with hashes: mapped vectors, and copies of small collections, which are read
+without LanceDB, because importing it takes a second. `finish` writes one Arrow file per finished version into the
+table's folder, named by the version and its own hash. A reader of that version loads it. Writers, scans, checks, and
+readers of any other version use LanceDB. A copy is removed with its version.
 """
 
+import json
 import os
 import re
 import shutil
 import struct
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Set
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from ragindex._util import files as durable_files
-from ragindex.stores.lancedb import copies
+from ragindex.interfaces import Schema
 
 _MAGIC = b"LANC"
 _MANIFEST = ".manifest"
@@ -63,18 +75,18 @@ class Version:
     @cached_property
     def rows(self) -> int:
         """The number of records, without deleted ones."""
-        return sum(one.rows - one.deleted for one in self.fragments)
+        return sum(fragment.rows - fragment.deleted for fragment in self.fragments)
 
     @cached_property
     def written(self) -> int:
         """The number of records in its files, including deleted ones."""
-        return sum(one.rows for one in self.fragments)
+        return sum(fragment.rows for fragment in self.fragments)
 
     def needs(self, path: Path) -> bool:
         """Return whether the version needs `path`, a file of the table or the folder of an index."""
         kind = path.parent.name
-        if kind == copies.FOLDER:
-            return copies.is_copy_of(path, self.number)
+        if kind == COPIES:
+            return path.suffix == _COPY and path.name.partition(".")[0] == str(self.number)
         if kind == "_versions":
             return path.name == self.path.name
         if kind == "_indices":
@@ -91,8 +103,8 @@ class Version:
 def read_versions(folder: Path) -> dict[int, Version]:
     """Read all versions of the table in `folder`, by number. Raises ValueError if one cannot be read."""
     place = folder / "_versions"
-    found = (_read_manifest(place / name) for name in _list_names(place) if name.endswith(_MANIFEST))
-    return {one.number: one for one in found}
+    versions = (_read_manifest(place / name) for name in _list_names(place) if name.endswith(_MANIFEST))
+    return {version.number: version for version in versions}
 
 
 def find_newest_version(folder: Path | str) -> int | None:
@@ -135,32 +147,32 @@ def _parse_manifest(path: Path, file: bytes) -> Version:
     if file[-4:] != _MAGIC or len(file) < 16:
         raise ValueError(f"{path} is not a manifest of a Lance table")
     (start,) = struct.unpack_from("<Q", file, len(file) - 16)
-    whole = _read_section(file, start)
-    manifest = _parse_message(whole)
+    content = _read_section(file, start)
+    manifest = _parse_message(content)
     place = _get_number(manifest, 6, -1)
     # Only these two messages are kept: the last write is stored between them and also names the files it replaced.
     section = _read_section(file, place) if place >= 0 else b""
     fragments = tuple(map(_parse_fragment, _get_messages(manifest, 2)))
     return Version(
-        _get_number(manifest, 3, 0), path, whole + section, fragments, _parse_indexes(_parse_message(section))
+        _get_number(manifest, 3, 0), path, content + section, fragments, _parse_indexes(_parse_message(section))
     )
 
 
 def _parse_fragment(raw: bytes) -> Fragment:
     message = _parse_message(raw)
-    files = tuple(_get_bytes(_parse_message(one), 1).decode() for one in _get_messages(message, 2))
-    deleted = sum(_get_number(_parse_message(one), 4, 0) for one in _get_messages(message, 3))
+    files = tuple(_get_bytes(_parse_message(part), 1).decode() for part in _get_messages(message, 2))
+    deleted = sum(_get_number(_parse_message(part), 4, 0) for part in _get_messages(message, 3))
     return Fragment(_get_number(message, 1, 0), _get_number(message, 4, 0), deleted, files)
 
 
 def _parse_indexes(section: "_Message") -> dict[str, IndexInfo]:
-    found = {}
+    indexes = {}
     for raw in _get_messages(section, 1):
         message = _parse_message(raw)
         name = _get_bytes(message, 3).decode()
         identity = str(uuid.UUID(bytes=_get_bytes(_parse_message(_get_bytes(message, 1)), 1)))
-        found[name] = IndexInfo(name, identity, _get_number(message, 4, 0))
-    return found
+        indexes[name] = IndexInfo(name, identity, _get_number(message, 4, 0))
+    return indexes
 
 
 def list_text_indexes(version: Version) -> list[IndexInfo]:
@@ -173,11 +185,11 @@ def list_text_indexes(version: Version) -> list[IndexInfo]:
 
 def list_needed_files(folder: Path, kept: Iterable[Version]) -> dict[Path, int]:
     """Return the files that the versions `kept` need, with their sizes in bytes."""
-    held = list(kept)
+    versions = list(kept)
     return {
         path: _measure_entry(path)
         for path in _list_entries(folder)
-        if path.suffix != ".txn" and any(one.needs(path) for one in held)
+        if path.suffix != ".txn" and any(version.needs(path) for version in versions)
     }
 
 
@@ -187,14 +199,14 @@ def remove_other_versions(folder: Path, kept: Set[int], rows: int) -> None:
     The caller holds the writer's lease, so no write is in progress. `rows` is the number of records that LanceDB counts
     in the newest kept version. Raises ValueError before anything is removed if the manifests disagree with it.
     """
-    held = read_versions(folder)
-    missing = sorted(kept - held.keys())
+    versions = read_versions(folder)
+    missing = sorted(kept - versions.keys())
     if missing or not kept:
         raise ValueError(f"{folder.stem} has no version {missing or 'to keep'}")
-    keeping = [held[number] for number in sorted(kept)]
+    keeping = [versions[number] for number in sorted(kept)]
     _check_newest(folder, keeping[-1], rows)
     for path in _list_entries(folder):
-        if not any(one.needs(path) for one in keeping):
+        if not any(version.needs(path) for version in keeping):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
@@ -202,10 +214,9 @@ def _check_newest(folder: Path, newest: Version, rows: int) -> None:
     """Raise ValueError unless the newest version has `rows` records and its data files and indexes exist."""
     if newest.rows != rows:
         raise ValueError(f"{newest.path} lists {newest.rows} records; LanceDB counts {rows}")
-    data = [folder / "data" / name for one in newest.fragments for name in one.files]
-    absent = [
-        path for path in data + [folder / "_indices" / one.uuid for one in newest.indexes.values()] if not path.exists()
-    ]
+    data = [folder / "data" / name for fragment in newest.fragments for name in fragment.files]
+    indexes = [folder / "_indices" / index.uuid for index in newest.indexes.values()]
+    absent = [path for path in data + indexes if not path.exists()]
     if absent:
         raise ValueError(f"{newest.path} names {absent[0]}, which is missing")
 
@@ -213,7 +224,7 @@ def _check_newest(folder: Path, newest: Version, rows: int) -> None:
 def _list_entries(folder: Path) -> Iterator[Path]:
     """Yield everything that may be removed: copies, data and deletion files, transactions, index folders, manifests."""
     for kind, ending in (
-        (copies.FOLDER, ""),
+        (COPIES, ""),
         ("data", ".lance"),
         ("_deletions", ""),
         ("_transactions", ".txn"),
@@ -226,7 +237,7 @@ def _list_entries(folder: Path) -> Iterator[Path]:
 
 def _measure_entry(path: Path) -> int:
     if path.is_dir():
-        return sum(one.stat().st_size for one in path.rglob("*") if one.is_file())
+        return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     return path.stat().st_size
 
 
@@ -259,6 +270,93 @@ def _read_hashes(folder: Path) -> dict[str, str]:
     return (durable_files.load_hashed_json(path.read_bytes()) or {}) if path.exists() else {}
 
 
+# ---------------------------------------------------------------- copies of collections
+
+
+MAX_COPY_BYTES = 32 << 20
+"""The most bytes in memory of a table with a copy. Loading a larger one takes about as long as importing LanceDB, and
+each sync writes the copy anew."""
+COPIES = "_copies"
+"""The name of the folder of a table's copies."""
+_COPY = ".arrow"
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """An intact copy of one version of a table. `bytes` is its size in memory."""
+
+    path: Path
+    schema: pa.Schema
+    bytes: int
+
+    def read(self) -> pa.Table:
+        """Read all records, in the order of the table. Raises OSError or ArrowInvalid."""
+        return pa.ipc.open_file(self.path.read_bytes()).read_all()
+
+
+def wants_copy(schema: Schema, size: int) -> bool:
+    """Return whether a collection of `size` bytes gets a copy.
+
+    A search with vectors loads an encoder, beside which the import of LanceDB is small. Collections without text and
+    keywords are not read to answer a query.
+    """
+    return not schema.dimensions and bool(schema.text or schema.keywords) and size <= MAX_COPY_BYTES
+
+
+def find_copy(table: Path, version: int) -> Copy | None:
+    """Return the copy of a version of the table in the folder `table`, or None. A damaged copy is renamed."""
+    for path in (table / COPIES).glob(f"{version}.*{_COPY}"):
+        wrong = durable_files.find_file_damage(path, path.stem.rpartition(".")[2])
+        if wrong is None:
+            schema = pa.ipc.open_file(pa.memory_map(str(path))).schema
+            return Copy(path, schema, json.loads(schema.metadata[b"copy"])["bytes"])
+        warnings.warn(f"{wrong}: LanceDB is read instead.", durable_files.RepairWarning, stacklevel=2)
+        with suppress(OSError):  # the table may be damaged too: what is left of the copy stays until the table goes
+            path.replace(path.with_name(f"{path.name}.damaged"))
+    return None
+
+
+def write_copy(table: Path, version: int, records: pa.Table, metadata: dict[bytes, bytes]) -> None:
+    """Write the copy of a version atomically, with the metadata of its schema. Raises OSError."""
+    folder = table / COPIES
+    folder.mkdir(exist_ok=True)
+    partial = folder / f"{version}.{os.getpid()}.partial"
+    header = {**metadata, b"copy": json.dumps({"bytes": records.nbytes}).encode()}
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with (
+        partial.open("wb") as sink,
+        pa.ipc.new_file(sink, records.schema.with_metadata(header), options=options) as file,
+    ):
+        file.write_table(records.replace_schema_metadata(header))
+    durable_files.move_durably(partial, folder / f"{version}.{durable_files.hash_file(partial)}{_COPY}")
+
+
+# ---------------------------------------------------------------- mapped vectors
+
+
+def map_array(folder: Path, collection: str, state: str, write: Callable[[Path], None]) -> Any:
+    """Return the memory-mapped array for one `state` of a collection, calling `write` if there is no intact file.
+
+    The file's name ends in its hash. Files of other states are removed; a process that has one open can still read it.
+    Raises OSError.
+    """
+    folder.mkdir(exist_ok=True)
+    for path in folder.glob(f"{collection}-{state}.*.npy"):
+        wrong = durable_files.find_file_damage(path, path.stem.rpartition(".")[2])
+        if wrong is None:
+            return np.load(path, mmap_mode="r")
+        warnings.warn(f"{wrong}: rebuilt.", durable_files.RepairWarning, stacklevel=2)
+        path.unlink(missing_ok=True)
+    partial = folder / f"{collection}-{state}.{os.getpid()}.partial"
+    write(partial)
+    path = folder / f"{collection}-{state}.{durable_files.hash_file(partial)}.npy"
+    durable_files.move_durably(partial, path)
+    for other in folder.glob(f"{collection}-*.npy"):
+        if other != path:
+            other.unlink(missing_ok=True)
+    return np.load(path, mmap_mode="r")
+
+
 # ---------------------------------------------------------------- protobuf
 
 
@@ -273,13 +371,13 @@ def _read_section(file: bytes, start: int) -> bytes:
 
 def _parse_message(raw: bytes) -> _Message:
     """Parse a message into its values by field number. Raises ValueError if `raw` is not a message."""
-    found: dict[int, list[int | bytes]] = {}
+    values: dict[int, list[int | bytes]] = {}
     at = 0
     while at < len(raw):
         tag, at = _read_varint(raw, at)
         value, at = _read_value(raw, at, tag & 7)
-        found.setdefault(tag >> 3, []).append(value)
-    return found
+        values.setdefault(tag >> 3, []).append(value)
+    return values
 
 
 def _read_value(raw: bytes, at: int, kind: int) -> tuple[int | bytes, int]:
@@ -321,8 +419,8 @@ def _get_bytes(message: _Message, field: int) -> bytes:
 
 
 def _get_number(message: _Message, field: int, default: int) -> int:
-    found = [value for value in message.get(field, []) if isinstance(value, int)]
-    return found[-1] if found else default
+    numbers = [value for value in message.get(field, []) if isinstance(value, int)]
+    return numbers[-1] if numbers else default
 
 
 def _parse_uuid(name: str) -> bytes:

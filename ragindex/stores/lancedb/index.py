@@ -17,14 +17,13 @@ from lancedb.query import MatchQuery
 
 from ragindex.filters import Ids
 from ragindex.interfaces import FilterQuery, Schema, SearchRequest, SearchResult, TextQuery, VectorQuery
-from ragindex.stores.arrow import widen
-from ragindex.stores.lancedb import bm25_statistics, sql
-from ragindex.stores.lancedb.bm25_statistics import CollectionStatistics
+from ragindex.stores.lancedb import maintenance, sql
 from ragindex.stores.lancedb.engine import wait
+from ragindex.stores.lancedb.maintenance import CollectionStatistics
 from ragindex.stores.memory import bm25
 from ragindex.stores.memory.bm25 import K1
-from ragindex.stores.memory.search import MemoryImage, ScoreArray, check_query_vector
-from ragindex.stores.records import column_name, combine_chunks, field_name, select_columns
+from ragindex.stores.memory.search import MemoryImage, check_query_vector
+from ragindex.stores.records import column_name, combine_chunks, field_name, select_columns, widen
 from ragindex.text_analysis import analyse
 
 _PROBE_SHARE = 0.2
@@ -56,7 +55,7 @@ class SearchTable:
     @cached_property
     def statistics(self) -> CollectionStatistics | None:
         """The BM25 statistics for text searches; None if there is no text index."""
-        return bm25_statistics.open_statistics(self.table, self.earlier, self.folder, self.schema, self.texts)
+        return maintenance.open_statistics(self.table, self.earlier, self.folder, self.schema, self.texts)
 
 
 Searching: TypeAlias = Generator[Any, pa.Table, list[SearchResult]]
@@ -80,46 +79,41 @@ def open_table(connection: Any, folder: Path, name: str, version: int, schema: S
     return wait(opening())
 
 
-def choose_partitions(count: int) -> int:
-    """Return the number of partitions of an index of `count` vectors: its square root."""
-    return max(1, int(np.sqrt(count)))
-
-
-def search_tables(asked: Sequence[tuple[SearchTable, Sequence[SearchRequest]]]) -> list[list[SearchResult]]:
+def search_tables(searches: Sequence[tuple[SearchTable, Sequence[SearchRequest]]]) -> list[list[SearchResult]]:
     """Answer requests to several tables. The scores are those of the exact search: cosines, and BM25 without k1 + 1.
 
     The queries of all tables run concurrently, because waiting for LanceDB costs more than a small query.
     Raises UsageError if a field is unknown, or if a vector has another length or is not finite.
     """
     works, places = list[Searching](), list[list[tuple[int, int]]]()
-    for number, (table, requests) in enumerate(asked):
+    for number, (table, requests) in enumerate(searches):
         named, unindexed = _find_id_requests(requests), _find_unindexed(table, requests)
-        for some, work in ((named, _search_ids), (unindexed, _search_all_texts)):
-            if some:
-                works.append(work(table, [requests[n] for n in some]))
-                places.append([(number, n) for n in some])
+        for numbers, work in ((named, _search_ids), (unindexed, _search_all_texts)):
+            if numbers:
+                works.append(work(table, [requests[n] for n in numbers]))
+                places.append([(number, n) for n in numbers])
         for n in sorted(set(range(len(requests))) - {*named, *unindexed}):
             works.append(_search_one(table, requests[n]))
             places.append([(number, n)])
-    found = {
-        place: one
-        for those, answers in zip(places, _run_searches(works), strict=True)
-        for place, one in zip(those, answers, strict=True)
+    results = {
+        place: result
+        for group, answers in zip(places, _run_searches(works), strict=True)
+        for place, result in zip(group, answers, strict=True)
     }
-    return [[found[number, n] for n in range(len(requests))] for number, (_, requests) in enumerate(asked)]
+    return [[results[number, n] for n in range(len(requests))] for number, (_, requests) in enumerate(searches)]
 
 
 def _run_searches(works: Sequence[Searching]) -> list[list[SearchResult]]:
-    found, sent = dict[int, list[SearchResult]](), dict[int, pa.Table | None](dict.fromkeys(range(len(works))))
+    results, sent = dict[int, list[SearchResult]](), dict[int, pa.Table | None](dict.fromkeys(range(len(works))))
     while sent:
         waiting = {}
         for n, rows in sent.items():
             try:
                 waiting[n] = works[n].send(rows)
             except StopIteration as over:
-                found[n] = over.value
+                results[n] = over.value
         sent = dict(zip(waiting, wait(_read(list(waiting.values()))), strict=True)) if waiting else {}
-    return [found[n] for n in range(len(works))]
+    return [results[n] for n in range(len(works))]
 
 
 async def _read(queries: Sequence[Any]) -> list[pa.Table]:
@@ -128,13 +122,15 @@ async def _read(queries: Sequence[Any]) -> list[pa.Table]:
 
 def _find_id_requests(requests: Sequence[SearchRequest]) -> list[int]:
     """Return the positions of requests that are filtered by a few ids; those records are read at once."""
-    named = [n for n, one in enumerate(requests) if isinstance(one.where, Ids) and not isinstance(one, TextQuery)]
+    named = [
+        n for n, request in enumerate(requests) if isinstance(request.where, Ids) and not isinstance(request, TextQuery)
+    ]
     return named if len(_collect_ids([requests[n] for n in named])) <= _FEW else []
 
 
 def _find_unindexed(table: SearchTable, requests: Sequence[SearchRequest]) -> list[int]:
     """Return the positions of text searches if there is no text index; all texts are then read once for all of them."""
-    texts = [n for n, one in enumerate(requests) if isinstance(one, TextQuery)]
+    texts = [n for n, request in enumerate(requests) if isinstance(request, TextQuery)]
     return texts if texts and table.statistics is None else []
 
 
@@ -142,11 +138,11 @@ def _search_all_texts(table: SearchTable, requests: Sequence[SearchRequest]) -> 
     """Read all texts into memory and search them, which is exact and slow. The memory is released afterwards."""
     rows = yield table.table.query().select(table.texts)
     named = rows.rename_columns([field_name(name) for name in rows.column_names])
-    found = MemoryImage(table.schema, named, None).search([_drop_vector(one) for one in requests])
-    whole = list[SearchResult]()
-    for one, request in zip(found, requests, strict=True):
-        whole.append((yield from _add_vectors(table, one, request)))
-    return whole
+    results = MemoryImage(table.schema, named, None).search([_drop_vector(request) for request in requests])
+    complete = list[SearchResult]()
+    for result, request in zip(results, requests, strict=True):
+        complete.append((yield from _add_vectors(table, result, request)))
+    return complete
 
 
 def _drop_vector(request: SearchRequest) -> SearchRequest:
@@ -154,17 +150,19 @@ def _drop_vector(request: SearchRequest) -> SearchRequest:
 
 
 def _add_vectors(
-    table: SearchTable, found: SearchResult, request: SearchRequest
+    table: SearchTable, result: SearchResult, request: SearchRequest
 ) -> Generator[Any, pa.Table, SearchResult]:
     """Add the vectors, which are not in memory, to a result if the request asks for them."""
     if "vector" not in request.fields:
-        return found
-    rows = yield _build_query(table, table.table.query(), FilterQuery(Ids(tuple(found.ids)), 0, request.fields))
-    return replace(found, records=_build_image(table, rows, request.fields).get(found.ids, request.fields))
+        return result
+    rows = yield _build_query(table, table.table.query(), FilterQuery(Ids(tuple(result.ids)), 0, request.fields))
+    return replace(result, records=_build_image(table, rows, request.fields).get(result.ids, request.fields))
 
 
 def _collect_ids(requests: Sequence[SearchRequest]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(id for one in requests if isinstance(one.where, Ids) for id in one.where.ids))
+    return tuple(
+        dict.fromkeys(id for request in requests if isinstance(request.where, Ids) for id in request.where.ids)
+    )
 
 
 def _search_one(table: SearchTable, request: SearchRequest) -> Searching:
@@ -172,8 +170,8 @@ def _search_one(table: SearchTable, request: SearchRequest) -> Searching:
         rows = yield _build_query(table, table.table.query(), request)
         return [_build_result(_rename_columns(rows, request.fields), np.zeros(len(rows)), request)]
     if isinstance(request, TextQuery):
-        found = yield from _search_text(table, _drop_vector(request))
-        return [(yield from _add_vectors(table, found, request))]
+        result = yield from _search_text(table, _drop_vector(request))
+        return [(yield from _add_vectors(table, result, request))]
     return [(yield from _search_vectors(table, request))]
 
 
@@ -182,19 +180,18 @@ def _search_ids(table: SearchTable, requests: Sequence[SearchRequest]) -> Search
 
     If fewer records are wanted than there are ids, only vectors are read first, because reading fields takes longer.
     """
-    ids, near = _collect_ids(requests), any(isinstance(one, VectorQuery) for one in requests)
-    for one in requests:
-        if isinstance(one, VectorQuery):
-            check_query_vector(one.vector, table.schema.dimensions)
-    fields = tuple(dict.fromkeys(field for one in requests for field in one.fields))
-    if near and fields and sum(one.k for one in requests) < len(ids):
-        ranked = yield from _search_ids(table, [replace(one, fields=()) for one in requests])
-        ids = tuple(dict.fromkeys(id for one in ranked for id in one.ids))
+    ids, near = _collect_ids(requests), any(isinstance(request, VectorQuery) for request in requests)
+    for request in requests:
+        if isinstance(request, VectorQuery):
+            check_query_vector(request.vector, table.schema.dimensions)
+    fields = tuple(dict.fromkeys(field for request in requests for field in request.fields))
+    if near and fields and sum(request.k for request in requests) < len(ids):
+        ranked = yield from _search_ids(table, [replace(request, fields=()) for request in requests])
+        ids = tuple(dict.fromkeys(id for result in ranked for id in result.ids))
         rows = yield _build_query(table, table.table.query(), FilterQuery(Ids(ids), 0, fields))
         image = _build_image(table, rows, fields)
-        return [
-            replace(one, records=image.get(one.ids, each.fields)) for one, each in zip(ranked, requests, strict=True)
-        ]
+        pairs = zip(ranked, requests, strict=True)
+        return [replace(result, records=image.get(result.ids, request.fields)) for result, request in pairs]
     wanted = FilterQuery(Ids(ids), 0, tuple(dict.fromkeys((*fields, "vector") if near else fields)))
     rows = yield _build_query(table, table.table.query(), wanted)
     return _build_image(table, rows, wanted.fields).search(requests)
@@ -220,34 +217,25 @@ def _search_text(table: SearchTable, request: SearchRequest) -> Generator[Any, p
     tokens, statistics = analyse(request.text, table.schema.language), table.statistics
     if not tokens or statistics is None:
         return (yield from _search_nothing(table, request))
-    [found] = statistics.lacking.search([request])
+    [lacking] = statistics.lacking.search([request])
     size = min(request.k, table.count) + _SPARE
     while statistics.finds(tokens):
         indexed = table.table.query().nearest_to_text(MatchQuery(" ".join(tokens), "tokens")).fast_search()
         rows = yield _build_query(table, indexed, request, "tokens", "_score").limit(size)
-        both = _merge_results(
-            found, rows, bm25.build_text_index(_read_tokens(rows), statistics.statistics).scores(tokens), request
-        )
-        if len(rows) < size or _is_proven(both, rows, statistics.looseness(tokens), request.k):
-            return both
+        analysed = widen(rows).column("tokens").combine_chunks()
+        scores = bm25.build_text_index(analysed, statistics.statistics).scores(tokens)
+        both = pa.concat_tables([pa.Table.from_batches([lacking.records]), _rename_columns(rows, request.fields)])
+        best = _build_result(both, np.concatenate([lacking.scores, scores]), request)
+        if len(rows) < size or _is_proven(best, rows, statistics.looseness(tokens), request.k):
+            return best
         size *= 4
-    return found
+    return lacking
 
 
-def _read_tokens(rows: pa.Table) -> pa.Array:
-    return widen(rows).column("tokens").combine_chunks()
-
-
-def _is_proven(found: SearchResult, rows: pa.Table, looseness: float, k: int) -> bool:
+def _is_proven(result: SearchResult, rows: pa.Table, looseness: float, k: int) -> bool:
     """Return whether no record that the index has not returned yet can have a better score than the k-th best."""
     least = float(pc.min(rows.column("_score")).as_py()) / (K1 + 1)
-    return k <= 0 or (len(found.ids) >= k and bool(found.scores[k - 1] > least * looseness * (1 + _FLOAT32_ERROR)))
-
-
-def _merge_results(lacking: SearchResult, rows: pa.Table, scores: ScoreArray, request: TextQuery) -> SearchResult:
-    """Merge the best records that the index lacks with those that it has found."""
-    found = [pa.Table.from_batches([lacking.records]), _rename_columns(rows, request.fields)]
-    return _build_result(pa.concat_tables(found), np.concatenate([lacking.scores, scores]), request)
+    return k <= 0 or (len(result.ids) >= k and bool(result.scores[k - 1] > least * looseness * (1 + _FLOAT32_ERROR)))
 
 
 def _search_vectors(table: SearchTable, request: VectorQuery) -> Generator[Any, pa.Table, SearchResult]:
@@ -255,7 +243,9 @@ def _search_vectors(table: SearchTable, request: VectorQuery) -> Generator[Any, 
         return (yield from _search_nothing(table, request))
     limit = min(request.k, table.count) + _SPARE
     near = table.table.query().nearest_to(request.vector).column("vector").distance_type("cosine")
-    near = near.maximum_nprobes(0).minimum_nprobes(max(1, int(choose_partitions(table.count) * _PROBE_SHARE)))
+    near = near.maximum_nprobes(0).minimum_nprobes(
+        max(1, int(maintenance.choose_partitions(table.count) * _PROBE_SHARE))
+    )
     rows = yield _build_query(table, near, request, "_distance").limit(limit)
     return _build_result(_rename_columns(rows, request.fields), 1 - rows.column("_distance").to_numpy(), request)
 

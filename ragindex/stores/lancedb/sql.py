@@ -83,10 +83,10 @@ def _translate_not(where: Filter, columns: TableColumns) -> str:
     return f"NOT coalesce({_translate(where, columns)}, false)"
 
 
-def _by_documents(one: str, several: str) -> str:
+def _by_documents(single: str, several: str) -> str:
     """Return the condition `one` for records of one document, and `several` for all others."""
     is_one = "(coalesce(array_length(doc_ids), 0) = 1)"
-    return f"(({is_one} AND {one}) OR (NOT {is_one} AND {several}))"
+    return f"(({is_one} AND {single}) OR (NOT {is_one} AND {several}))"
 
 
 def _translate_any_inside(where: Range, columns: TableColumns) -> str:
@@ -120,8 +120,8 @@ def _translate_terms(where: Terms | Overlaps, columns: TableColumns) -> str:
     shares = f"array_has_any({name}, [{_quote_all(where.values)}])"
     if not isinstance(where, Terms) or not is_of_documents(where.field):
         return shares
-    whole = f"array_has_all([{_quote_all(where.values)}], {name})"  # the values of all documents must pass
-    several = f"{shares} AND {whole}"
+    contained = f"array_has_all([{_quote_all(where.values)}], {name})"  # the values of all documents must pass
+    several = f"{shares} AND {contained}"
     return _by_documents(shares, several) if columns.have_metadata(where.field) else several
 
 
@@ -142,10 +142,10 @@ def _translate_range(where: Range, columns: TableColumns) -> str:
         ends.append(f"{least} >= {_quote_value(low)}")
     if high is not None:
         ends.append(f"{most} <= {_quote_value(high)}")
-    whole = " AND ".join(ends)
+    condition = " AND ".join(ends)
     if not columns.have_metadata(where.field):
-        return whole
-    return _by_documents(_translate_any_inside(where, columns), whole)
+        return condition
+    return _by_documents(_translate_any_inside(where, columns), condition)
 
 
 def _find_extremes(where: Range, columns: TableColumns) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from ragindex.errors import WriterBusyError
 from ragindex.interfaces import Schema, StorePlugin
-from ragindex.stores.lancedb import copies, files
+from ragindex.stores.lancedb import files
 from ragindex.stores.lancedb.collection import Database, LanceCollection
 from ragindex.stores.lancedb.engine import wait, wrap_engine_errors
 from ragindex.stores.records import arrow_schema, field_name, require_schema
@@ -67,14 +67,14 @@ class LanceStore:
             else:
                 wait(self.database.connection.create_table(name, schema=arrow_schema(schema)))
                 collection = LanceCollection(self.database, name)
-            held = collection.schema
-        require_schema(name, held, schema)
+            stored = collection.schema
+        require_schema(name, stored, schema)
         return collection
 
     def open(self, name: str, version: int) -> "LanceCollection":
         """Open a collection at one version. Raises StoreError if it does not exist."""
         with wrap_engine_errors(f"open the collection {name} at version {version}"):
-            copy = copies.find_copy(self.database.place(name), version)
+            copy = files.find_copy(self.database.place(name), version)
             collection = LanceCollection(self.database, name, version, copy)
             if copy is None:
                 _ = collection.table
@@ -97,11 +97,11 @@ class LanceStore:
     def drop(self, name: str) -> None:
         """Remove a collection. Its folder is moved away first, so that a crash cannot leave half of it."""
         with wrap_engine_errors(f"remove the collection {name}"):
-            doomed = self.database.folder / "dropped"
+            dropped = self.database.folder / "dropped"
             if self.database.place(name).exists():
-                doomed.mkdir(exist_ok=True)
-                self.database.place(name).replace(doomed / f"{name}-{time.time_ns()}")
-            shutil.rmtree(doomed, ignore_errors=True)
+                dropped.mkdir(exist_ok=True)
+                self.database.place(name).replace(dropped / f"{name}-{time.time_ns()}")
+            shutil.rmtree(dropped, ignore_errors=True)
             for mapped in self._mapped(name):
                 mapped.unlink(missing_ok=True)
 
@@ -123,7 +123,7 @@ class LanceStore:
     def rescue(self, name: str, version: int) -> Iterator[pa.Table]:
         """Yield the records of a version that can be read, without vectors: of its copy, else around the damage."""
         with wrap_engine_errors(f"open the collection {name} at version {version}"):
-            copy = copies.find_copy(self.database.place(name), version)
+            copy = files.find_copy(self.database.place(name), version)
             collection = LanceCollection(self.database, name, version, copy)
             tables = iter([copy.read()] if copy is not None else collection.read_readable())
         while (table := next(tables, None)) is not None:
@@ -133,10 +133,10 @@ class LanceStore:
         """Remove all versions except `kept` and the newest, with the files that only they need."""
         with wrap_engine_errors(f"clean the collection {name}"):
             folder = self.database.place(name)
-            held = files.read_versions(folder)
-            wanted = {max(held), *(kept & held.keys())}
-            wanted |= {one.made_from for number in wanted for one in files.list_text_indexes(held[number])}
-            if held.keys() - wanted:
+            versions = files.read_versions(folder)
+            wanted = {max(versions), *(kept & versions.keys())}
+            wanted |= {index.made_from for number in wanted for index in files.list_text_indexes(versions[number])}
+            if versions.keys() - wanted:
                 files.remove_other_versions(folder, wanted, wait(_count_newest(self.database.connection, name)))
             for mapped in self._mapped(name):
                 if mapped.name.rsplit("-", 2)[1] not in map(str, wanted):
@@ -151,7 +151,7 @@ class LanceStore:
 
         Raises WriterBusyError, naming the holder, if another process has it.
         """
-        who = {"owner": owner, "host": socket.gethostname(), "pid": os.getpid(), "since": time.strftime("%F %T")}
+        process = {"owner": owner, "host": socket.gethostname(), "pid": os.getpid(), "since": time.strftime("%F %T")}
         lock, holder = FileLock(self.database.folder / "writer.lock"), self.database.folder / "writer.json"
         with wrap_engine_errors("take the writer's lease"):
             try:
@@ -160,7 +160,7 @@ class LanceStore:
                 raise WriterBusyError(_format_busy_message(holder)) from error
         try:
             with wrap_engine_errors("write down who holds the writer's lease"):
-                holder.write_text(json.dumps(who))
+                holder.write_text(json.dumps(process))
             yield
         finally:
             lock.release()
@@ -172,8 +172,8 @@ async def _count_newest(connection: Any, name: str) -> int:
 
 def _format_busy_message(holder: Path) -> str:
     try:
-        who = json.loads(holder.read_text())
-        name = f"{who['owner']} (process {who['pid']} on {who['host']}, since {who['since']})"
+        process = json.loads(holder.read_text())
+        name = f"{process['owner']} (process {process['pid']} on {process['host']}, since {process['since']})"
     except (OSError, ValueError, KeyError):
         name = "another process"
     return f"Another process is writing to the index: {name}. Wait for it (commands with --wait SECONDS), or stop it."

@@ -5,7 +5,7 @@ the constant factor k1 + 1: idf = ln(1 + (N - df + 0.5) / (df + 0.5)), tf / (tf 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -66,24 +66,25 @@ class TextIndex:
         Rows that share no token with the query have score 0.
         """
         scores = np.zeros(self.size, dtype=np.float64)
-        for token, times in sorted(Counter(tokens).items()):  # sums must not depend on the order of the query's tokens
-            term = self.terms.get(token)
-            if term is not None:
-                postings = slice(self.starts[term], self.starts[term + 1])
-                scores[self.rows[postings]] += (times * self.statistics.idf(token)) * self.weights[postings]
+        for weight, postings in self._find_postings(tokens):
+            scores[self.rows[postings]] += weight * self.weights[postings]
         return scores
 
     def scores_of(self, tokens: Sequence[str], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Return the BM25 scores of `rows`, of shape (rows,): `scores(tokens)[rows]`, in time of the rows given."""
         scores = np.zeros(len(rows), dtype=np.float64)
-        for token, times in sorted(Counter(tokens).items()):
+        for weight, postings in self._find_postings(tokens):
+            holding = self.rows[postings]
+            places = np.minimum(np.searchsorted(holding, rows), len(holding) - 1)
+            scores += weight * np.where(holding[places] == rows, self.weights[postings][places], np.float32(0))
+        return scores
+
+    def _find_postings(self, tokens: Sequence[str]) -> Iterator[tuple[float, slice]]:
+        """Yield the weight of each token of a query, and where its postings are."""
+        for token, times in sorted(Counter(tokens).items()):  # sums must not depend on the order of the query's tokens
             term = self.terms.get(token)
             if term is not None:
-                holding = self.rows[self.starts[term] : self.starts[term + 1]]
-                places = np.minimum(np.searchsorted(holding, rows), len(holding) - 1)
-                weights = np.where(holding[places] == rows, self.weights[self.starts[term] + places], np.float32(0))
-                scores += (times * self.statistics.idf(token)) * weights
-        return scores
+                yield times * self.statistics.idf(token), slice(self.starts[term], self.starts[term + 1])
 
 
 def build_text_index(tokens: pa.Array, statistics: Statistics | None = None) -> TextIndex:
@@ -107,13 +108,13 @@ def build_text_index(tokens: pa.Array, statistics: Statistics | None = None) -> 
 
 def count_tokens(columns: Iterable[pa.Array]) -> TextCounts:
     """Count the tokens of rows given as several columns, each in the format of `build_text_index`."""
-    frequencies, filled, whole = Counter[str](), 0, 0
+    frequencies, filled, total = Counter[str](), 0, 0
     for tokens in columns:
         postings = _build_postings(tokens)
-        held = zip(postings.terms, np.diff(postings.starts).tolist(), strict=True)
-        frequencies.update({term: number for term, number in held if term})
-        filled, whole = filled + _count_filled(postings.lengths), whole + int(postings.lengths.sum())
-    return TextCounts(filled, whole, frequencies)
+        numbers = zip(postings.terms, np.diff(postings.starts).tolist(), strict=True)
+        frequencies.update({term: number for term, number in numbers if term})
+        filled, total = filled + _count_filled(postings.lengths), total + int(postings.lengths.sum())
+    return TextCounts(filled, total, frequencies)
 
 
 def _count_filled(lengths: npt.NDArray[np.float64]) -> int:
@@ -134,8 +135,7 @@ class _Postings(NamedTuple):
 def _build_postings(tokens: pa.Array) -> _Postings:
     # Without SciPy, and without values that pyarrow converts from Python, for which it imports pandas: both imports
     # take longer than a search of a small index.
-    whole = tokens.cast(pa.large_string())
-    split = pc.split_pattern(whole, " ")
+    split = pc.split_pattern(tokens.cast(pa.large_string()), " ")
     encoded = split.values.dictionary_encode()
     lengths = np.diff(np.from_dlpack(split.offsets))
     row_of = np.repeat(np.arange(len(split)), lengths)

@@ -52,11 +52,11 @@ class StringLookup:
         """Return the places of those of `wanted` that exist, ascending."""
         if not len(self.hashes):
             return []
-        asked = np.fromiter(map(hash, wanted), np.int64, len(wanted))
-        first = np.searchsorted(self.hashes, asked)
-        known = np.flatnonzero(self.hashes[np.minimum(first, len(self.hashes) - 1)] == asked)
-        found = (self._find_one(wanted[number], int(first[number])) for number in known.tolist())
-        return sorted({place for place in found if place is not None})
+        hashes = np.fromiter(map(hash, wanted), np.int64, len(wanted))
+        first = np.searchsorted(self.hashes, hashes)
+        known = np.flatnonzero(self.hashes[np.minimum(first, len(self.hashes) - 1)] == hashes)
+        places = (self._find_one(wanted[number], int(first[number])) for number in known.tolist())
+        return sorted({place for place in places if place is not None})
 
     def _find_one(self, wanted: str, first: int) -> int | None:
         """Return the place of a string whose hash is at `first`; other strings may have the same hash."""
@@ -142,12 +142,12 @@ class FilterEvaluator:
             case Terms() | Overlaps():
                 return self._find_holders(where)
             case All():
-                found_of = [(part, self._find_few(part)) for part in where.filters]
-                few = [rows for _, rows in found_of if rows is not None]
+                rows_of = [(part, self._find_few(part)) for part in where.filters]
+                few = [rows for _, rows in rows_of if rows is not None]
                 if not few:
                     return None
                 rows = reduce(np.intersect1d, few)
-                for part in (part for part, found in found_of if found is None):
+                for part in (part for part, matches in rows_of if matches is None):
                     rows = rows[self._find_mask(part)[rows]]
                 return rows
             case _:
@@ -158,8 +158,8 @@ class FilterEvaluator:
         last = self._last_ids
         if last is not None and last[0] is where:
             return last[1]
-        found = {row for row in map(self.rows.get, where.ids) if row is not None}
-        rows = np.array(sorted(found), dtype=np.int64)
+        numbers = {row for row in map(self.rows.get, where.ids) if row is not None}
+        rows = np.array(sorted(numbers), dtype=np.int64)
         self._last_ids = where, rows
         return rows
 
@@ -170,8 +170,8 @@ class FilterEvaluator:
         holders = index.holders(where.values)
         if isinstance(where, Terms) and is_of_documents(where.field):
             rows, counts = np.unique(holders, return_counts=True)
-            whole: MatchingRows = rows[counts == index.lengths[rows]]
-            return whole
+            complete: MatchingRows = rows[counts == index.lengths[rows]]
+            return complete
         if len(where.values) > 1:
             holders.sort()
         new = np.ones(len(holders), np.bool_)  # faster than np.unique, which sorts again
@@ -183,8 +183,8 @@ class FilterEvaluator:
     def _find_mask(self, where: Filter) -> Mask:
         """Return the mask of a filter; those of filters on the fields of documents are kept."""
         named = list(list_fields(where))
-        kept = named and all(map(is_of_documents, named))
-        return self._masks.find(where, lambda: self._mask(where)) if kept else self._mask(where)
+        cached = named and all(map(is_of_documents, named))
+        return self._masks.find(where, lambda: self._mask(where)) if cached else self._mask(where)
 
     def _mask(self, where: Filter) -> Mask:
         """Return a boolean mask of the rows that pass, of shape (rows,)."""
@@ -240,9 +240,9 @@ class FilterEvaluator:
             return ~self._mask_inside(where)
         self._require_comparable(where.field)
         values, parents = column.flatten(), pc.list_parent_indices(column).to_numpy()
-        inside = [_is_inside(values, one) for one in (where, *list_open_ranges(where))]
-        some, *open_ended = (np.bincount(parents[mask], minlength=len(column)) > 0 for mask in inside)
-        return np.where(self._is_any_enough(where.field), ~some, ~reduce(np.logical_and, open_ended))
+        inside = [_is_inside(values, part) for part in (where, *list_open_ranges(where))]
+        any_inside, *open_ended = (np.bincount(parents[mask], minlength=len(column)) > 0 for mask in inside)
+        return np.where(self._is_any_enough(where.field), ~any_inside, ~reduce(np.logical_and, open_ended))
 
     def _mask_passing(self, field: str, passing: MatchingRows, lengths: MatchingRows) -> Mask:
         """Return the mask of the rows that pass, by the numbers of their elements that pass, and of all of them."""

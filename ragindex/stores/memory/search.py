@@ -11,10 +11,9 @@ import pyarrow.compute as pc
 
 from ragindex.errors import UsageError
 from ragindex.interfaces import FilterQuery, Floats, Schema, SearchRequest, SearchResult, TextQuery, VectorQuery
-from ragindex.stores.arrow import LARGE_STRING_LIST, widen
 from ragindex.stores.memory import bm25
 from ragindex.stores.memory.filters import FilterEvaluator
-from ragindex.stores.records import describe_dimensions
+from ragindex.stores.records import LARGE_STRING_LIST, describe_dimensions, widen
 from ragindex.text_analysis import analyse
 
 _MARGIN = 1e-4
@@ -36,7 +35,7 @@ class MemoryImage:
 
     `table` contains the id, the fields, and the column `tokens` if there is searchable text. Row i of `vectors` belongs
     to record i. `statistics` are those of the larger collection that the records belong to; default: those of the
-    records. Strings have 64-bit offsets (`ragindex.stores.arrow`), because one column may exceed the 2 GiB of
+    records. Strings have 64-bit offsets (`ragindex.stores.records`), because one column may exceed the 2 GiB of
     Arrow's default strings.
     """
 
@@ -51,11 +50,11 @@ class MemoryImage:
             n for n, request in enumerate(requests) if isinstance(request, VectorQuery) and request.where is None
         ]
         best = dict(zip(together, self._nearest([requests[n] for n in together]), strict=True))  # type: ignore[misc]
-        found = [best.get(n) or self._one(request) for n, request in enumerate(requests)]
-        records = self._take_records([rows for rows, _ in found], [("id", *request.fields) for request in requests])
+        ranked = [best.get(n) or self._rank_alone(request) for n, request in enumerate(requests)]
+        records = self._take_records([rows for rows, _ in ranked], [("id", *request.fields) for request in requests])
         return [
             SearchResult([self.ids[row] for row in rows.tolist()], scores, taken)
-            for (rows, scores), taken in zip(found, records, strict=True)
+            for (rows, scores), taken in zip(ranked, records, strict=True)
         ]
 
     def get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
@@ -82,11 +81,8 @@ class MemoryImage:
     @cached_property
     def columns(self) -> Mapping[str, pa.Array]:
         """The columns by name, as one array each."""
-        return {name: _combine_chunks(self._wide.column(name)) for name in self.table.column_names}
-
-    @cached_property
-    def _wide(self) -> pa.Table:
-        return widen(self.table)
+        columns = zip(self.table.column_names, widen(self.table).columns, strict=True)
+        return {name: data.chunk(0) if data.num_chunks == 1 else data.combine_chunks() for name, data in columns}
 
     @cached_property
     def rank(self) -> npt.NDArray[np.int32]:
@@ -112,7 +108,7 @@ class MemoryImage:
         """The evaluator of filters."""
         return FilterEvaluator(self.columns, self.rows)
 
-    def _one(self, request: SearchRequest) -> tuple[RowNumbers, ScoreArray]:
+    def _rank_alone(self, request: SearchRequest) -> tuple[RowNumbers, ScoreArray]:
         where = request.where
         rows = np.arange(len(self.table), dtype=np.int64) if where is None else self.filtering.passing(where)
         if isinstance(request, FilterQuery):
@@ -130,7 +126,7 @@ class MemoryImage:
         return self._exactly(unit, rows, request.k)
 
     def _nearest(self, requests: Sequence[VectorQuery]) -> list[tuple[RowNumbers, ScoreArray]]:
-        found: list[tuple[RowNumbers, ScoreArray]] = []
+        ranked: list[tuple[RowNumbers, ScoreArray]] = []
         step = max(1, _MAX_SCORES // max(1, len(self.table)))
         for start in range(0, len(requests), step):
             block = requests[start : start + step]
@@ -139,8 +135,8 @@ class MemoryImage:
             rough[self.silent] = -np.inf
             for column, request in enumerate(block):
                 rows = _select_near_best(rough[:, column], request.k)
-                found.append(self._exactly(units[column], rows, request.k))
-        return found
+                ranked.append(self._exactly(units[column], rows, request.k))
+        return ranked
 
     def _exactly(self, unit: Floats, rows: RowNumbers, k: int) -> tuple[RowNumbers, ScoreArray]:
         """Return the k best of `rows` by float64 cosine.
@@ -168,8 +164,8 @@ class MemoryImage:
     def _best(self, rows: RowNumbers, scores: ScoreArray, k: int) -> tuple[RowNumbers, ScoreArray]:
         """Return the k best of `rows` and their scores; equal scores are ordered by id."""
         if 0 < k < len(rows):
-            kept = np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k])
-            rows, scores = rows[kept], scores[kept]
+            best = np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k])
+            rows, scores = rows[best], scores[best]
         order = np.lexsort((self.rank[rows], -scores))[: max(k, 0)]
         return rows[order], scores[order]
 
@@ -180,7 +176,7 @@ class MemoryImage:
         """
         records: dict[int, pa.RecordBatch] = {}
         for wanted in dict.fromkeys(fields):
-            numbers = [number for number, one in enumerate(fields) if one == wanted]
+            numbers = [number for number, names in enumerate(fields) if names == wanted]
             together = self._records(np.concatenate([rows[number] for number in numbers]), wanted)
             start = 0
             for number in numbers:
@@ -232,7 +228,3 @@ def _select_near_best(scores: Floats, k: int) -> RowNumbers:
     """Return the rows whose approximate score is within the margin of the k-th best."""
     least = np.partition(scores, len(scores) - k)[len(scores) - k] - _MARGIN if 0 < k < len(scores) else -np.inf
     return np.flatnonzero((scores >= least) & (scores > -np.inf))
-
-
-def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -175,7 +175,7 @@ def test_interrupted_rechunking(space: Index, monkeypatch: pytest.MonkeyPatch) -
         raise KeyboardInterrupt
 
     with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
-        stopped.setattr("ragindex.index.documents._split_row", stop)
+        stopped.setattr("ragindex.index.documents._build_document", stop)
         space.rechunk(Chunking(None, 0, "sections"))
     again = Index.open(space.folder, encoder=made.Hashed(), create=True)
     with pytest.warns(StaleWarning, match="The part passages is older than the corpus"):

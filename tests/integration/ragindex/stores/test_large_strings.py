@@ -14,11 +14,11 @@ import pytest
 from ragindex.errors import StoreError, UsageError
 from ragindex.filters import Ids, Range, Terms
 from ragindex.interfaces import Collection, FilterQuery, Schema, TextQuery, VectorQuery
-from ragindex.stores.arrow import LARGE_STRING, LARGE_STRING_LIST, widen
 from ragindex.stores.lancedb.collection import LanceCollection
 from ragindex.stores.lancedb.store import LanceDB
 from ragindex.stores.memory.search import MemoryImage
 from ragindex.stores.metered import search_together
+from ragindex.stores.records import LARGE_STRING, LARGE_STRING_LIST, widen
 
 SCHEMA = Schema(stored=("text",), keywords=("tags",), numbers=("size",), text=("text",), dimensions=2, language="none")
 FIELDS = ("text", "tags", "size", "meta.year", "meta.none")
@@ -117,7 +117,7 @@ def test_what_an_engine_fails_at_is_said(tmp_path: Path, monkeypatch: pytest.Mon
                 monkeypatch.setattr(MemoryImage, name, failing(error))
         else:
             monkeypatch.setattr("ragindex.stores.lancedb.index.search_tables", failing(error))
-            monkeypatch.setattr(LanceCollection, "_get", failing(error))
+            monkeypatch.setattr(LanceCollection, "_read", failing(error))
         for work in (
             lambda: collection.search(asked),
             lambda: search_together([(collection, asked), (collection, asked)]),

@@ -13,8 +13,8 @@ from ragindex.errors import StoreError
 from ragindex.interfaces import TextQuery
 from ragindex.plugins import registry
 from ragindex.stores.elasticsearch import lease
-from ragindex.stores.elasticsearch.collection import ElasticsearchCollection
 from ragindex.stores.elasticsearch.indices import Generation
+from ragindex.stores.elasticsearch.store import ElasticsearchCollection
 
 pytest.importorskip("elasticsearch", reason="the extra elasticsearch is not installed")
 NEEDED = "It needs the cluster privilege monitor and, on the store's indices, manage, read and write."

@@ -11,7 +11,7 @@ from examples import examples
 from ragindex._util.files import RepairWarning, hash_file
 from ragindex.filters import Ids, Terms
 from ragindex.interfaces import FilterQuery, Schema, TextQuery
-from ragindex.stores.lancedb import copies
+from ragindex.stores.lancedb import files
 from ragindex.stores.lancedb.collection import LanceCollection
 from ragindex.stores.lancedb.store import LanceDB, LanceStore
 
@@ -34,7 +34,7 @@ def write(store: LanceStore, texts: dict[str, str], name: str = "some") -> Lance
 
 
 def list_copies(store: LanceStore, name: str = "some") -> list[str]:
-    return sorted(path.name for path in (store.database.place(name) / copies.FOLDER).glob("*"))
+    return sorted(path.name for path in (store.database.place(name) / files.COPIES).glob("*"))
 
 
 def open_both(folder: Path, version: int) -> tuple[LanceCollection, LanceCollection]:
@@ -79,7 +79,7 @@ def test_copies_of_earlier_versions(tmp_path: Path) -> None:
     assert [name.split(".")[0] for name in list_copies(store)] == [str(first), str(second)]
     copied, bare = open_both(tmp_path, first)
     assert answers(copied) == answers(bare)
-    (store.database.place("some") / copies.FOLDER / f"{second}.99.partial").write_bytes(b"of a process that was killed")
+    (store.database.place("some") / files.COPIES / f"{second}.99.partial").write_bytes(b"of a process that was killed")
     store.clean("some", {first})
     assert [name.split(".")[0] for name in list_copies(store)] == [str(first), str(second)]
     store.clean("some", set())
@@ -90,7 +90,7 @@ def test_copy_counts_and_is_dropped(tmp_path: Path) -> None:
     store = LanceDB().open(tmp_path)
     collection = write(store, TEXTS)
     (name,) = list_copies(store)
-    path = store.database.place("some") / copies.FOLDER / name
+    path = store.database.place("some") / files.COPIES / name
     whole, copied = int(collection.describe()["bytes"]), path.stat().st_size
     assert name == f"{collection.version}.{hash_file(path)}.arrow"
     path.unlink()
@@ -104,7 +104,7 @@ def test_a_damaged_copy_is_renamed_and_lancedb_is_read(tmp_path: Path) -> None:
     collection = write(store, TEXTS)
     expected = answers(store.open("some", collection.version))
     (name,) = list_copies(store)
-    (store.database.place("some") / copies.FOLDER / name).write_bytes(b"damaged")
+    (store.database.place("some") / files.COPIES / name).write_bytes(b"damaged")
     with pytest.warns(RepairWarning, match="LanceDB is read instead"):
         opened = LanceDB().open(tmp_path).open("some", collection.version)
     assert opened.copy is None
@@ -115,14 +115,14 @@ def test_a_damaged_copy_is_renamed_and_lancedb_is_read(tmp_path: Path) -> None:
 
 
 def test_which_collections_have_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert copies.wants_copy(SCHEMA, 32 << 20)
-    assert not copies.wants_copy(SCHEMA, (32 << 20) + 1)
-    assert copies.wants_copy(Schema(keywords=("passages",)), 1)
-    assert not copies.wants_copy(Schema(stored=("revision",), numbers=("seconds",)), 1)
-    assert not copies.wants_copy(Schema(text=("text",), stored=("text",), dimensions=2), 1)
+    assert files.wants_copy(SCHEMA, 32 << 20)
+    assert not files.wants_copy(SCHEMA, (32 << 20) + 1)
+    assert files.wants_copy(Schema(keywords=("passages",)), 1)
+    assert not files.wants_copy(Schema(stored=("revision",), numbers=("seconds",)), 1)
+    assert not files.wants_copy(Schema(text=("text",), stored=("text",), dimensions=2), 1)
     write(LanceDB(memory_gib=0).open(tmp_path / "beyond"), TEXTS)
     assert list_copies(LanceDB().open(tmp_path / "beyond")) == []
-    monkeypatch.setattr(copies, "MAX_BYTES", 10)
+    monkeypatch.setattr(files, "MAX_COPY_BYTES", 10)
     write(LanceDB().open(tmp_path / "large"), TEXTS)
     assert list_copies(LanceDB().open(tmp_path / "large")) == []
 

@@ -7,7 +7,7 @@ from made_elasticsearch import TEXT, finished, indices, texts
 
 from ragindex.errors import StoreError
 from ragindex.interfaces import FilterQuery
-from ragindex.stores.elasticsearch import collection as elastic_collection
+from ragindex.stores.elasticsearch import indices as elastic_indices
 
 
 def test_versions_rise_with_every_write_and_a_finished_state_never_changes(store: Any) -> None:
@@ -37,7 +37,7 @@ def test_a_finish_that_was_cut_short(store: Any, monkeypatch: pytest.MonkeyPatch
     collection = store.create("texts", TEXT)
     collection.upsert(texts({"a": "one", "b": "two"}))
     with monkeypatch.context() as patch:
-        patch.setattr(elastic_collection.indices, "write_note", _killed)
+        patch.setattr(elastic_indices, "write_note", _killed)
         with pytest.raises(RuntimeError, match="killed"):
             collection.finish()
     again = store.create("texts", TEXT)
@@ -50,7 +50,7 @@ def test_a_finish_that_was_cut_short_while_deleted_records_go(store: Any, monkey
     collection.upsert(texts({"a": "one", "b": "two"}))
     collection.delete(["a"])
     with monkeypatch.context() as patch:
-        patch.setattr(elastic_collection.indices, "merge_segments", _killed)
+        patch.setattr(elastic_indices, "merge_segments", _killed)
         with pytest.raises(RuntimeError, match="killed"):
             collection.finish()
     reader = finished(store, store.create("texts", TEXT), "texts")
