@@ -11,12 +11,10 @@ from ragindex._util.redaction import hide_secrets
 from ragindex.errors import RagindexError, StoreError
 from ragindex.serve.collections import ServedCollection
 from ragindex.serve.config import RequestLimits
-from ragindex.serve.keys import AccessKey
-from ragindex.serve.logs import log_event
-from ragindex.serve.metrics import ServerMetrics
-from ragindex.serve.permissions import passing_documents, require_own_id, require_writable_documents
+from ragindex.serve.keys import AccessKey, passing_documents, require_own_id, require_writable_documents
 from ragindex.serve.refusals import RefusalError, busy
 from ragindex.serve.spool import ChangeState, Spool, SpoolTransaction, open_spool
+from ragindex.serve.telemetry import ServerMetrics, log_event
 from ragindex.types import Document
 
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0

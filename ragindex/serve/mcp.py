@@ -23,13 +23,19 @@ from ragindex.llm.tokens import count_text_tokens
 from ragindex.retrieval.formatting import place_snippet, position_to_json
 from ragindex.retrieval.matching import find_question_words, find_window
 from ragindex.retrieval.token_budget import fit_text
-from ragindex.serve.access import KeyNeeded
 from ragindex.serve.bodies import receive_body
-from ragindex.serve.document_links import find_link
+from ragindex.serve.guard import KeyNeeded
 from ragindex.serve.keys import AccessKey
 from ragindex.serve.models import PlainText
 from ragindex.serve.refusals import RefusalError
-from ragindex.serve.searching import FoundHits, SearchOrder, find_collection, read_document, search_collection
+from ragindex.serve.searching import (
+    FoundHits,
+    SearchOrder,
+    find_collection,
+    find_link,
+    read_document,
+    search_collection,
+)
 from ragindex.serve.service import Service
 from ragindex.types import Document, Hit
 

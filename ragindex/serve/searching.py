@@ -1,4 +1,4 @@
-"""A search and an answer as every face serves them: the key's filter, limits, the token budget, what hits rest on."""
+"""A search and an answer as every API serves them: the key's filter, limits, the token budget, what hits rest on."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,14 +19,15 @@ from ragindex.llm.offline import is_offline
 from ragindex.retrieval.matching import MatchedWords, cite_evidence, find_matching_evidence
 from ragindex.retrieval.token_budget import fit_hits
 from ragindex.serve.collections import ServedCollection, ServedState
-from ragindex.serve.keys import AccessKey
-from ragindex.serve.permissions import keep_permitted, passing_documents
+from ragindex.serve.keys import AccessKey, charge, keep_permitted, passing_documents
 from ragindex.serve.refusals import RefusalError
-from ragindex.serve.spending import charge
 from ragindex.types import Document, Hit, Query, Retrieval, Usage
 
 if TYPE_CHECKING:
     from ragindex.serve.service import Service
+from urllib.parse import urlsplit
+
+from ragindex.types import Metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,3 +176,23 @@ def compose_answer(service: "Service", key: AccessKey, found: FoundHits) -> Comp
         output = index.llm.run(ANSWER, answer_inputs(order.query, context, language))
     answer = resolve_citations(output, context)
     return ComposedAnswer(found, context, answer, index.llm_name, found.paid + paid.spent)
+
+
+_URL_KEYS = ("url", "source_url", "link")
+_LONGEST_URL = 2_000  # characters
+
+
+def find_link(metadata: Metadata) -> str:
+    """Return the address of a document if a browser may open it: http or https, with a host; else ""."""
+    given = [metadata[key] for key in _URL_KEYS if key in metadata]
+    return next((value for value in given if isinstance(value, str) and _is_web_address(value)), "")
+
+
+def _is_web_address(value: str) -> bool:
+    if len(value) > _LONGEST_URL or not value.isprintable() or " " in value:
+        return False
+    try:
+        parts = urlsplit(value)
+        return parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        return False

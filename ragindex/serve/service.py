@@ -13,12 +13,9 @@ from ragindex.serve.bodies import BodyRoom
 from ragindex.serve.collections import ServedCollection, open_collection
 from ragindex.serve.config import ServeSettings
 from ragindex.serve.ingestion import Ingestion
-from ragindex.serve.keys import LOCAL, AccessKey, Keyring, Right
-from ragindex.serve.logs import log_error, log_event
-from ragindex.serve.metrics import ServerMetrics
+from ragindex.serve.keys import LOCAL, AccessKey, Keyring, Right, callers_budget
 from ragindex.serve.refusals import RefusalError, busy, refuse
-from ragindex.serve.spending import callers_budget
-from ragindex.serve.tracing import trace_searches
+from ragindex.serve.telemetry import ServerMetrics, log_error, log_event, trace_searches
 
 _Result = TypeVar("_Result")
 

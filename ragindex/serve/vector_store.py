@@ -15,7 +15,7 @@ from starlette.responses import Response
 from ragindex import filters
 from ragindex._util.text import quote_value
 from ragindex.filters import ComparisonOperator, Filter, build_comparison
-from ragindex.serve.access import GuardedRoute, ReadKey, ServiceNeeded
+from ragindex.serve.guard import GuardedRoute, ReadKey, ServiceNeeded
 from ragindex.serve.keys import AccessKey
 from ragindex.serve.models import PlainText, RequestBody, error_responses
 from ragindex.serve.refusals import RefusalError

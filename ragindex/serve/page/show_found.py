@@ -15,10 +15,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from ragindex.llm.tokens import count_text_tokens
 from ragindex.retrieval.formatting import format_path, format_positions, place_snippet
 from ragindex.retrieval.matching import QuestionWord, find_matches, find_question_words, find_window
-from ragindex.serve.document_links import find_link
-from ragindex.serve.page.graph_drawing import NODE_WIDTH, draw_graph
-from ragindex.serve.page.trace_graph import list_trace_facts, make_trace_graph
-from ragindex.serve.searching import FoundHits
+from ragindex.serve.page.trace_graph import NODE_WIDTH, draw_graph, list_trace_facts, make_trace_graph
+from ragindex.serve.searching import FoundHits, find_link
 from ragindex.types import Hit, Step
 
 _SNIPPET, _TEXT, _TITLE = 320, 20_000, 300  # characters
