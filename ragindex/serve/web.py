@@ -6,12 +6,13 @@ read its answer.
 
 import asyncio
 import sys
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ragindex.serve.config import RequestLimits
+if TYPE_CHECKING:  # a page to judge needs uvicorn alone
+    from ragindex.serve.config import RequestLimits
 
 if sys.platform != "win32":
     import resource
@@ -85,7 +86,7 @@ class BoundedProtocol(H11Protocol):
     """
 
     most: ClassVar[int]
-    limits: ClassVar[RequestLimits]
+    limits: ClassVar["RequestLimits"]
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -167,7 +168,7 @@ class BoundedProtocol(H11Protocol):
             self.drop()
 
 
-def make_protocol(limits: RequestLimits) -> type[asyncio.Protocol]:
+def make_protocol(limits: "RequestLimits") -> type[asyncio.Protocol]:
     """Return what uvicorn makes connections with."""
     bounds = {"most": bound_connections(limits.connections), "limits": limits}
     return type(BoundedProtocol.__name__, (BoundedProtocol,), bounds)
