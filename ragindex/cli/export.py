@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ragindex.cli.console import escape_markup, print_note, quote_argument, require_writable, stdout, write_result
-from ragindex.cli.open_retriever import make_not_built_error
+from ragindex.cli.hits import make_not_built_error
 from ragindex.cli.options import EncoderOption, JsonOption, LlmOption, SeedOption, StoreOption
 from ragindex.errors import MissingPartError, UsageError
 from ragindex.export.export_retriever import Export, export_retriever
