@@ -1,10 +1,24 @@
-"""What a hit says besides its text, as the metadata of a framework's document."""
+"""What the adapters share: opening a built method, and what a hit says besides its text as metadata."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from ragindex.index.index import open_index
+from ragindex.index.retriever import IndexRetriever
+from ragindex.plugins.registry import Written
 from ragindex.retrieval.formatting import position_to_json
 from ragindex.types import Hit
+
+
+def open_built_method(folder: Path | str, method: Written) -> IndexRetriever:
+    """Open a built method of the index in `folder`, which is only read. Raises the errors of `open` and `retriever`.
+
+    The retriever stays on the state of the index at which it was opened.
+    """
+    with open_index(folder, read_only=True) as index:
+        return index.retriever(method)
+
 
 CITATION_KEY = "ragindex"
 """The key of what ragindex itself says about a hit."""
