@@ -19,16 +19,20 @@ from ragindex.errors import RagindexError, StoreError, UsageError
 from ragindex.export.archive import ARCHIVE_SUFFIX, read_archive, write_archive
 from ragindex.export.consent import Consent, list_needed
 from ragindex.export.retriever_file import (
+    INDEX_FOLDER,
+    OWN_FOLDER,
     RETRIEVER_FILE,
     ExportedPlugin,
     ExportedRetriever,
     MethodEvidence,
+    RetrieverLimits,
     StoredFile,
+    describe_file,
     read_retriever_file,
+    require_safe,
     write_retriever_file,
 )
 from ragindex.export.state import describe_index, describe_parts, describe_plugin, needs_encoder
-from ragindex.export.stored_files import INDEX_FOLDER, OWN_FOLDER, RetrieverLimits, describe_file, require_safe
 from ragindex.index.manifest import libraries
 from ragindex.index.parts import tasks_of
 from ragindex.index.state import IndexState

@@ -13,7 +13,17 @@ from ragindex.encoders.model_hub import model_hub, without_hub
 from ragindex.errors import DataError, MissingPartError, OtherLibrariesWarning, UsageError, WorkspaceError
 from ragindex.export import consent
 from ragindex.export.archive import ARCHIVE_SUFFIX, unpack_archive
-from ragindex.export.retriever_file import RETRIEVER_FILE, ExportedRetriever, read_retriever_file
+from ragindex.export.retriever_file import (
+    MOST_BYTES,
+    MOST_FILES,
+    OWN_FOLDER,
+    RETRIEVER_FILE,
+    ExportedRetriever,
+    RetrieverLimits,
+    read_retriever_file,
+    require_safe,
+    verify_files,
+)
 from ragindex.export.state import (
     describe_index,
     find_other_parts,
@@ -21,7 +31,6 @@ from ragindex.export.state import (
     find_other_settings,
     replace_parameters,
 )
-from ragindex.export.stored_files import MOST_BYTES, MOST_FILES, OWN_FOLDER, RetrieverLimits, require_safe, verify_files
 from ragindex.index.index import Index
 from ragindex.index.manifest import libraries, require_manifest
 from ragindex.index.models import Encoders, Model
