@@ -24,7 +24,7 @@ from starlette.routing import Route
 from ragindex._util import distribution
 from ragindex.errors import RagindexError, StaleWarning, UsageError
 from ragindex.serve.guard import RequestGuard
-from ragindex.serve.mcp import McpFace
+from ragindex.serve.mcp import McpApp
 from ragindex.serve.operations import OPERATIONS_ROUTER, SearchCheck
 from ragindex.serve.page.page_routes import PAGE_ROUTER
 from ragindex.serve.refusals import RefusalError, answer_refusal, error_body, refuse
@@ -35,7 +35,10 @@ from ragindex.serve.vector_store import STORE_ROUTER
 from ragindex.serve.web import ACCEPTED_AT_ONCE, make_protocol, quiet_config
 
 _CHECK_SECONDS = 1.0
-"""How often the folders are asked for a newer finished state."""
+"""How often the folders are checked for a newer finished state."""
+_GRACE_SECONDS = 1
+"""How long requests in progress may go on, beyond the time of a request, after the server was stopped."""
+_BACKLOG = 512
 _MOST_ERRORS, _LONGEST_PART = 5, 200
 
 
@@ -52,7 +55,7 @@ def create_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     app.state.search_checks = {name: SearchCheck() for name in service.collections}
-    app.state.mcp = McpFace(service)
+    app.state.mcp = McpApp(service)
     app.router.routes.append(Route("/mcp", endpoint=app.state.mcp))
     for router in (REST_ROUTER, DOCUMENTS_ROUTER, STORE_ROUTER, OPERATIONS_ROUTER, PAGE_ROUTER):
         app.include_router(router)
@@ -116,16 +119,14 @@ async def _answer_error(request: Request, error: Any) -> Response:
 async def _answer_invalid(request: Request, error: Any) -> Response:
     """Say what is wrong with a body, without repeating it."""
     errors = error.errors()
-    found = [f"{'.'.join(map(_name_place, one['loc']))}: {one['msg'][:_LONGEST_PART]}" for one in errors[:_MOST_ERRORS]]
-    of_body = any(one["loc"][:1] == ("body",) for one in errors)
+    messages = list[str]()
+    for problem in errors[:_MOST_ERRORS]:
+        place = ".".join(str(part)[:_LONGEST_PART] for part in problem["loc"])  # a part can be a key of the client
+        messages.append(f"{place}: {problem['msg'][:_LONGEST_PART]}")
+    of_body = any(problem["loc"][:1] == ("body",) for problem in errors)
     if of_body and "json" not in request.headers.get("content-type", ""):  # as of `curl -d`, which sends a form
-        found.append("send JSON with the header Content-Type: application/json (curl: --json instead of -d)")
-    return JSONResponse(error_body(422, "; ".join(found).encode("utf-8", "replace").decode(), "invalid_body"), 422)
-
-
-def _name_place(part: str | int) -> str:
-    """Return a part of a place in a body, which can be a key of the client."""
-    return str(part)[:_LONGEST_PART]
+        messages.append("send JSON with the header Content-Type: application/json (curl: --json instead of -d)")
+    return JSONResponse(error_body(422, "; ".join(messages).encode("utf-8", "replace").decode(), "invalid_body"), 422)
 
 
 async def _answer_http(request: Request, error: Any) -> Response:
@@ -135,11 +136,6 @@ async def _answer_http(request: Request, error: Any) -> Response:
 async def _answer_bug(request: Request, error: Exception) -> Response:
     """Answer an error that should not happen; the traceback goes to the log only."""
     return JSONResponse(error_body(500, "The server has failed. Its log has the reason.", "internal"), 500)
-
-
-_GRACE_SECONDS = 1
-"""How long requests in progress may go on, beyond the time of a request, after the server was told to stop."""
-_BACKLOG = 512
 
 
 class _Server(uvicorn.Server):

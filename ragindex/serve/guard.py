@@ -29,11 +29,7 @@ from ragindex.serve.refusals import RefusalError, answer_refusal
 from ragindex.serve.service import Service
 from ragindex.serve.telemetry import log_event
 
-_HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-store",
-    "Referrer-Policy": "no-referrer",
-}
+_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
 _CLIENT_LEFT = 499
 """What the log has for a client that left before its answer."""
 
@@ -48,7 +44,10 @@ class RequestGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
-            await (self.app(scope, receive, send) if scope["type"] == "lifespan" else _close(send))
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            else:  # a web socket, which no API has
+                await send({"type": "websocket.close", "code": 1000})
             return
         start, status, verb = time.perf_counter(), 500, scope["method"]
         request_id = f"{self._server_id}{next(self._ids):08x}"
@@ -83,15 +82,8 @@ class RequestGuard:
         self.service.metrics.seconds.labels(route).observe(seconds)
         state = scope["state"]
         more = {name: state[name] for name in ("key", "collection", "method", "hits", "query") if name in state}
-        log_event(
-            "request",
-            id=request_id,
-            verb=verb,
-            route=route,
-            status=status,
-            ms=round(1000 * seconds, 1),
-            **more,
-        )
+        ms = round(1000 * seconds, 1)
+        log_event("request", id=request_id, verb=verb, route=route, status=status, ms=ms, **more)
 
 
 def require_one_length(headers: Headers) -> None:
@@ -129,11 +121,6 @@ def _host_name(host: str) -> str:
         return (urlsplit(f"//{host}").hostname or "") if not set(host) & set("/?#@\\") else ""
     except ValueError:
         return ""
-
-
-async def _close(send: Send) -> None:
-    """Refuse a web socket: no face has one."""
-    await send({"type": "websocket.close", "code": 1000})
 
 
 _LARGE = 16 << 10
@@ -179,7 +166,7 @@ class GuardedRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of requests."""
         handle = super().get_route_handler()
-        keys = [one.call for one in self.dependant.dependencies if isinstance(one.call, KeyNeeded)]
+        keys = [dep.call for dep in self.dependant.dependencies if isinstance(dep.call, KeyNeeded)]
         model: Any = None if self.body_field is None else self.body_field.field_info.annotation
 
         async def handle_guarded(request: Request) -> Response:

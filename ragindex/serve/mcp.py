@@ -1,4 +1,4 @@
-"""The MCP face: read-only tools `search` and `fetch`, over streamable HTTP at /mcp, and over stdio.
+"""The MCP server: read-only tools `search` and `fetch`, over streamable HTTP at /mcp, and over stdio.
 
 Answers are small: snippets around the words of the question, within `max_tokens` over all hits.
 """
@@ -153,12 +153,12 @@ def _result(hit: Hit, begin: int, end: int) -> dict[str, Any]:
 def _fetch(
     service: Service, key: AccessKey, id: str, collection: str, start: int, max_tokens: int
 ) -> tuple[str, Document, str]:
-    held = find_collection(service, key, collection)
-    document = read_document(held, key, id)
+    served = find_collection(service, key, collection)
+    document = read_document(served, key, id)
     if document is None:
         raise RefusalError(404, f"There is no document {id!r}.", "document")
-    rest, model = document.text[start:], held.state.tokenizer
-    return held.name, document, fit_text(rest, max_tokens, model) or rest[: 2 * max_tokens]
+    rest, model = document.text[start:], served.state.tokenizer
+    return served.name, document, fit_text(rest, max_tokens, model) or rest[: 2 * max_tokens]
 
 
 def _document_url(base: str, document: str, name: str) -> str:
@@ -180,7 +180,7 @@ def _find_caller(ctx: Context[Any, Any], local: AccessKey | None) -> AccessKey:
     return key
 
 
-class McpFace:
+class McpApp:
     """The ASGI app at /mcp: every request is authenticated, no session is kept."""
 
     def __init__(self, service: Service) -> None:

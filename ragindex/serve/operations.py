@@ -20,6 +20,10 @@ from ragindex.serve.service import Service
 from ragindex.serve.telemetry import log_error
 
 OPERATIONS_ROUTER = APIRouter(tags=["operations"])
+_OF_ALL_DOCUMENTS = ("reason", "documents", "pending", "damaged", "sync_failure")
+"""What only keys that may see all documents of a collection get to know of it."""
+_KEPT_SECONDS = 5.0
+"""How long the result of a search check counts."""
 _UNREADABLE = "Accepted documents cannot be read. The server's log has the reason."
 
 
@@ -74,10 +78,6 @@ def _describe_writing(service: Service, collection: str) -> dict[str, Any]:
     return {**sync, "writes": not damage, "writing_reason": damage}
 
 
-_OF_ALL_DOCUMENTS = ("reason", "documents", "pending", "damaged", "sync_failure")
-"""What is said of a collection to keys that may see all of its documents."""
-
-
 def _describe_visible(request: Request, service: Service, reasons: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Return what the key of a request may know of the collections; nothing without a valid key that is needed."""
     try:
@@ -117,9 +117,6 @@ async def openapi_route(request: Request) -> Response:
     """Return the OpenAPI description. Needs a key if other machines can reach the server."""
     find_operator(request, request.app.state.service)
     return JSONResponse(request.app.openapi())
-
-
-_KEPT_SECONDS = 5.0
 
 
 class SearchCheck:

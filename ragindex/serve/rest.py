@@ -71,13 +71,10 @@ async def ask_route(body: AskBody, request: Request, service: ServiceNeeded, key
     return response
 
 
-def _order(body: SearchBody, *, max_tokens: int | None) -> SearchOrder:
-    where = None if body.where is None else from_mapping(body.where)
-    return SearchOrder(body.query, body.collection, body.method, body.k, where, max_tokens)
-
-
 def _search(service: Service, key: AccessKey, body: SearchBody) -> FoundHits:
-    return search_collection(service, key, _order(body, max_tokens=body.max_tokens))
+    where = None if body.where is None else from_mapping(body.where)
+    order = SearchOrder(body.query, body.collection, body.method, body.k, where, body.max_tokens)
+    return search_collection(service, key, order)
 
 
 def _search_to_json(service: Service, key: AccessKey, body: SearchBody) -> tuple[FoundHits, Response]:
@@ -207,32 +204,28 @@ async def document_route(id: _IdPath, service: ServiceNeeded, key: AnyKey, colle
     """Return what has become of a document, and, to those who may read, the document as it is searched now."""
     if not key.rights & {"read", "write"}:
         service.require_right(key, "read")
-    held = find_collection(service, key, collection)
-    return await service.work(partial(_document_to_response, service, held, key, id))
+    served = find_collection(service, key, collection)
+    return await service.work(partial(_document_to_response, service, served, key, id))
 
 
-def _document_to_response(service: Service, held: ServedCollection, key: AccessKey, id: str) -> Response:
-    document, change = _find_document(service, held, key, id)
+def _document_to_response(service: Service, collection: ServedCollection, key: AccessKey, id: str) -> Response:
+    ingestion = service.ingestions.get(collection.name)
+    if ingestion is None:
+        document, change = read_document(collection, key, id), None
+    else:
+        document, change = ingestion.find_document(key, id)
     if document is None and change is None:
         raise RefusalError(404, f"There is no document {id!r}.", "document")
     shown = document if "read" in key.rights else None
-    ingestion = service.ingestions.get(held.name)
     reason = "" if ingestion is None else ingestion.explain(key, change)
     return JSONResponse(
-        _status(held.name, id if document is None else document.id, change, reason)
+        _status(collection.name, id if document is None else document.id, change, reason)
         | {
             "title": None if shown is None else shown.title,
             "text": None if shown is None else shown.text,
             "metadata": None if shown is None else dict(shown.metadata),
         }
     )
-
-
-def _find_document(
-    service: Service, held: ServedCollection, key: AccessKey, id: str
-) -> tuple[Document | None, ChangeState | None]:
-    ingestion = service.ingestions.get(held.name)
-    return (read_document(held, key, id), None) if ingestion is None else ingestion.find_document(key, id)
 
 
 def find_ingestion(service: Service, key: AccessKey, collection: str) -> Ingestion:
@@ -253,12 +246,11 @@ async def _accepted(service: Service, ingestion: Ingestion, key: AccessKey, ids:
 
 def _status(collection: str, id: str, change: ChangeState | None, reason: str) -> dict[str, Any]:
     """Return a `DocumentStatus`. A document without a change was indexed by other means."""
-    found = DocumentStatus(
+    return DocumentStatus(
         id=id,
         collection=collection,
         status="indexed" if change is None else change.status,
         reason=reason,
         accepted_at=None if change is None else change.accepted,
         finished_at=None if change is None else change.finished,
-    )
-    return found.model_dump()
+    ).model_dump()

@@ -75,14 +75,14 @@ def find_collection(service: "Service", key: AccessKey, name: str) -> ServedColl
 
     Raises RefusalError, which is the same for a collection that does not exist and one that the key does not open.
     """
-    mine = {one: held for one, held in service.collections.items() if key.opens(one)}
-    if not name and mine:
-        return next(iter(mine.values()))
-    if name not in mine:
+    opened = {known: collection for known, collection in service.collections.items() if key.opens(known)}
+    if not name and opened:
+        return next(iter(opened.values()))
+    if name not in opened:
         raise RefusalError(
-            404, f"There is no collection {name!r}. Available: {', '.join(mine) or 'none'}.", "collection"
+            404, f"There is no collection {name!r}. Available: {', '.join(opened) or 'none'}.", "collection"
         )
-    return mine[name]
+    return opened[name]
 
 
 def read_document(collection: ServedCollection, key: AccessKey, id: str) -> Document | None:
@@ -107,14 +107,14 @@ def search_collection(service: "Service", key: AccessKey, order: SearchOrder) ->
     if key.where is not None:
         found = Retrieval(keep_permitted(key, found.hits))
     hits, shortened = _cap_texts(found.hits, service.settings.limits.text)
-    if order.max_tokens is None:
-        kept = Retrieval(hits, found.trace, found.notes)
-        return FoundHits(order, collection, state, method, kept, paid.spent, shortened=shortened)
-    fit = fit_hits(hits, order.max_tokens, state.tokenizer)
-    kept = Retrieval(fit.hits, found.trace, found.notes)
-    shortened &= {hit.id for hit in fit.hits}
-    shortened |= fit.shortened
-    return FoundHits(order, collection, state, method, kept, paid.spent, fit.tokens, shortened, fit.left_out)
+    tokens: int | None = None
+    left_out = 0
+    if order.max_tokens is not None:
+        fit = fit_hits(hits, order.max_tokens, state.tokenizer)
+        hits, tokens, left_out = fit.hits, fit.tokens, fit.left_out
+        shortened = (shortened & {hit.id for hit in hits}) | fit.shortened
+    bounded = Retrieval(hits, found.trace, found.notes)
+    return FoundHits(order, collection, state, method, bounded, paid.spent, tokens, shortened, left_out)
 
 
 def _cap_texts(hits: Sequence[Hit], most: int) -> tuple[tuple[Hit, ...], frozenset[str]]:

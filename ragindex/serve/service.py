@@ -1,4 +1,4 @@
-"""The state of a running server, which its faces share: settings, collections, work slots and metrics."""
+"""The state of a running server, which its APIs share: settings, collections, work slots and metrics."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ _Result = TypeVar("_Result")
 class WorkSlots:
     """How many searches and answers run at once. A slot is free again when its work ends, not when its client leaves.
 
-    `overdue` counts those whose client has been told that there is no answer in time.
+    `overdue` counts those whose client has got the refusal that there is no answer in time.
     """
 
     def __init__(self, most: int, metrics: ServerMetrics) -> None:

@@ -1,4 +1,4 @@
-"""OpenAI's face: `POST /v1/vector_stores/{id}/search`, for the OpenAI client, LiteLLM, and what is written for them.
+"""OpenAI's API: `POST /v1/vector_stores/{id}/search`, for the OpenAI client, LiteLLM, and what is written for them.
 
 A vector store is a collection, `NAME`, or one of its methods, `NAME:METHOD`. A file is a document.
 """

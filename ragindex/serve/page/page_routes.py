@@ -118,26 +118,26 @@ def save_judgement(service: Service, key: AccessKey, collection: str, question: 
     """
     if service.settings.read_only:
         raise RefusalError(403, "The server was started with --read-only.", "read_only")
-    found = find_collection(service, key, collection)
-    if read_document(found, key, document) is None:
+    searched = find_collection(service, key, collection)
+    if read_document(searched, key, document) is None:
         raise RefusalError(404, f"There is no document {document!r}.", "document")
-    return add_judgement(_find_folder(found), question, document, grade)
+    return add_judgement(_find_folder(searched), question, document, grade)
 
 
 def read_grades(service: Service, key: AccessKey, collection: str, question: str) -> dict[str, int]:
     """Return the grades by document that a question has, of documents that the key may see. Raises RagindexError."""
-    found = find_collection(service, key, collection)
-    folder = _find_folder(found)
+    searched = find_collection(service, key, collection)
+    folder = _find_folder(searched)
     if not (folder / QUERIES_FILE).exists():
         return {}
     judged = read_judgements(folder).get(question_id(question))
     grades = {} if judged is None else judged.grades
-    held = {one.id: one.metadata for one in found.state.index.read(list(grades))}
-    passing = passing_documents(key.where, held)
+    documents = searched.state.index.read(list(grades))
+    passing = passing_documents(key.where, {document.id: document.metadata for document in documents})
     return {id: grade for id, grade in grades.items() if id in passing}
 
 
-def _find_folder(found: ServedCollection) -> Path:
+def _find_folder(collection: ServedCollection) -> Path:
     """Return the folder of judgements: in that of the index or retriever, or beside a packed retriever."""
-    folder = found.spec.folder
+    folder = collection.spec.folder
     return folder.with_name(f"{folder.name}.{JUDGEMENTS_FOLDER}") if folder.is_file() else folder / JUDGEMENTS_FOLDER

@@ -4,7 +4,7 @@ Texts of documents and models are untrusted. The templates escape everything, al
 link is shown only if it is http or https.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -127,18 +127,15 @@ def mark_matches(text: str, words: Sequence[QuestionWord], language: str) -> Pie
     return [*pieces, (text[end:], False)] if end < len(text) else pieces
 
 
-def _merge_spans(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield spans that do not overlap, in order."""
-    held: tuple[int, int] | None = None
+def _merge_spans(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return spans that do not overlap, in order."""
+    merged = list[tuple[int, int]]()
     for start, end in sorted(spans):
-        if held is not None and start <= held[1]:
-            held = held[0], max(held[1], end)
-            continue
-        if held is not None:
-            yield held
-        held = start, end
-    if held is not None:
-        yield held
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
+        else:
+            merged.append((start, end))
+    return merged
 
 
 def _view_hit(rank: int, hit: Hit, words: Sequence[QuestionWord], language: str) -> HitView:
