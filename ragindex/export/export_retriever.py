@@ -82,13 +82,13 @@ def export_retriever(
     replaced = _read_method(target, pack=pack)
     lease = index.pin()
     with _writing(target), _room_beside(target) as room:
-        files = _copy_own_files(scheme, room / OWN_FOLDER)
+        own = _copy_own_files(scheme, room / OWN_FOLDER)
         if pack:
             from ragindex.export.packed_index import write_packed_index  # imports scipy
 
             write_packed_index(index, scheme, room / INDEX_FOLDER)
-        found = tuple(describe_file(room, path) for path in sorted(room.rglob("*")) if path.is_file())
-        exported = _describe(index, scheme, target, pack=pack, evidence=evidence, own=files, files=found)
+        files = tuple(describe_file(room, path) for path in sorted(room.rglob("*")) if path.is_file())
+        exported = _describe(index, scheme, target, pack=pack, evidence=evidence, own=own, files=files)
         require_safe(exported.files, RetrieverLimits(), target)
         size = _write_packed(exported, room, target) if pack else _write_folder(exported, room, target)
     del lease  # the state that was copied could not be removed until here

@@ -36,11 +36,8 @@ def build_metadata(hit: Hit) -> dict[str, Any]:
 
 def _find_common(hit: Hit) -> Mapping[str, Any]:
     """Return the entries that all documents of the hit have; none if one of them has no metadata."""
-    held = [hit.metadata.get(id, {}) for id in hit.doc_ids]
-    first = held[0] if held else {}
-    return {
-        key: value for key, value in first.items() if all(key in other and other[key] == value for other in held[1:])
-    }
+    first, *others = [hit.metadata.get(id, {}) for id in hit.doc_ids] or [{}]
+    return {key: value for key, value in first.items() if all(key in other and other[key] == value for other in others)}
 
 
 def _build_citation(hit: Hit) -> dict[str, Any]:
@@ -54,5 +51,5 @@ def _build_citation(hit: Hit) -> dict[str, Any]:
         "doc_ids": list(hit.doc_ids),
         "passage_ids": list(hit.passage_ids),
         "positions": [position_to_json(position) for position in hit.positions],
-        "metadata": {id: dict(held) for id, held in hit.metadata.items()},
+        "metadata": {id: dict(metadata) for id, metadata in hit.metadata.items()},
     }

@@ -136,13 +136,13 @@ def load_keyring(file: Path | None, collections: Sequence[str]) -> Keyring:
 
 def _read_entries(file: Path) -> list[_KeyEntry]:
     try:
-        held = tomllib.loads(file.read_text(encoding="utf-8"))
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"The file of keys {file} cannot be read: {error}.") from error
-    if set(held) != {"keys"} or not isinstance(held["keys"], list):
-        raise UsageError(f"The file of keys {file} must consist of [[keys]] tables. Got {sorted(held)} instead.")
+    if set(content) != {"keys"} or not isinstance(content["keys"], list):
+        raise UsageError(f"The file of keys {file} must consist of [[keys]] tables. Got {sorted(content)} instead.")
     try:
-        return [_KeyEntry.model_validate(entry) for entry in held["keys"]]
+        return [_KeyEntry.model_validate(entry) for entry in content["keys"]]
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
