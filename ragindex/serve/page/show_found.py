@@ -49,7 +49,6 @@ class StepView:
 
     iteration: int
     index: str
-    query: str
     found: str
     facts: str
     note: str
@@ -178,7 +177,6 @@ def _view_step(step: Step) -> StepView:
     return StepView(
         step.iteration,
         step.index[:_TITLE],
-        step.query[:_NOTE],
         ids[:_NOTE],
         "; ".join((*paths, *facts))[:_NOTE],
         step.note[:_NOTE],
