@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 import ragindex
 from ragindex.retrieval.formatting import hit_to_json
-from ragindex.serve.server import bind_address
+from ragindex.serve.app import bind_address
 
 
 def main(folder: str, method: str) -> None:

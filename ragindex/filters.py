@@ -388,6 +388,17 @@ def refuse_strings(where: Range) -> UsageError:
 
 
 ComparisonOperator: TypeAlias = Literal["==", "!=", ">", ">=", "<", "<=", "in", "not in"]
+NAMED_COMPARISONS: Mapping[str, ComparisonOperator] = {
+    "eq": "==",
+    "ne": "!=",
+    "gt": ">",
+    "gte": ">=",
+    "lt": "<",
+    "lte": "<=",
+    "in": "in",
+    "nin": "not in",
+}
+"""The operators by the names that they have in the filters of several frameworks and of OpenAI's API."""
 
 _RESERVED = "ragindex."
 _RESERVED_FIELDS = ("doc_ids", "passage_ids")

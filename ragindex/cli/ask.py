@@ -16,7 +16,7 @@ from ragindex.cli.console import (
     strip_controls,
     write_result,
 )
-from ragindex.cli.open_retriever import open_retriever
+from ragindex.cli.hits import describe_question_words, find_words_in_passages, mark_words, open_retriever
 from ragindex.cli.options import (
     BudgetOption,
     EncoderOption,
@@ -27,8 +27,6 @@ from ragindex.cli.options import (
     SeedOption,
     StoreOption,
 )
-from ragindex.cli.question_words import describe_question_words, find_words_in_passages
-from ragindex.cli.show_hits import mark_words
 from ragindex.index.index import Index
 from ragindex.llm.answer_question import (
     ANSWER,
@@ -97,7 +95,8 @@ def ask(
         name, language, used = index.llm_name, index.language, index.encoder_of(scheme)
         evidence = find_matching_evidence(question, context, language) if is_offline(name) else None
         answer = _answer(index, question, context) if evidence is None else cite_evidence(evidence, context)
-        elsewhere = find_words_in_passages(index, scheme, [] if answer.found or evidence is None else evidence.missing)
+        missing = [] if answer.found or evidence is None else evidence.missing
+        elsewhere = list(find_words_in_passages(index, scheme, missing))
         unknown = describe_question_words(index, scheme, question)
     value = _to_json(question, answer, context, retrieval, evidence)
     value |= {"encoder": used, "llm": name, "rules": is_offline(name), "spent": command_spending()}

@@ -104,5 +104,5 @@ def _forget_batches(calls: SQLiteCache) -> str:
 
 def _format_batch(batch: BatchRecord) -> str:
     when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(batch.at))
-    asks = f"{many(len(batch.keys), 'request')} of {batch.task} to {batch.model}"
-    return f"On its way: {batch.id or 'a batch not seen yet'}, {asks}, sent {when}"
+    requests = f"{many(len(batch.keys), 'request')} of {batch.task} to {batch.model}"
+    return f"On its way: {batch.id or 'a batch not seen yet'}, {requests}, sent {when}"

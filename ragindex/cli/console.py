@@ -217,8 +217,8 @@ def explain_interrupt(describe: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except _Interrupt:
-        if said := describe():
-            print_note(said)
+        if progress := describe():
+            print_note(progress)
         raise
 
 
@@ -256,12 +256,12 @@ def _run_explained(start: Callable[[], None], run: _Run) -> None:
         _print_error(str(error), error.label)
         raise SystemExit(error.exit_code) from error
     except Exception as error:
-        told = None if os.environ.get(SHOW_TRACEBACK) else _describe_plugin_failure(error)
-        if told is None:
+        message = None if os.environ.get(SHOW_TRACEBACK) else _describe_plugin_failure(error)
+        if message is None:
             run.fail(hide_secrets(f"{type(error).__name__}: {error}"), RagindexError.exit_code)
             raise
-        run.fail(told, BrokenPluginError.exit_code)
-        _print_error(told)
+        run.fail(message, BrokenPluginError.exit_code)
+        _print_error(message)
         raise SystemExit(BrokenPluginError.exit_code) from error
     except _Interrupt as interrupt:
         run.fail(_STOPPED, interrupt.exit_code)

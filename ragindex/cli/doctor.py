@@ -53,8 +53,6 @@ _VARIABLES = {
     "MLFLOW_TRACKING_URI": "default: sqlite:///mlflow.db",
     "MLFLOW_EXPERIMENT_NAME": "default: ragindex",
 }
-
-
 _COLUMNS = ("what", "state", "detail")
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ragindex.cli.console import escape_markup, print_note, quote_argument, require_writable, stdout, write_result
-from ragindex.cli.open_retriever import make_not_built_error
+from ragindex.cli.hits import make_not_built_error
 from ragindex.cli.options import EncoderOption, JsonOption, LlmOption, SeedOption, StoreOption
 from ragindex.errors import MissingPartError, UsageError
 from ragindex.export.export_retriever import Export, export_retriever
@@ -45,7 +45,10 @@ def export(
     place = index or folder or Path()
     require_writable(out.absolute().parent)
     given: dict[str, Any] = {"encoder": encoder, "llm": llm, "store": store, "seed": seed}
-    compared = None if results is None else _load_evaluation("evidence")(results, method)
+    compared: Any = None
+    if results is not None:  # the framework does not import the evaluation
+        (evaluation,) = entry_points(group="ragindex.evaluation", name="evidence")
+        compared = evaluation.load()(results, method)
     if compared is not None:
         given = {**compared.opened_with, **{name: value for name, value in given.items() if value is not None}}
     elif method is None:
@@ -59,18 +62,9 @@ def export(
             raise make_not_built_error(workspace, scheme) from error
     if written.replaced:
         print_note(f"{written.describe_replaced()} To keep both: --out ANOTHER.")
-    write_result(_to_json(written), json, lambda: _print(written))
-
-
-def _load_evaluation(name: str) -> Any:
-    """Load a function of the evaluation, which the framework does not import."""
-    (found,) = entry_points(group="ragindex.evaluation", name=name)
-    return found.load()
-
-
-def _to_json(written: Export) -> dict[str, Any]:
     values = written.retriever.model_dump(mode="json", exclude_none=True, exclude={"files"})
-    return {"path": str(written.path), "bytes": written.bytes, "sha256": written.retriever.sha256, **values}
+    about = {"path": str(written.path), "bytes": written.bytes, "sha256": written.retriever.sha256}
+    write_result({**about, **values}, json, lambda: _print(written))
 
 
 def _print(written: Export) -> None:

@@ -40,7 +40,7 @@ from ragindex.cli.options import (
     WaitOption,
     WorkersOption,
 )
-from ragindex.corpus import Chunking, Corpus, FileSelection
+from ragindex.corpus import Chunking, Corpus
 from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.errors import UsageError
 from ragindex.index import manifest, sources
@@ -113,13 +113,15 @@ def index(
     Example: ragindex index my-documents/ --index my-index --methods bm25,hybrid
     """
     schemes = [registry.scheme(spec) for spec in parse_many(methods)]
-    asked = None if chunking is None else _parse_chunking(chunking)
+    wanted_chunking = None if chunking is None else _parse_chunking(chunking)
     if triples is not None:
         require_reader(schemes)
     with use_workers(workers):
         selection = select_files(include, exclude, encoding, max_file_mb, ocr, rows)
-        corpus = _read_data(data, folder, format, skip_bad, rebuild, selection)
-    held = manifest.read_manifest(folder)
+        if rebuild:
+            move_aside(folder)
+        corpus = None if data is None else read_corpus(data, folder, format, skip_bad, selection)
+    existing = manifest.read_manifest(folder)
     with Index.open(
         folder,
         create=corpus is not None,
@@ -127,20 +129,25 @@ def index(
         llm=llm,
         store=store,
         language=language,
-        chunking=_choose_chunking(held, corpus, asked),
+        chunking=_choose_chunking(existing, corpus, wanted_chunking),
         seed=seed,
         llm_settings=LLMSettings(budget=parse_budget(budget)),
         wait_seconds=wait,
         keep_calls=not no_cache,
     ) as index:
-        changed = _update_documents(index, corpus, named, None if held is None else asked)
+        if existing is not None and wanted_chunking is not None:
+            index.rechunk(wanted_chunking)
+        changed = None if corpus is None else index.replace(corpus, source=named)
         if triples is not None:
             index.import_part(TRIPLES, triples)
         fit = index.encoder_id
         with use_workers(workers):
             refitted = _build(index, schemes, refit)
         parts, counts = _collect_figures(index, schemes), index.counts()
-        notes = [*refitted, *_collect_notes(index, schemes, changed, fit), *describe_drafts(command_tally())]
+        unknown = describe_unknown_words(index, changed or Changed(), fit)
+        full = describe_full_vocabulary(index, schemes, fit)
+        notes = [*refitted, *format_part_notes(index, schemes), *list_part_details(index, schemes)]
+        notes += [*filter(None, (unknown, full)), *describe_drafts(command_tally())]
         require_records(index, schemes)
         command = index.command("search", "…", "--method", registry.label(schemes[0]))
     value = {
@@ -152,10 +159,8 @@ def index(
         "skipped": [] if corpus is None else [str(one) for one in corpus.skipped],
         "spent": command_spending(),
     }
-    if changed is not None:
-        value["changed"] = {
-            name: getattr(changed, name) for name in ("added", "changed", "removed", "unchanged", "reread")
-        }
+    counted = ("added", "changed", "removed", "unchanged", "reread")
+    value |= {} if changed is None else {"changed": {name: getattr(changed, name) for name in counted}}
 
     def show() -> None:
         sizes = f"{many(counts.documents, 'document')}, {many(counts.passages, 'passage')}"
@@ -182,19 +187,12 @@ def _parse_chunking(written: str) -> Chunking:
 
 
 def _choose_chunking(
-    held: manifest.Manifest | None, corpus: Corpus | None, asked: Chunking | None
+    existing: manifest.Manifest | None, corpus: Corpus | None, wanted: Chunking | None
 ) -> Chunking | Literal["default"] | None:
     """Return the `chunking` argument for opening the index, whose chunking changes only after it is opened."""
-    if asked is not None:
-        return asked if held is None else "default"
-    return "default" if corpus is None else sources.choose_chunking(held, corpus)
-
-
-def _update_documents(index: Index, corpus: Corpus | None, named: str, chunking: Chunking | None) -> Changed | None:
-    """Split the documents of the index by another chunking, if given; then replace those of the source by `corpus`."""
-    if chunking is not None:
-        index.rechunk(chunking)
-    return None if corpus is None else index.replace(corpus, source=named)
+    if wanted is not None:
+        return wanted if existing is None else "default"
+    return "default" if corpus is None else sources.choose_chunking(existing, corpus)
 
 
 def _build(index: Index, schemes: Sequence[Scheme], refit: bool) -> list[str]:
@@ -206,7 +204,9 @@ def _build(index: Index, schemes: Sequence[Scheme], refit: bool) -> list[str]:
     index.refit()
     wanted, others = _divide_parts(finished_parts(index))
     index.build(*wanted, *schemes)
-    return [_describe_refit(index, wanted, before), *_describe_left(others)]
+    left = [registry.label(part) for part in others if uses_encoder(part)]
+    notes = [_describe_refit(index, wanted, before)]
+    return [*notes, f"Not built again, as no method is complete with it: {', '.join(left)}."] if left else notes
 
 
 def _divide_parts(parts: Sequence[Part[Any]]) -> tuple[list[Part[Any]], list[Part[Any]]]:
@@ -232,35 +232,6 @@ def _describe_refit(index: Index, wanted: Sequence[Part[Any]], before: str | Non
     again = [index.figures(part) for part in wanted if uses_encoder(part)]
     times = ", ".join(f"{one.name} {one.seconds:.1f} s" for one in again) or "nothing"
     return f"{said}, and built again: {times}."
-
-
-def _describe_left(parts: Sequence[Part[Any]]) -> list[str]:
-    left = [registry.label(part) for part in parts if uses_encoder(part)]
-    return [f"Not built again, as no method is complete with it: {', '.join(left)}."] if left else []
-
-
-def _collect_notes(index: Index, schemes: Sequence[Scheme], changed: Changed | None, fit: str | None) -> list[str]:
-    unknown = describe_unknown_words(index, changed or Changed(), fit)
-    full = describe_full_vocabulary(index, schemes, fit)
-    return [
-        *format_part_notes(index, schemes),
-        *list_part_details(index, schemes),
-        *filter(None, (unknown, full)),
-    ]
-
-
-def _read_data(
-    data: str | None,
-    folder: Path,
-    format: str | None,
-    skip_bad: bool | None,
-    rebuild: bool,
-    selection: FileSelection,
-) -> Corpus | None:
-    """Read the documents of DATA, if given; with `rebuild`, first move an index of an older format aside."""
-    if rebuild:
-        move_aside(folder)
-    return None if data is None else read_corpus(data, folder, format, skip_bad, selection)
 
 
 def _collect_figures(index: Index, schemes: Sequence[Scheme]) -> dict[str, PartFigures]:

@@ -68,8 +68,8 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        found = distribution.find_distribution()
-        typer.echo(f"{found.name} {found.version}")
+        installed = distribution.find_distribution()
+        typer.echo(f"{installed.name} {installed.version}")
         raise typer.Exit
 
 
@@ -90,20 +90,16 @@ def _expand_home(arg: str) -> str:
 
 def _complete_values(command: Any, args: list[str]) -> list[str]:
     """Give an option whose value may be left out (metavar in brackets) an empty one, unless NAME=VALUE follows it."""
-    optional = {option for one in command.params if _is_bracketed(one.metavar or "") for option in one.opts}
+    optional = {option for param in command.params if _is_bracketed(param.metavar or "") for option in param.opts}
     end = args.index("--") if "--" in args else len(args)
     return [
-        f"{arg}=" if at < end and arg in optional and not _is_assignment(following) else arg
+        f"{arg}=" if at < end and arg in optional and ("=" not in following or following.startswith("-")) else arg
         for at, (arg, following) in enumerate(zip(args, [*args, ""][1:], strict=True))
     ]
 
 
 def _is_bracketed(metavar: str) -> bool:
     return metavar.startswith("[") and metavar.endswith("]")
-
-
-def _is_assignment(arg: str) -> bool:
-    return "=" in arg and not arg.startswith("-")
 
 
 def _load_command(point: EntryPoint) -> Any:

@@ -19,100 +19,7 @@ from ragindex.plugins import registry
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _LONGEST_NAME = 60
-
-_PYPROJECT = Template("""[build-system]
-requires = ["hatchling"]
-build-backend = "hatchling.build"
-
-[project]
-name = "ragindex-$name"
-version = "0.1.0"
-dependencies = ["$distribution"]
-
-[project.entry-points."ragindex.schemes"]
-$name = "$module:$class_name"
-
-[tool.hatch.build.targets.wheel]
-only-include = ["$module.py"]
-""")
-
-_MODULE = Template('''"""The method `$name`: hits whose titles share a word with the question come first."""
-
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-
-from pydantic import Field
-from ragindex.interfaces import OpenIndex, Retriever, Scheme
-from ragindex.plugins.registry import SchemeField, label, scheme
-from ragindex.retrieval.hits import check_queries
-from ragindex.types import Hit, Query, Retrieval
-
-
-class $class_name(Scheme):
-    """The hits of `base`, first those whose titles share a word with the question."""
-
-    version = 1  # raise it when answers change
-    base: SchemeField = Field(default_factory=lambda: scheme("bm25"), description="Retriever whose hits are ranked.")
-    depth: int = Field(default=20, ge=1, description="Hits of the base that are looked at.")
-
-    def depends_on_k(self, k: int) -> bool:
-        """Return whether the first hits of a larger k may be others than those of `k`."""
-        return k > self.depth or super().depends_on_k(k)
-
-    def _open(self, index: OpenIndex) -> Retriever:
-        """Open the retriever over an index in which the parts of the base are built."""
-        return ${class_name}Retriever(self.base.open(index), self)
-
-
-@dataclass(frozen=True)
-class ${class_name}Retriever:
-    base: Retriever
-    scheme: $class_name
-
-    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """Answer each question with at most `k` hits, best first."""
-        check_queries(queries, k)
-        found = self.base.retrieve(queries, max(k, self.scheme.depth))
-        return [self._rank(query, one, k) for query, one in zip(queries, found, strict=True)]
-
-    def _rank(self, query: Query, found: Retrieval, k: int) -> Retrieval:
-        asked = _words(query.text)
-
-        def has_no_word(hit: Hit) -> bool:
-            return asked.isdisjoint(_words(hit.title))
-
-        ranked = enumerate(sorted(found.hits, key=has_no_word)[:k], start=1)
-        hits = tuple(replace(hit, score=1 / rank, source=label(self.scheme)) for rank, hit in ranked)
-        return replace(found, hits=hits)
-
-
-def _words(text: str) -> set[str]:
-    return {word for word in re.findall(r"\\w+", text.casefold()) if len(word) > 3}
-''')
-
-_TEST = Template('''from pathlib import Path
-
-from $module import $class_name
-from ragindex.testing import check_scheme
-
-
-def test_contract(tmp_path: Path) -> None:
-    """Every check that ragindex makes of a method; a failure names the class and the file."""
-    check_scheme($class_name(), tmp_path)
-''')
-
-_README = Template("""# ragindex-$name
-
-The method `$name` for ragindex, in `$module.py`.
-
-```bash
-pip install --editable .
-pytest
-ragindex methods $name
-ragindex compare world:100 --methods bm25,$name
-```
-""")
+_TEMPLATES = Path(__file__).with_name("plugin_template")
 
 
 def new_plugin(
@@ -154,13 +61,11 @@ def make_files(name: str) -> dict[str, str]:
         "class_name": "".join(word.capitalize() for word in name.split("-")),
         "distribution": distribution.find_distribution().name,
     }
-    templates = {
-        "pyproject.toml": _PYPROJECT,
-        f"{module}.py": _MODULE,
-        f"test_{module}.py": _TEST,
-        "README.md": _README,
+    files = (_TEMPLATES / f"{file}.template" for file in ("pyproject.toml", "module.py", "test_module.py", "README.md"))
+    return {
+        file.stem.replace("module", module): Template(file.read_text(encoding="utf-8")).substitute(values)
+        for file in files
     }
-    return {file: template.substitute(values) for file, template in templates.items()}
 
 
 def _require_free_name(name: str) -> None:

@@ -1,24 +1,47 @@
 """The command `parts`: list the parts of an index with their sizes, its sources, and show single parts."""
 
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeAlias
 
 import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+from rich.tree import Tree
 
-from ragindex.cli.console import stdout, text_table, write_result
+from ragindex._util.text import many
+from ragindex.cli.console import stdout, strip_controls, text_table, write_result
 from ragindex.cli.options import EncoderOption, IndexOption, JsonOption
-from ragindex.cli.part_views import VIEWS, PartView, Sample
 from ragindex.errors import MissingPartError, UnknownNameError, UsageError
 from ragindex.index.figures import Disk
 from ragindex.index.index import Index
 from ragindex.index.manifest import PartRecord
 from ragindex.index.parts import list_working_methods
-from ragindex.interfaces import Part
+from ragindex.interfaces import Collection, Part
+from ragindex.parts.trees.summary_tree import SUMMARY_KIND
 from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_spec
 
 _DEFAULT_LIMIT = 50
 _MIN_BYTES = 50_000  # smaller entries of the disk's table round to 0.0 MB
+_ALIAS_FIELDS = ("evidence", "aliases", "passage_ids", "score", "text")
+_MAX_TEXT = 80  # characters of a summary
+_MAX_CHILDREN = 10  # summaries shown below one
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """The rows that a view shows: the first `limit`, or `size` rows drawn at random with `seed`."""
+
+    limit: int
+    size: int | None
+    seed: int
+
+
+_PartView: TypeAlias = Callable[[Any, _Sample], tuple[Any, RenderableType]]
+"""A function that renders the opened object of a part as a JSON value and as text."""
 
 
 def parts(
@@ -49,19 +72,19 @@ def parts(
         if view is None or name is None:
             _list_parts(index, name, json)
             return
-        rendered = view(_open_part(index, name), Sample(limit or _DEFAULT_LIMIT, sample, seed or 0))
-    write_result(rendered.value, json, lambda: stdout().print(rendered.text))
+        value, text = view(_open_part(index, name), _Sample(limit or _DEFAULT_LIMIT, sample, seed or 0))
+    write_result(value, json, lambda: stdout().print(text))
 
 
-def _select_view(name: str | None, flags: Mapping[str, bool]) -> PartView | None:
+def _select_view(name: str | None, flags: Mapping[str, bool]) -> _PartView | None:
     """Return the view of the flag that is set; None if no flag is set. Raises UsageError if the part has no view."""
     flag = next((flag for flag, given in flags.items() if given), None)
     if flag is None:
         return None
-    if name is None or (parse_spec(name).name, flag) not in VIEWS:
-        able = ", ".join(part for part, known in VIEWS if known == flag)
+    if name is None or (parse_spec(name).name, flag) not in _VIEWS:
+        able = ", ".join(part for part, known in _VIEWS if known == flag)
         raise UsageError(f"--{flag} needs one of these parts: {able}. Got {name or 'no part'} instead.")
-    return VIEWS[parse_spec(name).name, flag]
+    return _VIEWS[parse_spec(name).name, flag]
 
 
 # ---------------------------------------------------------------- the list
@@ -162,3 +185,98 @@ def _make_missing_error(index: Index, name: str) -> MissingPartError:
 def _find_methods(wanted: Callable[[Part[Any]], bool]) -> list[str]:
     """Return the methods that build a wanted part with default parameters."""
     return [method for method, parts in list_working_methods().items() if any(map(wanted, parts))]
+
+
+# ---------------------------------------------------------------- views
+
+
+def _view_aliases(records: Collection, sample: _Sample) -> tuple[dict[str, Any], RenderableType]:
+    """Render the pairs of names that same_as or judged_same_as merged, the weakest evidence first."""
+    rows = [row for batch in records.scan(_ALIAS_FIELDS) for row in batch.to_pylist()]
+    rows.sort(key=lambda row: (row["score"], row["text"], row["id"]))
+    chosen = _choose(rows, sample)
+    value = {"pairs": len(rows), "shown": [{key: row[key] for key in ("id", *_ALIAS_FIELDS)} for row in chosen]}
+    cells = [
+        (row["text"], row["evidence"], f"{row['score']:.2f}", str(len(row["passage_ids"])), row["passage_ids"][0])
+        for row in chosen
+    ]
+    return value, text_table(("names", "evidence", "score", "passages", "first passage"), cells)
+
+
+def _view_tree(nodes: Collection, sample: _Sample) -> tuple[dict[str, Any], RenderableType]:
+    """Render the levels of a summary tree, and its roots with the summaries below them."""
+    counts, roots = summarize_tree(nodes)
+    chosen = _choose(roots, sample)
+    return {**counts, "roots": len(roots), "shown": chosen}, render_tree(counts, roots, chosen)
+
+
+def _choose(rows: Sequence[dict[str, Any]], sample: _Sample) -> list[dict[str, Any]]:
+    if sample.size is None:
+        return list(rows[: sample.limit])
+    positions = random.Random(sample.seed).sample(range(len(rows)), min(sample.size, len(rows)))  # noqa: S311
+    return [rows[position] for position in sorted(positions)]
+
+
+_VIEWS: Mapping[tuple[str, str], _PartView] = {
+    ("same_as", "audit"): _view_aliases,
+    ("judged_same_as", "audit"): _view_aliases,
+    ("summary_tree", "show"): _view_tree,
+}
+"""The views by part and flag. To add a view, add a function, an entry here, and a flag of `parts`."""
+
+
+def summarize_tree(nodes: Collection) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return counts, `{"levels", "alone"}`, and the roots of the tree.
+
+    `levels` has the number of nodes per level, `alone` the number of leaves without a summary. A root is `{"id",
+    "level", "children", "passages", "text", "below"}`: counts, first words, and child summaries of the same form. Roots
+    and summaries are sorted by number of passages, largest first, then by id. A summary with several parents occurs
+    below each.
+    """
+    rows = [
+        row for batch in nodes.scan(("level", "kind", "children", "passage_ids", "text")) for row in batch.to_pylist()
+    ]
+    by_id = {row["id"]: row for row in rows if row["kind"] == SUMMARY_KIND}
+    children = {child for row in by_id.values() for child in row["children"]}
+    levels = Counter(int(row["level"]) for row in rows)
+    alone = sum(row["id"] not in children and row["id"] not in by_id for row in rows)
+    roots = _sort_nodes([_build_node(id, by_id) for id in by_id if id not in children])
+    return {"levels": {str(level): count for level, count in sorted(levels.items())}, "alone": alone}, roots
+
+
+def _build_node(id: str, by_id: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    row = by_id[id]
+    words = " ".join(row["text"][: 4 * _MAX_TEXT].split())
+    return {
+        "id": id,
+        "level": int(row["level"]),
+        "children": len(row["children"]),
+        "passages": len(row["passage_ids"]),
+        "text": words if len(words) <= _MAX_TEXT else f"{words[:_MAX_TEXT]}…",
+        "below": _sort_nodes([_build_node(child, by_id) for child in row["children"] if child in by_id]),
+    }
+
+
+def _sort_nodes(nodes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(nodes, key=lambda node: (-node["passages"], node["id"]))
+
+
+def render_tree(
+    counts: Mapping[str, Any], roots: Sequence[Mapping[str, Any]], shown: Sequence[Mapping[str, Any]]
+) -> Group:
+    """Render the counts as one sentence, then the tree of each of the `shown` roots."""
+    levels = ", ".join(f"{count:,} on level {level}" for level, count in counts["levels"].items())
+    alone = f" {many(counts['alone'], 'leaf is', 'leaves are')} below no summary." if counts["alone"] else ""
+    first = Text(f"Nodes: {levels or 'none'}.{alone}")
+    more = [Text(f"… and {many(len(roots) - len(shown), 'more root')}")] if len(shown) < len(roots) else []
+    return Group(first, *(_render_node(root) for root in shown), *more)
+
+
+def _render_node(node: Mapping[str, Any]) -> Tree:
+    size = f"level {node['level']}, {many(node['children'], 'child', 'children')}, {many(node['passages'], 'passage')}"
+    tree = Tree(Text.assemble((f"{size}, {node['id']}", "dim"), f"  {strip_controls(node['text'])}"))
+    for below in node["below"][:_MAX_CHILDREN]:
+        tree.add(_render_node(below))
+    if len(node["below"]) > _MAX_CHILDREN:
+        tree.add(f"… and {many(len(node['below']) - _MAX_CHILDREN, 'more summary', 'more summaries')}")
+    return tree

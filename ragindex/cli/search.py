@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ragindex import filters
+from ragindex._util.text import NAMES_COMPARED, describe_near, find_near_names, first_names
 from ragindex.cli.console import (
     command_spending,
     parse_filters,
@@ -15,7 +17,7 @@ from ragindex.cli.console import (
     require_question,
     write_result,
 )
-from ragindex.cli.open_retriever import open_retriever
+from ragindex.cli.hits import describe_question_words, open_retriever, print_hits
 from ragindex.cli.options import (
     BudgetOption,
     EncoderOption,
@@ -24,9 +26,6 @@ from ragindex.cli.options import (
     SeedOption,
     StoreOption,
 )
-from ragindex.cli.question_words import describe_question_words
-from ragindex.cli.show_hits import print_hits
-from ragindex.cli.unknown_filters import describe_unknown_filters
 from ragindex.errors import UsageError
 from ragindex.index.index import Index
 from ragindex.interfaces import Scheme
@@ -36,6 +35,7 @@ from ragindex.plugins import registry
 from ragindex.plugins.registry import label
 from ragindex.retrieval.formatting import retrieval_to_json
 from ragindex.retrieval.token_budget import fit_hits
+from ragindex.stores.metered import MeteredCollection
 from ragindex.types import Query, Retrieval
 
 
@@ -155,10 +155,35 @@ def _refuse_settings(**given: object) -> None:
 
 
 def _one_of(key: str, values: Sequence[str]) -> filters.Filter:
-    """Return the filter for documents whose metadata key has one of the values, as they are typed."""
+    """Return the filter for documents whose metadata key has one of the values, as they are typed or spelled."""
     return filters.meta(key, *(term for value in values for term in filters.list_typed_terms(value)))
 
 
 def _note_unknown_filters(index: Index, scheme: Scheme, wanted: Mapping[str, Sequence[str]]) -> None:
-    for sentence in describe_unknown_filters(index, scheme, wanted):
-        print_note(sentence)
+    """Print a note for each metadata key that no document has, and for each value of a key that none has.
+
+    `wanted` maps keys to values as they are typed.
+    """
+    parts = (index.open_part(part) for part in index.all_parts(scheme)) if wanted else ()
+    by_field: dict[str, MeteredCollection] = {}
+    for part in parts:
+        if isinstance(part, MeteredCollection):
+            by_field |= dict.fromkeys(part.fields(), part)
+    known = sorted(name.removeprefix("meta.") for name in by_field if name.startswith("meta."))
+    for key, values in wanted.items() if by_field else ():
+        collection = by_field.get(f"meta.{key}")
+        if collection is None:
+            print_note(f"No document has the metadata key {key!r}. Available: {', '.join(known) or 'none'}.")
+            continue
+        for value in values:
+            if not any(len(batch) for batch in collection.scan((), _one_of(key, [value]))):
+                print_note(_describe_unknown_value(collection, key, value))
+
+
+def _describe_unknown_value(collection: MeteredCollection, key: str, value: str) -> str:
+    field = f"meta.{key}"
+    columns = (batch.column(field).to_pylist() for batch in collection.scan((field,)))
+    values = dict.fromkeys(one for column in columns for cell in column for one in filters.list_terms(cell))
+    known = list(islice(values, NAMES_COMPARED))
+    among = describe_near(find_near_names(value, known)) or f"values: {first_names(sorted(known))}"
+    return f"No document has the value {value!r} of the metadata key {key!r} ({among})."

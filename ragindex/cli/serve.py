@@ -56,11 +56,11 @@ def serve(
     Example: ragindex serve my-index --method hybrid
     """
     require_all_installed(SERVER_PACKAGES, "ragindex serve")
+    from ragindex.serve.app import run_server
     from ragindex.serve.config import RequestLimits, ServeSettings, parse_collections
     from ragindex.serve.keys import load_keyring
-    from ragindex.serve.logs import show_logs
-    from ragindex.serve.server import run_server
     from ragindex.serve.service import Service
+    from ragindex.serve.telemetry import show_logs
 
     specs = parse_collections(collections, method or [])
     read_keys = partial(load_keyring, keys, [spec.name for spec in specs])

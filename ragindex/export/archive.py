@@ -19,11 +19,14 @@ from ragindex.export.retriever_file import (
     LARGEST_RETRIEVER_FILE,
     RETRIEVER_FILE,
     ExportedRetriever,
+    RetrieverLimits,
+    copy_hashed,
     parse_retriever_file,
     read_retriever_file,
+    require_safe,
+    verify_files,
     write_retriever_file,
 )
-from ragindex.export.stored_files import RetrieverLimits, copy_hashed, require_safe, verify_files
 
 ARCHIVE_SUFFIX = ".ragindex"
 _BLOCK = tarfile.BLOCKSIZE

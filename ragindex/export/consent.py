@@ -55,18 +55,20 @@ def check_hosts(allow_hosts: Sequence[str]) -> tuple[str, ...]:
     return tuple(host.lower() for host in allow_hosts)
 
 
-def require_hosts(plugins: Iterable[Plugin], allow_hosts: Sequence[str], who: str) -> None:
+def require_hosts(plugins: Iterable[Plugin], allow_hosts: Sequence[str], name: str) -> None:
     """Raise UsageError, which names all missing hosts, if a plugin sends requests to a host that is not allowed."""
     missing = {
         contact: plugin for plugin in plugins for contact in plugin.contacts() if not is_allowed(contact, allow_hosts)
     }
     if missing:
-        said = "; ".join(f"{one.host} for {registry.label(plugin)}{_name_keys(one)}" for one, plugin in missing.items())
+        requests = "; ".join(
+            f"{one.host} for {registry.label(plugin)}{_name_keys(one)}" for one, plugin in missing.items()
+        )
         hosts = list(dict.fromkeys(contact.host for contact in missing))
         flags = " ".join(f"--allow-host {host}" for host in hosts)
         raise UsageError(
-            f"{who} sends requests to {said}. Allow it by name: allow_hosts={hosts}, or on the command line {flags}. "
-            "Nothing was sent."
+            f"{name} sends requests to {requests}. Allow it by name: allow_hosts={hosts}, or on the command line "
+            f"{flags}. Nothing was sent."
         )
 
 
@@ -79,16 +81,16 @@ def _name_keys(contact: Contact) -> str:
     return f", with the key in {' or '.join(contact.keys)} where it is set" if contact.keys else ""
 
 
-def require_folders(plugins: Iterable[Plugin], allow_folders: Sequence[str | Path], who: str) -> None:
+def require_folders(plugins: Iterable[Plugin], allow_folders: Sequence[str | Path], name: str) -> None:
     """Raise UsageError if a plugin loads a model from a folder that is not allowed."""
     allowed = {_resolve(folder) for folder in allow_folders}
     for plugin in plugins:
         for folder in plugin.model_folders():
             if _resolve(folder) not in allowed:
-                raise _refusal(folder, who)
+                raise _refusal(folder, name)
 
 
-def require_no_paths(values: Any, allow_folders: Sequence[str | Path], who: str) -> None:
+def require_no_paths(values: Any, allow_folders: Sequence[str | Path], name: str) -> None:
     """Raise UsageError if a parameter is an absolute path, or one with .., that is not allowed.
 
     Called before plugins are made of the parameters, because some read the files that these name.
@@ -96,13 +98,13 @@ def require_no_paths(values: Any, allow_folders: Sequence[str | Path], who: str)
     allowed = {_resolve(folder) for folder in allow_folders}
     for text in find_texts(values):
         if _is_path(text) and _resolve(text.partition("#")[0]) not in allowed:
-            raise _refusal(text, who)
+            raise _refusal(text, name)
 
 
-def _refusal(path: str, who: str) -> UsageError:
+def _refusal(path: str, name: str) -> UsageError:
     return UsageError(
-        f"{who} names the path {path!r} on this machine. If it may be read, allow it: allow_folders=[{path!r}], or on "
-        f"the command line --allow-folder {path!r}."
+        f"{name} names the path {path!r} on this machine. If it may be read, allow it: allow_folders=[{path!r}], or "
+        f"on the command line --allow-folder {path!r}."
     )
 
 

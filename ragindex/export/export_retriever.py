@@ -19,16 +19,20 @@ from ragindex.errors import RagindexError, StoreError, UsageError
 from ragindex.export.archive import ARCHIVE_SUFFIX, read_archive, write_archive
 from ragindex.export.consent import Consent, list_needed
 from ragindex.export.retriever_file import (
+    INDEX_FOLDER,
+    OWN_FOLDER,
     RETRIEVER_FILE,
     ExportedPlugin,
     ExportedRetriever,
     MethodEvidence,
+    RetrieverLimits,
     StoredFile,
+    describe_file,
     read_retriever_file,
+    require_safe,
     write_retriever_file,
 )
 from ragindex.export.state import describe_index, describe_parts, describe_plugin, needs_encoder
-from ragindex.export.stored_files import INDEX_FOLDER, OWN_FOLDER, RetrieverLimits, describe_file, require_safe
 from ragindex.index.manifest import libraries
 from ragindex.index.parts import tasks_of
 from ragindex.index.state import IndexState
@@ -78,13 +82,13 @@ def export_retriever(
     replaced = _read_method(target, pack=pack)
     lease = index.pin()
     with _writing(target), _room_beside(target) as room:
-        files = _copy_own_files(scheme, room / OWN_FOLDER)
+        own = _copy_own_files(scheme, room / OWN_FOLDER)
         if pack:
             from ragindex.export.packed_index import write_packed_index  # imports scipy
 
             write_packed_index(index, scheme, room / INDEX_FOLDER)
-        found = tuple(describe_file(room, path) for path in sorted(room.rglob("*")) if path.is_file())
-        exported = _describe(index, scheme, target, pack=pack, evidence=evidence, own=files, files=found)
+        files = tuple(describe_file(room, path) for path in sorted(room.rglob("*")) if path.is_file())
+        exported = _describe(index, scheme, target, pack=pack, evidence=evidence, own=own, files=files)
         require_safe(exported.files, RetrieverLimits(), target)
         size = _write_packed(exported, room, target) if pack else _write_folder(exported, room, target)
     del lease  # the state that was copied could not be removed until here

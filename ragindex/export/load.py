@@ -13,7 +13,17 @@ from ragindex.encoders.model_hub import model_hub, without_hub
 from ragindex.errors import DataError, MissingPartError, OtherLibrariesWarning, UsageError, WorkspaceError
 from ragindex.export import consent
 from ragindex.export.archive import ARCHIVE_SUFFIX, unpack_archive
-from ragindex.export.retriever_file import RETRIEVER_FILE, ExportedRetriever, read_retriever_file
+from ragindex.export.retriever_file import (
+    MOST_BYTES,
+    MOST_FILES,
+    OWN_FOLDER,
+    RETRIEVER_FILE,
+    ExportedRetriever,
+    RetrieverLimits,
+    read_retriever_file,
+    require_safe,
+    verify_files,
+)
 from ragindex.export.state import (
     describe_index,
     find_other_parts,
@@ -21,7 +31,6 @@ from ragindex.export.state import (
     find_other_settings,
     replace_parameters,
 )
-from ragindex.export.stored_files import MOST_BYTES, MOST_FILES, OWN_FOLDER, RetrieverLimits, require_safe, verify_files
 from ragindex.index.index import Index
 from ragindex.index.manifest import libraries, require_manifest
 from ragindex.index.models import Encoders, Model
@@ -118,17 +127,17 @@ def _find(path: Path, into: Path | None, limits: RetrieverLimits) -> tuple[Path,
 
 @dataclass(frozen=True, slots=True)
 class _Allowed:
-    """What the one who loads the retriever `who` allows."""
+    """What the one who loads the retriever `name` allows."""
 
     hosts: tuple[str, ...]
     folders: tuple[Path | str, ...]
-    who: str
+    name: str
 
     def require(self, plugins: Sequence[Plugin]) -> None:
         """Raise UsageError if a plugin reaches something else."""
         reached = [inner for plugin in plugins for inner in walk_plugins(plugin)]
-        consent.require_folders(reached, self.folders, self.who)
-        consent.require_hosts(reached, self.hosts, self.who)
+        consent.require_folders(reached, self.folders, self.name)
+        consent.require_hosts(reached, self.hosts, self.name)
 
     def hub(self) -> Any:
         """Return a context in which the model hub is asked only if it is allowed."""
@@ -141,7 +150,7 @@ class _Plan:
 
     exported: ExportedRetriever
     folder: Path
-    who: str
+    name: str
     scheme: Scheme
     encoder: Plugin
     llm: Any
@@ -154,17 +163,17 @@ def _make_plan(exported: ExportedRetriever, folder: Path, encoder: registry.Writ
     files = {text: _own_path(text, folder) for text in _own_texts(exported)}
     method = exported.method.describe()
     described = [one.describe() for one in (exported.encoder, exported.llm, exported.store) if one is not None]
-    consent.require_no_paths([method, *described], allowed.folders, allowed.who)
+    consent.require_no_paths([method, *described], allowed.folders, allowed.name)
     scheme = registry.scheme(replace_parameters(method, files))
     back = {path: text for text, path in files.items()}
-    _refuse_differences(find_other_plugins(exported.method, scheme, back), allowed.who, _EXPORT_AGAIN)
-    made = registry.encoder(encoder or (exported.encoder.describe() if exported.encoder else "lsa"))
+    _refuse_differences(find_other_plugins(exported.method, scheme, back), allowed.name, _EXPORT_AGAIN)
+    encoder_plugin = registry.encoder(encoder or (exported.encoder.describe() if exported.encoder else "lsa"))
     llm = registry.llm(exported.llm.describe()) if exported.asks else Offline()
     store = registry.store(exported.store.describe())
     parts = [part for part in scheme.parts()]
-    reached = [scheme, *parts, *([made] if exported.encoder else []), *([llm] if exported.asks else [])]
+    reached = [scheme, *parts, *([encoder_plugin] if exported.encoder else []), *([llm] if exported.asks else [])]
     allowed.require([*reached, *([] if exported.packed else [store])])
-    return _Plan(exported, folder, allowed.who, scheme, made, llm, store, back)
+    return _Plan(exported, folder, allowed.name, scheme, encoder_plugin, llm, store, back)
 
 
 def _own_texts(exported: ExportedRetriever) -> Iterator[str]:
@@ -219,17 +228,17 @@ def _find_index(plan: _Plan, index: Path | None) -> Path:
     written = plan.exported.index.path
     folder = index or (plan.folder / written).resolve()
     if written.startswith(("//", "\\\\")) and index is None:
-        raise UsageError(f"{plan.who} names an index on another machine, {written!r}. Name it: index=FOLDER.")
+        raise UsageError(f"{plan.name} names an index on another machine, {written!r}. Name it: index=FOLDER.")
     try:
         manifest = require_manifest(folder)
     except WorkspaceError as error:
         raise WorkspaceError(
-            f"{plan.who} refers to the index {folder}, which cannot be opened ({error}) If it was moved, say where it "
+            f"{plan.name} refers to the index {folder}, which cannot be opened ({error}) If it was moved, say where it "
             "is (index=FOLDER, or --index FOLDER). A packed retriever (ragindex export --pack) needs no index."
         ) from error
     if manifest.documents_identity != plan.exported.index.identity:
         raise WorkspaceError(
-            f"{folder} is not the index that {plan.who} was exported from, or it was made again. If that index is "
+            f"{folder} is not the index that {plan.name} was exported from, or it was made again. If that index is "
             "elsewhere, say where (index=FOLDER, or --index FOLDER); else export again."
         )
     return folder
@@ -243,42 +252,44 @@ _EXPORT_AGAIN = "Build the method with this version and export it again."
 def _require_same(plan: _Plan, index: Index) -> None:
     """Raise WorkspaceError if the index would answer differently; warn if the libraries have other versions."""
     exported = plan.exported
-    said = find_other_settings(exported.index, describe_index(index, ""))
+    differences = find_other_settings(exported.index, describe_index(index, ""))
     try:
-        said += find_other_parts(exported, index, plan.scheme)
+        differences += find_other_parts(exported, index, plan.scheme)
     except MissingPartError as error:
-        said.append(str(error).rstrip("."))
-    again = index.command("export", "--method", exported.method.label, "--out", plan.who)
+        differences.append(str(error).rstrip("."))
+    again = index.command("export", "--method", exported.method.label, "--out", plan.name)
     follow = "" if exported.packed else f" Export again ({again}), or load it with follow=True to follow the index."
-    _refuse_differences(said, plan.who, follow or _EXPORT_AGAIN)
+    _refuse_differences(differences, plan.name, follow or _EXPORT_AGAIN)
     here = libraries()
     other = [
         f"{name} {was} (here {here[name]})" for name, was in exported.libraries.items() if here.get(name, was) != was
     ]
     if other:
         warnings.warn(
-            f"{plan.who} was exported with {', '.join(other)}: scores may differ.", OtherLibrariesWarning, stacklevel=3
+            f"{plan.name} was exported with {', '.join(other)}: scores may differ.", OtherLibrariesWarning, stacklevel=3
         )
 
 
 def _require_same_models(plan: _Plan, index: Index, *, follow: bool) -> None:
     """Raise WorkspaceError if the encoder or the LLM that answers is another one than was exported."""
-    exported, said = plan.exported, list[str]()
+    exported, differences = plan.exported, list[str]()
     if exported.encoder is not None:
         expected = index.encoder_id if follow else exported.encoder.id
         if index.encoder.id != expected:
-            said.append(
+            differences.append(
                 f"the encoder {exported.encoder.label} is another one here ({index.encoder.id}, was {expected})"
             )
     if exported.asks and index.model.id != exported.llm.id:
-        said.append(f"the LLM {exported.llm.label} is another one here ({index.model.id}, was {exported.llm.id})")
-    _refuse_differences(said, plan.who, "Make the same one available, or export again.")
+        differences.append(
+            f"the LLM {exported.llm.label} is another one here ({index.model.id}, was {exported.llm.id})"
+        )
+    _refuse_differences(differences, plan.name, "Make the same one available, or export again.")
 
 
-def _refuse_differences(said: Sequence[str], who: str, then: str) -> None:
-    if said:
+def _refuse_differences(differences: Sequence[str], name: str, advice: str) -> None:
+    if differences:
         raise WorkspaceError(
-            f"{who} would answer differently from when it was exported: {'; '.join(said)}. {then.strip()}"
+            f"{name} would answer differently from when it was exported: {'; '.join(differences)}. {advice.strip()}"
         )
 
 

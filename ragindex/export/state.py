@@ -101,43 +101,45 @@ def part_records(index: IndexState, scheme: Scheme) -> dict[str, PartRecord]:
 
 def find_other_plugins(exported: ExportedPlugin, plugin: Plugin, files: Mapping[str, str]) -> list[str]:
     """Say how an installed plugin differs from the exported one: other versions or parameters."""
-    found = describe_plugin(plugin, files=files)
-    was, now = (dict(one.partition(" ")[::2] for one in each.plugins) for each in (exported, found))
-    said = [
+    here = describe_plugin(plugin, files=files)
+    was, now = (dict(one.partition(" ")[::2] for one in each.plugins) for each in (exported, here))
+    differences = [
         f"{name} has the version {now[name]}, and was exported with {version}"
         for name, version in was.items()
         if name in now and now[name] != version
     ]
     if was.keys() != now.keys():
-        said.append(f"{exported.label} is made of {', '.join(now)}, and was of {', '.join(was)}")
-    if json.loads(found.parameters) != exported.describe()["params"]:
-        said.append(f"the parameters of {exported.label} mean {found.parameters} here, and were {exported.parameters}")
-    return said
+        differences.append(f"{exported.label} is made of {', '.join(now)}, and was of {', '.join(was)}")
+    if json.loads(here.parameters) != exported.describe()["params"]:
+        differences.append(
+            f"the parameters of {exported.label} mean {here.parameters} here, and were {exported.parameters}"
+        )
+    return differences
 
 
-def find_other_settings(exported: ExportedIndex, found: ExportedIndex) -> list[str]:
+def find_other_settings(exported: ExportedIndex, here: ExportedIndex) -> list[str]:
     """Say which settings of the index differ."""
     names = ("language", "by", "size", "overlap")
     return [
-        f"the index has the {name} {getattr(found, name)}, and had {getattr(exported, name)}"
+        f"the index has the {name} {getattr(here, name)}, and had {getattr(exported, name)}"
         for name in names
-        if getattr(found, name) != getattr(exported, name)
+        if getattr(here, name) != getattr(exported, name)
     ]
 
 
 def find_other_parts(exported: ExportedRetriever, index: IndexState, scheme: Scheme) -> list[str]:
     """Say which parts would answer differently from those that were exported. Raises MissingPartError."""
-    found = describe_parts(index, scheme)
-    if [one.label for one in found] != [one.label for one in exported.parts]:
-        labels = (", ".join(one.label for one in each) for each in (found, exported.parts))
+    here = describe_parts(index, scheme)
+    if [one.label for one in here] != [one.label for one in exported.parts]:
+        labels = (", ".join(one.label for one in each) for each in (here, exported.parts))
         return ["the method has the parts {}, and had {}".format(*labels)]
-    said = [text for was, now in zip(exported.parts, found, strict=True) for text in _compare_part(was, now)]
+    differences = [text for was, now in zip(exported.parts, here, strict=True) for text in _compare_part(was, now)]
     was_index, now_index = exported.index, describe_index(index, "")
-    if any(was.corpus != now.corpus for was, now in zip(exported.parts, found, strict=True)):
+    if any(was.corpus != now.corpus for was, now in zip(exported.parts, here, strict=True)):
         was_count, now_count = was_index.documents, now_index.documents
         counts = "" if was_count == now_count else f" ({was_count} documents then, {now_count} now)"
-        said.insert(0, f"its documents have changed since{counts}")
-    return said
+        differences.insert(0, f"its documents have changed since{counts}")
+    return differences
 
 
 def _compare_part(was: ExportedPart, now: ExportedPart) -> list[str]:

@@ -1,9 +1,5 @@
-"""Retrievers for other frameworks, and the lines to paste into an application.
+"""Retrievers for other frameworks.
 
 `ragindex.integrations.langchain`, `.llama_index`, `.haystack` and `.dspy` each need the package of their framework,
-which is imported only by them.
+which is imported only by them. `ragindex use` prints the lines to paste into an application.
 """
-
-from ragindex.integrations.usage import FRAMEWORKS, usage_lines
-
-__all__ = ["FRAMEWORKS", "usage_lines"]

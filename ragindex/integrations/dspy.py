@@ -8,8 +8,7 @@ from typing import Any, Self
 from ragindex._util.distribution import require_installed
 from ragindex.filters import Filter, combine_filters, from_mapping
 from ragindex.index.retriever import Hits, IndexRetriever, Where
-from ragindex.integrations.hit_metadata import build_metadata
-from ragindex.integrations.open_method import open_built_method
+from ragindex.integrations.shared import build_metadata, open_built_method
 from ragindex.plugins.registry import Written
 from ragindex.types import Hit
 

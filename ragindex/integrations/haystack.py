@@ -8,11 +8,19 @@ from typing import Any, Self
 from ragindex._util.distribution import require_installed
 from ragindex.errors import UsageError
 from ragindex.export.load import load_retriever
-from ragindex.filters import All, ComparisonOperator, Filter, Not, Range, build_comparison, combine_filters
+from ragindex.filters import (
+    NAMED_COMPARISONS,
+    All,
+    ComparisonOperator,
+    Filter,
+    Not,
+    Range,
+    build_comparison,
+    combine_filters,
+)
 from ragindex.filters import Any as AnyOf
 from ragindex.index.retriever import Hits, IndexRetriever
-from ragindex.integrations.hit_metadata import build_metadata
-from ragindex.integrations.open_method import open_built_method
+from ragindex.integrations.shared import build_metadata, open_built_method
 
 try:
     from haystack import Document, component, default_from_dict, default_to_dict
@@ -241,13 +249,4 @@ def _require(given: Mapping[str, Any], name: str) -> Any:
 
 _DOCUMENT_FIELDS = ("id", "content", "blob", "meta", "score", "embedding", "sparse_embedding")
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?)?", re.ASCII)
-_COMPARISONS: Mapping[str, ComparisonOperator] = {
-    "==": "==",
-    "!=": "!=",
-    ">": ">",
-    ">=": ">=",
-    "<": "<",
-    "<=": "<=",
-    "in": "in",
-    "not in": "not in",
-}
+_COMPARISONS: Mapping[str, ComparisonOperator] = {operator: operator for operator in NAMED_COMPARISONS.values()}

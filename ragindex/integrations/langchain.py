@@ -9,11 +9,10 @@ from pydantic_core import core_schema
 
 from ragindex._util.distribution import require_installed
 from ragindex.errors import UsageError
-from ragindex.filters import All, ComparisonOperator, Filter, Not, build_comparison, combine_filters
+from ragindex.filters import NAMED_COMPARISONS, All, Filter, Not, build_comparison, combine_filters
 from ragindex.filters import Any as AnyOf
 from ragindex.index.retriever import Hits, IndexRetriever
-from ragindex.integrations.hit_metadata import build_metadata
-from ragindex.integrations.open_method import open_built_method
+from ragindex.integrations.shared import build_metadata, open_built_method
 from ragindex.plugins.registry import Written
 
 try:
@@ -175,16 +174,7 @@ def _refuse_operator(operator: object, known: Sequence[str]) -> UsageError:
     return UsageError(f"ragindex has no operator {operator!r} in filters. Available: {', '.join(known)}.")
 
 
-_COMPARISONS: Mapping[str, ComparisonOperator] = {
-    "$eq": "==",
-    "$ne": "!=",
-    "$gt": ">",
-    "$gte": ">=",
-    "$lt": "<",
-    "$lte": "<=",
-    "$in": "in",
-    "$nin": "not in",
-}
+_COMPARISONS = {f"${name}": operator for name, operator in NAMED_COMPARISONS.items()}
 _JOINED: Mapping[str, Callable[[Sequence[Filter]], Filter]] = {"$and": _join_all, "$or": _join_any}
 _OPERATIONS: Mapping[structured_query.Operator, Callable[[Sequence[Filter]], Filter]] = {
     structured_query.Operator.AND: _join_all,

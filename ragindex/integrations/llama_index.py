@@ -1,15 +1,13 @@
 """A retriever for LlamaIndex. Needs the package llama-index-core."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
 from ragindex._util.distribution import require_installed
 from ragindex.errors import UsageError
-from ragindex.filters import All, Any, ComparisonOperator, Filter, Not, build_comparison
+from ragindex.filters import NAMED_COMPARISONS, All, Any, Filter, Not, build_comparison
 from ragindex.index.retriever import Hits, IndexRetriever
-from ragindex.integrations.hit_metadata import CITATION_KEY, build_metadata
-from ragindex.integrations.open_method import open_built_method
+from ragindex.integrations.shared import CITATION_KEY, build_metadata, open_built_method
 from ragindex.plugins.registry import Written
 from ragindex.types import Hit
 
@@ -126,13 +124,4 @@ def _translate_one(given: MetadataFilter) -> Filter:
     return build_comparison(given.key, comparison, given.value)
 
 
-_COMPARISONS: Mapping[FilterOperator, ComparisonOperator] = {
-    FilterOperator.EQ: "==",
-    FilterOperator.NE: "!=",
-    FilterOperator.GT: ">",
-    FilterOperator.GTE: ">=",
-    FilterOperator.LT: "<",
-    FilterOperator.LTE: "<=",
-    FilterOperator.IN: "in",
-    FilterOperator.NIN: "not in",
-}
+_COMPARISONS = {FilterOperator[name.upper()]: operator for name, operator in NAMED_COMPARISONS.items()}

@@ -1,10 +1,18 @@
-"""The ASGI app of a server: its faces, the guard before them, and what runs as long as it does."""
+"""The ASGI app of a server: its APIs, the guard before them, and what runs as long as it does; and running it."""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import math
+import os
+import signal
+import socket
+import sys
+import threading
+import warnings
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -14,19 +22,23 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ragindex._util import distribution
-from ragindex.errors import RagindexError
-from ragindex.serve import documents_routes, operations, rest, vector_store
-from ragindex.serve.guard import RequestGuard, answer_refusal
-from ragindex.serve.logs import log_error, log_event
-from ragindex.serve.mcp import McpFace
+from ragindex.errors import RagindexError, StaleWarning, UsageError
+from ragindex.serve.guard import RequestGuard
+from ragindex.serve.mcp import McpApp
+from ragindex.serve.operations import OPERATIONS_ROUTER, SearchCheck
 from ragindex.serve.page.page_routes import PAGE_ROUTER
-from ragindex.serve.readiness import SearchCheck
-from ragindex.serve.refusals import RefusalError, error_body, refuse
+from ragindex.serve.refusals import RefusalError, answer_refusal, error_body, refuse
+from ragindex.serve.rest import DOCUMENTS_ROUTER, REST_ROUTER
 from ragindex.serve.service import Service
-from ragindex.serve.tracing import flush_traces
+from ragindex.serve.telemetry import flush_traces, log_error, log_event
+from ragindex.serve.vector_store import STORE_ROUTER
+from ragindex.serve.web import ACCEPTED_AT_ONCE, make_protocol, quiet_config
 
 _CHECK_SECONDS = 1.0
-"""How often the folders are asked for a newer finished state."""
+"""How often the folders are checked for a newer finished state."""
+_GRACE_SECONDS = 1
+"""How long requests in progress may go on, beyond the time of a request, after the server was stopped."""
+_BACKLOG = 512
 _MOST_ERRORS, _LONGEST_PART = 5, 200
 
 
@@ -43,15 +55,9 @@ def create_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     app.state.search_checks = {name: SearchCheck() for name in service.collections}
-    app.state.mcp = McpFace(service)
+    app.state.mcp = McpApp(service)
     app.router.routes.append(Route("/mcp", endpoint=app.state.mcp))
-    for router in (
-        rest.REST_ROUTER,
-        documents_routes.DOCUMENTS_ROUTER,
-        vector_store.STORE_ROUTER,
-        operations.OPERATIONS_ROUTER,
-        PAGE_ROUTER,
-    ):
+    for router in (REST_ROUTER, DOCUMENTS_ROUTER, STORE_ROUTER, OPERATIONS_ROUTER, PAGE_ROUTER):
         app.include_router(router)
     app.add_exception_handler(RefusalError, _answer_refusal)
     app.add_exception_handler(RagindexError, _answer_error)
@@ -113,16 +119,14 @@ async def _answer_error(request: Request, error: Any) -> Response:
 async def _answer_invalid(request: Request, error: Any) -> Response:
     """Say what is wrong with a body, without repeating it."""
     errors = error.errors()
-    found = [f"{'.'.join(map(_name_place, one['loc']))}: {one['msg'][:_LONGEST_PART]}" for one in errors[:_MOST_ERRORS]]
-    of_body = any(one["loc"][:1] == ("body",) for one in errors)
+    messages = list[str]()
+    for problem in errors[:_MOST_ERRORS]:
+        place = ".".join(str(part)[:_LONGEST_PART] for part in problem["loc"])  # a part can be a key of the client
+        messages.append(f"{place}: {problem['msg'][:_LONGEST_PART]}")
+    of_body = any(problem["loc"][:1] == ("body",) for problem in errors)
     if of_body and "json" not in request.headers.get("content-type", ""):  # as of `curl -d`, which sends a form
-        found.append("send JSON with the header Content-Type: application/json (curl: --json instead of -d)")
-    return JSONResponse(error_body(422, "; ".join(found).encode("utf-8", "replace").decode(), "invalid_body"), 422)
-
-
-def _name_place(part: str | int) -> str:
-    """Return a part of a place in a body, which can be a key of the client."""
-    return str(part)[:_LONGEST_PART]
+        messages.append("send JSON with the header Content-Type: application/json (curl: --json instead of -d)")
+    return JSONResponse(error_body(422, "; ".join(messages).encode("utf-8", "replace").decode(), "invalid_body"), 422)
 
 
 async def _answer_http(request: Request, error: Any) -> Response:
@@ -132,3 +136,73 @@ async def _answer_http(request: Request, error: Any) -> Response:
 async def _answer_bug(request: Request, error: Exception) -> Response:
     """Answer an error that should not happen; the traceback goes to the log only."""
     return JSONResponse(error_body(500, "The server has failed. Its log has the reason.", "internal"), 500)
+
+
+class _Server(uvicorn.Server):
+    """A server that reads its keys again on SIGHUP, and stops if that says that its terminal is gone."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to serve."""
+        await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(_BACKLOG)  # asyncio has set it to the number that it accepts at once
+        if sys.platform != "win32" and threading.current_thread() is threading.main_thread():
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up, _find_terminals())
+
+    def _hang_up(self, terminals: frozenset[int]) -> None:
+        if terminals and not terminals & _find_terminals():
+            self.should_exit = True
+        else:
+            self._service.reload_keys()
+
+
+def _find_terminals() -> frozenset[int]:
+    """Return which of standard input, output and error are a terminal that is still there."""
+    return frozenset(filter(os.isatty, range(3)))
+
+
+def run_server(service: Service, announce: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM; requests in progress then end first. Raises UsageError if the port is taken."""
+    settings = service.settings
+    listening = bind_address(settings.host, settings.port)
+    host, port = listening.getsockname()[:2]
+    announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+    with listening, warnings.catch_warnings():
+        if not settings.read_only:
+            warnings.simplefilter("ignore", StaleWarning)  # the server's own sync makes the parts anew
+        make_uvicorn(service).run([listening])
+
+
+def make_uvicorn(service: Service) -> uvicorn.Server:
+    """Return the server."""
+    config = quiet_config(
+        create_app(service),
+        http=make_protocol(service.settings.limits),
+        log_config=None,
+        backlog=ACCEPTED_AT_ONCE,
+        lifespan="on",
+        timeout_keep_alive=10,
+        timeout_graceful_shutdown=math.ceil(service.settings.limits.timeout) + _GRACE_SECONDS,
+    )
+    return _Server(config, service)
+
+
+def bind_address(host: str, port: int) -> socket.socket:
+    """Return a socket that listens. Raises UsageError if the port is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio sends at once (TCP_NODELAY) only if the protocol is named; else a kept connection waits 40 ms.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(_BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise UsageError(
+            f"The server cannot listen on {host}:{port}: {error.strerror or error}. Try --port."
+        ) from error
+    return listening

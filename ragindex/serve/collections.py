@@ -17,8 +17,8 @@ from ragindex.llm.budget import Budget
 from ragindex.mlflow_tracing import without_traces
 from ragindex.plugins import registry
 from ragindex.serve.config import CollectionSpec, ServeSettings
-from ragindex.serve.logs import log_error
 from ragindex.serve.refusals import RefusalError
+from ragindex.serve.telemetry import log_error
 from ragindex.types import Retrieval
 
 _CHECK = "warm up"

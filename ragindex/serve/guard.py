@@ -1,34 +1,37 @@
-"""ASGI middleware before every face: Host and Origin, the size and time of bodies, request ids, logs and metrics."""
+"""What stands before every route: Host, Origin and key, the bounds of the body, request ids, logs and metrics.
+
+The key of a request is found before its body is read.
+"""
 
 import itertools
+import json
 import time
 import uuid
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
+from fastapi import Depends
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
+from fastapi.security.base import SecurityBase
+from pydantic import BaseModel
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ragindex.serve.bodies import parse_large, receive_body
 from ragindex.serve.config import ServeSettings
-from ragindex.serve.logs import log_event
-from ragindex.serve.refusals import RefusalError, error_body
+from ragindex.serve.keys import AccessKey, Right
+from ragindex.serve.refusals import RefusalError, answer_refusal
 from ragindex.serve.service import Service
+from ragindex.serve.telemetry import log_event
 
-_HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-store",
-    "Referrer-Policy": "no-referrer",
-}
+_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
 _CLIENT_LEFT = 499
 """What the log has for a client that left before its answer."""
-
-
-def answer_refusal(refusal: RefusalError) -> JSONResponse:
-    """Return the response for a refusal."""
-    return JSONResponse(
-        error_body(refusal.status, refusal.message, refusal.code), refusal.status, headers=refusal.headers
-    )
 
 
 class RequestGuard:
@@ -41,7 +44,10 @@ class RequestGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
-            await (self.app(scope, receive, send) if scope["type"] == "lifespan" else _close(send))
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            else:  # a web socket, which no API has
+                await send({"type": "websocket.close", "code": 1000})
             return
         start, status, verb = time.perf_counter(), 500, scope["method"]
         request_id = f"{self._server_id}{next(self._ids):08x}"
@@ -76,15 +82,8 @@ class RequestGuard:
         self.service.metrics.seconds.labels(route).observe(seconds)
         state = scope["state"]
         more = {name: state[name] for name in ("key", "collection", "method", "hits", "query") if name in state}
-        log_event(
-            "request",
-            id=request_id,
-            verb=verb,
-            route=route,
-            status=status,
-            ms=round(1000 * seconds, 1),
-            **more,
-        )
+        ms = round(1000 * seconds, 1)
+        log_event("request", id=request_id, verb=verb, route=route, status=status, ms=ms, **more)
 
 
 def require_one_length(headers: Headers) -> None:
@@ -124,6 +123,95 @@ def _host_name(host: str) -> str:
         return ""
 
 
-async def _close(send: Send) -> None:
-    """Refuse a web socket: no face has one."""
-    await send({"type": "websocket.close", "code": 1000})
+_LARGE = 16 << 10
+"""Bodies of more bytes are parsed beside the event loop."""
+
+
+async def get_service(request: Request) -> Service:
+    """Return the service of the app."""
+    service: Service = request.app.state.service
+    return service
+
+
+class KeyNeeded(SecurityBase):
+    """A dependency that gives the request's key. Its routes refuse a request without the right (None: any)."""
+
+    def __init__(self, right: Right | None) -> None:
+        self.right = right
+        self.scheme_name = HTTPBearer.__name__
+        self.model = HTTPBearer(description="A key of the server. Not needed on a loopback address without keys.").model
+
+    async def __call__(self, request: Request) -> AccessKey:
+        """Return the key that the route has found."""
+        key: AccessKey = request.state.access_key
+        return key
+
+    def find(self, request: Request, service: Service) -> AccessKey:
+        """Return the key that the headers have. Raises RefusalError (401, 403)."""
+        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+        if scheme and not (scheme.lower() == "bearer" and secret):
+            raise RefusalError(401, "The Authorization header must be 'Bearer KEY'.", "invalid_api_key")
+        key = service.authenticate(secret.strip() if scheme else None)
+        if self.right is not None:
+            service.require_right(key, self.right)
+        request.state.access_key, request.state.key = key, key.name
+        return key
+
+
+class GuardedRoute(APIRoute):
+    """A route that finds the key first, and reads and parses a body only then."""
+
+    has_documents = False
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler of requests."""
+        handle = super().get_route_handler()
+        keys = [dep.call for dep in self.dependant.dependencies if isinstance(dep.call, KeyNeeded)]
+        model: Any = None if self.body_field is None else self.body_field.field_info.annotation
+
+        async def handle_guarded(request: Request) -> Response:
+            service = await get_service(request)
+            for key in keys:
+                key.find(request, service)
+            if model is None:
+                return await handle(request)
+            limits = service.settings.limits
+            most = limits.documents_body if self.has_documents else limits.body
+            room = service.documents_room if self.has_documents else service.room
+            async with receive_body(request.headers, request.receive, room, most, limits.timeout) as body:
+                if len(body) <= _LARGE or "json" not in request.headers.get("content-type", ""):
+                    return await handle(_ReadRequest(request, body))
+                async with service.parsing:
+                    value = await service.work(partial(parse_large, body, model))
+                return await handle(_ReadRequest(request, body, value))
+
+        return handle_guarded
+
+
+class DocumentsRoute(GuardedRoute):
+    """A route whose bodies are documents, which may be large."""
+
+    has_documents = True
+
+
+class _ReadRequest(Request):
+    """A request whose body has been read, and parsed if it is large."""
+
+    def __init__(self, request: Request, body: bytes, value: BaseModel | None = None) -> None:
+        super().__init__(request.scope, request.receive)
+        self._bytes, self._value = body, value
+
+    async def body(self) -> bytes:
+        """Return the body as it came."""
+        return self._bytes
+
+    async def json(self) -> Any:
+        """Return the value of the body."""
+        return self._value or json.loads(self._bytes)
+
+
+ServiceNeeded = Annotated[Service, Depends(get_service)]
+ReadKey = Annotated[AccessKey, Depends(KeyNeeded("read"))]
+WriteKey = Annotated[AccessKey, Depends(KeyNeeded("write"))]
+JudgeKey = Annotated[AccessKey, Depends(KeyNeeded("judge"))]
+AnyKey = Annotated[AccessKey, Depends(KeyNeeded(None))]

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from ragindex._util.ids import find_spelling, spellings
 from ragindex._util.redaction import hide_secrets
@@ -12,12 +11,10 @@ from ragindex.errors import RagindexError, StoreError
 from ragindex.index.repair import find_documents_loss
 from ragindex.serve.collections import ServedCollection
 from ragindex.serve.config import RequestLimits
-from ragindex.serve.keys import AccessKey
-from ragindex.serve.logs import log_event
-from ragindex.serve.metrics import ServerMetrics
-from ragindex.serve.permissions import passing_documents, require_own_id, require_writable_documents
+from ragindex.serve.keys import AccessKey, passing_documents, require_own_id, require_writable_documents
 from ragindex.serve.refusals import RefusalError, busy
 from ragindex.serve.spool import ChangeState, Spool, SpoolTransaction, open_spool
+from ragindex.serve.telemetry import ServerMetrics, log_event
 from ragindex.types import Document
 
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
@@ -88,7 +85,8 @@ class Ingestion:
             else:
                 exists = bool(self._newest_documents([id]))
             if not exists or self._find_hidden(changes, key, [id]):
-                raise _no_document(given)
+                # the same for a document that does not exist and for one that the key may not see
+                raise RefusalError(404, f"There is no document {given!r} that the key may change.", "document")
             changes.accept([(id, None)], key.name)
         return id
 
@@ -207,7 +205,14 @@ class Ingestion:
 
     async def _run_process(self) -> bool:
         """Run a sync process until it ends; return whether it ended well. It is killed if this is cancelled."""
-        process = await _start_process(self.collection.spec.folder)
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "ragindex.serve.sync_process", str(self.collection.spec.folder.resolve())),
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            start_new_session=True,  # signals of a terminal, or to the server's group, are the server's to act on
+        )
         talking = asyncio.create_task(self._pass_wakes(process))
         reading = asyncio.create_task(_read_errors(process))
         try:
@@ -246,25 +251,9 @@ class Ingestion:
             await asyncio.sleep(_CHECK_SECONDS / 10)
 
 
-def _no_document(id: str) -> RefusalError:
-    """Return the refusal for a document that does not exist, or that the key may not see: nothing tells which."""
-    return RefusalError(404, f"There is no document {id!r} that the key may change.", "document")
-
-
-async def _start_process(folder: Path) -> asyncio.subprocess.Process:
-    pipe = asyncio.subprocess.PIPE
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "ragindex.serve.sync_process", str(folder.resolve())),
-        stdin=pipe,
-        stdout=pipe,
-        stderr=pipe,
-        start_new_session=True,  # signals of a terminal, or to the server's group, are the server's to act on
-    )
-
-
 async def _read_errors(process: asyncio.subprocess.Process) -> str:
     """Return the end of what the process writes to standard error."""
-    said = b""
+    end = b""
     while process.stderr is not None and (piece := await process.stderr.read(4096)):
-        said = (said + piece)[-8192:]
-    return said.decode("utf-8", "replace")
+        end = (end + piece)[-8192:]
+    return end.decode("utf-8", "replace")

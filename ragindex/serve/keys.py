@@ -1,4 +1,4 @@
-"""API keys: who may read, write or judge, in which collections, and which documents.
+"""API keys: who may read, write or judge, in which collections and documents, and what they may spend.
 
 Secrets come from environment variables or files, never from the command line. Only their hashes are kept.
 """
@@ -6,7 +6,9 @@ Secrets come from environment variables or files, never from the command line. O
 import hashlib
 import hmac
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -14,9 +16,14 @@ from typing import Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ragindex._util.http import read_secret
+from ragindex.accounting import ledger
+from ragindex.accounting.ledger import Tally
 from ragindex.errors import UsageError
-from ragindex.filters import Filter, fields, from_mapping
-from ragindex.llm.budget import Budget, parse_budget
+from ragindex.filters import Filter, document_fields, fields, from_mapping, passes
+from ragindex.llm.budget import Booking, Budget, parse_budget, reserve_money
+from ragindex.serve.refusals import RefusalError
+from ragindex.serve.telemetry import ServerMetrics
+from ragindex.types import Document, Hit, Metadata
 
 Right: TypeAlias = Literal["read", "write", "judge"]
 RIGHTS: tuple[Right, ...] = ("read", "write", "judge")
@@ -129,13 +136,13 @@ def load_keyring(file: Path | None, collections: Sequence[str]) -> Keyring:
 
 def _read_entries(file: Path) -> list[_KeyEntry]:
     try:
-        held = tomllib.loads(file.read_text(encoding="utf-8"))
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"The file of keys {file} cannot be read: {error}.") from error
-    if set(held) != {"keys"} or not isinstance(held["keys"], list):
-        raise UsageError(f"The file of keys {file} must consist of [[keys]] tables. Got {sorted(held)} instead.")
+    if set(content) != {"keys"} or not isinstance(content["keys"], list):
+        raise UsageError(f"The file of keys {file} must consist of [[keys]] tables. Got {sorted(content)} instead.")
     try:
-        return [_KeyEntry.model_validate(entry) for entry in held["keys"]]
+        return [_KeyEntry.model_validate(entry) for entry in content["keys"]]
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
@@ -196,3 +203,80 @@ def _require_distinct(keys: Iterable[AccessKey]) -> None:
             raise UsageError(f"The key {key.name!r} is given twice, by its name or by its secret.")
         names.add(key.name)
         digests.add(key.digest)
+
+
+def passing_documents(where: Filter | None, documents: Mapping[str, Metadata]) -> frozenset[str]:
+    """Return the ids of the documents, given with their metadata, that pass the filter."""
+    if where is None:
+        return frozenset(documents)
+    return frozenset(id for id, metadata in documents.items() if passes(where, document_fields(id, metadata)))
+
+
+def keep_permitted(key: AccessKey, hits: Sequence[Hit]) -> tuple[Hit, ...]:
+    """Return the hits all of whose documents pass the filter of the key; hits of unknown documents do not.
+
+    The filter has been part of the search already: this holds even where a method does not keep to it.
+    """
+    if key.where is None:
+        return tuple(hits)
+    known = {id: metadata for hit in hits for id, metadata in hit.metadata.items()}
+    passing = passing_documents(key.where, known)
+    return tuple(hit for hit in hits if hit.doc_ids and passing.issuperset(hit.doc_ids))
+
+
+def require_writable_documents(key: AccessKey, documents: Sequence[Document]) -> None:
+    """Raise RefusalError unless all documents pass the filter of the key, and their ids are its own."""
+    for document in documents:
+        require_own_id(key, document.id)
+    passing = passing_documents(key.where, {document.id: document.metadata for document in documents})
+    for document in documents:
+        if document.id not in passing:
+            raise RefusalError(
+                403, f"The key may not write the document {document.id!r}: its filter excludes it.", "filter"
+            )
+
+
+def require_own_id(key: AccessKey, id: str) -> None:
+    """Raise RefusalError unless an id begins as those that the key may write."""
+    if not id.startswith(key.id_prefix):
+        raise RefusalError(
+            403, f"The key writes documents whose ids begin with {key.id_prefix!r}. Got {id!r}.", "id_prefix"
+        )
+
+
+_payer: ContextVar[Budget | None] = ContextVar("ragindex_payer", default=None)
+
+
+class CallersBudget(Budget):
+    """A budget that reserves money from that of the key whose request is being answered; no cap without one."""
+
+    def __init__(self) -> None:
+        super().__init__(float("inf"))
+
+    @contextmanager
+    def reserved(self, most: float) -> Iterator[Booking]:
+        """Reserve money for one call from the caller's budget. Raises BudgetError."""
+        with reserve_money(_payer.get(), most) as booking:
+            yield booking
+
+
+def callers_budget(keys: Keyring) -> Budget | None:
+    """Return the budget to open indexes with: None if no key has a cap, because a budget requires all prices."""
+    return CallersBudget() if any(key.budget is not None for key in keys.keys) else None
+
+
+@contextmanager
+def charge(key: AccessKey, metrics: ServerMetrics) -> Iterator[Tally]:
+    """Charge paid calls inside, and in threads that copy the context, to the key.
+
+    Yields what is paid. It is counted in the metrics, also if the request fails after it has paid.
+    """
+    token = _payer.set(key.budget)
+    with ledger.record_calls() as paid:
+        try:
+            yield paid
+        finally:
+            _payer.reset(token)
+            spent = paid.spent
+            metrics.tokens.labels(key.name).inc(spent.input_tokens + spent.output_tokens)
+            metrics.dollars.labels(key.name).inc(spent.money or 0.0)

@@ -1,4 +1,4 @@
-"""The MCP face: read-only tools `search` and `fetch`, over streamable HTTP at /mcp, and over stdio.
+"""The MCP server: read-only tools `search` and `fetch`, over streamable HTTP at /mcp, and over stdio.
 
 Answers are small: snippets around the words of the question, within `max_tokens` over all hits.
 """
@@ -23,13 +23,19 @@ from ragindex.llm.tokens import count_text_tokens
 from ragindex.retrieval.formatting import place_snippet, position_to_json
 from ragindex.retrieval.matching import find_question_words, find_window
 from ragindex.retrieval.token_budget import fit_text
-from ragindex.serve.access import KeyNeeded
 from ragindex.serve.bodies import receive_body
-from ragindex.serve.document_links import find_link
+from ragindex.serve.guard import KeyNeeded
 from ragindex.serve.keys import AccessKey
 from ragindex.serve.models import PlainText
 from ragindex.serve.refusals import RefusalError
-from ragindex.serve.searching import FoundHits, SearchOrder, find_collection, read_document, search_collection
+from ragindex.serve.searching import (
+    FoundHits,
+    SearchOrder,
+    find_collection,
+    find_link,
+    read_document,
+    search_collection,
+)
 from ragindex.serve.service import Service
 from ragindex.types import Document, Hit
 
@@ -147,12 +153,12 @@ def _result(hit: Hit, begin: int, end: int) -> dict[str, Any]:
 def _fetch(
     service: Service, key: AccessKey, id: str, collection: str, start: int, max_tokens: int
 ) -> tuple[str, Document, str]:
-    held = find_collection(service, key, collection)
-    document = read_document(held, key, id)
+    served = find_collection(service, key, collection)
+    document = read_document(served, key, id)
     if document is None:
         raise RefusalError(404, f"There is no document {id!r}.", "document")
-    rest, model = document.text[start:], held.state.tokenizer
-    return held.name, document, fit_text(rest, max_tokens, model) or rest[: 2 * max_tokens]
+    rest, model = document.text[start:], served.state.tokenizer
+    return served.name, document, fit_text(rest, max_tokens, model) or rest[: 2 * max_tokens]
 
 
 def _document_url(base: str, document: str, name: str) -> str:
@@ -174,7 +180,7 @@ def _find_caller(ctx: Context[Any, Any], local: AccessKey | None) -> AccessKey:
     return key
 
 
-class McpFace:
+class McpApp:
     """The ASGI app at /mcp: every request is authenticated, no session is kept."""
 
     def __init__(self, service: Service) -> None:

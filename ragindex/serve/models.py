@@ -1,4 +1,4 @@
-"""The bodies of requests and responses of the REST face, from which its OpenAPI description is made."""
+"""The bodies of requests and responses of the REST API, from which its OpenAPI description is made."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal

@@ -1,7 +1,9 @@
 """The routes for operators: health, readiness, metrics and the OpenAPI description."""
 
 import asyncio
+import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -10,15 +12,18 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
 from ragindex.errors import RagindexError
-from ragindex.serve.collections import ServedCollection
+from ragindex.serve.collections import ServedCollection, ServedState, search_once
 from ragindex.serve.keys import AccessKey
-from ragindex.serve.logs import log_error
 from ragindex.serve.models import HealthAnswer, error_responses
-from ragindex.serve.readiness import SearchCheck
 from ragindex.serve.refusals import RefusalError
 from ragindex.serve.service import Service
+from ragindex.serve.telemetry import log_error
 
 OPERATIONS_ROUTER = APIRouter(tags=["operations"])
+_OF_ALL_DOCUMENTS = ("reason", "documents", "pending", "damaged", "sync_failure")
+"""What only keys that may see all documents of a collection get to know of it."""
+_KEPT_SECONDS = 5.0
+"""How long the result of a search check counts."""
 _UNREADABLE = "Accepted documents cannot be read. The server's log has the reason."
 
 
@@ -73,10 +78,6 @@ def _describe_writing(service: Service, collection: str) -> dict[str, Any]:
     return {**sync, "writes": not damage, "writing_reason": damage}
 
 
-_OF_ALL_DOCUMENTS = ("reason", "documents", "pending", "damaged", "sync_failure")
-"""What is said of a collection to keys that may see all of its documents."""
-
-
 def _describe_visible(request: Request, service: Service, reasons: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Return what the key of a request may know of the collections; nothing without a valid key that is needed."""
     try:
@@ -116,3 +117,32 @@ async def openapi_route(request: Request) -> Response:
     """Return the OpenAPI description. Needs a key if other machines can reach the server."""
     find_operator(request, request.app.state.service)
     return JSONResponse(request.app.openapi())
+
+
+class SearchCheck:
+    """The last check of a collection. Requests that come meanwhile wait for the one that is made."""
+
+    def __init__(self) -> None:
+        self._checking = asyncio.Lock()
+        self._state: ServedState | None = None
+        self._until = 0.0
+        self._reason = ""
+
+    async def find_reason(self, service: Service, collection: ServedCollection) -> str:
+        """Return why the collection cannot be searched; "" if it can."""
+        async with self._checking:
+            if self._state is not collection.state or time.monotonic() > self._until:
+                self._state = collection.state
+                self._reason = await _search(service, self._state)
+                self._until = time.monotonic() + _KEPT_SECONDS
+            return self._reason
+
+
+async def _search(service: Service, state: ServedState) -> str:
+    if state.broken:
+        return f"Methods whose data are damaged: {', '.join(state.broken)}. Stop the server and run: ragindex repair"
+    try:
+        await service.work(partial(search_once, state))
+    except RefusalError as refusal:
+        return "" if refusal.code == "overloaded" else refusal.message  # busy is not broken
+    return ""

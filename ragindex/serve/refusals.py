@@ -1,7 +1,9 @@
-"""Errors that clients see: a status, a message without secrets and paths, and one JSON shape on every face."""
+"""Errors that clients see: a status, a message without secrets and paths, and one JSON shape on every API."""
 
 from collections.abc import Mapping
 from typing import Any
+
+from starlette.responses import JSONResponse
 
 from ragindex._util.redaction import hide_secrets
 from ragindex.errors import BudgetError, DataError, RagindexError, ServiceError, StoreError, UsageError, WorkspaceError
@@ -29,6 +31,13 @@ def error_body(status: int, message: str, code: str) -> dict[str, Any]:
     """Return the JSON of an error, in the shape of OpenAI's API, so that its clients show the message."""
     kind = _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
     return {"error": {"message": message, "type": kind, "code": code, "param": None}}
+
+
+def answer_refusal(refusal: RefusalError) -> JSONResponse:
+    """Return the response for a refusal."""
+    return JSONResponse(
+        error_body(refusal.status, refusal.message, refusal.code), refusal.status, headers=refusal.headers
+    )
 
 
 def refuse(error: RagindexError) -> RefusalError:

@@ -1,29 +1,45 @@
-"""The REST face: search and ask."""
+"""The REST API: search, ask, and documents to add, change, delete and look up."""
 
 import json
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import JSONResponse
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 
 from ragindex.filters import from_mapping
 from ragindex.retrieval.formatting import hit_to_json, position_to_json, step_to_json
-from ragindex.serve.access import GuardedRoute, ReadKey, ServiceNeeded
+from ragindex.serve.collections import ServedCollection
+from ragindex.serve.guard import AnyKey, DocumentsRoute, GuardedRoute, ReadKey, ServiceNeeded, WriteKey
+from ragindex.serve.ingestion import Ingestion
 from ragindex.serve.keys import AccessKey
-from ragindex.serve.models import AskAnswer, AskBody, SearchAnswer, SearchBody, error_responses
+from ragindex.serve.models import (
+    AcceptedDocuments,
+    AskAnswer,
+    AskBody,
+    DocumentAnswer,
+    DocumentsBody,
+    DocumentStatus,
+    SearchAnswer,
+    SearchBody,
+    error_responses,
+)
 from ragindex.serve.refusals import RefusalError, error_body
 from ragindex.serve.searching import (
     ComposedAnswer,
     FoundHits,
     SearchOrder,
     compose_answer,
+    find_collection,
+    read_document,
     search_collection,
 )
 from ragindex.serve.service import Service
+from ragindex.serve.spool import ChangeState
+from ragindex.types import Document
 
 REST_ROUTER = APIRouter(
     responses=dict(error_responses(400, 401, 402, 403, 404, 413, 422, 503)), route_class=GuardedRoute
@@ -55,13 +71,10 @@ async def ask_route(body: AskBody, request: Request, service: ServiceNeeded, key
     return response
 
 
-def _order(body: SearchBody, *, max_tokens: int | None) -> SearchOrder:
-    where = None if body.where is None else from_mapping(body.where)
-    return SearchOrder(body.query, body.collection, body.method, body.k, where, max_tokens)
-
-
 def _search(service: Service, key: AccessKey, body: SearchBody) -> FoundHits:
-    return search_collection(service, key, _order(body, max_tokens=body.max_tokens))
+    where = None if body.where is None else from_mapping(body.where)
+    order = SearchOrder(body.query, body.collection, body.method, body.k, where, body.max_tokens)
+    return search_collection(service, key, order)
 
 
 def _search_to_json(service: Service, key: AccessKey, body: SearchBody) -> tuple[FoundHits, Response]:
@@ -151,3 +164,93 @@ def _answer_to_json(composed: ComposedAnswer) -> dict[str, Any]:
         "output_tokens": composed.paid.output_tokens,
         "money": composed.paid.money,
     }
+
+
+DOCUMENTS_ROUTER = APIRouter(
+    prefix="/documents",
+    tags=["documents"],
+    responses=dict(error_responses(400, 401, 403, 404, 409, 413, 422, 503)),
+    route_class=DocumentsRoute,
+)
+_IdPath = Annotated[str, Path(max_length=2_000, description="The document's id; it may contain slashes.")]
+_InCollection = Annotated[str, Query(max_length=200, description="Name of the collection. Default: the first.")]
+
+
+@DOCUMENTS_ROUTER.post("", status_code=202, response_model=AcceptedDocuments)
+async def add_route(body: DocumentsBody, service: ServiceNeeded, key: WriteKey) -> Response:
+    """Add documents, or change those with the same ids. The answer comes when they are on the disk."""
+    most = service.settings.limits.documents
+    ids = [one.id for one in body.documents]
+    if len(ids) > most or len(set(ids)) < len(ids):
+        raise RefusalError(400, f"A request has at most {most} documents, each id once.", "documents")
+    documents = [Document(one.id, one.title, one.text, one.metadata) for one in body.documents]
+    ingestion = find_ingestion(service, key, body.collection)
+    await service.work(partial(ingestion.accept_documents, key, documents))
+    ingestion.wake()
+    return await _accepted(service, ingestion, key, ids)
+
+
+@DOCUMENTS_ROUTER.delete("/{id:path}", status_code=202, response_model=AcceptedDocuments)
+async def delete_route(id: _IdPath, service: ServiceNeeded, key: WriteKey, collection: _InCollection = "") -> Response:
+    """Delete a document. The answer comes when that is on the disk."""
+    ingestion = find_ingestion(service, key, collection)
+    known = await service.work(partial(ingestion.accept_deletion, key, id))
+    ingestion.wake()
+    return await _accepted(service, ingestion, key, [known])
+
+
+@DOCUMENTS_ROUTER.get("/{id:path}", response_model=DocumentAnswer)
+async def document_route(id: _IdPath, service: ServiceNeeded, key: AnyKey, collection: _InCollection = "") -> Response:
+    """Return what has become of a document, and, to those who may read, the document as it is searched now."""
+    if not key.rights & {"read", "write"}:
+        service.require_right(key, "read")
+    served = find_collection(service, key, collection)
+    return await service.work(partial(_document_to_response, service, served, key, id))
+
+
+def _document_to_response(service: Service, collection: ServedCollection, key: AccessKey, id: str) -> Response:
+    ingestion = service.ingestions.get(collection.name)
+    if ingestion is None:
+        document, change = read_document(collection, key, id), None
+    else:
+        document, change = ingestion.find_document(key, id)
+    if document is None and change is None:
+        raise RefusalError(404, f"There is no document {id!r}.", "document")
+    shown = document if "read" in key.rights else None
+    reason = "" if ingestion is None else ingestion.explain(key, change)
+    return JSONResponse(
+        _status(collection.name, id if document is None else document.id, change, reason)
+        | {
+            "title": None if shown is None else shown.title,
+            "text": None if shown is None else shown.text,
+            "metadata": None if shown is None else dict(shown.metadata),
+        }
+    )
+
+
+def find_ingestion(service: Service, key: AccessKey, collection: str) -> Ingestion:
+    """Return the ingestion of a collection. Raises RefusalError (404, or 403 if it accepts no documents)."""
+    name = find_collection(service, key, collection).name
+    if service.settings.read_only:
+        raise RefusalError(403, "The server was started with --read-only.", "read_only")
+    if name not in service.ingestions:
+        raise RefusalError(403, f"The collection {name!r} is an exported retriever, which stays as it is.", "read_only")
+    return service.ingestions[name]
+
+
+async def _accepted(service: Service, ingestion: Ingestion, key: AccessKey, ids: list[str]) -> Response:
+    name, states = ingestion.collection.name, await service.work(partial(ingestion.spool.states, ids))
+    shown = [_status(name, id, states.get(id), ingestion.explain(key, states.get(id))) for id in ids]
+    return JSONResponse({"collection": name, "documents": shown}, 202)
+
+
+def _status(collection: str, id: str, change: ChangeState | None, reason: str) -> dict[str, Any]:
+    """Return a `DocumentStatus`. A document without a change was indexed by other means."""
+    return DocumentStatus(
+        id=id,
+        collection=collection,
+        status="indexed" if change is None else change.status,
+        reason=reason,
+        accepted_at=None if change is None else change.accepted,
+        finished_at=None if change is None else change.finished,
+    ).model_dump()

@@ -1,4 +1,4 @@
-"""A search and an answer as every face serves them: the key's filter, limits, the token budget, what hits rest on."""
+"""A search and an answer as every API serves them: the key's filter, limits, the token budget, what hits rest on."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,14 +19,15 @@ from ragindex.llm.offline import is_offline
 from ragindex.retrieval.matching import MatchedWords, cite_evidence, find_matching_evidence
 from ragindex.retrieval.token_budget import fit_hits
 from ragindex.serve.collections import ServedCollection, ServedState
-from ragindex.serve.keys import AccessKey
-from ragindex.serve.permissions import keep_permitted, passing_documents
+from ragindex.serve.keys import AccessKey, charge, keep_permitted, passing_documents
 from ragindex.serve.refusals import RefusalError
-from ragindex.serve.spending import charge
 from ragindex.types import Document, Hit, Query, Retrieval, Usage
 
 if TYPE_CHECKING:
     from ragindex.serve.service import Service
+from urllib.parse import urlsplit
+
+from ragindex.types import Metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +75,14 @@ def find_collection(service: "Service", key: AccessKey, name: str) -> ServedColl
 
     Raises RefusalError, which is the same for a collection that does not exist and one that the key does not open.
     """
-    mine = {one: held for one, held in service.collections.items() if key.opens(one)}
-    if not name and mine:
-        return next(iter(mine.values()))
-    if name not in mine:
+    opened = {known: collection for known, collection in service.collections.items() if key.opens(known)}
+    if not name and opened:
+        return next(iter(opened.values()))
+    if name not in opened:
         raise RefusalError(
-            404, f"There is no collection {name!r}. Available: {', '.join(mine) or 'none'}.", "collection"
+            404, f"There is no collection {name!r}. Available: {', '.join(opened) or 'none'}.", "collection"
         )
-    return mine[name]
+    return opened[name]
 
 
 def read_document(collection: ServedCollection, key: AccessKey, id: str) -> Document | None:
@@ -106,14 +107,14 @@ def search_collection(service: "Service", key: AccessKey, order: SearchOrder) ->
     if key.where is not None:
         found = Retrieval(keep_permitted(key, found.hits))
     hits, shortened = _cap_texts(found.hits, service.settings.limits.text)
-    if order.max_tokens is None:
-        kept = Retrieval(hits, found.trace, found.notes)
-        return FoundHits(order, collection, state, method, kept, paid.spent, shortened=shortened)
-    fit = fit_hits(hits, order.max_tokens, state.tokenizer)
-    kept = Retrieval(fit.hits, found.trace, found.notes)
-    shortened &= {hit.id for hit in fit.hits}
-    shortened |= fit.shortened
-    return FoundHits(order, collection, state, method, kept, paid.spent, fit.tokens, shortened, fit.left_out)
+    tokens: int | None = None
+    left_out = 0
+    if order.max_tokens is not None:
+        fit = fit_hits(hits, order.max_tokens, state.tokenizer)
+        hits, tokens, left_out = fit.hits, fit.tokens, fit.left_out
+        shortened = (shortened & {hit.id for hit in hits}) | fit.shortened
+    bounded = Retrieval(hits, found.trace, found.notes)
+    return FoundHits(order, collection, state, method, bounded, paid.spent, tokens, shortened, left_out)
 
 
 def _cap_texts(hits: Sequence[Hit], most: int) -> tuple[tuple[Hit, ...], frozenset[str]]:
@@ -175,3 +176,23 @@ def compose_answer(service: "Service", key: AccessKey, found: FoundHits) -> Comp
         output = index.llm.run(ANSWER, answer_inputs(order.query, context, language))
     answer = resolve_citations(output, context)
     return ComposedAnswer(found, context, answer, index.llm_name, found.paid + paid.spent)
+
+
+_URL_KEYS = ("url", "source_url", "link")
+_LONGEST_URL = 2_000  # characters
+
+
+def find_link(metadata: Metadata) -> str:
+    """Return the address of a document if a browser may open it: http or https, with a host; else ""."""
+    given = [metadata[key] for key in _URL_KEYS if key in metadata]
+    return next((value for value in given if isinstance(value, str) and _is_web_address(value)), "")
+
+
+def _is_web_address(value: str) -> bool:
+    if len(value) > _LONGEST_URL or not value.isprintable() or " " in value:
+        return False
+    try:
+        parts = urlsplit(value)
+        return parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        return False

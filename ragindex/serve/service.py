@@ -1,4 +1,4 @@
-"""The state of a running server, which its faces share: settings, collections, work slots and metrics."""
+"""The state of a running server, which its APIs share: settings, collections, work slots and metrics."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -13,12 +13,9 @@ from ragindex.serve.bodies import BodyRoom
 from ragindex.serve.collections import ServedCollection, open_collection
 from ragindex.serve.config import ServeSettings
 from ragindex.serve.ingestion import Ingestion
-from ragindex.serve.keys import LOCAL, AccessKey, Keyring, Right
-from ragindex.serve.logs import log_error, log_event
-from ragindex.serve.metrics import ServerMetrics
+from ragindex.serve.keys import LOCAL, AccessKey, Keyring, Right, callers_budget
 from ragindex.serve.refusals import RefusalError, busy, refuse
-from ragindex.serve.spending import callers_budget
-from ragindex.serve.tracing import trace_searches
+from ragindex.serve.telemetry import ServerMetrics, log_error, log_event, trace_searches
 
 _Result = TypeVar("_Result")
 
@@ -26,7 +23,7 @@ _Result = TypeVar("_Result")
 class WorkSlots:
     """How many searches and answers run at once. A slot is free again when its work ends, not when its client leaves.
 
-    `overdue` counts those whose client has been told that there is no answer in time.
+    `overdue` counts those whose client has got the refusal that there is no answer in time.
     """
 
     def __init__(self, most: int, metrics: ServerMetrics) -> None:

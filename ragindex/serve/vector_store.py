@@ -1,9 +1,8 @@
-"""OpenAI's face: `POST /v1/vector_stores/{id}/search`, for the OpenAI client, LiteLLM, and what is written for them.
+"""OpenAI's API: `POST /v1/vector_stores/{id}/search`, for the OpenAI client, LiteLLM, and what is written for them.
 
 A vector store is a collection, `NAME`, or one of its methods, `NAME:METHOD`. A file is a document.
 """
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -14,8 +13,8 @@ from starlette.responses import Response
 
 from ragindex import filters
 from ragindex._util.text import quote_value
-from ragindex.filters import ComparisonOperator, Filter, build_comparison
-from ragindex.serve.access import GuardedRoute, ReadKey, ServiceNeeded
+from ragindex.filters import NAMED_COMPARISONS, Filter, build_comparison
+from ragindex.serve.guard import GuardedRoute, ReadKey, ServiceNeeded
 from ragindex.serve.keys import AccessKey
 from ragindex.serve.models import PlainText, RequestBody, error_responses
 from ragindex.serve.refusals import RefusalError
@@ -151,19 +150,7 @@ def _translate(given: AttributeComparison | AttributeCompound) -> Filter:
         raise RefusalError(
             400, f"The filter {given.type!r} on {quote_value(given.key)} has a value of the wrong type.", "filters"
         )
-    return build_comparison(given.key, _COMPARISONS[given.type], given.value)
-
-
-_COMPARISONS: Mapping[str, ComparisonOperator] = {
-    "eq": "==",
-    "ne": "!=",
-    "gt": ">",
-    "gte": ">=",
-    "lt": "<",
-    "lte": "<=",
-    "in": "in",
-    "nin": "not in",
-}
+    return build_comparison(given.key, NAMED_COMPARISONS[given.type], given.value)
 
 
 def _page(found: FoundHits, body: VectorStoreBody) -> dict[str, Any]:

@@ -14,8 +14,8 @@ import one_ssl_context  # noqa: F401  # quick clients
 import uvicorn
 
 import ragindex
+from ragindex.serve.app import make_uvicorn
 from ragindex.serve.config import ServeSettings, parse_collections
-from ragindex.serve.server import make_uvicorn
 from ragindex.serve.service import Service
 
 DOCUMENTS = [

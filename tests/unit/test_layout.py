@@ -35,7 +35,7 @@ def test_a_wheel_has_no_other_top_level_names(tmp_path: Path) -> None:
         data = {
             path
             for path in (parent / package).rglob("*.*")
-            if path.suffix in {".jinja", ".html", ".yaml", ".txt", ".json"}
+            if path.suffix in {".jinja", ".html", ".yaml", ".txt", ".json", ".template"}
         }
         assert {str(path.relative_to(parent)) for path in data} <= set(names)
 

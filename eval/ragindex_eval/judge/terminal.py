@@ -9,7 +9,7 @@ from rich.rule import Rule
 from rich.text import Text
 
 from ragindex.cli.console import strip_controls
-from ragindex.cli.show_hits import cut_to_match, mark_words
+from ragindex.cli.hits import cut_to_match, mark_words
 from ragindex.corpus.judgements import GRADES
 from ragindex.retrieval.matching import find_question_words
 from ragindex_eval.judge.session import GRADE_KEYS, JudgingItem, JudgingSession

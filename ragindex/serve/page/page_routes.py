@@ -3,6 +3,7 @@
 import secrets
 import time
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
@@ -10,14 +11,15 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import Field
 from starlette.responses import Response
 
-from ragindex.serve.access import AnyKey, GuardedRoute, JudgeKey, ReadKey, ServiceNeeded
-from ragindex.serve.guard import require_same_origin
-from ragindex.serve.keys import AccessKey
+from ragindex.corpus.judgements import QUERIES_FILE, add_judgement, question_id, read_judgements
+from ragindex.serve.collections import ServedCollection
+from ragindex.serve.guard import AnyKey, GuardedRoute, JudgeKey, ReadKey, ServiceNeeded, require_same_origin
+from ragindex.serve.keys import AccessKey, passing_documents
 from ragindex.serve.models import DocumentId, NameText, PlainText, RequestBody, error_responses
-from ragindex.serve.page.keep_judgements import read_grades, save_judgement
 from ragindex.serve.page.show_found import TimedSearch, render_found, render_template
+from ragindex.serve.refusals import RefusalError
 from ragindex.serve.rest import note_search
-from ragindex.serve.searching import SearchOrder, search_collection
+from ragindex.serve.searching import SearchOrder, find_collection, read_document, search_collection
 from ragindex.serve.service import Service
 from ragindex.serve.web import page_policy
 
@@ -104,3 +106,38 @@ async def judgement_route(body: JudgementBody, service: ServiceNeeded, key: Judg
         partial(save_judgement, service, key, body.collection, body.query, body.document, body.grade)
     )
     return JSONResponse({"question": question, "document": body.document, "grade": body.grade}, 201)
+
+
+JUDGEMENTS_FOLDER = "judgements"
+
+
+def save_judgement(service: Service, key: AccessKey, collection: str, question: str, document: str, grade: int) -> str:
+    """Save a judgement durably; return the question's id. Raises RefusalError and RagindexError.
+
+    The document must be one that the key may see.
+    """
+    if service.settings.read_only:
+        raise RefusalError(403, "The server was started with --read-only.", "read_only")
+    searched = find_collection(service, key, collection)
+    if read_document(searched, key, document) is None:
+        raise RefusalError(404, f"There is no document {document!r}.", "document")
+    return add_judgement(_find_folder(searched), question, document, grade)
+
+
+def read_grades(service: Service, key: AccessKey, collection: str, question: str) -> dict[str, int]:
+    """Return the grades by document that a question has, of documents that the key may see. Raises RagindexError."""
+    searched = find_collection(service, key, collection)
+    folder = _find_folder(searched)
+    if not (folder / QUERIES_FILE).exists():
+        return {}
+    judged = read_judgements(folder).get(question_id(question))
+    grades = {} if judged is None else judged.grades
+    documents = searched.state.index.read(list(grades))
+    passing = passing_documents(key.where, {document.id: document.metadata for document in documents})
+    return {id: grade for id, grade in grades.items() if id in passing}
+
+
+def _find_folder(collection: ServedCollection) -> Path:
+    """Return the folder of judgements: in that of the index or retriever, or beside a packed retriever."""
+    folder = collection.spec.folder
+    return folder.with_name(f"{folder.name}.{JUDGEMENTS_FOLDER}") if folder.is_file() else folder / JUDGEMENTS_FOLDER

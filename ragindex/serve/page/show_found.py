@@ -4,7 +4,7 @@ Texts of documents and models are untrusted. The templates escape everything, al
 link is shown only if it is http or https.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,10 +15,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from ragindex.llm.tokens import count_text_tokens
 from ragindex.retrieval.formatting import format_path, format_positions, place_snippet
 from ragindex.retrieval.matching import QuestionWord, find_matches, find_question_words, find_window
-from ragindex.serve.document_links import find_link
-from ragindex.serve.page.graph_drawing import NODE_WIDTH, draw_graph
-from ragindex.serve.page.trace_graph import list_trace_facts, make_trace_graph
-from ragindex.serve.searching import FoundHits
+from ragindex.serve.page.trace_graph import NODE_WIDTH, draw_graph, list_trace_facts, make_trace_graph
+from ragindex.serve.searching import FoundHits, find_link
 from ragindex.types import Hit, Step
 
 _SNIPPET, _TEXT, _TITLE = 320, 20_000, 300  # characters
@@ -51,7 +49,6 @@ class StepView:
 
     iteration: int
     index: str
-    query: str
     found: str
     facts: str
     note: str
@@ -129,18 +126,15 @@ def mark_matches(text: str, words: Sequence[QuestionWord], language: str) -> Pie
     return [*pieces, (text[end:], False)] if end < len(text) else pieces
 
 
-def _merge_spans(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield spans that do not overlap, in order."""
-    held: tuple[int, int] | None = None
+def _merge_spans(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return spans that do not overlap, in order."""
+    merged = list[tuple[int, int]]()
     for start, end in sorted(spans):
-        if held is not None and start <= held[1]:
-            held = held[0], max(held[1], end)
-            continue
-        if held is not None:
-            yield held
-        held = start, end
-    if held is not None:
-        yield held
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
+        else:
+            merged.append((start, end))
+    return merged
 
 
 def _view_hit(rank: int, hit: Hit, words: Sequence[QuestionWord], language: str) -> HitView:
@@ -183,7 +177,6 @@ def _view_step(step: Step) -> StepView:
     return StepView(
         step.iteration,
         step.index[:_TITLE],
-        step.query[:_NOTE],
         ids[:_NOTE],
         "; ".join((*paths, *facts))[:_NOTE],
         step.note[:_NOTE],

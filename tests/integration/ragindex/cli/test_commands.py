@@ -14,7 +14,7 @@ from command_line import build, failed, make_desk, ragindex, write
 
 from ragindex._util import distribution
 from ragindex.cli import main
-from ragindex.cli.plugin_help import parameters
+from ragindex.cli.methods import parameters
 from ragindex.encoders import lsa
 from ragindex.index.index import Index
 from ragindex.plugins import registry

@@ -11,7 +11,7 @@ from made_extractions import openie, spelt
 from made_trees import Compass, around, at
 from rich.console import Console
 
-from ragindex.cli import show_tree
+from ragindex.cli.parts import render_tree, summarize_tree
 from ragindex.index.index import Index
 from ragindex.plugins import registry
 from ragindex.testing import DOCUMENTS as DOCUMENTS_OF_CHECKS
@@ -148,21 +148,21 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_tree_folded(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Index.open(tree, encoder=Compass(), create=True) as workspace:
-        counts, roots = show_tree.summarize_tree(workspace.open_part(registry.part(SMALL)))
+        counts, roots = summarize_tree(workspace.open_part(registry.part(SMALL)))
     assert counts == {"levels": {"0": 21, "1": 3, "2": 1}, "alone": 1}
     (root,) = roots
     assert (root["level"], root["children"], root["passages"]) == (2, 3, 20)
     assert [(one["level"], one["children"], one["passages"]) for one in root["below"]] == [(1, 9, 9)] * 2 + [(1, 3, 3)]
     assert [one["below"] for one in root["below"]] == [[], [], []]
     assert root["below"][2]["text"] == "c1 @0.100,0.000,1.000 c2 @-0.050,0.087,1.000 c3 @-0.050,-0.087,1.000"
-    text = drawn_as_text(show_tree.render_tree(counts, roots, roots))
+    text = drawn_as_text(render_tree(counts, roots, roots))
     assert text.splitlines()[0] == ("Nodes: 21 on level 0, 3 on level 1, 1 on level 2. 1 leaf is below no summary.")
     assert [line[:38] for line in text.splitlines()[1:]] == [
         "level 2, 3 children, 20 passages, " + root["id"][:4],
         *("├── level 1, 9 children, 9 passages, " + one["id"][:1] for one in root["below"][:2]),
         "└── level 1, 3 children, 3 passages, " + root["below"][2]["id"][:1],
     ]
-    assert drawn_as_text(show_tree.render_tree(counts, roots, [])).splitlines()[1:] == ["… and 1 more root"]
+    assert drawn_as_text(render_tree(counts, roots, [])).splitlines()[1:] == ["… and 1 more root"]
 
 
 def drawn_as_text(value: Any) -> str:

@@ -23,10 +23,10 @@ from ragindex.export.archive import unpack_archive
 from ragindex.export.retriever_file import (
     LARGEST_RETRIEVER_FILE,
     ExportedRetriever,
+    RetrieverLimits,
     parse_retriever_file,
     write_retriever_file,
 )
-from ragindex.export.stored_files import RetrieverLimits
 from ragindex.stores.packed import _HEADER, _read_packed
 from ragindex.testing import DOCUMENTS
 

@@ -9,8 +9,8 @@ from command_line import ragindex as command
 from made_library import QUESTION
 
 import ragindex
+from ragindex.cli.use import FRAMEWORKS, usage_lines
 from ragindex.errors import UsageError
-from ragindex.integrations import FRAMEWORKS, usage_lines
 
 
 @pytest.mark.parametrize("framework", sorted({*FRAMEWORKS} - {"dspy"}))  # dspy: in tests/slow

@@ -16,11 +16,10 @@ import uvicorn
 from served import RunningServer, build_index, serving
 
 from ragindex.errors import StoreError
-from ragindex.serve import readiness
+from ragindex.serve import operations
 from ragindex.serve.config import RequestLimits
-from ragindex.serve.connections import make_protocol
 from ragindex.serve.keys import Keyring, load_keyring
-from ragindex.serve.web import quiet_config
+from ragindex.serve.web import make_protocol, quiet_config
 
 READ, WRITE, OTHER = (f"{name}-0123456789abcdef" for name in ("reader", "writer", "other"))
 KEYS = "".join(
@@ -212,7 +211,7 @@ def test_readiness_is_searched_once_for_all_who_ask(server: RunningServer, monke
         with server.client() as client:
             return client.get("/ready").status_code
 
-    monkeypatch.setattr(readiness, "search_once", search)
+    monkeypatch.setattr(operations, "search_once", search)
     for state in (replace(collection.state), replace(collection.state)):  # a new state is searched at once
         monkeypatch.setattr(collection, "state", state)
         with ThreadPoolExecutor(6) as pool:

@@ -14,8 +14,8 @@ from ragindex.serve.collections import open_collection
 from ragindex.serve.config import RequestLimits, ServeSettings, parse_collections
 from ragindex.serve.ingestion import Ingestion
 from ragindex.serve.keys import AccessKey
-from ragindex.serve.metrics import ServerMetrics
 from ragindex.serve.refusals import RefusalError
+from ragindex.serve.telemetry import ServerMetrics
 from ragindex.types import Document
 
 RED, BLUE = (AccessKey(team, frozenset({"read", "write"}), where=meta("team", team)) for team in ("red", "blue"))

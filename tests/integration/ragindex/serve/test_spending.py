@@ -14,8 +14,7 @@ from served import DOCUMENTS, RunningServer, serving, wait_until
 import ragindex
 from ragindex.errors import UsageError
 from ragindex.llm.answer_question import ANSWER, AnswerContext, answer_inputs
-from ragindex.serve.keys import load_keyring
-from ragindex.serve.spending import charge
+from ragindex.serve.keys import charge, load_keyring
 
 CAPPED, FREE = "capped-0123456789abcdef", "free-0123456789abcdef"
 CAP = 3.0

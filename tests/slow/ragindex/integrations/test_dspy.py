@@ -10,8 +10,8 @@ from dspy.utils import DummyLM
 from made_library import QUESTION
 
 import ragindex
+from ragindex.cli.use import usage_lines
 from ragindex.errors import MissingPartError, UsageError
-from ragindex.integrations import usage_lines
 from ragindex.integrations.dspy import DSPyRetriever
 
 

@@ -1,8 +1,15 @@
 """Graphs of traces, worked out by hand."""
 
 from ragindex.retrieval.trace import IF_STOPPED
-from ragindex.serve.page.graph_drawing import GAP, NODE_WIDTH, draw_graph
-from ragindex.serve.page.trace_graph import GraphEdge, GraphNode, TraceGraph, make_trace_graph
+from ragindex.serve.page.trace_graph import (
+    GAP,
+    NODE_WIDTH,
+    GraphEdge,
+    GraphNode,
+    TraceGraph,
+    draw_graph,
+    make_trace_graph,
+)
 from ragindex.types import Hit, Step, Triple
 
 

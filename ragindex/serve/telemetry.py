@@ -1,4 +1,4 @@
-"""Structured logs: one line of JSON per event, on the logger `ragindex.serve`."""
+"""What a server tells of its work: logs (a line of JSON per event), Prometheus metrics, and MLflow traces."""
 
 import atexit
 import contextlib
@@ -6,10 +6,14 @@ import json
 import logging
 import os
 import queue
+import sys
 import threading
 import time
 from typing import Any
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from ragindex import mlflow_tracing
 from ragindex._util.redaction import hide_secrets
 from ragindex.errors import DataError, LLMError, RagindexError, UsageError
 
@@ -82,3 +86,80 @@ def show_logs() -> None:
         logger.addHandler(handler)
         logger.propagate = False
     _logger.setLevel(logging.INFO)
+
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+class ServerMetrics:
+    """The metrics that the parts of a server update."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "ragindex_requests", "Requests by route and status.", ["route", "status"], registry=self.registry
+        )
+        self.seconds = Histogram(
+            "ragindex_request_seconds", "Time to answer.", ["route"], buckets=_SECONDS, registry=self.registry
+        )
+        self.working = Gauge("ragindex_working", "Searches and answers in progress.", registry=self.registry)
+        self.refused = Counter(
+            "ragindex_refused",
+            "Requests refused because of the cap on concurrency or time.",
+            ["why"],
+            registry=self.registry,
+        )
+        self.searches = Counter(
+            "ragindex_searches", "Searches by collection and method.", ["collection", "method"], registry=self.registry
+        )
+        self.pending = Gauge(
+            "ragindex_pending_documents",
+            "Accepted changes that are not searched yet.",
+            ["collection"],
+            registry=self.registry,
+        )
+        self.state_time = Gauge(
+            "ragindex_state_timestamp_seconds",
+            "When the state that is searched was opened.",
+            ["collection"],
+            registry=self.registry,
+        )
+        self.sync_failures = Counter(
+            "ragindex_sync_failures", "Times that the sync process failed.", ["collection"], registry=self.registry
+        )
+        self.tokens = Counter(
+            "ragindex_paid_tokens", "Tokens paid for by requests, by key.", ["key"], registry=self.registry
+        )
+        self.dollars = Counter(
+            "ragindex_paid_dollars",
+            "Dollars paid by requests, by key; unknown prices count 0.",
+            ["key"],
+            registry=self.registry,
+        )
+
+    def render(self) -> bytes:
+        """Return the metrics in Prometheus's text format."""
+        return generate_latest(self.registry)
+
+
+_SHARE_VARIABLE = "MLFLOW_TRACE_SAMPLING_RATIO"
+_FLUSH_SECONDS = 5.0
+
+
+def trace_searches(share: float) -> None:
+    """Trace this share of the searches of retrievers opened from now on; 0 traces none.
+
+    MLflow's own settings say where traces go (MLFLOW_TRACKING_URI, OTEL_EXPORTER_OTLP_ENDPOINT). Raises
+    MissingExtraError if MLflow is not installed.
+    """
+    if share > 0:
+        os.environ[_SHARE_VARIABLE] = str(share)
+        mlflow_tracing.autolog()
+
+
+def flush_traces() -> None:
+    """Wait, for a few seconds at most, until recorded traces are in MLflow's store. Does nothing without MLflow."""
+    if "mlflow" in sys.modules:
+        flushing = threading.Thread(target=sys.modules["mlflow"].flush_trace_async_logging, daemon=True)
+        flushing.start()
+        flushing.join(_FLUSH_SECONDS)  # a tracker that is away is retried for minutes

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ragindex.serve.document_links import find_link
+from ragindex.serve.searching import find_link
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from ragindex.errors import UsageError
-from ragindex.serve import server
+from ragindex.serve import app
 
 
 async def _read_delay(listening: socket.socket) -> int:
@@ -27,11 +27,11 @@ async def _read_delay(listening: socket.socket) -> int:
 
 def test_connections_send_at_once() -> None:
     """Otherwise the second part of an answer waits until the client has acknowledged the first: 40 ms on Linux."""
-    assert asyncio.run(_read_delay(server.bind_address("127.0.0.1", 0))) == 1
+    assert asyncio.run(_read_delay(app.bind_address("127.0.0.1", 0))) == 1
 
 
 def test_a_taken_port_is_refused() -> None:
-    with server.bind_address("127.0.0.1", 0) as listening:
+    with app.bind_address("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
         with pytest.raises(UsageError, match=rf"^The server cannot listen on 127\.0\.0\.1:{port}: .*\. Try --port\.$"):
-            server.bind_address("127.0.0.1", port)
+            app.bind_address("127.0.0.1", port)

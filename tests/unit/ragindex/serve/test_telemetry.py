@@ -1,4 +1,4 @@
-"""Logs: no event waits for whoever reads standard error."""
+"""Logs: no event waits for a reader of standard error."""
 
 import json
 import logging
@@ -6,14 +6,14 @@ import os
 
 import pytest
 
-from ragindex.serve import logs
+from ragindex.serve import telemetry
 
 
 def test_lines_that_nobody_reads_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
-    monkeypatch.setattr(logs, "_STANDARD_ERROR", writing)
-    monkeypatch.setattr(logs, "_MOST_LINES", 100)
-    handler = logs._ErrorWriter()
+    monkeypatch.setattr(telemetry, "_STANDARD_ERROR", writing)
+    monkeypatch.setattr(telemetry, "_MOST_LINES", 100)
+    handler = telemetry._ErrorWriter()
     sent = 5000  # more than the pipe and the queue hold
 
     def log(text: str) -> None:

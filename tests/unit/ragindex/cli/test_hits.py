@@ -2,7 +2,7 @@
 
 import pytest
 
-from ragindex.cli.show_hits import print_hits
+from ragindex.cli.hits import print_hits
 from ragindex.types import Hit, Position, Retrieval, Step
 
 

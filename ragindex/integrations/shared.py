@@ -1,10 +1,24 @@
-"""What a hit says besides its text, as the metadata of a framework's document."""
+"""What the adapters share: opening a built method, and what a hit says besides its text as metadata."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from ragindex.index.index import open_index
+from ragindex.index.retriever import IndexRetriever
+from ragindex.plugins.registry import Written
 from ragindex.retrieval.formatting import position_to_json
 from ragindex.types import Hit
+
+
+def open_built_method(folder: Path | str, method: Written) -> IndexRetriever:
+    """Open a built method of the index in `folder`, which is only read. Raises the errors of `open` and `retriever`.
+
+    The retriever stays on the state of the index at which it was opened.
+    """
+    with open_index(folder, read_only=True) as index:
+        return index.retriever(method)
+
 
 CITATION_KEY = "ragindex"
 """The key of what ragindex itself says about a hit."""
@@ -22,11 +36,8 @@ def build_metadata(hit: Hit) -> dict[str, Any]:
 
 def _find_common(hit: Hit) -> Mapping[str, Any]:
     """Return the entries that all documents of the hit have; none if one of them has no metadata."""
-    held = [hit.metadata.get(id, {}) for id in hit.doc_ids]
-    first = held[0] if held else {}
-    return {
-        key: value for key, value in first.items() if all(key in other and other[key] == value for other in held[1:])
-    }
+    first, *others = [hit.metadata.get(id, {}) for id in hit.doc_ids] or [{}]
+    return {key: value for key, value in first.items() if all(key in other and other[key] == value for other in others)}
 
 
 def _build_citation(hit: Hit) -> dict[str, Any]:
@@ -40,5 +51,5 @@ def _build_citation(hit: Hit) -> dict[str, Any]:
         "doc_ids": list(hit.doc_ids),
         "passage_ids": list(hit.passage_ids),
         "positions": [position_to_json(position) for position in hit.positions],
-        "metadata": {id: dict(held) for id, held in hit.metadata.items()},
+        "metadata": {id: dict(metadata) for id, metadata in hit.metadata.items()},
     }
