@@ -106,8 +106,8 @@ class Check(Protocol):
         self,
         scheme: Scheme,
         folder: Path,
-        encoder: registry.Written = "lsa",
-        store: registry.Written = "lancedb",
+        encoder: registry.PluginSpec = "lsa",
+        store: registry.PluginSpec = "lancedb",
         built: Path | None = None,
     ) -> None:
         """Raise AssertionError, with what was expected, if the check fails."""
@@ -115,7 +115,7 @@ class Check(Protocol):
 
 
 def check_scheme(
-    scheme: Scheme, folder: Path, encoder: registry.Written = "lsa", store: registry.Written = "lancedb"
+    scheme: Scheme, folder: Path, encoder: registry.PluginSpec = "lsa", store: registry.PluginSpec = "lancedb"
 ) -> None:
     """Run every check in new indexes under `folder`. Raises AssertionError at the first check that fails."""
     for check in CHECKS:
@@ -125,9 +125,9 @@ def check_scheme(
 def build(
     scheme: Scheme,
     folder: Path,
-    encoder: registry.Written,
+    encoder: registry.PluginSpec,
     documents: Sequence[Document] = DOCUMENTS,
-    store: registry.Written = "lancedb",
+    store: registry.PluginSpec = "lancedb",
 ) -> Index:
     """Build the scheme's parts in a new index of the documents, without chunking."""
     index = Index.open(folder, encoder=encoder, store=store, chunking=None, create=True)
@@ -193,11 +193,11 @@ class _Bench:
 
     scheme: Scheme
     folder: Path
-    encoder: registry.Written
-    store: registry.Written
+    encoder: registry.PluginSpec
+    store: registry.PluginSpec
     built: Path | None
 
-    def open(self, folder: Path, llm: registry.Written = "offline") -> Index:
+    def open(self, folder: Path, llm: registry.PluginSpec = "offline") -> Index:
         return Index.open(folder, encoder=self.encoder, llm=llm, store=self.store, chunking=None, create=True)
 
     def share(self) -> Index:
@@ -256,8 +256,8 @@ def _check(run: Callable[[_Bench], None]) -> Check:
     def check(
         scheme: Scheme,
         folder: Path,
-        encoder: registry.Written = "lsa",
-        store: registry.Written = "lancedb",
+        encoder: registry.PluginSpec = "lsa",
+        store: registry.PluginSpec = "lancedb",
         built: Path | None = None,
     ) -> None:
         with _name_plugin_in_errors(scheme):

@@ -8,7 +8,7 @@ from typing import Any
 from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
 from ragindex.index.index import Index
-from ragindex.plugins.registry import Written
+from ragindex.plugins.registry import PluginSpec
 from ragindex_eval.data import datasets, gold_classes
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.result import Result
@@ -22,7 +22,7 @@ _COMMAND_ONLY = ("corpora", "encoders", "seeds", "out", "json_file", "fail_below
 
 def compare(
     data: str | Path | Corpus | Dataset | None = None,
-    methods: str | Sequence[Written] | None = None,
+    methods: str | Sequence[PluginSpec] | None = None,
     *,
     questions: str | Path | None = None,
     index: str | Path | Index | None = None,

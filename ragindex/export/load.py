@@ -59,7 +59,7 @@ def load_retriever(
     path: Path | str,
     *,
     index: Path | str | None = None,
-    encoder: registry.Written | None = None,
+    encoder: registry.PluginSpec | None = None,
     allow_hosts: Sequence[str] = (),
     allow_folders: Sequence[Path | str] = (),
     follow: bool = False,
@@ -158,7 +158,9 @@ class _Plan:
     files: Mapping[str, str]
 
 
-def _make_plan(exported: ExportedRetriever, folder: Path, encoder: registry.Written | None, allowed: _Allowed) -> _Plan:
+def _make_plan(
+    exported: ExportedRetriever, folder: Path, encoder: registry.PluginSpec | None, allowed: _Allowed
+) -> _Plan:
     """Make the plugins. Raises UsageError if one is unknown, differs from the exported one, or reaches too far."""
     files = {text: _own_path(text, folder) for text in _own_texts(exported)}
     method = exported.method.describe()
@@ -187,7 +189,7 @@ def _own_path(text: str, folder: Path) -> str:
     return f"{(folder / name).absolute()}{mark}{hashed}"
 
 
-def _folders_of(encoder: registry.Written | None) -> tuple[str, ...]:
+def _folders_of(encoder: registry.PluginSpec | None) -> tuple[str, ...]:
     """Return the model folders of an encoder that the one who loads has named, which allows them."""
     return () if encoder is None else registry.encoder(encoder).model_folders()
 

@@ -57,7 +57,7 @@ from ragindex.llm.budget import Budget, parse_budget
 from ragindex.llm.cache import ResponseCache
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
-from ragindex.plugins.registry import Written
+from ragindex.plugins.registry import PluginSpec
 from ragindex.stores.metered import MeteredCollection
 from ragindex.types import Document, Usage
 
@@ -83,9 +83,9 @@ class Index(IndexState):
         *,
         create: bool = False,
         read_only: bool = False,
-        encoder: Written | None = None,
-        llm: Written | None = None,
-        store: Written | None = None,
+        encoder: PluginSpec | None = None,
+        llm: PluginSpec | None = None,
+        store: PluginSpec | None = None,
         language: str | None = None,
         chunking: Chunking | Literal["default"] | None = "default",
         seed: int | None = None,
@@ -261,7 +261,7 @@ class Index(IndexState):
     # ------------------------------------------------------------ building
 
     @adds_repair_hint
-    def build(self, *methods: Written | Part[Any], workers: int | None = None) -> BuildResult:
+    def build(self, *methods: PluginSpec | Part[Any], workers: int | None = None) -> BuildResult:
         """Build methods, or update them to the current documents; without arguments, update every built method.
 
         Example:
@@ -287,7 +287,7 @@ class Index(IndexState):
         with self.writer("ragindex index"):
             self.encoders.ask_refit()
 
-    def import_part(self, part: Written, file: Path) -> None:
+    def import_part(self, part: PluginSpec, file: Path) -> None:
         """Copy `file` into the index and use it as the content of `part` from now on.
 
         Raises DataError if the file cannot be read, and UsageError if the part cannot be imported from a file.
@@ -333,7 +333,7 @@ class Index(IndexState):
 
     # ------------------------------------------------------------ searching
 
-    def retriever(self, method: Written) -> IndexRetriever:
+    def retriever(self, method: PluginSpec) -> IndexRetriever:
         """Open a built method in its state after the last build. Writes nothing and builds nothing.
 
         Example:
@@ -352,7 +352,7 @@ class Index(IndexState):
                 f"{self.llm_name}. Call index.build({label!r}), or run: {command}"
             ) from error
 
-    def open_method(self, method: Written) -> Retriever:
+    def open_method(self, method: PluginSpec) -> Retriever:
         """Open a built method as its class does: hits without positions. It is traced if tracing is on.
 
         Raises MissingPartError if a part is not built.
@@ -360,7 +360,7 @@ class Index(IndexState):
         scheme = registry.scheme(method)
         return mlflow_tracing.trace_if_enabled(scheme.open(self), registry.label(scheme))
 
-    def export(self, method: Written, out: Path | str, *, pack: bool = False) -> "Export":
+    def export(self, method: PluginSpec, out: Path | str, *, pack: bool = False) -> "Export":
         """Export a built method in its state after the last build, for `ragindex.load`.
 
         Example:

@@ -9,7 +9,7 @@ from ragindex._util.distribution import require_installed
 from ragindex.filters import Filter, combine_filters, from_mapping
 from ragindex.index.retriever import Hits, IndexRetriever, Where
 from ragindex.integrations.shared import build_metadata, open_built_method
-from ragindex.plugins.registry import Written
+from ragindex.plugins.registry import PluginSpec
 from ragindex.types import Hit
 
 try:
@@ -40,7 +40,7 @@ class DSPyRetriever(dspy.Module):  # type: ignore[misc]  # dspy has no types
         self.where = _translate(where)
 
     @classmethod
-    def from_index(cls, folder: Path | str, method: Written, *, k: int = 5, where: Where | None = None) -> Self:
+    def from_index(cls, folder: Path | str, method: PluginSpec, *, k: int = 5, where: Where | None = None) -> Self:
         """Open a built method of the index in `folder`, which is only read."""
         return cls(open_built_method(folder, method), k, where)
 

@@ -13,7 +13,7 @@ from ragindex.filters import NAMED_COMPARISONS, All, Filter, Not, build_comparis
 from ragindex.filters import Any as AnyOf
 from ragindex.index.retriever import Hits, IndexRetriever
 from ragindex.integrations.shared import build_metadata, open_built_method
-from ragindex.plugins.registry import Written
+from ragindex.plugins.registry import PluginSpec
 
 try:
     from langchain_core import structured_query
@@ -58,7 +58,7 @@ class LangChainRetriever(BaseRetriever):
 
     @classmethod
     def from_index(
-        cls, folder: Path | str, method: Written, *, k: int = 5, filter: LangChainFilter | None = None
+        cls, folder: Path | str, method: PluginSpec, *, k: int = 5, filter: LangChainFilter | None = None
     ) -> Self:
         """Open a built method of the index in `folder`, which is only read."""
         return cls(retriever=open_built_method(folder, method), k=k, filter=filter)

@@ -8,7 +8,7 @@ from ragindex.errors import UsageError
 from ragindex.filters import NAMED_COMPARISONS, All, Any, Filter, Not, build_comparison
 from ragindex.index.retriever import Hits, IndexRetriever
 from ragindex.integrations.shared import CITATION_KEY, build_metadata, open_built_method
-from ragindex.plugins.registry import Written
+from ragindex.plugins.registry import PluginSpec
 from ragindex.types import Hit
 
 try:
@@ -50,7 +50,7 @@ class LlamaIndexRetriever(BaseRetriever):
     def from_index(
         cls,
         folder: Path | str,
-        method: Written,
+        method: PluginSpec,
         *,
         similarity_top_k: int = 5,
         filters: MetadataFilters | None = None,

@@ -6,12 +6,12 @@ from typing import Any
 
 from ragindex.index.index import open_index
 from ragindex.index.retriever import IndexRetriever
-from ragindex.plugins.registry import Written
+from ragindex.plugins.registry import PluginSpec
 from ragindex.retrieval.formatting import position_to_json
 from ragindex.types import Hit
 
 
-def open_built_method(folder: Path | str, method: Written) -> IndexRetriever:
+def open_built_method(folder: Path | str, method: PluginSpec) -> IndexRetriever:
     """Open a built method of the index in `folder`, which is only read. Raises the errors of `open` and `retriever`.
 
     The retriever stays on the state of the index at which it was opened.

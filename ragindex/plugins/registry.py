@@ -48,7 +48,7 @@ _BASES: Mapping[str, tuple[type[Plugin], ...]] = {
     "llms": (LLMPlugin,),
 }
 """The base classes of the plugins in each group."""
-Written: TypeAlias = str | Mapping[str, Any] | Spec | BaseModel
+PluginSpec: TypeAlias = str | Mapping[str, Any] | Spec | BaseModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def _get_install_advice(point: EntryPoint) -> str:
     return f"Run: pip install '{point.dist.name}{extras}'" if point.dist else "Install it."
 
 
-def create(group: PluginGroup, written: Written) -> Any:
+def create(group: PluginGroup, written: PluginSpec) -> Any:
     """Create a plugin from a specification and validate it; return a plugin object unchanged.
 
     Raises UsageError for a malformed specification, an unknown plugin or an invalid parameter.
@@ -316,27 +316,27 @@ def _with_versions(value: Any, plain: Any) -> Any:
 # ---------------------------------------------------------------- plugins as parameters of plugins
 
 
-def scheme(written: Written) -> Scheme:
+def scheme(written: PluginSpec) -> Scheme:
     """Create a scheme from its name or specification. Raises UsageError."""
     return cast(Scheme, create("schemes", written))
 
 
-def part(written: Written) -> Part[Any]:
+def part(written: PluginSpec) -> Part[Any]:
     """Create a part from its name or specification. Raises UsageError."""
     return cast("Part[Any]", create("parts", written))
 
 
-def encoder(written: Written) -> EncoderPlugin | FittedEncoderPlugin:
+def encoder(written: PluginSpec) -> EncoderPlugin | FittedEncoderPlugin:
     """Create an encoder plugin from its name or specification. Raises UsageError."""
     return cast("EncoderPlugin | FittedEncoderPlugin", create("encoders", written))
 
 
-def llm(written: Written) -> LLMPlugin:
+def llm(written: PluginSpec) -> LLMPlugin:
     """Create an LLM plugin from its name or specification. Raises UsageError."""
     return cast(LLMPlugin, create("llms", written))
 
 
-def store(written: Written) -> StorePlugin:
+def store(written: PluginSpec) -> StorePlugin:
     """Create a store plugin from its name or specification. Raises UsageError."""
     return cast(StorePlugin, create("stores", written))
 

@@ -23,7 +23,7 @@ from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Task, render_messages
 from ragindex.plugins import registry
-from ragindex.plugins.registry import Written
+from ragindex.plugins.registry import PluginSpec
 from ragindex.types import Document, Query, Retrieval, Step, Triple
 from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE_QUESTION
 
@@ -143,7 +143,7 @@ def _tasks() -> dict[str, str]:
 # ---------------------------------------------------------------- workspaces and questions
 
 
-def built(folder: Path, documents: Sequence[Document] = DOCUMENTS, encoder: Written = "lsa") -> Path:
+def built(folder: Path, documents: Sequence[Document] = DOCUMENTS, encoder: PluginSpec = "lsa") -> Path:
     """A workspace folder with the triples that the texts spell out, and all parts of `gear`."""
     with Index.open(folder / "w", chunking=None, encoder=encoder, create=True) as workspace:
         workspace.import_part("extractions", openie(folder / "openie.json", documents))
@@ -153,7 +153,7 @@ def built(folder: Path, documents: Sequence[Document] = DOCUMENTS, encoder: Writ
 
 
 def opened(
-    made: Path, folder: Path, server: OpenAIServer | None, budget: float | None = None, encoder: Written = "lsa"
+    made: Path, folder: Path, server: OpenAIServer | None, budget: float | None = None, encoder: PluginSpec = "lsa"
 ) -> Index:
     """The workspace `made`, copied unless it is in `folder` already; it asks the server, or the rules without one."""
     if not (folder / "w").exists():
@@ -163,7 +163,7 @@ def opened(
     return Index.open(folder / "w", llm=llm, llm_settings=asking, chunking=None, encoder=encoder, create=True)
 
 
-def asked(workspace: Index, scheme: Written, question: str, k: int = 10) -> tuple[Retrieval, ledger.Tally]:
+def asked(workspace: Index, scheme: PluginSpec, question: str, k: int = 10) -> tuple[Retrieval, ledger.Tally]:
     """One question, and its calls."""
     retriever = built_retriever(workspace, scheme)
     with ledger.record_calls() as tally:

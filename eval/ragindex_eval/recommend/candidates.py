@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from ragindex.errors import UsageError
-from ragindex.plugins.registry import Written
+from ragindex.plugins.registry import PluginSpec
 from ragindex_eval.recommend.values import Candidate
 from ragindex_eval.run.grid import expand_grid
 from ragindex_eval.run.methods import choose_methods
 from ragindex_eval.run.settings import CompareSettings
 
-DEFAULT: tuple[Written, ...] = (
+DEFAULT: tuple[PluginSpec, ...] = (
     *("bm25", "dense", "hybrid", "hybrid(fusion=convex)", "composed", "links", "evidence", "griever"),
     *("hipporag(mode=facts)", "raptor", "sirerag(ranking=lifted)"),
 )

@@ -7,7 +7,7 @@ from ragindex.errors import UsageError
 from ragindex.index.parts import require_working
 from ragindex.interfaces import Scheme
 from ragindex.plugins import registry
-from ragindex.plugins.registry import Written
+from ragindex.plugins.registry import PluginSpec
 from ragindex.plugins.specs import Spec
 
 QUICK = ("bm25", "dense", "hybrid", "links", "evidence")
@@ -32,7 +32,7 @@ class Method:
     asked_for: bool
 
 
-def choose_methods(methods: Sequence[Written] | None) -> tuple[list[Method], list[str]]:
+def choose_methods(methods: Sequence[PluginSpec] | None) -> tuple[list[Method], list[str]]:
     """Create the requested methods, or those of QUICK, and return them with reasons for those left out.
 
     ALL among `methods` stands for all of `list_all`. Only methods that were not requested by name are ever left
@@ -55,7 +55,7 @@ def choose_methods(methods: Sequence[Written] | None) -> tuple[list[Method], lis
     return made, left_out
 
 
-def add_reranked(methods: Sequence[Method], reranker: Written | bool) -> list[Method]:
+def add_reranked(methods: Sequence[Method], reranker: PluginSpec | bool) -> list[Method]:
     """Add after each method its reranked twin `LABEL + rerank`; no twins if `reranker` is False.
 
     True stands for the default reranker. A method gets no twin if it is reranked already or its twin is among
@@ -94,7 +94,7 @@ def _choose_registered(names: Sequence[str]) -> tuple[list[Method], list[str]]:
     return made, left_out
 
 
-def _read_label(written: Written) -> str:
+def _read_label(written: PluginSpec) -> str:
     label = written.get("label") if isinstance(written, Mapping) else None
     if label is None:
         return registry.label(registry.create("schemes", written))

@@ -21,7 +21,7 @@ from ragindex.errors import DataError, UsageError
 from ragindex.index.manifest import current_values, read_manifest
 from ragindex.llm.answer_question import DEFAULT_TOKENS
 from ragindex.plugins import registry
-from ragindex.plugins.registry import Written
+from ragindex.plugins.registry import PluginSpec
 from ragindex.plugins.specs import Spec, parse_many
 from ragindex.plugins.strict_models import BOOLEAN_FOR_NUMBER, Strict
 from ragindex_eval.data.published import PublishedTable
@@ -33,7 +33,7 @@ _CUTOFFS = "Input should be one or more whole numbers in the range [1, inf), as 
 _VARIABLE = regex.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
-def _require_plugin(value: Any) -> Written:
+def _require_plugin(value: Any) -> PluginSpec:
     if not isinstance(value, str | Mapping | Spec | BaseModel):
         raise ValueError("Input should be a text, as hybrid(depth=50), or a mapping with a name")
     return value
@@ -192,15 +192,15 @@ class CompareSettings(Strict):
             tuple(self.include), tuple(self.exclude), self.encoding, self.max_file_mb, self.ocr, self.rows
         )
 
-    def all_encoders(self) -> list[Written | None]:
+    def all_encoders(self) -> list[PluginSpec | None]:
         """Return the encoders of the study; None is that of the index."""
         return [self.encoder] if self.encoders is None else list(self.encoders)
 
-    def written_methods(self) -> Sequence[Written] | None:
+    def written_methods(self) -> Sequence[PluginSpec] | None:
         """Return the methods as specs; None for the quick ones."""
         return parse_many(self.methods) if isinstance(self.methods, str) else self.methods
 
-    def rerank_with(self) -> Written | bool:
+    def rerank_with(self) -> PluginSpec | bool:
         """Return the reranker of each method's twin: True for the default one, False for no twins."""
         return self.reranker or self.with_rerank
 
@@ -219,7 +219,7 @@ class CompareSettings(Strict):
         }
         return self.model_copy(update={**used, **labels})
 
-    def for_one(self, corpus: CorpusSettings | None, encoder: Written | None, seed: int | None) -> "CompareSettings":
+    def for_one(self, corpus: CorpusSettings | None, encoder: PluginSpec | None, seed: int | None) -> "CompareSettings":
         """Return the settings of one comparison of the study."""
         own = {} if corpus is None else {name: value for name, value in dict(corpus).items() if value is not None}
         single = {"corpora": None, "encoder": encoder, "encoders": None, "seed": seed, "seeds": None}

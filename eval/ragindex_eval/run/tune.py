@@ -16,7 +16,7 @@ from ragindex.index.index import Index
 from ragindex.interfaces import FeatureRetriever
 from ragindex.parts.records import Doubles
 from ragindex.plugins import registry
-from ragindex.plugins.registry import Written
+from ragindex.plugins.registry import PluginSpec
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.results.model import Interval
@@ -75,7 +75,7 @@ class Tuned:
         return any(gain > 0 and p < LEVEL for gain, p in zip(self.gain, self.p, strict=True))
 
 
-def tune(settings: CompareSettings, data: Dataset | None, bases: Sequence[Written]) -> Tuned:
+def tune(settings: CompareSettings, data: Dataset | None, bases: Sequence[PluginSpec]) -> Tuned:
     """Fit the weights of `evidence` with these bases to the judged questions of `data`.
 
     Raises UsageError if there are fewer than FEWEST_QUESTIONS with gold documents.
@@ -104,7 +104,7 @@ def _require_enough(questions: int) -> None:
         )
 
 
-def collect_judged(index: Index, dataset: Dataset, bases: Sequence[Written], k: int) -> Judged:
+def collect_judged(index: Index, dataset: Dataset, bases: Sequence[PluginSpec], k: int) -> Judged:
     """Return the candidates of each question that has gold documents, with features and relevance."""
     retriever = index.open_method({"name": METHOD, "params": {"bases": list(bases)}})
     if not isinstance(retriever, FeatureRetriever):

@@ -75,7 +75,7 @@ def test_demo_of_all_lists_what_is_not_installed(
 ) -> None:
     found = registry.scheme
 
-    def without(written: registry.Written) -> object:
+    def without(written: registry.PluginSpec) -> object:
         if written == "dense":
             raise MissingExtraError("The method 'dense' needs … Run: pip install 'sentence-transformers>=5'")
         return found(written)
