@@ -255,7 +255,7 @@ def keys(name: Name) -> Iterator[str]:
         return
     yield f"words {name.key}"
     if name.full_key != name.key:
-        yield f"words {name.whole}"
+        yield f"words {name.full_key}"
     for letters in sorted({name.acronym, name.stated, name.initials, name.all_initials} - {""}):
         yield f"letters {letters}" if len(letters) > 2 else f"{WITHIN} letters {letters}"
     if name.person and len(name.parts) > 1:
