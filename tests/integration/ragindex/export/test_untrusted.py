@@ -449,7 +449,7 @@ def test_vectors_longer_than_the_file_are_damage(tmp_path: Path) -> None:
     table = pa.table({"id": ["a"], "vector": pa.array([[1.0]], pa.list_(pa.float32(), 1))})
     path = write_collection(tmp_path, table, VALID.replace(b"null", b"1000000000000"))
     with pytest.raises(DamagedError, match="is not a packed collection"):
-        _ = _read_packed(path, "documents").held
+        _read_packed(path, "documents").image()
 
 
 COLUMNS = {
