@@ -47,7 +47,8 @@ def compare(
     opened = index if isinstance(index, Index) else None
     given |= {"data": None if path is None else str(path), "index": None if opened else index}
     _refuse([name for name in options if name in _COMMAND_ONLY], "is an option of the command alone")
-    settings = make_settings({name: value for name, value in given.items() if value is not None}, "compare: ")
+    values = {name: value for name, value in given.items() if value is not None}
+    settings = make_settings(values, "compare: ", without=_COMMAND_ONLY)
     comparison = evaluate(settings, _resolve_dataset(data, settings), index=opened)
     return Result(comparison, opened or settings.index or default_index(comparison.dataset.name))
 

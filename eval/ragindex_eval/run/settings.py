@@ -5,7 +5,7 @@ text of the flag. Fields that were not given are not in `model_fields_set`, so t
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -231,9 +231,12 @@ def given_values(settings: CompareSettings) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in settings.model_fields_set}
 
 
-def make_settings(values: Mapping[str, Any], where: str = "") -> CompareSettings:
-    """Build settings from values. Raises UsageError, prefixed with `where`, for unknown names and invalid values."""
-    _require_known(values, where)
+def make_settings(values: Mapping[str, Any], where: str = "", without: Collection[str] = ()) -> CompareSettings:
+    """Build settings from values. Raises UsageError, prefixed with `where`, for unknown names and invalid values.
+
+    An error that lists the settings leaves out those of `without`.
+    """
+    _require_known(values, where, without)
     for one, many in _ONE_OR_MANY:
         if one in values and many in values:
             raise UsageError(f"{where}give {one!r} or {many!r}, not both.")
@@ -271,10 +274,11 @@ def _field_name(key: Any) -> str:
     return "json_file" if name == "json" else name
 
 
-def _require_known(names: Mapping[str, Any], where: str) -> None:
-    known = {name.removesuffix("_file").replace("_", "-"): name for name in CompareSettings.model_fields}
+def _require_known(names: Mapping[str, Any], where: str, without: Collection[str]) -> None:
+    fields = CompareSettings.model_fields
+    known = [name.removesuffix("_file").replace("_", "-") for name in fields if name not in without]
     for name in names:
-        if name not in known.values():
+        if name not in fields:
             hint = suggest_names(name.replace("_", "-"), sorted(known))
             raise UsageError(f"{where}there is no setting {name!r}. {hint}")
 

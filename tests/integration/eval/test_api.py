@@ -85,6 +85,9 @@ def test_documents_and_datasets_that_are_read_already(result: Result, folder: Pa
 def test_wrong_options_are_refused_before_any_work(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"compare: there is no setting 'sed'. Did you mean seed"):
         compare(folder / "notes", ["bm25"], index=tmp_path / "w", sed=3)
+    with pytest.raises(UsageError, match=r"there is no setting 'zzzz'\. .*seed") as error:
+        compare(folder / "notes", ["bm25"], index=tmp_path / "w", zzzz=1)
+    assert " out" not in str(error.value)  # an option of the command alone
     with pytest.raises(UsageError, match="compare: 'out' is an option of the command alone"):
         compare(folder / "notes", ["bm25"], index=tmp_path / "w", out="results")
     with pytest.raises(UsageError, match="a Corpus comes without questions. Give questions=FILE"):

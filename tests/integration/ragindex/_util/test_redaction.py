@@ -161,7 +161,7 @@ def test_error_of_plugin_in_results_and_traces(desk: Path, monkeypatch: pytest.M
         except OSError as error:
             raise ValueError(f"Authorization: Bearer {PLANTED}") from error
 
-    monkeypatch.setattr(BM25, "open", lambda *_: type("Theirs", (), {"retrieve": failing})())
+    monkeypatch.setattr(BM25, "_open", lambda *_: type("Theirs", (), {"retrieve": failing})())
     done = ragindex(*COMPARE, "--methods", "bm25,dense", "--trace", "--out", "results", "--json", "result.json")
     assert any(b"ValueError" in file.read_bytes() for file in Path("results").rglob("*.jsonl"))
     assert b"ValueError" in Path("mlflow.db").read_bytes()

@@ -140,8 +140,8 @@ def test_a_comparison_that_was_stopped_goes_on_and_a_finished_one_opens_no_index
     undisturbed = ragindex(*arguments, "--index", "other").json
     figures = [(method["label"], method["metrics"]) for method in done["methods"]]
     assert figures == [(method["label"], method["metrics"]) for method in undisturbed["methods"]]
-    monkeypatch.setattr(BM25, "open", shut)
-    monkeypatch.setattr(Hybrid, "open", shut)
+    monkeypatch.setattr(BM25, "_open", shut)
+    monkeypatch.setattr(Hybrid, "_open", shut)
     moment = next(iter(kept)).stat().st_mtime
     for path in Path("ragindex-workspaces/notes/runs").rglob("answers-20.jsonl"):
         os.utime(path, (moment, moment))  # in one minute, as a note names it

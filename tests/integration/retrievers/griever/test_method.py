@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from made_extractions import imported, openie, spelt
 
+from ragindex.encoders import token_spans
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import UsageError
 from ragindex.index.index import Index
@@ -123,16 +124,21 @@ def test_one_batch_for_the_question_and_one_for_its_rewriting(
 ) -> None:
     """And no name, passage or triple is encoded while asking."""
     batches: list[Sequence[str]] = []
-    encode = CachedEncoder._encode_timed
+    check = token_spans.check_token_embeddings
 
-    def counted(self: CachedEncoder, encode_texts: Any, texts: Sequence[str]) -> Any:
+    def counted(encoder: str, dimensions: int, texts: Sequence[str], embeddings: Any) -> Any:
         batches.append(tuple(texts))
-        return encode(self, encode_texts, texts)
+        return check(encoder, dimensions, texts, embeddings)
+
+    def no_more(self: CachedEncoder, encode_texts: Any, texts: Sequence[str]) -> Floats:
+        assert not texts, f"{texts} were encoded in a batch of their own"
+        return self._no_vectors()
 
     def none(self: CachedEncoder, texts: Sequence[str]) -> Floats:
         raise AssertionError(f"{texts} were encoded as documents")
 
-    monkeypatch.setattr(CachedEncoder, "_encode_timed", counted)
+    monkeypatch.setattr(token_spans, "check_token_embeddings", counted)
+    monkeypatch.setattr(CachedEncoder, "_vectors", no_more)
     monkeypatch.setattr(CachedEncoder, "encode_each", none)
     question = "Where was the woman who married the publisher of The North Star born?"
     found = asked(workspace, "griever", question)
