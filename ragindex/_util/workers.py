@@ -11,7 +11,6 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -129,6 +128,8 @@ def _backend_class() -> Callable[[], Any]:
     Told to end, that thread forgets the work that it has not passed on to processes. It then looks for it, and dies of
     a KeyError, which is written to standard error.
     """
+    from concurrent.futures import Future
+
     from joblib.parallel import LokyBackend
 
     class Backend(LokyBackend):  # type: ignore[misc]  # joblib has no types
@@ -137,7 +138,7 @@ def _backend_class() -> Callable[[], Any]:
             self.lock, self.ended = threading.Lock(), False
             self.submitted: list[Future[Any]] = []
 
-        def submit(self, func: Callable[[], Any], callback: Callable[[Any], None] | None = None) -> "Future[Any]":
+        def submit(self, func: Callable[[], Any], callback: Callable[[Any], None] | None = None) -> Future[Any]:
             """Submit work, unless the end has begun: nobody takes the results of what comes later."""
             with self.lock:
                 if self.ended:

@@ -20,6 +20,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ragindex._util import files as durable_files
+from ragindex._util.sqlite import require_sqlite_log, use_sqlite_log
 from ragindex._util.text import many
 from ragindex.accounting import ledger, timing
 from ragindex.encoders import cache_pruning, token_spans
@@ -347,11 +348,11 @@ def _open_file(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a connection for one call, so that none is left open or shared with a forked process."""
     key_locks.require_one_name(path)
     try:
-        durable_files.require_sqlite_log(path)
+        require_sqlite_log(path)
         with closing(sqlite3.connect(path, timeout=_PATIENCE)) as connection:
             with key_locks.hold_key(path, "tables"):
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-                durable_files.use_sqlite_log(connection, _PATIENCE)
+                use_sqlite_log(connection, _PATIENCE)
                 for statement in (_SCHEMA, *cache_pruning.PRUNING_SCHEMA):
                     connection.execute(statement)
             yield connection

@@ -23,6 +23,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar, runtime_checkable
 import pyarrow as pa
 
 from ragindex._util import files as durable_files
+from ragindex._util.sqlite import require_sqlite_log
 from ragindex._util.text import first_names, many
 from ragindex.corpus.chunking import split_passage_id
 from ragindex.errors import DamagedError, EngineError, StoreError, UsageError
@@ -242,7 +243,7 @@ def find_database_damage(path: Path) -> str | None:
     if not path.exists():
         return None
     try:
-        durable_files.require_sqlite_log(path)
+        require_sqlite_log(path)
         if Path(f"{path}-journal").exists():
             with closing(sqlite3.connect(path)) as connection:
                 connection.execute("SELECT count(*) FROM sqlite_master").fetchall()

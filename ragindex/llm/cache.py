@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ragindex._util import files as durable_files
 from ragindex._util.canonical import encodable
 from ragindex._util.files import RepairWarning
+from ragindex._util.sqlite import require_sqlite_log, use_sqlite_log
 from ragindex.errors import DataError, StoreError
 from ragindex.llm import key_locks
 
@@ -206,11 +207,11 @@ _caches: "weakref.WeakSet[SQLiteCache]" = weakref.WeakSet()
 def _open(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True)
     key_locks.require_one_name(path)
-    durable_files.require_sqlite_log(path)
+    require_sqlite_log(path)
     connection = sqlite3.connect(path, timeout=_LOCK_TIMEOUT, check_same_thread=False)
     try:
         with key_locks.hold_key(path, "tables"):
-            durable_files.use_sqlite_log(connection, _LOCK_TIMEOUT)
+            use_sqlite_log(connection, _LOCK_TIMEOUT)
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version not in (0, _VERSION):
                 raise StoreError(

@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeAlias
 from ragindex._util import distribution
 from ragindex._util import files as durable_files
 from ragindex._util.canonical import document_metadata_json
+from ragindex._util.sqlite import require_sqlite_log, use_sqlite_log
 from ragindex._util.text import first_names, many
 from ragindex.errors import NewerFormatError, StoreError
 from ragindex.filters import list_terms
@@ -272,7 +273,7 @@ class Spool:
     def _read_until_damage(self, order: str) -> Iterator[tuple[Any, ...]]:
         """Yield the rows that can be read before SQLite fails, and that are whole; damaged names do not matter."""
         try:
-            durable_files.require_sqlite_log(self.file)
+            require_sqlite_log(self.file)
             with closing(_open(f"{self.file.absolute().as_uri()}?mode=ro")) as connection:
                 connection.text_factory = bytes
                 for sequence, *values, hashed in connection.execute(f"SELECT * FROM changes ORDER BY 1 {order}"):  # noqa: S608
@@ -292,7 +293,7 @@ class Spool:
     def _begin(self, kind: Literal["", "IMMEDIATE"] = "") -> Iterator[sqlite3.Connection]:
         """Open the file for one transaction, which is on the disk when the block has ended. Raises StoreError."""
         try:
-            durable_files.require_sqlite_log(self.file)
+            require_sqlite_log(self.file)
             with closing(_open(str(self.file))) as connection:
                 if _read_format(connection) != _FORMAT:
                     self._complete(connection)
@@ -307,7 +308,7 @@ class Spool:
 
     def _complete(self, connection: sqlite3.Connection) -> None:
         """Make the tables, or what is missing of them, in one transaction. Raises NewerFormatError."""
-        durable_files.use_sqlite_log(connection, _WAIT_SECONDS)
+        use_sqlite_log(connection, _WAIT_SECONDS)
         connection.execute("BEGIN IMMEDIATE")
         with connection:
             found = _read_format(connection)  # another process may have made them meanwhile

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ragindex._util import files as durable_files
+from ragindex._util import sqlite
 
 
 @pytest.fixture
@@ -25,10 +25,10 @@ def fill(path: Path) -> sqlite3.Connection:
 def test_a_log_without_its_database_is_damage(path: Path) -> None:
     with closing(fill(path)):
         assert Path(f"{path}-wal").stat().st_size
-        durable_files.require_sqlite_log(path)
+        sqlite.require_sqlite_log(path)
         path.write_bytes(b"")
         with pytest.raises(sqlite3.DatabaseError, match="it is empty, and its log is not"):
-            durable_files.require_sqlite_log(path)
+            sqlite.require_sqlite_log(path)
 
 
 def test_a_database_that_another_process_fills_between_two_looks_is_none(
@@ -36,7 +36,7 @@ def test_a_database_that_another_process_fills_between_two_looks_is_none(
 ) -> None:
     """Both files are looked at, one after the other; whatever is made in between, it is no damage."""
     path.touch()  # as SQLite does when it opens a new file
-    look, filled = durable_files._find_size, list[sqlite3.Connection]()
+    look, filled = sqlite._find_size, list[sqlite3.Connection]()
 
     def fill_after_a_look(file: Path) -> int | None:
         size = look(file)
@@ -44,14 +44,14 @@ def test_a_database_that_another_process_fills_between_two_looks_is_none(
             filled.append(fill(path))
         return size
 
-    monkeypatch.setattr(durable_files, "_find_size", fill_after_a_look)
-    durable_files.require_sqlite_log(path)
+    monkeypatch.setattr(sqlite, "_find_size", fill_after_a_look)
+    sqlite.require_sqlite_log(path)
     assert Path(f"{path}-wal").stat().st_size
     filled[0].close()
 
 
 def test_a_log_that_is_removed_between_two_looks_is_none(path: Path) -> None:
     fill(path).close()  # the last connection removes the log
-    durable_files.require_sqlite_log(path)
+    sqlite.require_sqlite_log(path)
     path.unlink()
-    durable_files.require_sqlite_log(path)
+    sqlite.require_sqlite_log(path)
