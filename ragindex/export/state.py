@@ -100,7 +100,11 @@ def part_records(index: IndexState, scheme: Scheme) -> dict[str, PartRecord]:
 
 
 def find_other_plugins(exported: ExportedPlugin, plugin: Plugin, files: Mapping[str, str]) -> list[str]:
-    """Say how an installed plugin differs from the exported one: other versions or parameters."""
+    """Say how an installed plugin differs from the exported one: other versions or parameters.
+
+    A parameter that was added since makes no difference: with its default, a plugin of the same version answers as
+    before.
+    """
     here = describe_plugin(plugin, files=files)
     was, now = (dict(one.partition(" ")[::2] for one in each.plugins) for each in (exported, here))
     differences = [
@@ -110,11 +114,20 @@ def find_other_plugins(exported: ExportedPlugin, plugin: Plugin, files: Mapping[
     ]
     if was.keys() != now.keys():
         differences.append(f"{exported.label} is made of {', '.join(now)}, and was of {', '.join(was)}")
-    if json.loads(here.parameters) != exported.describe()["params"]:
+    if not _has_values(json.loads(here.parameters), exported.describe()["params"]):
         differences.append(
             f"the parameters of {exported.label} mean {here.parameters} here, and were {exported.parameters}"
         )
     return differences
+
+
+def _has_values(value: Any, exported: Any) -> bool:
+    """Return whether all exported values are in `value`, whose mappings may have more keys."""
+    if isinstance(value, dict) and isinstance(exported, dict):
+        return all(name in value and _has_values(value[name], inner) for name, inner in exported.items())
+    if isinstance(value, list) and isinstance(exported, list):
+        return len(value) == len(exported) and all(map(_has_values, value, exported))
+    return bool(value == exported)
 
 
 def find_other_settings(exported: ExportedIndex, here: ExportedIndex) -> list[str]:

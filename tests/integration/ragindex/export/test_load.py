@@ -1,5 +1,6 @@
 """What a loaded retriever refuses, follows and reads; what is left when the index is gone or cannot be written."""
 
+import json
 import os
 import shlex
 import shutil
@@ -133,13 +134,25 @@ def test_another_version_of_the_method(desk: Path, monkeypatch: pytest.MonkeyPat
             first(path)
 
 
-def test_other_parameters(desk: Path) -> None:
-    def change(values: dict[str, Any]) -> None:
-        values["method"]["parameters"] = "{}"
+def set_parameters(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    def edit(values: dict[str, Any]) -> None:
+        parameters = json.loads(values["method"]["parameters"])
+        change(parameters)
+        values["method"]["parameters"] = json.dumps(parameters)
 
-    rewrite(desk / "retriever" / "retriever.toml", change)
-    with pytest.raises(WorkspaceError, match="the parameters of bm25 mean .* here, and were {}"):
+    rewrite(path, edit)
+
+
+def test_parameters_that_are_read_otherwise(desk: Path) -> None:
+    """As after a change of the plugin's validation."""
+    set_parameters(desk / "retriever" / "retriever.toml", lambda parameters: parameters.update(over="passages"))
+    with pytest.raises(WorkspaceError, match="the parameters of bm25 mean .* here, and were"):
         first("retriever")
+
+
+def test_parameters_added_since_the_export(desk: Path) -> None:
+    set_parameters(desk / "retriever" / "retriever.toml", lambda parameters: parameters.pop("over"))
+    assert first("retriever") == "d22#0"
 
 
 def test_another_encoder(desk: Path) -> None:
