@@ -10,8 +10,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from ragindex._util import distribution
-from ragindex._util.distribution import require_module
+from ragindex import export
+from ragindex._util.distribution import find_distribution, require_module
 from ragindex.errors import UsageError
 from ragindex_eval.mlflow_runs import METHOD_TAG, RunFiles
 from ragindex_eval.mlflow_tracking import environment_defaults, silence_mlflow, warn_of_files
@@ -19,7 +19,7 @@ from ragindex_eval.mlflow_tracking import environment_defaults, silence_mlflow, 
 MODEL_NAME = "retriever"
 """The path of the model below the artefacts of its run."""
 _QUIET = {"MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false"}
-_CODE = Path(distribution.__file__).parent / "export" / "mlflow_model.py"
+_CODE = Path(export.__file__).with_name("mlflow_model.py")
 
 
 def log_retriever(uri: str, parent: str, label: str, archive: Path) -> str | None:
@@ -56,7 +56,7 @@ def log_retriever(uri: str, parent: str, label: str, archive: Path) -> str | Non
 def save_retriever_model(archive: Path, folder: Path) -> None:
     """Save a packed retriever as an MLflow model in the new folder `folder`. Raises MissingExtraError."""
     mlflow = require_module("mlflow", "mlflow", "An MLflow model")
-    installed = distribution.find_distribution()
+    installed = find_distribution()
     mlflow.pyfunc.save_model(
         str(folder),
         python_model=str(_CODE),

@@ -30,6 +30,7 @@ _FITTED_PASSAGES = 50_000
 _VOCABULARY = 65_536
 _SMALLEST_SINGULAR_VALUE = 1e-4  # relative to the largest; smaller values are rounding errors
 _SMALLEST_LENGTH = 1e-6  # of a vector before scaling; shorter vectors are rounding errors
+_SHORT_LENGTH = 1e-5  # of the rows of words that no direction reaches
 _EXACT_PASSAGES = 4_096  # up to here with 64 bits, so that no vector depends on the processor's kernels
 _OVERSAMPLES = 10  # directions computed beyond those that are kept, for their accuracy
 _EQUAL = 1e-6  # the relative difference of singular values that count as equal
@@ -216,7 +217,8 @@ def _projection(weights: "csr_matrix[np.float32]", dimensions: int, most: int, s
     There are `dimensions` directions, and more, up to `most`, while the next singular value is at least 1 or equals
     the last. Rows have length one, so a row that all these directions miss would need a value of 1 or more among the
     others; and where values are equal, rounding would choose. Values that are rounding errors are left out. Rows that
-    `most` directions miss get random ones.
+    `most` directions miss get random ones. Words that no direction reaches, though their texts are, get short random
+    ones: a question of such a word alone has a vector, and the vectors of texts stay as they are but for 1e-5.
     """
     if weights.nnz == 0:
         return np.zeros((weights.shape[1], 1), dtype=np.float32)
@@ -230,6 +232,10 @@ def _projection(weights: "csr_matrix[np.float32]", dimensions: int, most: int, s
     if missed.shape[0]:
         directions = np.random.default_rng(seed).normal(size=(missed.shape[0], projection.shape[1]))
         projection = projection + missed.T @ (directions / np.sqrt(projection.shape[1]))
+    unreached = np.linalg.norm(projection, axis=1) < _SMALLEST_LENGTH
+    if unreached.any():
+        directions = np.random.default_rng(seed).normal(size=(np.count_nonzero(unreached), projection.shape[1]))
+        projection[unreached] = _SHORT_LENGTH * directions / np.linalg.norm(directions, axis=1, keepdims=True)
     return np.ascontiguousarray(projection, dtype=np.float32)
 
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from joblib.externals.loky import get_reusable_executor
 
 from ragindex._util import workers
 from ragindex._util.workers import map_in_processes, use_workers
@@ -70,6 +71,7 @@ def warn(number: int) -> int:
 def test_worker_processes_print_our_warnings_alone(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    get_reusable_executor().shutdown()  # processes of an earlier test print where that test's output went
     monkeypatch.setattr(workers, "SERIAL_SECONDS", 0.0)
     with use_workers(2):
         assert list(map_in_processes(warn, [1, 2, 3])) == [1, 2, 3]

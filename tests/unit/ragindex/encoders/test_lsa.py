@@ -132,6 +132,20 @@ def test_every_text_with_a_known_word_has_a_vector(
     assert not encoder.encode_documents(["unknown"]).any()
 
 
+def test_a_word_that_no_direction_reaches_has_a_vector(tmp_path: Path) -> None:
+    """The texts of word5 are reached by its neighbour, and it alone by none of the directions."""
+    texts = ["word0"] * 5 + [
+        "word1 word2",
+        "word4 word5",
+        "word1 word3 word6",
+        "word2 word4 word7",
+        "word0 word3 word8 word8",
+    ]
+    encoder = _fitted(tmp_path / "fit", texts, 1)
+    assert np.linalg.norm(encoder.encode_documents(["word5"]), axis=1) == pytest.approx(1)
+    assert encoder.encode_tokens(["word5"])[0].spans == ((0, 5),)
+
+
 @pytest.mark.parametrize(("passages", "most", "kept"), [(4, 1024, 6), (6, 1024, 6), (8, 1024, 12), (8, 8, 8)])
 def test_directions_of_equal_values_are_kept_together(passages: int, most: int, kept: int) -> None:
     """Six pairs of passages have six equal singular values above 1 and six below: rounding would choose among them."""
