@@ -229,12 +229,13 @@ def _projection(weights: "csr_matrix[np.float32]", dimensions: int, most: int, s
     projection = (vectors[kept] / values[kept, np.newaxis]).T
     blocks = [weights[start : start + _BLOCK] @ projection for start in range(0, weights.shape[0], _BLOCK)]
     missed = weights[np.concatenate([np.linalg.norm(block, axis=1) for block in blocks]) < _SMALLEST_LENGTH]
+    random = np.random.default_rng(seed)
     if missed.shape[0]:
-        directions = np.random.default_rng(seed).normal(size=(missed.shape[0], projection.shape[1]))
+        directions = random.normal(size=(missed.shape[0], projection.shape[1]))
         projection = projection + missed.T @ (directions / np.sqrt(projection.shape[1]))
     unreached = np.linalg.norm(projection, axis=1) < _SMALLEST_LENGTH
     if unreached.any():
-        directions = np.random.default_rng(seed).normal(size=(np.count_nonzero(unreached), projection.shape[1]))
+        directions = random.normal(size=(np.count_nonzero(unreached), projection.shape[1]))
         projection[unreached] = _SHORT_LENGTH * directions / np.linalg.norm(directions, axis=1, keepdims=True)
     return np.ascontiguousarray(projection, dtype=np.float32)
 
