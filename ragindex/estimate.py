@@ -80,7 +80,7 @@ def estimate(
     name, parts = _get_model_name(llm), _find_llm_parts(schemes)
     prices = llm.price_list(setting.prices) if isinstance(llm, PaidPlugin) else setting.prices
     counting = Counting(model=name)
-    whole = _count_indexing(corpus.documents, corpus, parts, counting, LLMSettings(), language)
+    indexing = _count_indexing(corpus.documents, corpus, parts, counting, LLMSettings(), language)
     chosen = Random(seed).sample(corpus.documents, min(sample, len(corpus.documents)))  # noqa: S311  # no secret
     by_rules = _count_indexing(chosen, corpus, parts, counting, LLMSettings(), language) if chosen else {}
     in_earnest = _count_indexing(chosen, corpus, parts, _ask_at_once(llm), setting, language) if chosen else {}
@@ -90,7 +90,7 @@ def estimate(
         )
     return [
         _scale_counts(task, counts, by_rules.get(task), in_earnest.get(task), prices, name, llm.batches())
-        for task, counts in whole.items()
+        for task, counts in indexing.items()
     ]
 
 
@@ -142,11 +142,12 @@ def estimate_questions(
             ]
             if reads:
                 contexts = [
-                    answer_question.build_context(one.hits, one.notes, reader_tokens, name) for one in retrievals
+                    answer_question.build_context(retrieval.hits, retrieval.notes, reader_tokens, name)
+                    for retrieval in retrievals
                 ]
                 asked = [
-                    answer_question.answer_inputs(query.text, one, index.language)
-                    for query, one in zip(queries, contexts, strict=True)
+                    answer_question.answer_inputs(query.text, context, index.language)
+                    for query, context in zip(queries, contexts, strict=True)
                 ]
                 found += _estimate_reading(asked, chosen, index.llm, llm.open(setting), label, prices, name)
     return found
@@ -221,7 +222,7 @@ def _count_indexing(
 
 def _count_by_task(tally: ledger.Tally) -> Iterator[tuple[str, _Counts]]:
     counts: dict[str, _Counts] = {}
-    for entry in (one for one in tally.entries if one.task != ledger.EMBEDDING):
+    for entry in (entry for entry in tally.entries if entry.task != ledger.EMBEDDING):
         held = counts.get(entry.task, _Counts())
         read, written = held.read + entry.input_tokens, held.written + entry.output_tokens
         counts[entry.task] = _Counts(held.calls + 1, read, written)

@@ -47,7 +47,7 @@ class Terms:
     def __post_init__(self) -> None:
         _require_encodable(self.field, self.values)
         if self.field.startswith("meta.") or self.field == "doc_ids":
-            spelled = dict.fromkeys(one for value in self.values for one in spellings(value))
+            spelled = dict.fromkeys(spelling for value in self.values for spelling in spellings(value))
             object.__setattr__(self, "values", tuple(spelled))
 
 
@@ -230,12 +230,12 @@ def list_conditions(where: Filter | None) -> Iterator[Ids | Terms | Overlaps | R
 
 def fields(where: Filter | None) -> Iterable[str]:
     """Yield the names of the fields that `where` uses."""
-    return (one.field for one in list_conditions(where) if not isinstance(one, Ids))
+    return (condition.field for condition in list_conditions(where) if not isinstance(condition, Ids))
 
 
 def names_passages(where: Filter) -> bool:
     """Return whether some passages of a document may pass `where` and others not."""
-    return any(isinstance(one, Ids) or one.field == "passage_ids" for one in list_conditions(where))
+    return any(isinstance(condition, Ids) or condition.field == "passage_ids" for condition in list_conditions(where))
 
 
 def is_of_documents(field: str) -> bool:

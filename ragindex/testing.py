@@ -317,8 +317,8 @@ def check_finds(bench: _Bench) -> None:
     """Check that a document's own text, used as a question, finds the document among the first three hits."""
     queries = [Query(document.id, f"{document.title}: {document.text}") for document in DOCUMENTS]
     for query, retrieval in zip(queries, bench.retriever().retrieve(queries, 3), strict=True):
-        found = [doc_id for hit in retrieval.hits for doc_id in hit.doc_ids]
-        assert query.id in found, f"{query.text!r} finds {found}, not {query.id}"
+        doc_ids = [doc_id for hit in retrieval.hits for doc_id in hit.doc_ids]
+        assert query.id in doc_ids, f"{query.text!r} finds {doc_ids}, not {query.id}"
 
 
 @_check
@@ -358,9 +358,9 @@ def check_filter(bench: _Bench) -> None:
     retriever = bench.retriever()
     half = {document.id for document in DOCUMENTS if document.metadata["half"] == "second"}
     answers = ask_questions(retriever, 24, meta("half", "second"))
-    found = {doc_id for retrieval in answers for hit in retrieval.hits for doc_id in hit.doc_ids}
-    assert {"d22"} <= found, f"the document d22 passes the filter and is not found; found: {sorted(found)}"
-    assert found <= half, f"the documents {sorted(found - half)} do not pass the filter"
+    doc_ids = {doc_id for retrieval in answers for hit in retrieval.hits for doc_id in hit.doc_ids}
+    assert {"d22"} <= doc_ids, f"the document d22 passes the filter and is not found; found: {sorted(doc_ids)}"
+    assert doc_ids <= half, f"the documents {sorted(doc_ids - half)} do not pass the filter"
     single = [{id for hit in r.hits for id in hit.doc_ids} for r in ask_questions(retriever, 24, meta("number", 22))]
     assert all(found <= {"d22"} for found in single), f"only d22 passes the filter, got {single}"
     assert not any(retrieval.hits for retrieval in ask_questions(retriever, 5, meta("half", "third"))), (
@@ -383,8 +383,8 @@ def check_forbidden(bench: _Bench) -> None:
     retriever, given = bench.name_questions(index), llm.open().given
     queries = [Query(f"q{n}", text) for n, text in enumerate(forbidden_documents.TRAPS)]
     (unfiltered,) = retriever.retrieve(queries[-1:], 30)
-    found = {doc_id for hit in unfiltered.hits for doc_id in hit.doc_ids}
-    assert forbidden_documents.FORBIDDEN_ID in found, "without a filter, the text of a document does not find it"
+    doc_ids = {doc_id for hit in unfiltered.hits for doc_id in hit.doc_ids}
+    assert forbidden_documents.FORBIDDEN_ID in doc_ids, "without a filter, the text of a document does not find it"
     answers: dict[str, list[Retrieval]] = {}
     for name, where in forbidden_documents.make_filters(corpus).items():
         answers[name] = []
@@ -408,9 +408,9 @@ def check_cutoffs(bench: _Bench) -> None:
     queries = [Query(f"q{n}", text) for n, text in enumerate(texts)]
     answers = {k: [_list_ids(one) for one in retriever.retrieve(queries, k)] for k in _CUTOFFS}
     for k in _CUTOFFS:
-        for text, found, of_many in zip(texts, answers[k], answers[largest], strict=True):
-            assert found == of_many[:k], (
-                f"k = {k} gives {found}, but the first {k} of {largest} are {of_many[:k]} ({text!r}): "
+        for text, answer, of_many in zip(texts, answers[k], answers[largest], strict=True):
+            assert answer == of_many[:k], (
+                f"k = {k} gives {answer}, but the first {k} of {largest} are {of_many[:k]} ({text!r}): "
                 "its first hits depend on k, so depends_on_k must return True"
             )
 

@@ -94,7 +94,7 @@ class HybridRetriever:
         if len(searching) == len(self.bases):
             return self._at_once(searching, queries, k)
         answers = [base.retrieve(queries, max(self.settings.depth, k)) for base in self.bases]
-        return [self._join(found, k) for found in zip(*answers, strict=True)]
+        return [self._join(answer, k) for answer in zip(*answers, strict=True)]
 
     def _fuse(self, rankings: Sequence[Sequence[tuple[str, float]]], k: int) -> list[tuple[str, float]]:
         """Return the k best ids of the bases' rankings, with their fused scores."""
@@ -132,7 +132,10 @@ class HybridRetriever:
             ids = tuple(sorted(id for id, first in place.items() if first == n))
             asked.append((base.collection, [FilterQuery(Ids(ids), len(ids), HIT_FIELDS)] if ids else []))
         return {
-            hit.id: hit for answers in search_together(asked) for one in answers for hit in read_hits(one, self.source)
+            hit.id: hit
+            for answers in search_together(asked)
+            for answer in answers
+            for hit in read_hits(answer, self.source)
         }
 
     def _join(self, found: Sequence[Retrieval], k: int) -> Retrieval:

@@ -128,5 +128,5 @@ def _overlap(one: Position, other: Position) -> bool:
 
 def _find_parent(span: Position, parents: dict[str, Position]) -> str:
     """Return the last unit that begins where the passage does, or before."""
-    before = [(one.start, id) for id, one in parents.items() if one.start <= span.start]
+    before = [(parent.start, id) for id, parent in parents.items() if parent.start <= span.start]
     return max(before, default=(0, next(iter(parents))))[1]

@@ -161,9 +161,9 @@ def saved_scores(written: str, metric: str) -> QuestionScores | None:
     if not (Path(folder) / "study.json").is_file():
         return None
     comparisons = load_results(Path(folder)).comparisons
-    methods = {one.label: one for one in comparisons[0].methods}
+    methods = {method.label: method for method in comparisons[0].methods}
     if len(comparisons) != 1 or ((label or len(methods) != 1) and label not in methods):
-        known = ", ".join(f"{folder}:{one}" for one in methods)
+        known = ", ".join(f"{folder}:{method}" for method in methods)
         expected = "results of one comparison, with the label of a method"
         raise DataError(expected, f"{written}; there are {known}", path=folder)
     return scores_of(comparisons[0], methods[label] if label else next(iter(methods.values())), metric)

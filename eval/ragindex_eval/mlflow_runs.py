@@ -34,7 +34,8 @@ _MOST_RUNS = 50_000  # runs that MLflow returns at most
 def comparison_id(study: Study) -> str:
     """Return the id of what a study compares: equal studies have one tree of runs, however often they run."""
     compared = [
-        [one.fingerprint, sorted(method.label for method in (*one.methods, *one.failed))] for one in study.comparisons
+        [comparison.fingerprint, sorted(method.label for method in (*comparison.methods, *comparison.failed))]
+        for comparison in study.comparisons
     ]
     return digest([study.name, compared])
 
@@ -99,18 +100,16 @@ def _take_parent(
     client: "MlflowClient", experiment: str, study: Study, tags: Mapping[str, str], begun: str | None
 ) -> "Run":
     """Return the parent run of an equal study, else the one that was begun, else a new one."""
-    found = client.search_runs(
-        [experiment], f"tags.`{_ID}` = '{tags[_ID]}'", max_results=1, order_by=["start_time ASC"]
-    )
+    runs = client.search_runs([experiment], f"tags.`{_ID}` = '{tags[_ID]}'", max_results=1, order_by=["start_time ASC"])
     name = values.study_name(study)
     if begun is None:
-        return found[0] if found else _create_run(client, experiment, study, name, tags)
+        return runs[0] if runs else _create_run(client, experiment, study, name, tags)
     run = client.get_run(begun)
-    if found:
+    if runs:
         end_tree(client, begun, "KILLED")
         for each in (*_list_below(client, run), run):
             client.delete_run(each.info.run_id)
-        return found[0]
+        return runs[0]
     for tag, value in {**tags, "mlflow.runName": name}.items():
         client.set_tag(begun, tag, value)
     return run
@@ -131,10 +130,10 @@ def begin_tree(client: "MlflowClient", experiment: str, key: str, name: str, sta
     The caller makes sure that no other process runs the command with this key. `started` is in Unix seconds. An
     unfinished tree that has its id already is ended, and `log_tree` completes it if the studies are equal.
     """
-    found = client.search_runs([experiment], f"tags.`{_UNFINISHED}` = '{key}'", max_results=_MOST_RUNS)
-    for run in found:
+    runs = client.search_runs([experiment], f"tags.`{_UNFINISHED}` = '{key}'", max_results=_MOST_RUNS)
+    for run in runs:
         end_tree(client, run.info.run_id, "KILLED")
-    unfinished = [run.info.run_id for run in found if _ID not in run.data.tags]
+    unfinished = [run.info.run_id for run in runs if _ID not in run.data.tags]
     if unfinished:
         client.update_run(unfinished[0], "RUNNING")
         return str(unfinished[0])
@@ -219,7 +218,10 @@ def _log_run(
     `save` writes its files into `folder`.
     """
     id = run.info.run_id
-    metrics, datasets = {**logged.metrics, **_duration(logged)}, [one.dataset for one in logged.comparisons]
+    metrics, datasets = (
+        {**logged.metrics, **_duration(logged)},
+        [comparison.dataset for comparison in logged.comparisons],
+    )
     changed = log_values(client, run, logged.params, metrics, logged.tags, datasets)
     if not changed and run.info.status == logged.status:
         return

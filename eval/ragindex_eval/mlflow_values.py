@@ -195,18 +195,18 @@ def summary_metrics(study: Study) -> Mapping[str, float]:
     Of several comparisons, these are the means of a method's figures.
     """
     figures: dict[str, list[float]] = {}
-    for one in study.comparisons:
-        name = headline_metric(one.methods, one.ks)
-        for method in one.methods:
+    for comparison in study.comparisons:
+        name = headline_metric(comparison.methods, comparison.ks)
+        for method in comparison.methods:
             values = {metric_name(name): method.metrics[name]} if name in method.metrics else {}
             values |= {"latency/p50_ms": method.latency.total.p50} if method.latency.total.p50 is not None else {}
             for metric, value in values.items():
                 figures.setdefault(f"methods/{method.label}/{metric}", []).append(value)
     return {
         **{name: fmean(values) for name, values in figures.items()},
-        "methods": max(len(one.methods) for one in study.comparisons),
-        "failed_methods": sum(len(one.failed) for one in study.comparisons),
-        "questions": sum(one.dataset.questions for one in study.comparisons),
+        "methods": max(len(comparison.methods) for comparison in study.comparisons),
+        "failed_methods": sum(len(comparison.failed) for comparison in study.comparisons),
+        "questions": sum(comparison.dataset.questions for comparison in study.comparisons),
     }
 
 

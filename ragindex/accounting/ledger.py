@@ -226,7 +226,7 @@ def add_time(first: float, now: float) -> None:
 
 
 @dataclass(slots=True)
-class Lanes:
+class ConcurrentTimes:
     """Times of the inputs of one `map`, which run concurrently on `workers` workers."""
 
     workers: int

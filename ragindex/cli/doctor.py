@@ -91,7 +91,7 @@ def _check_index(folder: Path) -> list[tuple[str, str, str]]:
     with Index.open(folder, read_only=True) as index:
         counts, documents, changed = index.counts(), index.documents, index.find_changes()
         shares = documents.find_metadata(READ_SHARE)
-        left_out = {id: reason for one in index.manifest.sources.values() for id, reason in one.left_out.items()}
+        left_out = {id: reason for source in index.manifest.sources.values() for id, reason in source.left_out.items()}
         kept = left_out.keys() & {place for id in documents.sources() for place in list_places(id)}
     sizes = f"{many(counts.documents, 'document')}, {many(counts.passages, 'passage')}"
     return [

@@ -44,7 +44,7 @@ from ragindex.corpus import Chunking, Corpus
 from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.errors import UsageError
 from ragindex.index import manifest, sources
-from ragindex.index.documents import Changed
+from ragindex.index.documents import DocumentChanges
 from ragindex.index.figures import PartFigures
 from ragindex.index.index import Index
 from ragindex.index.notes import (
@@ -144,7 +144,7 @@ def index(
         with use_workers(workers):
             refitted = _build(index, schemes, refit)
         parts, counts = _collect_figures(index, schemes), index.counts()
-        unknown = describe_unknown_words(index, changed or Changed(), fit)
+        unknown = describe_unknown_words(index, changed or DocumentChanges(), fit)
         full = describe_full_vocabulary(index, schemes, fit)
         notes = [*refitted, *format_part_notes(index, schemes), *list_part_details(index, schemes)]
         notes += [*filter(None, (unknown, full)), *describe_drafts(command_tally())]

@@ -54,7 +54,7 @@ def remove(
 
 def _existing_files(index: Index, ids: Sequence[str]) -> list[Path]:
     """Return the files, if they still exist, of the first MAX_NAMED of these documents."""
-    spelled = [one for id in ids[:MAX_NAMED] for one in spellings(id)]
+    spelled = [spelling for id in ids[:MAX_NAMED] for spelling in spellings(id)]
     owners, known = index.documents.sources(spelled), index.manifest.sources
     files = [sources.file_of(known[owner], id) for id, owner in owners.items()]
     return [file for file in files if file is not None]

@@ -183,7 +183,7 @@ def _note_unknown_filters(index: Index, scheme: Scheme, wanted: Mapping[str, Seq
 def _describe_unknown_value(collection: MeteredCollection, key: str, value: str) -> str:
     field = f"meta.{key}"
     columns = (batch.column(field).to_pylist() for batch in collection.scan((field,)))
-    values = dict.fromkeys(one for column in columns for cell in column for one in filters.list_terms(cell))
+    values = dict.fromkeys(term for column in columns for cell in column for term in filters.list_terms(cell))
     known = list(islice(values, NAMES_COMPARED))
     among = describe_near(find_near_names(value, known)) or f"values: {first_names(sorted(known))}"
     return f"No document has the value {value!r} of the metadata key {key!r} ({among})."

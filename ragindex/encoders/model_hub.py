@@ -63,10 +63,10 @@ def locate_model(model: str, revision: str = "") -> str:
     if folder.is_dir():
         return str(folder)
     if not _hub_allowed.get():
-        held = find_snapshot(model, revision)
-        if held is None:
+        snapshot = find_snapshot(model, revision)
+        if snapshot is None:
             raise UsageError(f"The model {model!r} is not in the Hugging Face cache, and the hub must not be asked.")
-        return str(held)
+        return str(snapshot)
     trouble = find_trouble() if _HUB_NAME.fullmatch(model) else None  # a path that does not exist is not asked for
     if trouble is None:
         return model

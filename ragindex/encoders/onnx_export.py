@@ -194,13 +194,13 @@ def _quantize(file: Path) -> None:
     """Replace the weights of an ONNX file by 8-bit integers: a scale per channel, 7 bits, as AVX2 needs."""
     quantization: Any = import_module("onnxruntime.quantization")
 
-    whole = file.with_name("float32.onnx")
-    file.rename(whole)
+    name = file.with_name("float32.onnx")
+    file.rename(name)
     with _no_log_messages():
         quantization.quantize_dynamic(
-            str(whole), str(file), weight_type=quantization.QuantType.QInt8, per_channel=True, reduce_range=True
+            str(name), str(file), weight_type=quantization.QuantType.QInt8, per_channel=True, reduce_range=True
         )
-    whole.unlink()
+    name.unlink()
 
 
 @contextmanager

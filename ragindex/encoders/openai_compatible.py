@@ -300,13 +300,13 @@ class OpenAIEncoder:
 
     def _find_spans(self, text: str) -> list[Span]:
         """Return the characters of each token of a text. Raises UsageError if the vocabulary cannot be downloaded."""
-        found = tokens.find_token_spans(encodable(text), self._plugin.model)
-        if found is None:
+        token_spans = tokens.find_token_spans(encodable(text), self._plugin.model)
+        if token_spans is None:
             raise UsageError(
                 f"Tokens of openai:{self._plugin.model} cannot be counted: its vocabulary is not here and cannot be "
                 "downloaded. Connect to the network, or use: by=words"
             )
-        return found
+        return token_spans
 
     def _encode_truncated(self, text: str) -> tuple[Floats, Mapping[int, str]]:
         """Encode the first half of a text, or a quarter, and so on, until the server accepts it."""

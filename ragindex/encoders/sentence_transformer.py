@@ -142,9 +142,9 @@ class SentenceTransformers(EncoderPlugin):
             model = self._load("cpu")
             folder = require_snapshot(self.model)
         content = hash_model(folder)
-        found = onnx_export.find_export(content, self.precision)
-        if found is not None:
-            return found
+        export = onnx_export.find_export(content, self.precision)
+        if export is not None:
+            return export
         if importlib.util.find_spec("sentence_transformers") is None and self.precision == "float32":
             published = onnx_export.read_published(folder, content)
             if published is not None:

@@ -153,7 +153,7 @@ def _copy_own_files(scheme: Scheme, folder: Path) -> dict[str, str]:
     """
     plugins = [scheme, *(part for part in scheme.parts())]
     written: dict[str, str] = {}
-    for value in (one for plugin in plugins for inner in walk_plugins(plugin) for one in inner.own_files()):
+    for value in (file for plugin in plugins for inner in walk_plugins(plugin) for file in inner.own_files()):
         path, mark, hashed = value.partition("#")
         content = Path(path).read_bytes()
         name = f"{hashlib.sha256(content).hexdigest()[: durable_files.HASH_DIGITS]}{Path(path).suffix}"

@@ -19,11 +19,11 @@ class RetrieverModel(PythonModel):
     def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]  # mlflow warns of other hints
         """Return the hits of each question, best first: id, score, title, text, doc_ids."""
         questions = model_input.iloc[:, 0] if hasattr(model_input, "iloc") else model_input
-        found = self.retriever.search_many([str(one) for one in questions], int((params or {}).get("k", 5)))
+        many = self.retriever.search_many([str(question) for question in questions], int((params or {}).get("k", 5)))
         names = ("id", "score", "title", "text")
         return [
             [{**{name: getattr(hit, name) for name in names}, "doc_ids": list(hit.doc_ids)} for hit in hits]
-            for hits in found
+            for hits in many
         ]
 
 

@@ -106,7 +106,7 @@ def find_other_plugins(exported: ExportedPlugin, plugin: Plugin, files: Mapping[
     before.
     """
     here = describe_plugin(plugin, files=files)
-    was, now = (dict(one.partition(" ")[::2] for one in each.plugins) for each in (exported, here))
+    was, now = (dict(plugin.partition(" ")[::2] for plugin in each.plugins) for each in (exported, here))
     differences = [
         f"{name} has the version {now[name]}, and was exported with {version}"
         for name, version in was.items()
@@ -143,7 +143,7 @@ def find_other_settings(exported: ExportedIndex, here: ExportedIndex) -> list[st
 def find_other_parts(exported: ExportedRetriever, index: IndexState, scheme: Scheme) -> list[str]:
     """Say which parts would answer differently from those that were exported. Raises MissingPartError."""
     here = describe_parts(index, scheme)
-    if [one.label for one in here] != [one.label for one in exported.parts]:
+    if [one.label for one in here] != [part.label for part in exported.parts]:
         labels = (", ".join(one.label for one in each) for each in (here, exported.parts))
         return ["the method has the parts {}, and had {}".format(*labels)]
     differences = [text for was, now in zip(exported.parts, here, strict=True) for text in _compare_part(was, now)]

@@ -13,7 +13,7 @@ from ragindex.corpus import Corpus
 from ragindex.corpus.corpus import NO_TEXT
 from ragindex.errors import LanguageWarning, LeftOutWarning, RagindexError, UsageError
 from ragindex.index import sources
-from ragindex.index.documents import Changed, Documents
+from ragindex.index.documents import DocumentChanges, Documents
 from ragindex.index.manifest import with_chunking
 from ragindex.index.sources import PlacedDocuments, SourceRequest
 from ragindex.index.state import INDEXING, IndexState
@@ -25,7 +25,7 @@ _SAMPLE = 200
 
 def add_documents(
     index: IndexState, documents: Corpus | Iterable[Corpus] | Iterable[Document], *, source: str = ""
-) -> Changed:
+) -> DocumentChanges:
     """Add documents, replacing those with the same id. See `Index.add`."""
     given = sources.corpora(documents, source)
     with index.writing("adding documents") as corpus, _remove_empty_sources(index, corpus):
@@ -34,7 +34,7 @@ def add_documents(
     return changed
 
 
-def remove_documents(index: IndexState, ids: Sequence[str]) -> Changed:
+def remove_documents(index: IndexState, ids: Sequence[str]) -> DocumentChanges:
     """Remove documents by id. See `Index.remove`."""
     with index.writing("removing documents") as corpus:
         known = corpus.sources([spelling for id in ids for spelling in spellings(id)])
@@ -43,7 +43,9 @@ def remove_documents(index: IndexState, ids: Sequence[str]) -> Changed:
         if unknown:
             meant = _describe_meant(index, corpus, unknown[0])
             raise UsageError(f"The index {index.folder} has no document {unknown[0]!r}. Nothing was removed.{meant}")
-        return Changed(removed=corpus.remove(sorted({meant for meant in known_ids.values() if meant is not None})))
+        return DocumentChanges(
+            removed=corpus.remove(sorted({meant for meant in known_ids.values() if meant is not None}))
+        )
 
 
 def _describe_meant(index: IndexState, corpus: Documents, unknown: str) -> str:
@@ -57,7 +59,7 @@ def _describe_meant(index: IndexState, corpus: Documents, unknown: str) -> str:
     return f" {near[0].upper()}{near[1:]}." if near else ""
 
 
-def remove_source(index: IndexState, name: str) -> Changed:
+def remove_source(index: IndexState, name: str) -> DocumentChanges:
     """Remove a source and all its documents. Raises UsageError if there is no source with that name."""
     with index.writing("removing documents") as corpus:
         known = find_spelling(name, index.manifest.sources)
@@ -66,7 +68,7 @@ def remove_source(index: IndexState, name: str) -> Changed:
             raise UsageError(f"The index {index.folder} has no source {name!r}. Available: {available}.")
         removed = corpus.remove([id for id, owner in corpus.sources().items() if owner == known])
         index.save(sources={other: source for other, source in index.manifest.sources.items() if other != known})
-    return Changed(removed=removed)
+    return DocumentChanges(removed=removed)
 
 
 def replace_source(
@@ -75,7 +77,7 @@ def replace_source(
     *,
     source: str = "",
     announce: Callable[[Sequence[str]], None] = lambda gone: None,
-) -> Changed:
+) -> DocumentChanges:
     """Replace the documents of a source by `documents`; other sources stay as they are. See `Index.replace`."""
     (given,) = sources.corpora(documents, source)
     with index.writing(INDEXING) as corpus:
@@ -103,12 +105,12 @@ def replace_source(
     return replace(changed, removed=len(gone), unchanged=unchanged, gone=gone, kept=stay)
 
 
-def rechunk_documents(index: IndexState, chunking: Chunking) -> Changed:
+def rechunk_documents(index: IndexState, chunking: Chunking) -> DocumentChanges:
     """Split the documents by another chunking. See `Index.rechunk`."""
     with index.writing(INDEXING) as corpus:
         changed = with_chunking(index.folder, index.manifest.settings, chunking)
         if changed == index.manifest.settings:
-            return Changed(unchanged=len(corpus.sources()))
+            return DocumentChanges(unchanged=len(corpus.sources()))
         index.save(settings=changed, rechunking=True)  # before the documents: whoever writes next goes on
         with progress_bar("splitting documents", len(corpus.sources())) as advance:
             rechunked = replace(corpus, chunking=index.chunking).rechunk(advance)
@@ -143,10 +145,10 @@ def _remove_empty_sources(index: IndexState, corpus: Documents) -> Iterator[None
         raise
 
 
-def _upsert_documents(index: IndexState, corpus: Documents, placed: Sequence[PlacedDocuments]) -> Changed:
+def _upsert_documents(index: IndexState, corpus: Documents, placed: Sequence[PlacedDocuments]) -> DocumentChanges:
     with progress_bar("reading documents", sum(len(group.documents) for group in placed)) as advance:
         changes = [corpus.upsert(group.documents, group.source, advance, group.files) for group in placed]
-    return Changed(
+    return DocumentChanges(
         added=sum(change.added for change in changes),
         changed=sum(change.changed for change in changes),
         unchanged=sum(change.unchanged for change in changes),

@@ -49,7 +49,7 @@ PASSAGES = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class DocumentChanges:
     """The numbers of documents that a call added, changed, removed, and left unchanged.
 
     `new` are the ids of the added documents, `replaced` those of the changed ones; `gone` are the ids removed because
@@ -95,7 +95,7 @@ class Documents:
         source: str,
         advance: Callable[[int], None] = lambda done: None,
         files: Mapping[str, str] = MappingProxyType({}),
-    ) -> Changed:
+    ) -> DocumentChanges:
         """Add the documents of a source, replacing those with the same id. The ids must be unique.
 
         `files` maps ids to hashes of the files that the documents were read from.
@@ -120,9 +120,11 @@ class Documents:
             advance(len(batch))
         if len(added) + len(changed) > _FEW_IDS:
             self.collection.finish()  # the following sync looks passages up by id
-        return Changed(len(added), len(changed), 0, unchanged, tuple(added), replaced=tuple(changed), reread=reread)
+        return DocumentChanges(
+            len(added), len(changed), 0, unchanged, tuple(added), replaced=tuple(changed), reread=reread
+        )
 
-    def rechunk(self, advance: Callable[[int], None] = lambda done: None) -> Changed:
+    def rechunk(self, advance: Callable[[int], None] = lambda done: None) -> DocumentChanges:
         """Split all documents anew by `chunking`; those whose passages differ count as changed. Can be repeated."""
         ids, changed = sorted(self.sources()), list[str]()
         for start in range(0, len(ids), _BATCH):
@@ -140,7 +142,7 @@ class Documents:
             advance(len(batch))
         if len(changed) > _FEW_IDS:
             self.collection.finish()
-        return Changed(changed=len(changed), unchanged=len(ids) - len(changed), replaced=tuple(changed))
+        return DocumentChanges(changed=len(changed), unchanged=len(ids) - len(changed), replaced=tuple(changed))
 
     def remove(self, ids: Sequence[str]) -> int:
         """Remove the documents among `ids` that exist, and return their number."""

@@ -21,7 +21,7 @@ from ragindex._util.workers import use_workers
 from ragindex.corpus import Chunking, Corpus
 from ragindex.errors import EngineError, MissingPartError, StaleWarning, UsageError
 from ragindex.index import changes
-from ragindex.index.documents import DOCUMENT_SCHEMA, Changed, Documents
+from ragindex.index.documents import DOCUMENT_SCHEMA, DocumentChanges, Documents
 from ragindex.index.figures import CorpusCounts, Disk, PartFigures, measure_disk
 from ragindex.index.manifest import (
     IndexSettings,
@@ -165,7 +165,7 @@ class Index(IndexState):
     # ------------------------------------------------------------ documents
 
     @adds_repair_hint
-    def add(self, documents: Corpus | Iterable[Corpus] | Iterable[Document], *, source: str = "") -> Changed:
+    def add(self, documents: Corpus | Iterable[Corpus] | Iterable[Document], *, source: str = "") -> DocumentChanges:
         """Add documents, replacing those with the same id. Returns how many were added, changed and unchanged.
 
         Example:
@@ -186,7 +186,7 @@ class Index(IndexState):
         *,
         source: str = "",
         announce: Callable[[Sequence[str]], None] = lambda gone: None,
-    ) -> Changed:
+    ) -> DocumentChanges:
         """Make a source hold exactly these documents: add new ones, update changed ones, remove the rest.
 
         Example:
@@ -199,7 +199,7 @@ class Index(IndexState):
         return changes.replace_source(self, _require_documents(documents), source=source, announce=announce)
 
     @adds_repair_hint
-    def remove(self, ids: Sequence[str]) -> Changed:
+    def remove(self, ids: Sequence[str]) -> DocumentChanges:
         """Remove documents by id. Built methods still find them until the next `build`.
 
         Example:
@@ -213,7 +213,7 @@ class Index(IndexState):
         return changes.remove_documents(self, ids)
 
     @adds_repair_hint
-    def remove_source(self, name: str) -> Changed:
+    def remove_source(self, name: str) -> DocumentChanges:
         """Remove a source and all its documents. Raises UsageError if there is no source with that name.
 
         Example:
@@ -222,7 +222,7 @@ class Index(IndexState):
         return changes.remove_source(self, name)
 
     @adds_repair_hint
-    def rechunk(self, chunking: Chunking) -> Changed:
+    def rechunk(self, chunking: Chunking) -> DocumentChanges:
         """Split all documents by another chunking of the index; return how many have other passages than before.
 
         Example:

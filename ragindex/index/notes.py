@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from ragindex._util.text import first_names, many
 from ragindex.accounting.ledger import DRAFT, THOUGHTS, Tally
 from ragindex.errors import ServiceError
-from ragindex.index.documents import Changed
+from ragindex.index.documents import DocumentChanges
 from ragindex.index.index import Index
 from ragindex.interfaces import FittedEncoderPlugin, Scheme, VocabularyEncoder
 
@@ -50,7 +50,7 @@ def _explain_failures(index: Index, failed: Mapping[str, str]) -> str:
     return "; ".join(f"{first_names(list(names))}: {reason}" for reason, names in first)
 
 
-def format_changes(changed: Changed) -> str:
+def format_changes(changed: DocumentChanges) -> str:
     """Return how many documents were added, changed and removed, with the first ids, or that nothing changed."""
     if not changed.added + changed.changed + changed.removed:
         return f"nothing changed in {many(changed.unchanged, 'document')}"
@@ -69,7 +69,7 @@ def format_changes(changed: Changed) -> str:
     return changes
 
 
-def describe_unknown_words(index: Index, changed: Changed, fit: str | None) -> str | None:
+def describe_unknown_words(index: Index, changed: DocumentChanges, fit: str | None) -> str | None:
     """Return a sentence on changed documents of which the encoder does not know more than a tenth of the words.
 
     `fit` is the id of the encoder's fit before the change: a newer one was fitted to these documents too.

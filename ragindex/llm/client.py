@@ -198,7 +198,7 @@ def _map_in_threads(
     An LLMError becomes a Failure of the task `name`. Any other error ends the map after the requests in flight. So do
     20 consecutive inputs that fail because of the endpoint (ServiceError). Each thread runs in a copy of this context.
     """
-    stop, lanes = StopSignal(), ledger.Lanes(workers)
+    stop, lanes = StopSignal(), ledger.ConcurrentTimes(workers)
     token = stopping.set(stop)
     pool = ThreadPoolExecutor(min(threads_for(workers), len(inputs)) or 1, thread_name_prefix=name)
 

@@ -56,7 +56,7 @@ class OfflineRules:
     ) -> list[Output | Failure]:
         """Run the task on each input, in order. See `LLM.map`."""
         results: list[Output | Failure] = []
-        inputs, lanes = list(many), ledger.Lanes(1)
+        inputs, lanes = list(many), ledger.ConcurrentTimes(1)
         done = map_in_processes(_apply_rule, ((self.require_rule(task), each) for each in inputs))
         for number, (output, seconds) in enumerate(done):
             if isinstance(output, LLMError):

@@ -81,7 +81,7 @@ def unit_columns(
 
 def large_text(pieces: Iterable[pa.Array]) -> pa.Array:
     """Concatenate arrays of text into one array of large strings, which has no size limit."""
-    return pa.concat_arrays([pa.array([], pa.large_string()), *(one.cast(pa.large_string()) for one in pieces)])
+    return pa.concat_arrays([pa.array([], pa.large_string()), *(piece.cast(pa.large_string()) for piece in pieces)])
 
 
 DIGEST = "digest"

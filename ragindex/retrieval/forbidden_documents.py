@@ -86,4 +86,4 @@ def list_leaks(query: Query, found: Retrieval, given: object = "") -> dict[str, 
 
 def write_hit(hit: Hit) -> str:
     """Return all that a hit tells; its representation leaves most of it out."""
-    return str([getattr(hit, one.name) for one in fields(hit)])
+    return str([getattr(hit, field.name) for field in fields(hit)])

@@ -25,7 +25,7 @@ def place_snippet(hit: Hit, start: int) -> tuple[Position, ...]:
 
     They stay as they are unless the hit is a passage as it stands in one document, perhaps below a table's header.
     """
-    header = len(hit.text) - sum(one.end - one.start for one in hit.positions)
+    header = len(hit.text) - sum(position.end - position.start for position in hit.positions)
     if len(hit.positions) != 1 or header < 0 or (header and hit.kind != "passage"):
         return hit.positions
     (position,) = hit.positions

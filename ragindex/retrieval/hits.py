@@ -152,12 +152,13 @@ def build_document_fields(doc_ids: Sequence[str], metadata: Mapping[str, str]) -
     place = {id: number for number, id in enumerate(metadata)}
     documents = [json.loads(text) for text in metadata.values()]
     by_document = [
-        json.dumps({id: one}, ensure_ascii=False) if one else "" for id, one in zip(metadata, documents, strict=True)
+        json.dumps({id: document}, ensure_ascii=False) if document else ""
+        for id, document in zip(metadata, documents, strict=True)
     ]
     fields = {
         "metadata": pa.array(by_document, pa.string()),
         "doc_ids": pa.array([[id] for id in metadata], pa.list_(pa.string())),
-        **build_filter_fields([one] for one in documents),
+        **build_filter_fields([document] for document in documents),
     }
     rows = pa.array([place[id] for id in doc_ids], pa.int64())
     return {name: column.take(rows) for name, column in fields.items()}
@@ -170,12 +171,14 @@ def build_filter_fields(metadata: Iterable[Sequence[Metadata]]) -> Mapping[str, 
     without one.
     """
     rows = [list(documents) for documents in metadata]
-    keys = sorted({key for documents in rows for one in documents for key, value in one.items() if list_terms(value)})
-    return {f"meta.{key}": pa.array([_build_terms(one, key) for one in rows], pa.list_(pa.string())) for key in keys}
+    keys = sorted(
+        {key for documents in rows for document in documents for key, value in document.items() if list_terms(value)}
+    )
+    return {f"meta.{key}": pa.array([_build_terms(row, key) for row in rows], pa.list_(pa.string())) for key in keys}
 
 
 def _build_terms(documents: Sequence[Metadata], key: str) -> list[str | None] | None:
-    terms = [list_terms(one.get(key)) for one in documents]
+    terms = [list_terms(document.get(key)) for document in documents]
     return [term for those in terms for term in those or (None,)] if any(terms) else None
 
 

@@ -52,10 +52,10 @@ def share_found(words: Sequence[QuestionWord], held: Set[str]) -> float:
 
 def find_missing(question: str, words: Sequence[QuestionWord], texts: Sequence[str], language: str) -> list[str]:
     """Return the words of the question that are in none of the texts; neighbouring characters are one word."""
-    held = {token for text in texts for token in analyse(text, language)}
+    tokens = {token for text in texts for token in analyse(text, language)}
     spans: list[tuple[int, int]] = []
     for word in words:
-        if held.isdisjoint(word.tokens):
+        if tokens.isdisjoint(word.tokens):
             start = spans.pop()[0] if spans and spans[-1][1] == word.start else word.start
             spans.append((start, word.end))
     return [question[start:end] for start, end in spans]

@@ -149,7 +149,7 @@ class Communities(AskingPart[Reports]):
         relations.sort(key=lambda row: (row["source"], row["target"]))
         places = {row["id"]: place for place, row in enumerate(entities)}
         ends = [(places[row["source"]], places[row["target"]]) for row in relations]
-        found = find_communities(
+        communities = find_communities(
             np.array(ends, np.int64).reshape(-1, 2),
             np.array([row["weight"] for row in relations], np.float64),
             max_size=self.max_size,
@@ -157,7 +157,7 @@ class Communities(AskingPart[Reports]):
             largest_component=self.largest_component,
             seed=seed,
         )
-        return len(entities), _build_communities(found, entities, relations, ends)
+        return len(entities), _build_communities(communities, entities, relations, ends)
 
 
 @dataclass(frozen=True, slots=True)

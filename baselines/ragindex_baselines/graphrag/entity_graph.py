@@ -245,7 +245,7 @@ def entity_records(merged: MergedTriples, relations: Relations, tokens: int) -> 
 
 def _write_descriptions(merged: MergedTriples, stated: Integers, entities: range, tokens: int) -> list[str]:
     """Return for each entity the distinct statements about it, most frequent first, up to the limit of tokens."""
-    texts = [" ".join(triple_text(one).split()) for one in _read_statements(merged, stated[2])]
+    texts = [" ".join(triple_text(statement).split()) for statement in _read_statements(merged, stated[2])]
     sizes = np.bincount(stated[0] - entities.start, minlength=len(entities))
     ranked = [[text for text, _ in Counter(run).most_common(tokens)] for run in _split_runs(texts, sizes)]
     return ["\n".join(build_context((), run, tokens).notes) for run in ranked]
@@ -275,7 +275,7 @@ def _rank_passages(merged: MergedTriples) -> tuple[Integers, Integers]:
 
 def _build_lists(texts: pa.Array, ranked: tuple[Integers, Integers], entities: range, limit: int | None) -> pa.Array:
     starts, places = ranked
-    runs = [places[starts[one] : starts[one + 1]][:limit] for one in entities]
+    runs = [places[starts[entity] : starts[entity + 1]][:limit] for entity in entities]
     offsets = np.cumsum([0, *map(len, runs)])
     values = texts.take(pa.array(np.concatenate([*runs, np.empty(0, np.int64)]).astype(np.int64))).cast(pa.string())
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)

@@ -245,8 +245,8 @@ class GraphRAGRetriever:
         """Return the ids of the entities' communities that have a report, and the reports."""
         keys = [entity.key for entity in entities]
         ids = rank_communities(fetch_records(self.communities.memberships, keys, ("community",)).to_pylist())
-        found = fetch_records(self.communities.reports, ids, ("text", *_choose_fields(passing)))
-        rows = filter_rows(found.to_pylist(), passing)
+        records = fetch_records(self.communities.reports, ids, ("text", *_choose_fields(passing)))
+        rows = filter_rows(records.to_pylist(), passing)
         return [row["id"] for row in rows], [row["text"] for row in rows]
 
 

@@ -218,7 +218,9 @@ class EntityRetriever:
         """Return the entities that the question names, without duplicates in another case."""
         with trace.step(1, "question entities", query.text) as step:
             answer = self.llm.run(QUESTION_ENTITIES, {"question": query.text})
-            named = list({name.casefold(): name for one in answer.entities if (name := " ".join(one.split()))}.values())
+            named = list(
+                {name.casefold(): name for entity in answer.entities if (name := " ".join(entity.split()))}.values()
+            )
             step["note"] = ", ".join(named)
         return named
 
@@ -231,11 +233,11 @@ class EntityRetriever:
         left, depth = list(range(len(named))), _EQUAL_PHRASES
         while left:
             answers = self.walks.phrases.vectors.search([VectorQuery(vectors[n], depth) for n in left])
-            for n, found in zip(left, answers, strict=True):
-                rows = np.flatnonzero(graph.contains(found.ids))
+            for n, answer in zip(left, answers, strict=True):
+                rows = np.flatnonzero(graph.contains(answer.ids))
                 if len(rows):
-                    linked[n] = _choose_phrase(named[n], found, rows)
-            full = {n for n, found in zip(left, answers, strict=True) if len(found.ids) == depth}
+                    linked[n] = _choose_phrase(named[n], answer, rows)
+            full = {n for n, answer in zip(left, answers, strict=True) if len(answer.ids) == depth}
             left = [n for n in left if n in full and n not in linked]
             depth *= _DEEPER
         return [linked[n] for n in sorted(linked)]
@@ -376,8 +378,8 @@ class QuestionEntities(BaseModel):
 
 def name_entities_by_rule(inputs: Mapping[str, Any]) -> QuestionEntities:
     """Return the names, quoted titles and dates in a question; bare numbers are not entities."""
-    found = find_mentions(inputs["question"])
-    return QuestionEntities(entities=[one.text for one in found if one.kind != "number"])
+    mentions = find_mentions(inputs["question"])
+    return QuestionEntities(entities=[mention.text for mention in mentions if mention.kind != "number"])
 
 
 QUESTION_ENTITIES: Task[QuestionEntities] = Task(

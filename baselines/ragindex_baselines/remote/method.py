@@ -195,7 +195,7 @@ class CorpusDocuments:
     def match(self, found: Sequence[ServiceHit], where: Filter | None, *, by_file_name: bool) -> MatchResult:
         """Return the hits of one question. Of a document that the filter does not wholly pass, nothing is returned."""
         owners = self._find_owners(found, by_file_name=by_file_name)
-        passages = self._list_passages({id for one in owners for id in one})
+        passages = self._list_passages({id for owner in owners for id in owner})
         allowed = set(passages) if where is None else self._filter(passages, where)
         first = self._read_first({id: passages[id][0] for id in allowed})
         own = {id: position.doc_id for id, position in self.positions.find([one.id for one in found]).items()}

@@ -212,8 +212,8 @@ class EndpointScoring:
     def _address(self) -> tuple[str, tuple[str, ...]]:
         """Return the address of requests, with its credentials if any, and the variables of the keys allowed there."""
         for name, keys in ((_URL, (_KEY,)), (_SHARED_URL, (_KEY, _SHARED_KEY))):
-            found = read_variable([name])
-            if found and strip_credentials(found) == self.plugin.base_url:
+            variable = read_variable([name])
+            if variable and strip_credentials(variable) == self.plugin.base_url:
                 return read_address([name]), keys
         return read_address([_URL], self.plugin.base_url), (_KEY,)
 
@@ -288,10 +288,11 @@ def read_scores(body: str) -> EndpointResponse:
         raise TroubleError(Trouble(f"expected JSON, got {body[:_LONGEST_SHOWN]!r}")) from None
     outer = as_mapping(parsed)
     results = parsed if isinstance(parsed, list) else outer.get("results", outer.get("data"))
-    if not isinstance(results, list) or not all(isinstance(one, Mapping) for one in results):
+    if not isinstance(results, list) or not all(isinstance(result, Mapping) for result in results):
         raise TroubleError(Trouble(f"expected a list of results, got {body[:_LONGEST_SHOWN]!r}"))
     scores = [
-        (_read_position(one.get("index")), _read_score(one.get("relevance_score", one.get("score")))) for one in results
+        (_read_position(result.get("index")), _read_score(result.get("relevance_score", result.get("score"))))
+        for result in results
     ]
     usage, meta = as_mapping(outer.get("usage")), as_mapping(outer.get("meta"))
     billed, counted = as_mapping(meta.get("billed_units")), as_mapping(meta.get("tokens"))

@@ -202,7 +202,7 @@ def _run_recorded(settings: CompareSettings, live: LiveRuns, export_best: Path |
 
 def _describe_rest(study: Study, settings: CompareSettings) -> str:
     """Return what the methods that were not compared would take; a single comparison is estimated on its index."""
-    names = [one.dataset.name for one in study.comparisons]
+    names = [comparison.dataset.name for comparison in study.comparisons]
     opened = [settings.on_index(rerun.index_folder(settings, name)) for name in names]
     asks = {one.llm for one in opened} != {"offline"}
     single = len(names) == 1 and not asks and bool(list_rest())

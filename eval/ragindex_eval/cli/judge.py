@@ -137,7 +137,7 @@ def _show(found: PoolEstimates, settings: CompareSettings, index: Path, out: Pat
     console.print(render_judged(found))
     console.print()
     # of other methods, what nobody judged would count as wrong
-    methods = ",".join(one.label for one in found.methods)
+    methods = ",".join(method.label for method in found.methods)
     data = [] if settings.data is None else [settings.data]
     words = [*data, "--questions", out, *list_reading_flags(settings), "--methods", methods]
     command = write_command(index, read_manifest(index), settings.opened_with(), "compare", *words)

@@ -42,11 +42,15 @@ def results_command(
     """
     comparison = _load(folder or _find_newest())
     if question is None:
-        found = list_question_results(comparison)
-        write_result([one.to_json() for one in found], json, lambda: _print_list(comparison, found))
+        question_results = list_question_results(comparison)
+        write_result(
+            [result.to_json() for result in question_results], json, lambda: _print_list(comparison, question_results)
+        )
         return
-    one = find_question_result(comparison, question)
-    write_result(one.to_json(), json, lambda: _print_question(one, k, metrics_shown(comparison)))
+    question_result = find_question_result(comparison, question)
+    write_result(
+        question_result.to_json(), json, lambda: _print_question(question_result, k, metrics_shown(comparison))
+    )
 
 
 def _find_newest() -> Path:

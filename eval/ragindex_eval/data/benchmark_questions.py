@@ -54,8 +54,8 @@ def _benchmark_question(item: Item, finder: DocumentFinder) -> DatasetQuestion:
 
 
 def _hops(source_id: str) -> str:
-    found = _HOPS.match(source_id)
-    return found[1] if found else ""
+    match = _HOPS.match(source_id)
+    return match[1] if match else ""
 
 
 def _supporting_paragraphs(item: Item, finder: DocumentFinder) -> tuple[list[str], list[_Content]]:
@@ -126,7 +126,7 @@ def read_single_hop_questions(
 
 def _single_hops(item: Item, finder: DocumentFinder, filled: bool) -> list[DatasetQuestion]:
     paragraphs = [item.within(value, "a paragraph") for value in item.array("paragraphs")]
-    by_number = {one.fields.get("idx", place): one for place, one in enumerate(paragraphs)}
+    by_number = {paragraph.fields.get("idx", place): paragraph for place, paragraph in enumerate(paragraphs)}
     last, answers, found = _answers(item), dict[str, str](), list[DatasetQuestion]()
     for number, value in enumerate(item.array("question_decomposition"), 1):
         step = item.within(value, "a step of 'question_decomposition'")
@@ -258,11 +258,11 @@ def read_asqa_questions(
 def _asqa_question(source_id: str, item: Item, finder: DocumentFinder | None) -> DatasetQuestion:
     text = require_text(item, item.text("ambiguous_question"))
     pairs = [item.within(value, "a pair in 'qa_pairs'") for value in item.array("qa_pairs")]
-    parts = tuple(SubQuestion(require_text(one, one.text("question")), _short_answers(one)) for one in pairs)
+    parts = tuple(SubQuestion(require_text(pair, pair.text("question")), _short_answers(pair)) for pair in pairs)
     if not parts:
         raise item.error("at least one pair in 'qa_pairs'", "none")
     annotations = [item.within(value, "an annotation") for value in item.array("annotations")]
-    long = tuple(dict.fromkeys(require_text(one, one.text("long_answer")) for one in annotations))
+    long = tuple(dict.fromkeys(require_text(annotation, annotation.text("long_answer")) for annotation in annotations))
     if not long:
         raise item.error("at least one long answer in 'annotations'", "none")
     passages = asqa_passages(item) if finder is not None else []
@@ -271,7 +271,7 @@ def _asqa_question(source_id: str, item: Item, finder: DocumentFinder | None) ->
 
 
 def _short_answers(pair: Item) -> tuple[str, ...]:
-    answers = tuple(dict.fromkeys(one for one in _strings(pair, "short_answers") if one.strip()))
+    answers = tuple(dict.fromkeys(string for string in _strings(pair, "short_answers") if string.strip()))
     if not answers:
         raise pair.error("an answer under 'short_answers'", pair.under("short_answers"))
     return answers

@@ -260,7 +260,9 @@ def _drop_question_file(corpus: Corpus, path: Path, file: Path | None) -> Corpus
     if file is None or corpus.format != "folder" or not file.resolve().is_relative_to(path.resolve()):
         return corpus
     id = unicodedata.normalize("NFC", file.resolve().relative_to(path.resolve()).as_posix())  # as ids of files are
-    documents = tuple(one for one in corpus.documents if one.id != id and not one.id.startswith(f"{id}/"))
+    documents = tuple(
+        document for document in corpus.documents if document.id != id and not document.id.startswith(f"{id}/")
+    )
     if not documents:
         raise DataError("at least one document beside the questions", "none", path=path)
     return replace(corpus, documents=documents)

@@ -35,7 +35,7 @@ def _merge_classes(
 ) -> Gold:
     grades, first = dict[str, int](), dict[tuple[str, str], str]()
     for id, grade in sorted(gains(gold.doc_ids, gold.grades).items()):
-        either = [id, *sorted(one for one in gold.alternatives if gold.twins[one] == id)]
+        either = [id, *sorted(alternative for alternative in gold.alternatives if gold.twins[alternative] == id)]
         keys = [of[one] for one in either if one in of]
         met = sorted({first[key] for key in keys if key in first})
         stands = met[0] if met else id

@@ -16,10 +16,10 @@ def read_judged_questions(folder: Path, finder: DocumentFinder, problems: Proble
 
     Raises DataError if the folder cannot be read. Judgements of documents that are not in the corpus are problems.
     """
-    for id, one in read_judgements(folder).items():
-        relevant = [judged for judged in one.grades.items() if judged[1] > 0]
+    for id, judgement in read_judgements(folder).items():
+        relevant = [judged for judged in judgement.grades.items() if judged[1] > 0]
         grades = dict(problems.each(partial(_require_known, id, folder, finder), relevant))
-        yield DatasetQuestion(one.text, Gold(frozenset(grades), source_id=id, grades=grades))
+        yield DatasetQuestion(judgement.text, Gold(frozenset(grades), source_id=id, grades=grades))
 
 
 def _require_known(question: str, folder: Path, finder: DocumentFinder, judged: tuple[str, int]) -> tuple[str, int]:

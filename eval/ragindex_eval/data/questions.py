@@ -92,7 +92,12 @@ class DocumentFinder:
         """
         if (id := find_spelling(name, self.ids)) is not None:
             return id
-        held = (ids for names in (self.by_title, self.by_file) for one in spellings(name) for ids in names.get(one, ()))
+        held = (
+            ids
+            for names in (self.by_title, self.by_file)
+            for spelling in spellings(name)
+            for ids in names.get(spelling, ())
+        )
         found = dict.fromkeys(held)
         return self._only(name, list(found), item)[0]
 
@@ -169,9 +174,9 @@ def read_beir_questions(folder: Path, finder: DocumentFinder, problems: Problems
     """
     path = next((p for split in _SPLITS if (p := folder / "qrels" / f"{split}.tsv").is_file()), None)
     if path is None:
-        held = sorted(p.name for p in (folder / "qrels").glob("*"))
+        names = sorted(p.name for p in (folder / "qrels").glob("*"))
         expected = "qrels/test.tsv, qrels/dev.tsv or qrels/train.tsv"
-        raise DataError(expected, f"qrels/ with {', '.join(held)}" if held else "no files in qrels/", path=folder)
+        raise DataError(expected, f"qrels/ with {', '.join(names)}" if names else "no files in qrels/", path=folder)
     queries = _beir_queries(folder / "queries.jsonl", problems)
     judged = _qrels(path, queries, finder, problems)
     known = [query_id for query_id in queries if query_id in judged]

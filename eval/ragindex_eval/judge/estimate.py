@@ -89,8 +89,8 @@ def estimate_methods(pool: Pool, person: Grades, model: Grades | None, model_nam
     """Estimate each metric of each method. `model` are its grades of the pool; a document without one counts as no."""
     complete = count_complete(pool, person)
     ours = pool.questions[:complete]
-    relevant = [_relevant(one, person) for one in ours]
-    by_model = None if model is None else [_relevant(one, model) for one in pool.questions]
+    relevant = [_relevant(our, person) for our in ours]
+    by_model = None if model is None else [_relevant(question, model) for question in pool.questions]
     methods = tuple(
         JudgedMethod(
             label,
@@ -99,7 +99,7 @@ def estimate_methods(pool: Pool, person: Grades, model: Grades | None, model_nam
                 for k in pool.source.ks
                 for name in (RECALL, PRECISION)
             ),
-            {f"{JUDGED}@{k}": _mean([_judged_share(one, label, k, person) for one in ours]) for k in pool.source.ks},
+            {f"{JUDGED}@{k}": _mean([_judged_share(our, label, k, person) for our in ours]) for k in pool.source.ks},
         )
         for label in pool.source.methods
     )
@@ -109,7 +109,7 @@ def estimate_methods(pool: Pool, person: Grades, model: Grades | None, model_nam
         len(pool.questions),
         pool.count(),
         complete,
-        sum(len(one.documents) for one in ours),
+        sum(len(our.documents) for our in ours),
         sum(not one for one in relevant),
         model_name if model is not None else None,
         None if model is None else _agree(ours, person, model),
@@ -136,7 +136,7 @@ def _estimate(
 ) -> MetricEstimate:
     score = _recall if name == RECALL else _precision
     ours = pool.questions[: len(relevant)]
-    human = _array([score(one.first_documents(label, k), found, k) for one, found in zip(ours, relevant, strict=True)])
+    human = _array([score(our.first_documents(label, k), found, k) for our, found in zip(ours, relevant, strict=True)])
     every = [] if by_model is None else zip(pool.questions, by_model, strict=True)
     predicted = _array([score(one.first_documents(label, k), found, k) for one, found in every])
     count = len(human)
@@ -144,7 +144,7 @@ def _estimate(
     if count >= FEWEST_JUDGED:
         powered = estimate_mean(human, predicted[:count], predicted[count:])
     find_bounds = _recall_bounds if name == RECALL else _precision_bounds
-    ends = [find_bounds(one, label, k, found, person) for one, found in zip(ours, relevant, strict=True)]
+    ends = [find_bounds(our, label, k, found, person) for our, found in zip(ours, relevant, strict=True)]
     return MetricEstimate(
         f"{name}@{k}",
         float(human.mean()) if count else None,
@@ -156,7 +156,7 @@ def _estimate(
 
 def _relevant(question: PooledQuestion, grades: Grades) -> frozenset[str]:
     """Return the relevant documents of the pool."""
-    return frozenset(one.id for one in question.documents if grades.get((question.id, one.id), 0) > 0)
+    return frozenset(document.id for document in question.documents if grades.get((question.id, document.id), 0) > 0)
 
 
 def _recall(ranked: Sequence[str], relevant: frozenset[str], _: int) -> float:
@@ -202,7 +202,7 @@ def _judged_share(question: PooledQuestion, label: str, k: int, grades: Grades) 
 
 def _agree(questions: Sequence[PooledQuestion], person: Grades, model: Grades) -> JudgeAgreement | None:
     """Compare the judgements of the documents that both have judged; None if there are none."""
-    pairs = [(one.id, document.id) for one in questions for document in one.documents]
+    pairs = [(question.id, document.id) for question in questions for document in question.documents]
     both = np.array([[person[pair] > 0, model[pair] > 0] for pair in pairs if pair in model], bool)
     if not len(both):
         return None

@@ -64,7 +64,7 @@ def judge_pool(pool: Pool, llm: LLM, language: str, folder: Path) -> int:
     What it has judged before comes from the cache of LLM calls. Grades are saved batch by batch. A document without a
     usable answer has no grade, and is asked for again the next time. Raises the errors of `LLM.map`.
     """
-    held, failed = read_pair_grades(folder), 0
+    pair_grades, failed = read_pair_grades(folder), 0
     pairs = [(question, document) for question in pool.questions for document in question.documents]
     size = inputs_at_once(llm, _BATCH)
     with progress_bar(f"{llm.id}: judging", len(pairs)) as advance, answers_can_wait():
@@ -74,7 +74,7 @@ def judge_pool(pool: Pool, llm: LLM, language: str, folder: Path) -> int:
             answers = llm.map(JUDGE, inputs, again=True, progress=advance)
             failed += sum(isinstance(answer, Failure) for answer in answers)
             for (question, document), grade in _usable(batch, answers):
-                if held.get((question.id, document.id)) != grade:
+                if pair_grades.get((question.id, document.id)) != grade:
                     add_judgement(folder, question.text, document.id, grade)
     return failed
 

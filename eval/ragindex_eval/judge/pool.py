@@ -80,7 +80,7 @@ class Pool:
 
     def count(self) -> int:
         """Return the number of pairs of question and document."""
-        return sum(len(one.documents) for one in self.questions)
+        return sum(len(question.documents) for question in self.questions)
 
 
 def make_pool(source: PoolSource, questions: Sequence[str], documents: Iterable[Document], found: Rankings) -> Pool:
@@ -105,7 +105,7 @@ def make_pool(source: PoolSource, questions: Sequence[str], documents: Iterable[
 def _stand_ins(documents: Iterable[Document]) -> dict[str, str]:
     """Map each document to the first one of equal text."""
     first: dict[tuple[str, str], str] = {}
-    return {one.id: first.setdefault(content(one), one.id) for one in documents}
+    return {document.id: first.setdefault(content(document), document.id) for document in documents}
 
 
 def _pool_question(
@@ -121,7 +121,7 @@ def _pool_question(
         label: tuple(tuple(stands.get(one, one) for one in hit.doc_ids) for hit in hits[:longest])
         for label, hits in found.items()
     }
-    pooled = sorted({one for hits in named.values() for one in _first_documents(hits, source.depth)})
+    pooled = sorted({document for hits in named.values() for document in _first_documents(hits, source.depth)})
     random.Random(f"{source.seed} {id}").shuffle(pooled)  # noqa: S311  # an order, no secret
     documents = (
         PooledDocument(one, held[one].title, _passages(held[one], found.values(), held, stands)) for one in pooled

@@ -98,11 +98,11 @@ def _ask(experiment: Experiment, method: Method, k: int, tell: Callable[[str], N
 
 def _judge_by_model(pool: Pool, index: Index, folder: Path, tell: Callable[[str], None]) -> None:
     index.require_prices((), reads=True)
-    held = read_model_run(folder)
-    if held is not None and held.model != index.llm_name:
+    model_run = read_model_run(folder)
+    if model_run is not None and model_run.model != index.llm_name:
         raise UsageError(
-            f"The pool was judged by {held.model}, and --llm is {index.llm_name}. Give --llm {held.model}, or another "
-            "--out."
+            f"The pool was judged by {model_run.model}, and --llm is {index.llm_name}. "
+            f"Give --llm {model_run.model}, or another --out."
         )
     folder.mkdir(parents=True, exist_ok=True)
     _write_model_run(folder, ModelRun(index.llm_name, whole=False))

@@ -85,5 +85,7 @@ def read_pair_grades(folder: Path) -> Grades:
     """Return the judgements of a folder; none if it has none yet. Raises DataError."""
     if not (folder / QUERIES_FILE).is_file():
         return {}
-    held = read_judgements(folder)
-    return {(id, document): grade for id, one in held.items() for document, grade in one.grades.items()}
+    judgements = read_judgements(folder)
+    return {
+        (id, document): grade for id, judgement in judgements.items() for document, grade in judgement.grades.items()
+    }

@@ -23,7 +23,7 @@ def render_judged(found: PoolEstimates) -> RenderableType:
     if found.agreement is not None:
         lines.append(Text(describe_agreement(found.agreement, found.model or "the model")))
     worth = describe_worth(found)
-    notes = [Text(one, style="dim") for one in describe_terms(found)]
+    notes = [Text(term, style="dim") for term in describe_terms(found)]
     return Group(*lines, Text(), table, Text(), *notes, *([Text(worth, style="bold")] if worth else []))
 
 
@@ -66,10 +66,10 @@ def describe_terms(found: PoolEstimates) -> list[str]:
 def describe_worth(found: PoolEstimates) -> str:
     """Return how many judged questions the model's judgements are worth, or "" without a model or an interval."""
     first = found.methods[0].estimates[0].metric
-    gains = {one.label: one.estimates[0].powered for one in found.methods}
+    gains = {method.label: method.estimates[0].powered for method in found.methods}
     if found.model is None or found.by_person in (0, found.questions) or None in gains.values():
         return ""
-    worth = {label: max(0.0, one.effective_questions - found.by_person) for label, one in gains.items() if one}
+    worth = {label: max(0.0, gain.effective_questions - found.by_person) for label, gain in gains.items() if gain}
     least, most = min(worth.values()), max(worth.values())
     span = f"{least:.0f} to {most:.0f}" if round(least) < round(most) else f"{most:.0f}"
     return (

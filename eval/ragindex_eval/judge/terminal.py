@@ -57,7 +57,7 @@ def render_item(item: JudgingItem, session: JudgingSession, *, whole: bool) -> R
     place += f"{len(item.question.documents)}; {session.judged} of {session.total} judged"
     words = find_question_words(item.question.text, session.language)
     texts = item.document.passages
-    shown = texts if whole else [cut_to_match(one, words, session.language, _WINDOW) for one in texts]
+    shown = texts if whole else [cut_to_match(text, words, session.language, _WINDOW) for text in texts]
     passages = Text("\n\n[…]\n\n").join(mark_words(one, words, session.language) for one in shown)
     more = MORE * (list(shown) != list(texts))
     said = "" if item.grade is None else f"   (now: {GRADES[item.grade]})"

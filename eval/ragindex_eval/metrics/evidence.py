@@ -75,9 +75,9 @@ def find_ranks(hits: Sequence[Sequence[Position]], gold: Gold) -> list[int | Non
 def _find_rank(hits: Sequence[Sequence[Position]], evidence: EvidencePlace, twins: Mapping[str, str]) -> int | None:
     document, missing = twins.get(evidence.doc_id, evidence.doc_id), set(evidence.words)
     for rank, positions in enumerate(hits, start=1):
-        for one in positions:
-            if twins.get(one.doc_id, one.doc_id) == document:
-                missing -= {word for word in missing if _holds(one, word)}
+        for position in positions:
+            if twins.get(position.doc_id, position.doc_id) == document:
+                missing -= {word for word in missing if _holds(position, word)}
         if not missing:
             return rank
     return None

@@ -58,7 +58,7 @@ def rouge_lsum(answer: str, references: Sequence[str]) -> float:
     which treats a few endings differently (`play`, `died`), and splits sentences with NLTK.
     """
     said = _sentences(answer)
-    return max((_score_summary(said, _sentences(one)) for one in references), default=0.0)
+    return max((_score_summary(said, _sentences(reference)) for reference in references), default=0.0)
 
 
 def _sentences(text: str) -> list[list[str]]:

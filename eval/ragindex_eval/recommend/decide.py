@@ -37,9 +37,9 @@ def choose(racers: Sequence[Candidate]) -> Choice:
 
     Racers are sorted by price. The rival is the best of the others by its mean, dropped ones only if none remains.
     """
-    remaining = [at for at, one in enumerate(racers) if one.remains]
+    remaining = [at for at, racer in enumerate(racers) if racer.remains]
     accepted = [at for at in remaining if racers[at].state == "accepted" or len(remaining) == 1]
-    score = [-1.0 if one.score is None else one.score for one in racers]
+    score = [-1.0 if racer.score is None else racer.score for racer in racers]
     chosen = accepted[0] if accepted else max(remaining, key=lambda at: score[at])
     others = [at for at in remaining if at != chosen] or [at for at in range(len(racers)) if at != chosen]
     cheaper = tuple(at for at in remaining if at < chosen)
@@ -56,7 +56,7 @@ def more_questions(
     chosen one, and the chosen one within delta of a dearer one. Each capital is carried on with the differences seen so
     far, in the same order, until it reaches racers / alpha.
     """
-    remaining = [at for at, one in enumerate(racers) if one.remains and at != choice.chosen]
+    remaining = [at for at, racer in enumerate(racers) if racer.remains and at != choice.chosen]
     open_ones = [at for at in remaining if at in choice.cheaper or not choice.accepted]
     bounds = np.array([rules.delta if at in choice.cheaper else -rules.delta for at in open_ones])
     differences = values[:, [choice.chosen]] - values[:, open_ones]
@@ -100,7 +100,9 @@ def confirm(
         chosen=chosen.label,
         rival=rival.label,
         metric=rules.metric,
-        asked=digest([rules.metric, *(experiment.index.result_fingerprint(one) for one in methods), sorted(hashes)]),
+        asked=digest(
+            [rules.metric, *(experiment.index.result_fingerprint(method) for method in methods), sorted(hashes)]
+        ),
         questions=hashes,
         reused=False,
     )
@@ -147,16 +149,20 @@ def _dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
 
 def describe_changes(candidates: Sequence[Candidate], chosen: Candidate) -> tuple[str, ...]:
     """Say which other rules would let another candidate be chosen."""
-    said = [f"{one.label} may enter without {one.reason}" for one in candidates if one.state == "constraint"]
+    said = [
+        f"{candidate.label} may enter without {candidate.reason}"
+        for candidate in candidates
+        if candidate.state == "constraint"
+    ]
     said += [
-        f"{one.label} was left out on a part of the corpus: {one.reason}"
-        for one in candidates
-        if one.state == "sub-corpus"
+        f"{candidate.label} was left out on a part of the corpus: {candidate.reason}"
+        for candidate in candidates
+        if candidate.state == "sub-corpus"
     ]
     better = [
-        one
-        for one in candidates
-        if one.label != chosen.label and one.remains and (one.score or 0.0) > (chosen.score or 0.0)
+        candidate
+        for candidate in candidates
+        if candidate.label != chosen.label and candidate.remains and (candidate.score or 0.0) > (chosen.score or 0.0)
     ]
     for one in better:
         gap = (one.score or 0.0) - (chosen.score or 0.0)

@@ -54,11 +54,11 @@ def _take_run(
     client: "MlflowClient", experiment: str, found: Recommendation, settings: Mapping[str, Any], started: float
 ) -> "Run":
     """Return the run of a recommendation with the same data, candidates, rules and settings, else a new one."""
-    labels = sorted(one.label for one in found.candidates)
+    labels = sorted(candidate.label for candidate in found.candidates)
     id = digest([found.dataset.fingerprint, labels, dict(found.rules), dict(settings)])
-    held = client.search_runs([experiment], f"tags.`{_ID}` = '{id}'", max_results=1, order_by=["start_time ASC"])
-    if held:
-        return held[0]
+    runs = client.search_runs([experiment], f"tags.`{_ID}` = '{id}'", max_results=1, order_by=["start_time ASC"])
+    if runs:
+        return runs[0]
     files = [found.dataset.questions_file] if found.dataset.questions_file else []
     name = values.title(f"recommend {found.dataset.name}", files, datetime.fromtimestamp(started, UTC))
     return client.create_run(experiment, int(started * 1000), {_ID: id, **source_tags()}, name)
@@ -80,12 +80,12 @@ def _log(
         **{f"dataset/{name}": value for name, value in found.dataset.to_json().items()},
         **{f"rules/{name}": value for name, value in found.rules.items()},
         **settings,
-        "methods": ",".join(one.label for one in found.candidates),
+        "methods": ",".join(candidate.label for candidate in found.candidates),
     }
     log_values(client, run, params, _figures(found, seconds), tags, [found.dataset])
     id, now = run.info.run_id, int(time.time() * 1000)
     known = max((one.step for one in client.get_metric_history(id, _REMAINING)), default=0)
-    races = values.distinct_names(_race_name(found, one.label) for one in found.candidates)
+    races = values.distinct_names(_race_name(found, candidate.label) for candidate in found.candidates)
     for step in found.race:
         if step.questions > known:
             scores = {races[_race_name(found, label)]: score for label, score in step.scores.items()}
@@ -111,10 +111,12 @@ def _figures(found: Recommendation, seconds: float) -> dict[str, float]:
     if found.confirmation is not None:
         low, high = found.confirmation.difference
         figures |= {"confirmation/difference/low": low, "confirmation/difference/high": high}
-    for one in found.candidates:
+    for candidate in found.candidates:
         costs = {
-            name: value for name, value in one.to_json()["costs"].items() if name not in ("estimated", "p95_bounds")
+            name: value
+            for name, value in candidate.to_json()["costs"].items()
+            if name not in ("estimated", "p95_bounds")
         }
-        for name, value in {**costs, "score": one.score, "asked": one.asked}.items():
-            figures[f"methods/{one.label}/{name}"] = value
+        for name, value in {**costs, "score": candidate.score, "asked": candidate.asked}.items():
+            figures[f"methods/{candidate.label}/{name}"] = value
     return {name: float(value) for name, value in figures.items() if value is not None}

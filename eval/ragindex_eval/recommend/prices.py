@@ -28,9 +28,11 @@ def price_candidates(
     """
     if is_small(corpus.documents) and settings.llm in (None, "offline"):
         return list(candidates), None
-    schemes = {one.label: one.scheme for one in candidates}
+    schemes = {candidate.label: candidate.scheme for candidate in candidates}
     building = estimate_building(schemes, corpus.documents, corpus.chunking, settings, index_folder)
-    return [replace(one, costs=_price(one, building, corpus, settings)) for one in candidates], building
+    return [
+        replace(candidate, costs=_price(candidate, building, corpus, settings)) for candidate in candidates
+    ], building
 
 
 def _price(one: Candidate, building: BuildCosts, corpus: Corpus, settings: CompareSettings) -> Costs:

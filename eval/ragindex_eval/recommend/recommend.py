@@ -67,7 +67,7 @@ class Progress:
 
     def stand(self, candidates: Iterable[Candidate]) -> None:
         """Take note of how candidates stand."""
-        self.standing.update({one.label: one for one in candidates})
+        self.standing.update({candidate.label: candidate for candidate in candidates})
 
 
 def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, progress: Progress) -> Recommendation:
@@ -88,7 +88,7 @@ def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, p
     racing, kept = _split(data, uses, settings, rules)
     _tell_of_questions(len(racing), rules, progress)
     candidates = _price(chosen_from, data, folder, settings, rules, progress)
-    plan = Plan(tuple(Method(one.label, one.scheme, True) for one in candidates), ())
+    plan = Plan(tuple(Method(candidate.label, candidate.scheme, True) for candidate in candidates), ())
     budget = parse_budget(settings.budget)
     with prepare_index(settings, data, None, budget) as index:
         raced = tuple(hash_question(query.text) for query in racing)
@@ -214,8 +214,8 @@ def _drop_broken(one: Candidate, rules: RecommendRules) -> Candidate:
 
 
 def _require_racing(candidates: Sequence[Candidate]) -> None:
-    if not any(one.remains for one in candidates):
-        reasons = "; ".join(f"{one.label}: {one.reason}" for one in candidates)
+    if not any(candidate.remains for candidate in candidates):
+        reasons = "; ".join(f"{candidate.label}: {candidate.reason}" for candidate in candidates)
         raise UsageError(f"No candidate meets the constraints. {reasons}. Loosen one of them.")
 
 
@@ -334,31 +334,33 @@ def _race(
     Returns the scores of shape (questions asked, racers), NaN where a method was not asked, the candidates, racers
     first, and the race after each block.
     """
-    racers = [one for one in candidates if one.state == "racing"]
-    others = [one for one in candidates if one.state != "racing"]
-    retrievers = [LazyRetriever(one.scheme, experiment.index) for one in racers]
+    racers = [candidate for candidate in candidates if candidate.state == "racing"]
+    others = [candidate for candidate in candidates if candidate.state != "racing"]
+    retrievers = [LazyRetriever(racer.scheme, experiment.index) for racer in racers]
     race = RaceRules(
         rules.delta, rules.alpha, len(queries) if rules.estimand == "questions" else None, block=rules.block
     )
     values = np.full((0, len(racers)), math.nan)
-    answers: dict[str, list[MethodAnswer]] = {one.label: [] for one in racers}
+    answers: dict[str, list[MethodAnswer]] = {racer.label: [] for racer in racers}
     steps = list[RaceStep]()
     alone = len(racers) == 1 and rules.min_recall is None
     for start in range(0, len(queries), rules.block):
         block = queries[start : start + rules.block]
         rows = np.full((len(block), len(racers)), math.nan)
-        for at, one in enumerate(racers):
-            if one.remains:
-                asked = ask_scored(experiment, one.label, retrievers[at], block, rules.metric)
-                rows[:, at] = asked.scores
-                answers[one.label] += asked.answers
+        for at, racer in enumerate(racers):
+            if racer.remains:
+                scored = ask_scored(experiment, racer.label, retrievers[at], block, rules.metric)
+                rows[:, at] = scored.scores
+                answers[racer.label] += scored.answers
         values = np.vstack([values, rows])
         racers = _leave_below(racers, values, rules, race.population, progress)
         _require_racing(racers)
         racers, ended = _decide(racers, values, race, progress)
         progress.stand(racers)
-        asked_all = {one.label: one.score for one in racers if one.asked == len(values) and one.score is not None}
-        steps.append(RaceStep(len(values), asked_all, sum(one.remains for one in racers)))
+        asked_all = {
+            racer.label: racer.score for racer in racers if racer.asked == len(values) and racer.score is not None
+        }
+        steps.append(RaceStep(len(values), asked_all, sum(racer.remains for racer in racers)))
         if ended and not alone and _is_recall_known(racers, values, rules, race.population):
             break
     for note in unknown_documents_notes(answers):
@@ -401,7 +403,7 @@ def _is_recall_known(
     """Return whether it is shown that the cheapest remaining racer has the least recall allowed, if one is set."""
     if rules.min_recall is None:
         return True
-    first = next(at for at, one in enumerate(racers) if one.remains)
+    first = next(at for at, racer in enumerate(racers) if racer.remains)
     return _recall_interval(values[:, first], rules, len(racers), population)[0] >= rules.min_recall
 
 
@@ -415,27 +417,27 @@ def _decide(
     racers: Sequence[Candidate], values: SampleArray, race: RaceRules, progress: Progress
 ) -> tuple[list[Candidate], bool]:
     """Return the racers with what the race says of them after these scores, and whether it is over."""
-    left = np.array([one.asked if one.state == "constraint" else 0 for one in racers])
-    found = run_races(np.nan_to_num(values)[None], np.arange(len(racers)), race, left)
+    left = np.array([racer.asked if racer.state == "constraint" else 0 for racer in racers])
+    races = run_races(np.nan_to_num(values)[None], np.arange(len(racers)), race, left)
     decided = list[Candidate]()
-    for at, one in enumerate(racers):
+    for at, racer in enumerate(racers):
         seen = values[~np.isnan(values[:, at]), at]
-        updated = replace(one, asked=len(seen), score=float(seen.mean()))
-        dropped, accepted = int(found.dropped[0, at]), int(found.accepted[0, at])
-        if one.state == "constraint":
-            updated = one
-        elif dropped and one.state != "dropped":
+        updated = replace(racer, asked=len(seen), score=float(seen.mean()))
+        dropped, accepted = int(races.dropped[0, at]), int(races.accepted[0, at])
+        if racer.state == "constraint":
+            updated = racer
+        elif dropped and racer.state != "dropped":
             updated = updated.leave("dropped", f"more than {percent(race.delta)} points worse than another")
-            progress.note(f"{one.label} is dropped after {many(dropped, 'question')}: {percent(updated.score or 0)}")
+            progress.note(f"{racer.label} is dropped after {many(dropped, 'question')}: {percent(updated.score or 0)}")
         elif len(racers) == 1:
             updated = updated.leave("accepted", "no other meets the constraints")
-        elif accepted and one.state == "racing":
+        elif accepted and racer.state == "racing":
             updated = updated.leave("accepted", f"within {percent(race.delta)} points of the best")
             progress.note(
-                f"{one.label} is within {percent(race.delta)} points of the best, after {many(accepted, 'question')}"
+                f"{racer.label} is within {percent(race.delta)} points of the best, after {many(accepted, 'question')}"
             )
         decided.append(updated)
-    return decided, bool(found.ended[0])
+    return decided, bool(races.ended[0])
 
 
 # ---------------------------------------------------------------- conclude
@@ -487,7 +489,7 @@ def _conclude(
 
 def _describe_more(racers: Sequence[Candidate], values: SampleArray) -> str:
     """Say how many more questions would tell the best of the remaining racers from the others, as `compare` says it."""
-    remaining = [at for at, one in enumerate(racers) if one.remains]
+    remaining = [at for at, racer in enumerate(racers) if racer.remains]
     best = max(remaining, key=lambda at: racers[at].score or 0.0)
     gaps = {racers[at].label: values[:, best] - values[:, at] for at in remaining if at != best}
     rivals = {label: gap[~np.isnan(gap)].tolist() for label, gap in gaps.items()}

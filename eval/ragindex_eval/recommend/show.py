@@ -33,9 +33,13 @@ def render_recommendation(found: Recommendation, rules: RecommendRules) -> Rende
             verdict = judge_confirmation(found.holdout.difference, rules.delta)
             lines.append(Text(f"{_state_verdict(verdict, 'the holdout', found, percent(rules.delta))}."))
     lines += [Text(f"It would change: {said}.") for said in found.would_change]
-    resting = [one.label for one in found.candidates if any(map(uses_encoder, topological_order(one.scheme.parts())))]
+    resting = [
+        candidate.label
+        for candidate in found.candidates
+        if any(map(uses_encoder, topological_order(candidate.scheme.parts())))
+    ]
     lines.append(Text(describe_lsa(found.encoder, resting) or f"Encoder {found.encoder}."))
-    rows = [_row(one, found) for one in found.candidates]
+    rows = [_row(candidate, found) for candidate in found.candidates]
     table = text_table(
         ("", "method", rules.metric, "asked", "p95 ms", "index s", "MB", "$/1,000", "state"), tuple(rows)
     )
@@ -71,22 +75,22 @@ def describe_decision(found: Recommendation, rules: RecommendRules) -> str:
     margin, risk = percent(rules.delta), f"{100 * rules.alpha:g} %"
     about = _describe_questions(found) if rules.estimand == "questions" else "questions like these"
     chosen = found.candidate(found.chosen)
-    others = [one for one in found.candidates if one.label != found.chosen]
+    others = [candidate for candidate in found.candidates if candidate.label != found.chosen]
     score = f"{rules.metric} {percent(chosen.score)} so far" if chosen.score is not None else "not asked"
-    if found.decided and not any(one.remains or one.state == "dropped" for one in others):
+    if found.decided and not any(other.remains or other.state == "dropped" for other in others):
         reached = f"{rules.metric} {percent(chosen.score or 0.0)} on {many(chosen.asked, 'question')}"
-        if all(one.state == "constraint" for one in others):
+        if all(other.state == "constraint" for other in others):
             return f"Use {found.chosen}: it is the only candidate that meets the constraints. {reached}."
         return f"Use {found.chosen}: no other candidate is left. {_list_untested(others)}. {reached}."
     if found.decided:
         enough = "BM25 is enough" if chosen.scheme.__class__.__name__ == "BM25" else f"Use {found.chosen}"
-        raced = sum(one.asked > 0 for one in found.candidates)
+        raced = sum(candidate.asked > 0 for candidate in found.candidates)
         best = "best candidate" if raced == len(found.candidates) else f"best of the {raced} candidates raced"
         return (
             f"{enough}: on {about} it is within {margin} points of the {best} in {rules.metric} (risk {risk}). "
             f"{score}; {_describe_difference(found)}. {_describe_cheaper(found)}"
         )
-    left = join_names([one.label for one in found.candidates if one.remains])
+    left = join_names([candidate.label for candidate in found.candidates if candidate.remains])
     return (
         f"Undecided between {left} (the cheapest first) on {about}, with a margin of {margin} points. Best so far: "
         f"{found.chosen}, {score}; {_describe_difference(found)}. These bounds hold whenever one stops, so they are "
@@ -128,8 +132,8 @@ def _list_untested(candidates: Sequence[Candidate]) -> str:
         "sub-corpus": "after a trial on a part of the corpus, a heuristic outside the risk",
     }
     labels: dict[str, list[str]] = {}
-    for one in candidates:
-        labels.setdefault(reasons.get(one.state, one.state), []).append(one.label)
+    for candidate in candidates:
+        labels.setdefault(reasons.get(candidate.state, candidate.state), []).append(candidate.label)
     return "; ".join(f"{join_names(names)} left {reason}" for reason, names in labels.items())
 
 

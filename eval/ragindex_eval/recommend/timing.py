@@ -31,20 +31,20 @@ def cost_of_answers(
     A candidate is too slow if its 95th percentile exceeds the limit for certain: the lower bound from order
     statistics does, at a risk of 5 %. Candidates are timed together, question by question.
     """
-    racing = [one for one in candidates if one.state == "racing"]
+    racing = [candidate for candidate in candidates if candidate.state == "racing"]
     times = _time(racing, experiment, queries[:TIMED])
     found = dict[str, Candidate]()
     for one, milliseconds in zip(racing, times, strict=True):
-        asked = ask_scored(
+        scored = ask_scored(
             experiment, one.label, LazyRetriever(one.scheme, experiment.index), queries[: rules.block], rules.metric
         )
-        dollars = None if asked.dollars is None else 1000 * asked.dollars / len(asked.scores)
+        dollars = None if scored.dollars is None else 1000 * scored.dollars / len(scored.scores)
         p95 = float(np.percentile(milliseconds, 95)) if len(milliseconds) else None
         bounds = percentile_bounds(milliseconds, 95, P95_RISK)
         costed = replace(one, costs=replace(one.costs, p95_ms=p95, p95_bounds=bounds, dollars_per_1000=dollars))
         broken = _too_slow(costed.costs, rules) or broken_constraint(costed.costs, rules)
         found[one.label] = costed if broken is None else costed.leave("constraint", broken)
-    return [found.get(one.label, one) for one in candidates]
+    return [found.get(candidate.label, candidate) for candidate in candidates]
 
 
 def _too_slow(costs: Costs, rules: RecommendRules) -> str | None:
@@ -59,14 +59,14 @@ def _time(candidates: Sequence[Candidate], experiment: Experiment, queries: Sequ
     index, gold, k = experiment.index, experiment.dataset.gold, experiment.ks[-1]
     timings = [
         Timing(
-            one.label,
-            LazyRetriever(one.scheme, index),
+            candidate.label,
+            LazyRetriever(candidate.scheme, index),
             index.folder
             / "runs"
-            / answers_fingerprint(index, one.scheme, queries, gold)
+            / answers_fingerprint(index, candidate.scheme, queries, gold)
             / f"first-{latency.latency_file_name(k)}",
         )
-        for one in candidates
+        for candidate in candidates
     ]
     measured = latency.measure_latency(timings, list(queries), k, index.seed)
     return [list(one.latency.per_query.values()) for one in measured]

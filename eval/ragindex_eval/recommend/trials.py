@@ -81,10 +81,10 @@ def _describe_gain(documents: int, high: float, best: Candidate) -> str:
 def part_of(data: Dataset, share: float, seed: int) -> Dataset:
     """Return the dataset with its gold documents and a share of the others; a larger share contains a smaller one."""
     gold = {id for query in data.queries for id in judgements(data.gold, query.id)}
-    twins = {id for one in (data.gold or {}).values() for id in one.twins}
-    others = [document for document in data.corpus.documents if document.id not in gold | twins]
+    ids = {id for one in (data.gold or {}).values() for id in one.twins}
+    others = [document for document in data.corpus.documents if document.id not in gold | ids]
     Random(seed).shuffle(others)  # noqa: S311  # a sample, no secret
-    kept = {document.id for document in others[: round(share * len(others))]} | gold | twins
+    kept = {document.id for document in others[: round(share * len(others))]} | gold | ids
     documents = tuple(document for document in data.corpus.documents if document.id in kept)
     return replace(data, corpus=replace(data.corpus, documents=documents))
 
@@ -94,10 +94,10 @@ def score_candidates(
 ) -> dict[str, SampleArray]:
     """Build the candidates and return their scores on the questions, by label."""
     found = dict[str, SampleArray]()
-    for one in candidates:
-        experiment.index.build(one.scheme)
-        retriever = LazyRetriever(one.scheme, experiment.index)
-        found[one.label] = np.array(ask_scored(experiment, one.label, retriever, queries, metric).scores)
+    for candidate in candidates:
+        experiment.index.build(candidate.scheme)
+        retriever = LazyRetriever(candidate.scheme, experiment.index)
+        found[candidate.label] = np.array(ask_scored(experiment, candidate.label, retriever, queries, metric).scores)
         retriever.close()
     return found
 

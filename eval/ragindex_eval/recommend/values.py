@@ -132,7 +132,7 @@ class Recommendation:
 
     def candidate(self, label: str) -> Candidate:
         """Return a candidate by its label."""
-        return next(one for one in self.candidates if one.label == label)
+        return next(candidate for candidate in self.candidates if candidate.label == label)
 
     def to_json(self) -> dict[str, Any]:
         """Convert to the JSON of `--json`."""
@@ -153,7 +153,7 @@ class Recommendation:
             "more_questions": dict(self.more_questions),
             "confirmation": self.confirmation and self.confirmation.to_json(),
             "holdout": self.holdout and self.holdout.to_json(),
-            "candidates": [one.to_json() for one in self.candidates],
+            "candidates": [candidate.to_json() for candidate in self.candidates],
             "steps": list(self.steps),
             "would_change": list(self.would_change),
             "rules": dict(self.rules),

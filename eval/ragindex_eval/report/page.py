@@ -80,7 +80,7 @@ def save_report(study: Study, path: Path) -> None:
 
 def render_report(study: Study) -> str:
     """Render the report as HTML, which can always be encoded as UTF-8."""
-    chapters = [_make_chapter(one, f"c{number}") for number, one in enumerate(study.comparisons, start=1)]
+    chapters = [_make_chapter(comparison, f"c{number}") for number, comparison in enumerate(study.comparisons, start=1)]
     before = _render_parts(_FIRST_SECTIONS, study)
     after = _render_parts(_LAST_SECTIONS, study)
     page = _templates().get_template("page.html")

@@ -166,7 +166,7 @@ def _kind_lines(comparison: Comparison) -> list[RenderableType]:
     shown_ways = [by for by in ways if by != "hops" or "kind" not in ways]
     if not shown_ways:
         return []
-    metric, names = metrics_shown(comparison)[0], tuple(escape_markup(one.label) for one in comparison.methods)
+    metric, names = metrics_shown(comparison)[0], tuple(escape_markup(method.label) for method in comparison.methods)
     groups = tuple(tuple(_kind_columns(comparison, by, metric)) for by in shown_ways)
     by = " and by ".join(GROUPINGS[by] for by in shown_ways)
     return ["", f"[bold]{metric} by {by}[/]", FittedTable("method", names, groups)]
@@ -296,7 +296,7 @@ def _fact_lines(comparison: Comparison) -> list[str]:
 
 def _list_resting(comparison: Comparison) -> list[str]:
     """Return the methods that rest on an encoder that is fitted to the documents."""
-    return [one.label for one in comparison.methods if any(name.endswith(" fit") for name in one.parts)]
+    return [method.label for method in comparison.methods if any(name.endswith(" fit") for name in method.parts)]
 
 
 def _describe_missed(comparison: Comparison) -> list[str]:

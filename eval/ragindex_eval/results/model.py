@@ -343,7 +343,9 @@ class MethodResult:
 
 def headline_metric(methods: Sequence[MethodResult], ks: Sequence[int]) -> str:
     """Return the name of recall at the smallest k, else of the first answer metric; "" if nothing was measured."""
-    return next((name for name in (f"R@{ks[0]}", *ANSWER_METRICS) if any(name in one.metrics for one in methods)), "")
+    return next(
+        (name for name in (f"R@{ks[0]}", *ANSWER_METRICS) if any(name in method.metrics for method in methods)), ""
+    )
 
 
 def sort_methods(methods: Sequence[MethodResult], ks: Sequence[int]) -> list[MethodResult]:

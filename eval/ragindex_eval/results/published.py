@@ -83,7 +83,7 @@ class PublishedComparison:
     @property
     def reason(self) -> str:
         """Why the figures are not comparable: the conditions that differ; "" if all are equal."""
-        return "; ".join(str(one) for one in self.conditions if not one.equal)
+        return "; ".join(str(condition) for condition in self.conditions if not condition.equal)
 
     def to_json(self) -> dict[str, Any]:
         """Convert to the JSON object that `from_json` reads."""

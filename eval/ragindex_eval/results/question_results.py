@@ -77,19 +77,18 @@ def find_question_result(comparison: Comparison, written: str) -> QuestionResult
 
     Raises UnknownNameError if there is none, or several.
     """
-    found = list_question_results(comparison)
-    matches = list(_match(found, written))
+    question_results = list_question_results(comparison)
+    matches = list(_match(question_results, written))
     if len(matches) == 1:
         return matches[0]
     if matches:
         raise UnknownNameError(
             f"{len(matches)} questions have {written!r} in them. Give an id: "
-            + ", ".join(f"{one.id} ({one.text})" for one in matches[:5])
+            + ", ".join(f"{match.id} ({match.text})" for match in matches[:5])
         )
-    near = describe_near(find_near_names(written, [one.text for one in found]))
-    raise UnknownNameError(
-        f"There is no question with the id or text {written!r} ({near or f'ids: {found[0].id} to {found[-1].id}'})."
-    )
+    near = describe_near(find_near_names(written, [result.text for result in question_results]))
+    ids = f"ids: {question_results[0].id} to {question_results[-1].id}"
+    raise UnknownNameError(f"There is no question with the id or text {written!r} ({near or ids}).")
 
 
 def _match(found: tuple[QuestionResult, ...], written: str) -> Iterator[QuestionResult]:

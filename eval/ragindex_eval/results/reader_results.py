@@ -63,11 +63,11 @@ def costs(readings: Sequence[ReaderAnswer]) -> ReadingCosts | None:
     """Return the mean costs of the readings; None if there are none."""
     if not readings:
         return None
-    whole, questions = sum((one.usage for one in readings), _NO_USAGE), len(readings)
+    whole, questions = sum((reading.usage for reading in readings), _NO_USAGE), len(readings)
     return ReadingCosts(
         whole.input_tokens / questions,
         whole.output_tokens / questions,
         None if whole.money is None else whole.money / questions,
-        sum(one.calls for one in readings) / questions,
-        sum(one.tokens for one in readings) / questions,
+        sum(reading.calls for reading in readings) / questions,
+        sum(reading.tokens for reading in readings) / questions,
     )

@@ -62,8 +62,8 @@ def _comparison_folders(study: Study, folder: Path) -> list[Path]:
     if len(study.comparisons) == 1:
         return [folder]
     return [
-        folder / f"{number:02d}-{method_file_name(one.dataset.name)}"
-        for number, one in enumerate(study.comparisons, start=1)
+        folder / f"{number:02d}-{method_file_name(comparison.dataset.name)}"
+        for number, comparison in enumerate(study.comparisons, start=1)
     ]
 
 
@@ -91,7 +91,7 @@ def _comparison_files(comparison: Comparison) -> dict[str, Iterable[str]]:
         files["bounds.jsonl"] = _answer_lines(comparison, comparison.bounds)
     if comparison.failed:
         files["failed.jsonl"] = _answer_lines(comparison, comparison.failed)
-    runs = {_run_name(one.label): _trec_run(comparison, one) for one in comparison.methods}
+    runs = {_run_name(method.label): _trec_run(comparison, method) for method in comparison.methods}
     return {**files, **_qrels_file(comparison), **runs}
 
 
@@ -168,7 +168,7 @@ def _rare_gold_fields(gold: Gold) -> dict[str, Any]:
         "alternatives": sorted(gold.alternatives),
         "evidence": [[one.doc_id, *one.words] for one in gold.evidence],
         "own_document": gold.own_document,
-        "sub_questions": [asdict(one) for one in gold.sub_questions],
+        "sub_questions": [asdict(question) for question in gold.sub_questions],
     }
     rare = {name: value for name, value in fields.items() if value}
     return rare if gold.answerable else {**rare, "answerable": False}

@@ -95,8 +95,8 @@ class EarlierAnswers:
 
 def earlier_answers(path: Path, keys: Mapping[str, str]) -> EarlierAnswers | None:
     """Count the answers in a file to the questions that have these keys; None if there are none."""
-    held = find_answers(path, keys)
-    return EarlierAnswers(len(held), path.stat().st_mtime) if held else None
+    answers = find_answers(path, keys)
+    return EarlierAnswers(len(answers), path.stat().st_mtime) if answers else None
 
 
 def note_of_earlier(by_label: Mapping[str, EarlierAnswers]) -> str | None:

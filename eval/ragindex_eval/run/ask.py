@@ -91,7 +91,9 @@ def answer_all(
     keys = {query.id: query.id if keys is None else keys[query.id] for query in queries}
     if fresh:
         delete_answers(kept, set(keys.values()))
-    answers = {id: one for id, one in find_answers(kept, keys).items() if find_breach(one.hits, k, known) is None}
+    answers = {
+        id: answer for id, answer in find_answers(kept, keys).items() if find_breach(answer.hits, k, known) is None
+    }
     todo = [query for query in queries if query.id not in answers]
     located = PassagePositions(()) if positions is None else positions
     with progress_bar(f"{label}: asking", len(todo)) as advance:
@@ -254,8 +256,8 @@ def _reduce_retrieval(query: Query, retrieval: Retrieval) -> MethodAnswer:
         )
         for rank, hit in enumerate(retrieval.hits)
     )
-    told = [step for at, step in enumerate(retrieval.trace) if at < _STEPS or step.index == IF_STOPPED]
-    trace = tuple(_reduce_step(step) for step in told[: 2 * _STEPS])
+    steps = [step for at, step in enumerate(retrieval.trace) if at < _STEPS or step.index == IF_STOPPED]
+    trace = tuple(_reduce_step(step) for step in steps[: 2 * _STEPS])
     return MethodAnswer(query.id, ranked, None, trace, tuple(note[:_NOTE] for note in retrieval.notes[:_STEPS]))
 
 

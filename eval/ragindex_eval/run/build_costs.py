@@ -139,7 +139,7 @@ def measure_built(index: Index, schemes: Iterable[Scheme]) -> dict[str, PartCost
     parts = {registry.label(part): part for scheme in schemes for part in index.all_parts(scheme)}
     keys = {label: index.key(part, index.pinned_encoder(part)) for label, part in parts.items()}
     records = {label: index.manifest.parts[key] for label, key in keys.items() if key in index.manifest.parts}
-    measured = {label: PartCost(one.seconds, one.bytes, built=True) for label, one in records.items()}
+    measured = {label: PartCost(record.seconds, record.bytes, built=True) for label, record in records.items()}
     fit = index.fit_figures() if any("encoder" in part.uses for part in parts.values()) else None
     return measured if fit is None else measured | {fit.name: PartCost(fit.seconds, fit.bytes, built=True)}
 

@@ -159,7 +159,9 @@ def _titles(dataset: Dataset) -> Mapping[str, str]:
 
 def _find_read_shares(dataset: Dataset, gold: Container[str]) -> dict[str, float]:
     """Return the share of its file's words that was read, of gold documents with too low a share."""
-    shares = ((one.id, one.metadata.get(READ_SHARE)) for one in dataset.corpus.documents if one.id in gold)
+    shares = (
+        (document.id, document.metadata.get(READ_SHARE)) for document in dataset.corpus.documents if document.id in gold
+    )
     return {id: share for id, share in shares if isinstance(share, float)}
 
 

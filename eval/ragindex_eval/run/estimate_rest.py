@@ -54,8 +54,8 @@ def estimate_rest_building(settings: CompareSettings, folder: Path) -> float | N
     Building a sample for it takes half a minute at the end of a comparison. Plugins of others are left out: what they
     do is unknown.
     """
-    schemes = {one.label: one.scheme for one in choose_methods([ALL])[0] if one.label in list_rest()}
-    ours = {label: one for label, one in schemes.items() if code_fingerprint.of(type(one)) is None}
+    schemes = {method.label: method.scheme for method in choose_methods([ALL])[0] if method.label in list_rest()}
+    ours = {label: scheme for label, scheme in schemes.items() if code_fingerprint.of(type(scheme)) is None}
     with Index.open(folder, **settings.opened_with(), read_only=True) as index:
         costs = read_costs(ours, tuple(index.documents), settings, folder)
     return None if costs is None else costs.seconds_left(ours)

@@ -107,10 +107,10 @@ def parse_threshold(written: str, ks: Sequence[int]) -> Threshold:
 
 def require_methods(thresholds: Sequence[Threshold], labels: Sequence[str]) -> None:
     """Check the methods of thresholds. Raises UsageError if one names a method that is not in the comparison."""
-    for one in thresholds:
-        if one.label not in labels:
+    for threshold in thresholds:
+        if threshold.label not in labels:
             raise UsageError(
-                f"--fail-below names the method {one.label!r}, which is not in this comparison. "
+                f"--fail-below names the method {threshold.label!r}, which is not in this comparison. "
                 f"Available: {', '.join(labels)}."
             )
 
@@ -127,7 +127,9 @@ def require_answers(study: Study) -> None:
 
 def count_skipped(study: Study) -> int:
     """Return how many files and items were left out of the documents and questions of a study."""
-    return sum({one.dataset.fingerprint: one.dataset.skipped for one in study.comparisons}.values())
+    return sum(
+        {comparison.dataset.fingerprint: comparison.dataset.skipped for comparison in study.comparisons}.values()
+    )
 
 
 def require_all_read(skipped: int, skip_bad: bool | None) -> None:
@@ -144,8 +146,8 @@ def require_reached(study: Study, thresholds: Sequence[Threshold]) -> None:
     missed = [
         said
         for comparison in study.comparisons
-        for one in thresholds
-        if (said := _explain_miss(one, _find_mean(comparison, one), _describe_data(study, comparison)))
+        for threshold in thresholds
+        if (said := _explain_miss(threshold, _find_mean(comparison, threshold), _describe_data(study, comparison)))
     ]
     if missed:
         raise BelowThresholdError("; ".join(missed) + ".")

@@ -37,7 +37,7 @@ def require_usable(data: Dataset, file: Path | None, index: Path, methods: Colle
         return
     sealed, ledger = _read_sealed(data, file), find_ledger(file, data, index)
     questions = {hash_question(query.text) for query in sealed.queries}
-    earlier = [one for one in ledger.uses() if not questions.isdisjoint(one.questions)]
+    earlier = [use for use in ledger.uses() if not questions.isdisjoint(use.questions)]
     repeats = any({one.chosen, one.rival} <= set(methods) and questions == set(one.questions) for one in earlier)
     if earlier and not reuse and not repeats:
         raise refuse_use(earlier, questions, file.name, ledger)

@@ -234,7 +234,7 @@ def _time_in_rounds(
 def _take_median(timings: Sequence[list[float]]) -> list[float]:
     """Return the timing with the (lower) median total, with the median of the reference."""
     middle = sorted(timings)[(len(timings) - 1) // 2]
-    return [*middle[:-1], sorted(one[-1] for one in timings)[(len(timings) - 1) // 2]]
+    return [*middle[:-1], sorted(timing[-1] for timing in timings)[(len(timings) - 1) // 2]]
 
 
 def _time_reference() -> float:

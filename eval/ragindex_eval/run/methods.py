@@ -63,13 +63,13 @@ def add_reranked(methods: Sequence[Method], reranker: PluginSpec | bool) -> list
     """
     if reranker is False:
         return list(methods)
-    held, found = [method.scheme for method in methods], []
+    schemes, found = [method.scheme for method in methods], []
     for method in methods:
         base = registry.describe(method.scheme)
         params = {"base": base, **({} if reranker is True else {"reranker": reranker})}
         found.append(method)
         twin = registry.scheme({"name": "rerank", "params": params})
-        if base["name"] != "rerank" and twin not in held:
+        if base["name"] != "rerank" and twin not in schemes:
             found.append(Method(f"{method.label} + rerank", twin, method.asked_for))
     _require_different([method.label for method in found])
     return found

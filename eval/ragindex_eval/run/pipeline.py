@@ -29,7 +29,7 @@ from ragindex.errors import (
     RagindexError,
     UsageError,
 )
-from ragindex.index.documents import Changed
+from ragindex.index.documents import DocumentChanges
 from ragindex.index.figures import PartFigures
 from ragindex.index.index import Index
 from ragindex.index.manifest import require_apart
@@ -114,7 +114,7 @@ def evaluate(
         )
         sealed = load_holdout(experiment, settings.holdout)
         outcomes = list(_measure_answers(experiment, plan, watch))
-        scored = [one for one in outcomes if not isinstance(one, str)]
+        scored = [outcome for outcome in outcomes if not isinstance(outcome, str)]
         failed = _failed_results(scored)
         measured = [(one, metrics) for one, metrics in scored if not _fails(one, metrics)]
         times = _measure_latency(experiment, [one for one, _ in measured])
@@ -124,7 +124,7 @@ def evaluate(
         ]
         bounds = _read_bounds(experiment)
         earlier = {one.label: one.earlier for one, _ in scored if one.earlier}
-        left_out = [*plan.left_out, *(one for one in outcomes if isinstance(one, str))]
+        left_out = [*plan.left_out, *(outcome for outcome in outcomes if isinstance(outcome, str))]
         concluded = conclude(experiment, plan.methods, results, failed, bounds, earlier, left_out)
         return _add_holdout(_add_published(concluded, settings), experiment, plan, sealed, settings)
 
@@ -233,7 +233,7 @@ def _announce_leaving(index: Index, gone: Sequence[str]) -> None:
     )
 
 
-def _warn_of_changes(index: Index, changed: Changed) -> None:
+def _warn_of_changes(index: Index, changed: DocumentChanges) -> None:
     """Say how the documents of an index that had some have changed: another command may have left files out."""
     if changed.changed or changed.removed or (changed.added and changed.unchanged):
         _log.warning("the documents of %s were others until now: %s", index.folder, format_changes(changed))
@@ -260,7 +260,7 @@ def _add_holdout(
     if sealed is None or len(comparison.methods) < 2:
         return comparison
     schemes = {method.label: method.scheme for method in plan.methods}
-    best, rival = ((one.label, schemes[one.label]) for one in comparison.methods[:2])
+    best, rival = ((method.label, schemes[method.label]) for method in comparison.methods[:2])
     metric = f"R@{experiment.ks[0]}"
     ledger = find_ledger(settings.holdout, experiment.dataset, experiment.index.folder)
     return replace(
@@ -412,7 +412,7 @@ def part_figures(index: Index, scheme: Scheme) -> Mapping[str, PartFigures]:
     """
     parts = index.all_parts(scheme)
     figures = [index.figures(part) for part in parts]
-    names = [one.name for one in figures]
+    names = [figure.name for figure in figures]
     labels = [registry.label(part) if names.count(name) > 1 else name for part, name in zip(parts, names, strict=True)]
     fit = index.fit_figures() if any("encoder" in part.uses for part in parts) else None
     return dict(zip(labels, figures, strict=True)) | ({fit.name: fit} if fit else {})
@@ -438,13 +438,13 @@ def _measure_latency(experiment: Experiment, methods: Sequence[AnsweredMethod]) 
     k, seed = experiment.ks[-1], experiment.index.seed
     timings = [
         Timing(
-            one.label,
-            LazyRetriever(one.scheme, experiment.index),
-            one.folder / latency.latency_file_name(k),
-            {answer.query_id for answer in one.answers[k] if answer.error is not None},
-            one.searches,
+            method.label,
+            LazyRetriever(method.scheme, experiment.index),
+            method.folder / latency.latency_file_name(k),
+            {answer.query_id for answer in method.answers[k] if answer.error is not None},
+            method.searches,
         )
-        for one in methods
+        for method in methods
     ]
     return latency.measure_latency(timings, latency.sample(experiment.dataset.queries, seed), k, seed)
 

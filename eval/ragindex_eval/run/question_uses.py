@@ -68,11 +68,11 @@ class Ledger:
 
     def uses(self) -> list[HoldoutUse]:
         """Return the confirmations, oldest first. Raises StoreError if a file is damaged."""
-        return [one for one in self.entries() if isinstance(one, HoldoutUse)]
+        return [entry for entry in self.entries() if isinstance(entry, HoldoutUse)]
 
     def raced(self) -> list[str]:
         """Return the hashes of the questions that were raced on, in their order. Raises StoreError as `uses` does."""
-        races = (one.raced for one in self.entries() if isinstance(one, RacedQuestions))
+        races = (entry.raced for entry in self.entries() if isinstance(entry, RacedQuestions))
         return list(dict.fromkeys(hash for raced in races for hash in raced))
 
     def entries(self) -> list[_Entry]:
@@ -170,7 +170,7 @@ def _read(path: Path) -> list[_Entry]:
         raise StoreError(
             f"{path}, line {entries.index(None) + 1}, is damaged: nobody can say which questions were used."
         )
-    return [one for one in entries if one is not None]
+    return [entry for entry in entries if entry is not None]
 
 
 def _parse(line: bytes) -> _Entry | None:

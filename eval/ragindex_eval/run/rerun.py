@@ -130,11 +130,13 @@ def spent_nothing(study: Study) -> Study:
     """Return the study as a run shows it that read it from files: `spent` is what this run paid, which is nothing."""
 
     def free(results: Sequence[MethodResult]) -> tuple[MethodResult, ...]:
-        return tuple(replace(one, spent=NO_USAGE) for one in results)
+        return tuple(replace(result, spent=NO_USAGE) for result in results)
 
     comparisons = (
-        replace(one, methods=free(one.methods), failed=free(one.failed), bounds=free(one.bounds))
-        for one in study.comparisons
+        replace(
+            comparison, methods=free(comparison.methods), failed=free(comparison.failed), bounds=free(comparison.bounds)
+        )
+        for comparison in study.comparisons
     )
     return replace(study, comparisons=tuple(comparisons))
 
@@ -142,7 +144,7 @@ def spent_nothing(study: Study) -> Study:
 def require_thresholds(settings: CompareSettings, study: Study) -> None:
     """Check that the thresholds name methods of the study, as `run_study` does before it runs. Raises UsageError."""
     thresholds = [parse_threshold(written, settings.k) for written in settings.fail_below]
-    require_methods(thresholds, [label for one in study.comparisons for label in one.asked])
+    require_methods(thresholds, [label for comparison in study.comparisons for label in comparison.asked])
 
 
 def describe_replaced(folder: Path, study: Study) -> str | None:
@@ -153,11 +155,13 @@ def describe_replaced(folder: Path, study: Study) -> str | None:
         digest, questions = facts.get("questions_digest"), int(facts["questions"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # none, or of another version
         return None
-    if digest in {one.dataset.questions_digest for one in study.comparisons}:
-        compared = {method.label for one in study.comparisons for method in (*one.methods, *one.failed)}
+    if digest in {comparison.dataset.questions_digest for comparison in study.comparisons}:
+        compared = {
+            method.label for comparison in study.comparisons for method in (*comparison.methods, *comparison.failed)
+        }
         gone = [label for label in labels if label not in compared]
         documents = facts["documents"]
-        others = documents not in {one.dataset.documents for one in study.comparisons}
+        others = documents not in {comparison.dataset.documents for comparison in study.comparisons}
         said = [
             *([f"over {many(documents, 'document')}"] if others else []),
             *([f"with {first_names(gone)}"] if gone else []),
@@ -182,7 +186,7 @@ def record_finished(
 
     That is so if a question, a method or a passage failed, or if an input changed during the study.
     """
-    names = dict.fromkeys(one.dataset.name for one in study.comparisons)
+    names = dict.fromkeys(comparison.dataset.name for comparison in study.comparisons)
     whole = all(encodable(name) == name for name in names) and not _has_failures(study)
     whole = whole and not any(_has_failed_passages(settings, name) for name in names)
     if not whole or not describe_inputs(settings, before.files).matches(before):
@@ -258,7 +262,7 @@ def _hub_revisions() -> Iterator[tuple[str, str]]:
     """Yield the revisions of the models in the Hugging Face cache, as (model/refs/NAME, revision)."""
     home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
     caches = (os.environ.get("HF_HUB_CACHE") or Path(home, "hub"), os.environ.get("SENTENCE_TRANSFORMERS_HOME"))
-    for cache in (Path(one).expanduser() for one in caches if one):
+    for cache in (Path(cache).expanduser() for cache in caches if cache):
         for path in sorted(cache.glob("models--*/refs/*")):
             with suppress(OSError):
                 yield path.relative_to(cache).as_posix(), path.read_text(encoding="utf-8", errors="replace")
@@ -365,5 +369,5 @@ def _has_failed_passages(settings: CompareSettings, name: str) -> bool:
 def _has_failures(study: Study) -> bool:
     """Return whether a method or the reader failed on a question, which the next run asks again."""
     results = (one for each in study.comparisons for one in (*each.methods, *each.failed, *each.bounds))
-    answers = (answer for one in results for by_k in one.answers.values() for answer in by_k)
+    answers = (answer for result in results for by_k in result.answers.values() for answer in by_k)
     return any(failure(answer) is not None for answer in answers)

@@ -301,7 +301,7 @@ def _read_variable(name: str, path: Path) -> str:
 
 def _explain(error: ValidationError) -> str:
     problems = error.errors()
-    problem = next((one for one in problems if one["type"] == BOOLEAN_FOR_NUMBER), problems[0])
+    problem = next((problem for problem in problems if problem["type"] == BOOLEAN_FOR_NUMBER), problems[0])
     where = ".".join(str(part) for part in problem["loc"][:1]).replace("json_file", "json").replace("_", "-")
     return (
         f"{where!r}: {problem['msg'].removeprefix('Value error, ')}. Got {shown(repr(problem['input']), 80)} instead."

@@ -78,9 +78,9 @@ def _check(settings: CompareSettings) -> None:
     labels = [method.label for method in make_plan(settings).methods]
     thresholds = [parse_threshold(written, settings.k) for written in settings.fail_below]
     require_methods(thresholds, labels)
-    for one in thresholds:
-        if one.metric in answers.ANSWER_METRICS and not settings.read:
-            raise UsageError(f"--fail-below names {one.metric}, which is measured of answers. Add --read.")
+    for threshold in thresholds:
+        if threshold.metric in answers.ANSWER_METRICS and not settings.read:
+            raise UsageError(f"--fail-below names {threshold.metric}, which is measured of answers. Add --read.")
     if settings.qa_model and not settings.read:
         raise UsageError("--qa-model measures answers. Add --read.")
     several = [len(settings.all_corpora()), len(settings.all_encoders()), len(settings.seeds or ())]

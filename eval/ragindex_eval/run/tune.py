@@ -110,18 +110,18 @@ def collect_judged(index: Index, dataset: Dataset, bases: Sequence[PluginSpec], 
     if not isinstance(retriever, FeatureRetriever):
         raise UsageError(f"{METHOD} gives no features; its package ragindex_retrievers is of another version.")
     gold = dataset.gold or {}
-    asked = list_judged(dataset)
+    judged = list_judged(dataset)
     found, names, increasing = list[JudgedCandidates](), tuple[str, ...](), tuple[bool, ...]()
-    with progress_bar("features", len(asked)) as advance:
-        for start in range(0, len(asked), _BATCH):
-            batch = asked[start : start + _BATCH]
-            for query, one in zip(batch, retriever.features(batch, k), strict=True):
-                names, increasing, right = one.names, one.increasing, gold[query.id]
+    with progress_bar("features", len(judged)) as advance:
+        for start in range(0, len(judged), _BATCH):
+            batch = judged[start : start + _BATCH]
+            for query, feature in zip(batch, retriever.features(batch, k), strict=True):
+                names, increasing, right = feature.names, feature.increasing, gold[query.id]
                 twins = {**right.twins, **{id: id for id in right.doc_ids}}
-                rows = [row for row, ids in enumerate(one.doc_ids) if tuple(ids) != (right.own_document,)]
-                relevant = tuple(next((twins[id] for id in one.doc_ids[row] if id in twins), "") for row in rows)
-                ids = tuple(one.ids[row] for row in rows)
-                found.append(JudgedCandidates(one.values[rows], relevant, ids, len(right.doc_ids)))
+                rows = [row for row, ids in enumerate(feature.doc_ids) if tuple(ids) != (right.own_document,)]
+                relevant = tuple(next((twins[id] for id in feature.doc_ids[row] if id in twins), "") for row in rows)
+                ids = tuple(feature.ids[row] for row in rows)
+                found.append(JudgedCandidates(feature.values[rows], relevant, ids, len(right.doc_ids)))
             advance(len(batch))
     return Judged(tuple(found), names, increasing)
 
@@ -135,7 +135,7 @@ def fit_nested(judged: Judged, ks: Sequence[int], seed: int) -> Tuned:
     folds = _draw_folds(len(questions), seed)
     unseen = np.zeros((len(questions), len(ks)))
     for fold in range(_FOLDS):
-        seen = tuple(one for one, number in zip(questions, folds, strict=True) if number != fold)
+        seen = tuple(question for question, number in zip(questions, folds, strict=True) if number != fold)
         columns, _ = choose_columns(replace(judged, questions=seen), ks, seed)
         weights, _ = _fit(replace(judged, questions=seen), columns)
         for place in np.flatnonzero(folds == fold):
@@ -193,8 +193,8 @@ def _cross_validate(judged: Judged, columns: Sequence[int], ks: Sequence[int], s
     questions = judged.questions
     folds, total = _draw_folds(len(questions), seed + 1), 0.0
     for fold in range(_FOLDS):
-        seen = tuple(one for one, number in zip(questions, folds, strict=True) if number != fold)
-        unseen = [one for one, number in zip(questions, folds, strict=True) if number == fold]
+        seen = tuple(question for question, number in zip(questions, folds, strict=True) if number != fold)
+        unseen = [question for question, number in zip(questions, folds, strict=True) if number == fold]
         weights, _ = _fit(replace(judged, questions=seen), columns)
         total += float(_recall(unseen, weights, ks).sum())
     return total / (len(questions) * len(ks))
@@ -203,7 +203,7 @@ def _cross_validate(judged: Judged, columns: Sequence[int], ks: Sequence[int], s
 def _fit(judged: Judged, columns: Sequence[int]) -> tuple[Doubles, float]:
     """Return the weights of all features, 0 for those that are not among `columns`, and the intercept."""
     chosen = list(columns)
-    questions = [replace(one, features=one.features[:, chosen]) for one in judged.questions]
+    questions = [replace(question, features=question.features[:, chosen]) for question in judged.questions]
     fitted, intercept = fit_weights(questions, [judged.increasing[column] for column in chosen])
     weights = np.zeros(len(judged.names))
     weights[chosen] = fitted
@@ -211,14 +211,14 @@ def _fit(judged: Judged, columns: Sequence[int]) -> tuple[Doubles, float]:
 
 
 def _recall(questions: Sequence[JudgedCandidates], weights: Doubles, ks: Sequence[int]) -> Doubles:
-    return np.array([recall_at(one, weights, ks) for one in questions])
+    return np.array([recall_at(question, weights, ks) for question in questions])
 
 
 def _find_best_single(judged: Judged, ks: Sequence[int]) -> tuple[str, Doubles]:
     """Return the single ranking with the best mean recall over all k, and its recall, (questions, ks)."""
     single = {
         name.removeprefix(_RANK).removesuffix("_rank"): np.array(
-            [recall_at(one, np.eye(len(judged.names))[column], ks) for one in judged.questions]
+            [recall_at(question, np.eye(len(judged.names))[column], ks) for question in judged.questions]
         )
         for column, name in enumerate(judged.names)
         if _is_base(name) or name.endswith("_rank")

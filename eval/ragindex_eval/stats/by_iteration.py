@@ -21,7 +21,7 @@ TOKENS_READ, TOKENS_WRITTEN, ASKED, MS = range(4)
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class IterativeMethod:
     """Rankings of an iterative method after each iteration; `number` is its position in the comparison.
 
     `answers` and `rankings` are by query id. A ranking holds the passage ids that the method would have returned after
@@ -41,16 +41,16 @@ class Course:
 
     def took(self, n: int) -> int:
         """Count the questions that reached iteration `n`."""
-        return sum(len(found) >= n for found in self.rankings.values())
+        return sum(len(ranking) >= n for ranking in self.rankings.values())
 
 
-def courses(comparison: Comparison) -> list[Course]:
+def iterative_methods(comparison: Comparison) -> list[IterativeMethod]:
     """Return the methods whose traces hold the ranking of each iteration for at least one question."""
-    found = (_make_course(number, method) for number, method in enumerate(comparison.methods))
+    found = (_read_iterative(number, method) for number, method in enumerate(comparison.methods))
     return [one for one in found if one is not None]
 
 
-def _make_course(number: int, method: MethodResult) -> Course | None:
+def _read_iterative(number: int, method: MethodResult) -> IterativeMethod | None:
     """Return None if a method is not iterative.
 
     A method whose last ranking differs from its answer is not: a reranker passes on the steps of its base.
@@ -60,7 +60,7 @@ def _make_course(number: int, method: MethodResult) -> Course | None:
     kept = {id: answered[id] for id in rankings}
     if not rankings or not all(_matches_answer(answer, rankings[id][-1]) for id, answer in kept.items()):
         return None
-    return Course(number, method, kept, rankings, len(answered) - len(kept))
+    return IterativeMethod(number, method, kept, rankings, len(answered) - len(kept))
 
 
 def _read_rankings(trace: Sequence[Step]) -> tuple[tuple[str, ...], ...]:
@@ -90,24 +90,24 @@ def document(passage_id: str, documents: Container[str]) -> str:
     return whole if was_cut else passage_id
 
 
-def recalls(course: Course, comparison: Comparison, ks: Sequence[int]) -> SampleArray:
+def recalls(iterative: IterativeMethod, comparison: Comparison, ks: Sequence[int]) -> SampleArray:
     """Return the recall of every judged question after each iteration, of shape (questions, iterations, ks).
 
     No k may exceed the KEPT_IDS of a trace. A question that was not answered scores 0, as everywhere; one without
     rankings has no row.
     """
-    known = {id for answer in course.answers.values() for hit in answer.hits for id in hit.doc_ids}
-    failed = {answer.query_id for answer in course.method.final if answer.error is not None}
+    known = {id for answer in iterative.answers.values() for hit in answer.hits for id in hit.doc_ids}
+    failed = {answer.query_id for answer in iterative.method.final if answer.error is not None}
     rows = list[SampleArray]()
     for query in comparison.queries:
         gold = judgements(comparison.gold, query.id)
         if gold and query.id in failed:
-            rows.append(np.zeros((course.iterations, len(ks))))
-        elif gold and query.id in course.rankings:
+            rows.append(np.zeros((iterative.iterations, len(ks))))
+        elif gold and query.id in iterative.rankings:
             equal = twins(comparison.gold, query.id)
-            values = [_recall(ids, gold, equal, known, ks) for ids in course.rankings[query.id]]
-            rows.append(np.array(values + values[-1:] * (course.iterations - len(values))))
-    return np.array(rows).reshape(len(rows), course.iterations, len(ks))
+            values = [_recall(ids, gold, equal, known, ks) for ids in iterative.rankings[query.id]]
+            rows.append(np.array(values + values[-1:] * (iterative.iterations - len(values))))
+    return np.array(rows).reshape(len(rows), iterative.iterations, len(ks))
 
 
 def _recall(
@@ -115,21 +115,21 @@ def _recall(
 ) -> list[float]:
     """Return recall at each k."""
     documents = [document(id, known | gold.keys() | equal.keys()) for id in ids]
-    found = retrieval.score_hits([(id,) for id in documents], gold, ks, equal)
-    return [found[f"R@{k}"] for k in ks]
+    hits = retrieval.score_hits([(id,) for id in documents], gold, ks, equal)
+    return [hits[f"R@{k}"] for k in ks]
 
 
 # ---------------------------------------------------------------- costs
 
 
-def spent(course: Course) -> SampleArray:
+def spent(iterative: IterativeMethod) -> SampleArray:
     """Return the cumulative costs of every answered question after each iteration: (questions, iterations, 4).
 
     The columns are input tokens, output tokens, steps in which an LLM wrote, and milliseconds. Steps after the last
     iteration count with it. The steps IF_STOPPED do not count, because they are no work of the method.
     """
-    found = np.zeros((len(course.answers), course.iterations, 4))
-    for question, answer in enumerate(course.answers.values()):
+    found = np.zeros((len(iterative.answers), iterative.iterations, 4))
+    for question, answer in enumerate(iterative.answers.values()):
         for step in answer.trace:
             if step.index != IF_STOPPED:
                 paid = (step.input_tokens, step.output_tokens, step.output_tokens > 0, step.ms)

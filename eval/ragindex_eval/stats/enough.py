@@ -32,7 +32,7 @@ def plan_questions(comparison: Comparison) -> QuestionPlan | None:
     best, *others = leaders(comparison, metric)
     rivals = [method.label for method in comparison.methods if method.label != best]
     differences = [list_differences(comparison, best, rival, metric) for rival in rivals]
-    varied = [one for one in differences if stdev(one)]
+    varied = [difference for difference in differences if stdev(difference)]
     if not varied:  # the same difference on every question says nothing about the spread
         return None
     spread, size, pairs = median(map(stdev, varied)), median(map(_typical_size, varied)), _count_pairs(comparison)
@@ -110,7 +110,7 @@ def list_differences(comparison: Comparison, best: str, rival: str, metric: str)
 def _typical_size(differences: Sequence[float]) -> float:
     """Return how large differences are where there are any, weighted by their size; 1, the most, if all are 0."""
     total = fsum(map(abs, differences))
-    return fsum(one * one for one in differences) / total if total else 1.0
+    return fsum(difference * difference for difference in differences) / total if total else 1.0
 
 
 def _count_pairs(comparison: Comparison) -> int:

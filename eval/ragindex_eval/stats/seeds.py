@@ -32,15 +32,15 @@ class SeedGroup:
     def to_json(self) -> dict[str, Any]:
         """Convert to one element of the JSON field `spread`."""
         names = ("label", "metric", "mean", "deviation", "least", "most")
-        rows = [{name: getattr(one, name) for name in names} for one in self.spreads]
+        rows = [{name: getattr(spread, name) for name in names} for spread in self.spreads]
         return {"dataset": self.dataset, "encoder": self.encoder, "seeds": list(self.seeds), "figures": rows}
 
 
 def group_by_seed(study: Study) -> tuple[SeedGroup, ...]:
     """Group the comparisons of a study by dataset, encoder and store; keep groups with several seeds."""
     groups: dict[tuple[str, str, str], list[Comparison]] = {}
-    for one in study.comparisons:
-        groups.setdefault((one.dataset.fingerprint, one.encoder, one.store), []).append(one)
+    for comparison in study.comparisons:
+        groups.setdefault((comparison.dataset.fingerprint, comparison.encoder, comparison.store), []).append(comparison)
     several = [group for group in groups.values() if len({one.seed for one in group}) > 1]
     return tuple(
         SeedGroup(

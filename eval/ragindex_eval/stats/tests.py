@@ -74,8 +74,8 @@ def compare_methods(methods: Sequence[MethodResult], seed: int) -> tuple[MethodP
 
 def hops(kind: str) -> int | None:
     """Return the number of hops in the name of a question kind, such as `2hop` or `3hop1`; None if there is none."""
-    found = _HOPS.search(kind)
-    return int(found[1]) if found else None
+    match = _HOPS.search(kind)
+    return int(match[1]) if match else None
 
 
 # ---------------------------------------------------------------- intervals
@@ -183,7 +183,7 @@ def _tables(methods: Sequence[MethodResult]) -> Iterator[tuple[Sequence[str], Sa
     every = [method.costs() for method in methods]
     for metric in (LATENCY, *COSTS):
         costs = [one.get(metric, {}) for one in every]
-        if any(any(one.values()) for one in costs):
+        if any(any(cost.values()) for cost in costs):
             values = _align(costs)
             yield [metric], (_logarithms(values) if metric == LATENCY else values)[:, :, None]
 

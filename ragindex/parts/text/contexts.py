@@ -49,7 +49,11 @@ def below_title(title: str, headings: str) -> str:
 
 def _place_by_rule(inputs: Mapping[str, Any]) -> RulePlacing:
     """Return the headings below the title and the first sentence of the document that is no heading: "Tides: The …"."""
-    prose = (one for one in split_sentences(inputs["beginning"]) if not one.startswith("#") and one != inputs["title"])
+    prose = (
+        sentence
+        for sentence in split_sentences(inputs["beginning"])
+        if not sentence.startswith("#") and sentence != inputs["title"]
+    )
     found = (below_title(inputs["title"], inputs["headings"]), bound_sentence(next(prose, "")))
     return RulePlacing(sentence=": ".join(one for one in found if one))
 

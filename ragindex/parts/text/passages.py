@@ -108,10 +108,10 @@ class Passages(Part[Collection]):
             found = context.inputs[0].get(passages.column("id").to_pylist(), ("text",)).to_pylist()
             below = {one["id"]: one["text"] for one in found}
         elif self.context == "headings":
-            below = {one["id"]: below_title(one["title"], one["headings"]) for one in rows}
+            below = {row["id"]: below_title(row["title"], row["headings"]) for row in rows}
         else:
-            return ["" if one["text"].strip() else one["title"] for one in rows]
-        return ["\n".join(part for part in (one["title"], below.get(one["id"], "")) if part.strip()) for one in rows]
+            return ["" if row["text"].strip() else row["title"] for row in rows]
+        return ["\n".join(part for part in (row["title"], below.get(row["id"], "")) if part.strip()) for row in rows]
 
     def open(self, context: ReadContext) -> Collection:
         """Return the collection of passages."""

@@ -46,7 +46,7 @@ class PrecedingTexts:
 
     def of(self, passages: Sequence[Mapping[str, Any]]) -> list[str]:
         """Return the text before each row of `BuildContext.passages`, empty for the first passage of a document."""
-        before = [_find_preceding_id(one["id"], one["doc_id"]) for one in passages]
+        before = [_find_preceding_id(passage["id"], passage["doc_id"]) for passage in passages]
         found = self.context.passages(sorted(id for id in before if id)).to_pylist()
         texts = {one["id"]: one["text"] for one in found}
         return [texts.get(id, "") for id in before]
@@ -92,7 +92,7 @@ class SurroundingTexts:
 
         The first passage has neither, and the second only the first.
         """
-        places = [None if one["id"] == one["doc_id"] else _parse_id(one["id"]) for one in passages]
+        places = [None if passage["id"] == passage["doc_id"] else _parse_id(passage["id"]) for passage in passages]
         first = [f"{place[0]}0" if place and place[1] > 0 else "" for place in places]
         before = [f"{place[0]}{place[1] - 1}" if place and place[1] > 1 else "" for place in places]
         found = self.context.passages(sorted({id for id in (*first, *before) if id})).to_pylist()
@@ -108,5 +108,5 @@ def _find_preceding_id(id: str, doc_id: str) -> str:
 
 def _parse_id(id: str) -> tuple[str, int] | None:
     """Return what stands before the number of a passage's id, and the number."""
-    found = split_passage_id(id)
-    return (f"{found[0]}{found[1]}", found[2]) if found else None
+    passage_id = split_passage_id(id)
+    return (f"{passage_id[0]}{passage_id[1]}", passage_id[2]) if passage_id else None

@@ -61,9 +61,9 @@ class EntityList(BaseModel):
 
     def named(self) -> "ListedNames":
         """Return the names, and by which of them each spelling goes; a name goes by itself, else by the first."""
-        names = clean_names([one.name for one in self.entities])
+        names = clean_names([entity.name for entity in self.entities])
         spellings = {_normalize_name(name): name for name in reversed(names)}
-        for name, alias in (pair for one in self.entities for pair in one.pairs()):
+        for name, alias in (pair for entity in self.entities for pair in entity.pairs()):
             spellings.setdefault(_normalize_name(alias), name)
         return ListedNames(names, spellings)
 
@@ -92,7 +92,7 @@ class Fact(BaseModel):
         With `which="listed"`, only entities that match a name in `listed` or an alias of it are returned, by that name.
         """
         triplets, dropped = read_triples(self.triplets)
-        sides = [side for one in triplets for side in (one.subject, one.object)]
+        sides = [side for triplet in triplets for side in (triplet.subject, triplet.object)]
         if which == "all":
             return clean_names(sides), dropped
         return clean_names([name for side in sides if (name := listed.find(side)) is not None]), dropped

@@ -36,8 +36,8 @@ class Topic(BaseModel):
 
 def _find_topic_by_rule(inputs: Mapping[str, Any]) -> Topic:
     """Return the first "is a …" phrase of the text as its topic, or its most frequent words if there is none."""
-    found = _IS_A_PHRASE.search(inputs["text"])
-    kind = _trim_phrase(found[1].split()) if found else ""
+    match = _IS_A_PHRASE.search(inputs["text"])
+    kind = _trim_phrase(match[1].split()) if match else ""
     return Topic(topic=kind or _find_frequent_words(f"{inputs['title']}\n{inputs['text']}", inputs["language"]))
 
 

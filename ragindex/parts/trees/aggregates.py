@@ -80,8 +80,8 @@ class Aggregates(Part[Collection]):
     def _by_entity(self, propositions: Sequence["SourceProposition"]) -> dict[str, list[int]]:
         """Return by key the positions of the propositions that name each entity, in order."""
         found: dict[str, list[int]] = {}
-        for place, one in enumerate(propositions):
-            for key in dict.fromkeys(map(self.key, one.entities)):
+        for place, proposition in enumerate(propositions):
+            for key in dict.fromkeys(map(self.key, proposition.entities)):
                 found.setdefault(key, []).append(place)
         return found
 
@@ -113,7 +113,7 @@ class Aggregates(Part[Collection]):
         return list(made.values())
 
     def _spelt(self, propositions: Sequence["SourceProposition"]) -> dict[str, str]:
-        names = (name for one in reversed(propositions) for name in reversed(one.entities))
+        names = (name for proposition in reversed(propositions) for name in reversed(proposition.entities))
         return {self.key(name): name for name in names}
 
     def _pieces(self, places: Sequence[int], propositions: Sequence["SourceProposition"]) -> Iterator[list[list[int]]]:
@@ -207,7 +207,7 @@ def _write_notes(
     kept: Mapping[str, list[int]],
     made: Sequence[Aggregate],
 ) -> Iterator[str]:
-    nameless = sum(not one.entities for one in propositions)
+    nameless = sum(not proposition.entities for proposition in propositions)
     lost = len(propositions) - nameless - len(frozenset().union(*(one.places for one in made)))
     yield (
         f"{len(made):,} aggregates of {len(kept):,} among {len(by_entity):,} entities, of {len(propositions):,} "

@@ -68,11 +68,11 @@ def _judge_by_rule(inputs: Mapping[str, Any]) -> Abstractness:
 def _introduces_title(text: str) -> bool:
     """Return whether the first sentence after the title has a word of the title before "is", "was" or the like."""
     title, _, rest = text.partition("\n")
-    found = _SAYS_WHAT_IT_IS.search(_SENTENCE_END.split(rest.lstrip(), maxsplit=1)[0])
-    if found is None:
+    match = _SAYS_WHAT_IT_IS.search(_SENTENCE_END.split(rest.lstrip(), maxsplit=1)[0])
+    if match is None:
         return False
     named, before = (
-        {word.casefold() for word in _WORD.findall(part)} for part in (title, rest.lstrip()[: found.start()])
+        {word.casefold() for word in _WORD.findall(part)} for part in (title, rest.lstrip()[: match.start()])
     )
     return bool((named - ENGLISH_FUNCTION_WORDS) & before)
 

@@ -53,8 +53,8 @@ class Node:
 
 def passage_order(id: str) -> tuple[str, int]:
     """Return a sort key for passage ids: by document, and by number within a document."""
-    found = split_passage_id(id)
-    return (id, -1) if found is None else (found[0], found[2])
+    passage_id = split_passage_id(id)
+    return (id, -1) if passage_id is None else (passage_id[0], passage_id[2])
 
 
 def merged(nodes: Sequence[Node]) -> tuple[tuple[str, ...], tuple[str, ...], dict[str, Metadata]]:

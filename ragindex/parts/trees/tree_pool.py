@@ -72,15 +72,15 @@ class TreePool(Part[Collection]):
 
     def sources(self) -> tuple[Source, ...]:
         """Return the sources of the pool's nodes, in order."""
-        found = [source for tree in self.trees for source in self._of_tree(tree)]
+        sources = [source for tree in self.trees for source in self._of_tree(tree)]
         if self.propositions:
             of = next((tree.over.of for tree in self.trees if isinstance(tree.over, Aggregates)), Propositions())
-            found.append(Source(vectors_of(of), name_of(of)))
+            sources.append(Source(vectors_of(of), name_of(of)))
         if self.cross_tree:
             apart = self.model_copy(update={"cross_tree": False, "propositions": False})
             together = self.trees[0].model_copy(update={"over": apart, "dual": None, "hierarchical": False})
-            found.append(Source(together, together.tree))
-        return tuple(found)
+            sources.append(Source(together, together.tree))
+        return tuple(sources)
 
     def _of_tree(self, tree: SummaryTree) -> Iterator[Source]:
         if not isinstance(tree.over, Aggregates) or (self.aggregates and self.relatedness_summaries):

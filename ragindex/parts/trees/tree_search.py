@@ -110,7 +110,7 @@ class Nodes:
             kinds = [hit.kind, *[SUMMARY_KIND] * (len(walk) - 1)]
             steps = [f"{kind} {id}" for kind, id in zip(kinds, walk, strict=True)]
             steps += [f"{leaves[leaf][0]} {leaf}"] if leaf else []
-            yield tuple(Triple(one, "is made of", other) for one, other in zip(steps, [*steps[1:], end], strict=True))
+            yield tuple(Triple(step, "is made of", other) for step, other in zip(steps, [*steps[1:], end], strict=True))
 
     def _walk(self, id: str, passage: str) -> list[str]:
         """Return the node and the summaries below it that name the passage, from top to bottom."""
@@ -121,7 +121,7 @@ class Nodes:
 
     def _below(self, id: str, passage: str) -> str | None:
         children = self.above.children.get(id, ())
-        return next((one for one in children if passage in self.above.passages.get(one, ())), None)
+        return next((child for child in children if passage in self.above.passages.get(child, ())), None)
 
     def _leaves(self, summaries: Sequence[str]) -> dict[str, tuple[str, tuple[str, ...]]]:
         """Return the kind and passages of the leaves below `summaries` that are not passages themselves."""

@@ -55,7 +55,7 @@ class RuleAnswer(ExtractionAnswer):
 
 def _extract_by_rules(inputs: Mapping[str, Any]) -> RuleAnswer:
     found = extract(inputs["title"], inputs["text"], inputs["numbers_as_entities"])
-    triples = [[one.subject, one.predicate, one.object] for one in found.triples]
+    triples = [[triple.subject, triple.predicate, triple.object] for triple in found.triples]
     return RuleAnswer(entities=list(found.entities), triples=triples, note=" ".join(found.notes))
 
 
@@ -175,15 +175,15 @@ class Extractions(PassageAnswers):
         return context.collection("records")
 
     def _ask_model(self, passages: Sequence[Mapping[str, Any]], context: BuildContext) -> dict[str, Extracted]:
-        made = {one["id"]: Extracted(source="blank") for one in passages if not one["text"].strip()}
+        made = {passage["id"]: Extracted(source="blank") for passage in passages if not passage["text"].strip()}
         inputs = {
-            one["id"]: {
-                "title": one["title"],
-                "text": one["text"],
+            passage["id"]: {
+                "title": passage["title"],
+                "text": passage["text"],
                 "numbers_as_entities": self.numbers_as_entities,
             }
-            for one in passages
-            if one["id"] not in made
+            for passage in passages
+            if passage["id"] not in made
         }
         if self.calls == "joint":
             found = self.ask(context, EXTRACT, inputs)
@@ -195,18 +195,21 @@ class Extractions(PassageAnswers):
 
 def _read_imported(passages: Sequence[Mapping[str, Any]], file: OpenIE) -> dict[str, Extracted]:
     missing = Extracted(source="missing")
-    return {one["id"]: file.passages.get(passage_key(one["title"], one["text"]), missing) for one in passages}
+    return {
+        passage["id"]: file.passages.get(passage_key(passage["title"], passage["text"]), missing)
+        for passage in passages
+    }
 
 
 def _build_records(
     passages: Sequence[Mapping[str, Any]], made: Mapping[str, Extracted], imported: bool
 ) -> pa.RecordBatch:
-    found = [made[one["id"]] for one in passages]
-    keys = [passage_key(one["title"], one["text"]) if imported else "" for one in passages]
+    found = [made[passage["id"]] for passage in passages]
+    keys = [passage_key(passage["title"], passage["text"]) if imported else "" for passage in passages]
     columns = {
-        "id": pa.array([one["id"] for one in passages], pa.string()),
-        "passage_ids": pa.array([[one["id"]] for one in passages], TEXTS),
-        "doc_ids": pa.array([[one["doc_id"]] for one in passages], TEXTS),
+        "id": pa.array([passage["id"] for passage in passages], pa.string()),
+        "passage_ids": pa.array([[passage["id"]] for passage in passages], TEXTS),
+        "doc_ids": pa.array([[passage["doc_id"]] for passage in passages], TEXTS),
         "entities": pa.array([one.entities for one in found], TEXTS),
         "triples": pa.array([to_json(one.triples) for one in found], pa.string()),
         "source": pa.array([one.source for one in found], pa.string()),

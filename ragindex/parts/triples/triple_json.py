@@ -53,8 +53,8 @@ def read_triples(written: Sequence[Any]) -> tuple[tuple[Triple, ...], int]:
     Three texts alone are one triple whose brackets are missing.
     """
     rows = [written] if len(written) == 3 and all(isinstance(one, str) for one in written) else written
-    rows = [list(one.values()) if isinstance(one, Mapping) else one for one in rows]
-    return well_formed([[_number_as_text(part) for part in one] if isinstance(one, list) else one for one in rows])
+    rows = [list(row.values()) if isinstance(row, Mapping) else row for row in rows]
+    return well_formed([[_number_as_text(part) for part in row] if isinstance(row, list) else row for row in rows])
 
 
 def _number_as_text(part: Any) -> Any:
@@ -74,7 +74,7 @@ def clean_names(written: Sequence[str]) -> tuple[str, ...]:
 
 def to_json(triples: Sequence[Triple]) -> str:
     """Return triples as a JSON list of [subject, predicate, object]."""
-    return json.dumps([[one.subject, one.predicate, one.object] for one in triples], ensure_ascii=False)
+    return json.dumps([[triple.subject, triple.predicate, triple.object] for triple in triples], ensure_ascii=False)
 
 
 def from_json(text: str) -> list[Triple]:

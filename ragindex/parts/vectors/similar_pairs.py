@@ -56,9 +56,9 @@ def near_pairs(vectors: Floats, least: float, most: int, seed: int) -> SimilarPa
     vectors = np.asarray(vectors)
     rows = np.flatnonzero(vectors.any(axis=1))
     nearest, waiting, count = _make_empty_pairs(), list[_DirectedPairs](), 0
-    for found in _compare_cells(vectors, rows, least, most, seed):
-        waiting.append(found)
-        count += len(found[0])
+    for cell in _compare_cells(vectors, rows, least, most, seed):
+        waiting.append(cell)
+        count += len(cell[0])
         if 2 * count >= max(2 * _WAITING, len(nearest[0])):
             nearest, waiting, count = _keep_nearest([nearest, *waiting], len(rows), most), [], 0
     nearest, waiting = _keep_nearest([nearest, *waiting], len(rows), most), []  # release the waiting pairs

@@ -87,30 +87,32 @@ class TokenVectors(Part["TokenIndex"]):
                 context.failed(rows.column("id")[row].as_py(), "the encoder gives NaN or infinity.")
             records.upsert(_write_segment(_forget_digests(rows, failures), vectors, context))
             failed += len(failures)
-        held = _read_stored_records(records)
-        doomed = _choose_segments(held, context)
-        if doomed:
-            records.upsert(_join_segments(held, doomed, context))
-            held = _read_stored_records(records)
-        versioned_files.record_versions([name for name in held.segments if name], context, "segments")
+        stored_records = _read_stored_records(records)
+        segments = _choose_segments(stored_records, context)
+        if segments:
+            records.upsert(_join_segments(stored_records, segments, context))
+            stored_records = _read_stored_records(records)
+        versioned_files.record_versions([name for name in stored_records.segments if name], context, "segments")
         if "encoder" in self.uses:
             note_unread(records, context)
-        silent = int((held.places.counts == 0).sum()) - failed
+        silent = int((stored_records.places.counts == 0).sum()) - failed
         if silent:
             context.note(
-                f"{silent:,} of {len(held.ids):,} records have no token that the encoder knows: nothing finds them."
+                f"{silent:,} of {len(stored_records.ids):,} records have no token that the encoder knows: "
+                "nothing finds them."
             )
 
     def open(self, context: ReadContext) -> "TokenIndex":
         """Open the vectors of the sync that the reader is pinned to."""
-        held = _read_stored_records(context.collection("records"))
+        stored_records = _read_stored_records(context.collection("records"))
         files = tuple(
-            quantized_tokens.load_rows(context.folder / name) if name else _EMPTY_ROWS for name in held.segments
+            quantized_tokens.load_rows(context.folder / name) if name else _EMPTY_ROWS
+            for name in stored_records.segments
         )
-        _require_inside(held, files, context.folder)
-        rows = {id: row for row, id in enumerate(held.ids)}
-        averages = quantized_tokens.gather_averages(files, held.places, held.averages)
-        return TokenIndex(held.ids, rows, files, held.places, averages, self.coding(context))
+        _require_inside(stored_records, files, context.folder)
+        rows = {id: row for row, id in enumerate(stored_records.ids)}
+        averages = quantized_tokens.gather_averages(files, stored_records.places, stored_records.averages)
+        return TokenIndex(stored_records.ids, rows, files, stored_records.places, averages, self.coding(context))
 
     def _count_tokens(self, texts: Sequence[str], context: BuildContext) -> list[float]:
         limited = "encoder" in self.uses and find_token_limit(context.encoder) is not None
@@ -172,7 +174,7 @@ class _OfEncoder:
     def documents(self, texts: Sequence[str]) -> list[Floats]:
         """Return the vectors of each text, (tokens, dimensions), without special tokens."""
         assert isinstance(self.encoder, TokenEncoder)  # noqa: S101  # checked in __post_init__
-        return [one.vectors for one in self.encoder.encode_tokens(texts)]
+        return [token.vectors for token in self.encoder.encode_tokens(texts)]
 
     def question(self, text: str) -> Floats:
         """Return the vectors of one text, (tokens, dimensions), without special tokens."""
@@ -203,7 +205,7 @@ class TokenIndex:
         """
         chosen = self.places.take(self._rows(ids))
         return quantized_tokens.maxsim(
-            self.files, chosen, [quantized_tokens.quantize_question(one) for one in questions]
+            self.files, chosen, [quantized_tokens.quantize_question(question) for question in questions]
         )
 
     def _rows(self, ids: Sequence[str]) -> Integers:
@@ -276,10 +278,15 @@ def _require_inside(held: _StoredRecords, files: Sequence[QuantizedRows], folder
 
 def _delete_damaged(records: Collection, context: BuildContext) -> None:
     """Delete the records whose segment is damaged, so that their texts are encoded again."""
-    held = _read_stored_records(records)
+    stored_records = _read_stored_records(records)
     find_damage = durable_files.find_named_folder_damage
-    damaged = [bool(name) and find_damage(context.folder / name) is not None for name in held.segments]
-    records.delete([held.ids[row] for row in np.flatnonzero(np.array(damaged, bool)[held.places.files]).tolist()])
+    damaged = [bool(name) and find_damage(context.folder / name) is not None for name in stored_records.segments]
+    records.delete(
+        [
+            stored_records.ids[row]
+            for row in np.flatnonzero(np.array(damaged, bool)[stored_records.places.files]).tolist()
+        ]
+    )
 
 
 def _find_changed(source: Collection, records: Collection) -> Iterator[pa.Table]:
@@ -307,11 +314,11 @@ def _encode_each(texts: Sequence[str], coding: local_models.TokenCoding) -> tupl
     Raises UsageError if the encoder is at fault, and not the texts.
     """
     vectors = coding.documents(texts)
-    failures = [row for row, one in enumerate(vectors) if not np.isfinite(one).all()]
+    failures = [row for row, vector in enumerate(vectors) if not np.isfinite(vector).all()]
     if failures and len(failures) == len(texts):
         quantized_tokens.compress(coding.documents([PROBE])[0])
     nothing: Floats = np.empty((0, 0), np.float32)
-    return [nothing if row in failures else one for row, one in enumerate(vectors)], failures
+    return [nothing if row in failures else vector for row, vector in enumerate(vectors)], failures
 
 
 def _forget_digests(rows: pa.Table, failures: Sequence[int]) -> pa.Table:
@@ -322,11 +329,11 @@ def _forget_digests(rows: pa.Table, failures: Sequence[int]) -> pa.Table:
 
 def _write_segment(rows: pa.Table, vectors: Sequence[Floats], context: BuildContext) -> pa.RecordBatch:
     """Write the vectors to a new segment, and return the records that point to it."""
-    counts = np.array([len(one) for one in vectors], np.int64)
+    counts = np.array([len(vector) for vector in vectors], np.int64)
     name = ""
     if counts.any():
-        pieces = (quantized_tokens.compress(one) for one in vectors if len(one))
-        dimensions = next(one.shape[1] for one in vectors if len(one))
+        pieces = (quantized_tokens.compress(vector) for vector in vectors if len(vector))
+        dimensions = next(vector.shape[1] for vector in vectors if len(vector))
         name = quantized_tokens.save_rows(context.folder, pieces, counts[counts > 0], dimensions)
     return _build_records(rows, [name if count else "" for count in counts], counts)
 

@@ -97,7 +97,9 @@ def _once(server: Server, alias: str, block: list[Action], name: str) -> list[tu
             lambda client: client.bulk(operations=lines, index=alias, require_alias=True, filter_path=_RESPONSE_FIELDS)
         )
     except ItemsError as error:
-        failed = [(action, one) for action, one in zip(block, error.troubles, strict=True) if one is not None]
+        failed = [
+            (action, trouble) for action, trouble in zip(block, error.troubles, strict=True) if trouble is not None
+        ]
     except TroubleError as error:
         if error.trouble.status != _TOO_LARGE:
             raise server.failure(f"write to the collection {name}", error.trouble) from None

@@ -174,7 +174,7 @@ class ElasticsearchStore:
             if generation.sealed and generation.sealed["version"] == version:
                 return ElasticsearchCollection(self, name, generation.schema, generation)
         newest = generations[-1]
-        latest = max((int(one.sealed["version"]) for one in generations if one.sealed), default=0)
+        latest = max((int(generation.sealed["version"]) for generation in generations if generation.sealed), default=0)
         if not newest.sealed and indices.read_live_version(self.server, newest) >= version > latest:
             return ElasticsearchCollection(self, name, newest.schema)
         raise StoreError(

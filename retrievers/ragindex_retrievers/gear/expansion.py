@@ -61,8 +61,8 @@ class Expansion:
             beams = search_beams(space, initial, self.search, self.encoder.encode_passing)
             order = flatten(beams, self.flat)
             records = dict(zip(order, space.records(order), strict=True))
-            found = tuple(dict.fromkeys(records[place].passage_id for place in order))
-            step["ids"] = found
+            fromkeys = tuple(dict.fromkeys(records[place].passage_id for place in order))
+            step["ids"] = fromkeys
             step["paths"] = tuple(
                 tuple(records[place].triple for place in path) for path in beams.paths()[:_TRACE_LENGTH]
             )
@@ -71,7 +71,7 @@ class Expansion:
                 f"{len(initial):,} triples to start from, {beams.considered:,} chains considered, "
                 f"{beams.encoded:,} encoded"
             )
-        return ExpandedHits(self.fused([found, [hit.id for hit in base]], base), found)
+        return ExpandedHits(self.fused([fromkeys, [hit.id for hit in base]], base), fromkeys)
 
     def fused(self, rankings: Sequence[Sequence[str]], known: Iterable[Hit]) -> tuple[Hit, ...]:
         """Fuse rankings of ids by reciprocal rank fusion, and return the hits.
@@ -148,8 +148,8 @@ class Linker:
         if not triples:
             return []
         with trace.step(n, "tripleLink", query.text) as step:
-            found = [hit for retrieval in self.link.retrieve(self.queries(triples, query), 1) for hit in retrieval.hits]
-            ids = list(dict.fromkeys(hit.id for hit in found))
+            hits = [hit for retrieval in self.link.retrieve(self.queries(triples, query), 1) for hit in retrieval.hits]
+            ids = list(dict.fromkeys(hit.id for hit in hits))
             step["ids"] = tuple(ids)
         return ids
 
@@ -218,7 +218,7 @@ class ExpandingRetriever:
         with share_question_vectors():
             found = self.base.retrieve(queries, self.base_k or k)
             vectors = self.expansion.encoder.encode_queries([query.text for query in queries])
-        return [self._expand(*one, k) for one in zip(queries, vectors, found, strict=True)]
+        return [self._expand(*query, k) for query in zip(queries, vectors, found, strict=True)]
 
     def _expand(self, query: Query, vector: Floats, base: Retrieval, k: int) -> Retrieval:
         trace = Trace()

@@ -116,18 +116,18 @@ class Lookups:
             fields = ("aliases", "passage_ids")
             within = [Overlaps("passage_ids", tuple(context)) for context in contexts]
             requests.append((self.same_as, [FilterQuery(each, _MOST_PAIRS, fields) for each in within]))
-        found = search_together(requests)
-        rows = found[0][0].records.to_pylist()
+        together = search_together(requests)
+        rows = together[0][0].records.to_pylist()
         triples = {row["id"]: _read_stated(row["id"], row["triples"], self.of, self.by_passage) for row in rows}
-        pairs = self._keep_passing(found[1], where) if len(found) > 1 else [[] for _ in contexts]
+        pairs = self._keep_passing(together[1], where) if len(together) > 1 else [[] for _ in contexts]
         return triples, pairs
 
     def _keep_passing(self, found: Sequence[SearchResult], where: Filter | None) -> list[NamePairs]:
         if where is None:
             return [one.records.column("aliases").to_pylist() for one in found]
         rows = [one.records.select(["aliases", "passage_ids"]).to_pylist() for one in found]
-        asked = tuple(sorted({id for each in rows for row in each for id in row["passage_ids"]}))
-        (passing,) = self.passages.search([FilterQuery(All((Ids(asked), where)), max(1, len(asked)))])
+        ids = tuple(sorted({id for each in rows for row in each for id in row["passage_ids"]}))
+        (passing,) = self.passages.search([FilterQuery(All((Ids(ids), where)), max(1, len(ids)))])
         known = set(passing.ids)
         return [[row["aliases"] for row in each if known.issuperset(row["passage_ids"])] for each in rows]
 
@@ -147,12 +147,12 @@ class Lookups:
             (self.names.predicates, new_predicates, "vector"),
             (self.partial_triples, new_partials, _FIELDS[of]),
         )
-        found = search_together(
+        together = search_together(
             [(collection, [_make_id_query(ids, (field,))] if ids else []) for collection, ids, field in lookups]
         )
-        entity = self.entities.completed(entity, self._by_name(new_names, found[0]))
-        predicate = self.predicates.completed(predicate, self._by_name(new_predicates, found[1]))
-        often = self.often.completed(often, _read_counts(found[2], of))
+        entity = self.entities.completed(entity, self._by_name(new_names, together[0]))
+        predicate = self.predicates.completed(predicate, self._by_name(new_predicates, together[1]))
+        often = self.often.completed(often, _read_counts(together[2], of))
         return self._rows(names, entity), self._rows(predicates, predicate), often
 
     def _by_name(self, names: Sequence[str], answers: Sequence[SearchResult]) -> dict[str, Floats]:
@@ -210,9 +210,9 @@ def _make_id_query(ids: Sequence[str], fields: tuple[str, ...]) -> FilterQuery:
 
 def _read_counts(answers: Sequence[SearchResult], of: Counted) -> dict[str, float]:
     counts: dict[str, float] = {}
-    for one in answers:
-        values = one.records.column(_FIELDS[of]).to_pylist()
-        counts |= zip(one.ids, values if of == "triples" else map(len, values), strict=True)
+    for answer in answers:
+        values = answer.records.column(_FIELDS[of]).to_pylist()
+        counts |= zip(answer.ids, values if of == "triples" else map(len, values), strict=True)
     return counts
 
 

@@ -207,12 +207,12 @@ def score_all(
     `by_query`: a predicate's match is its cosine with the whole sub-query, not with the best n-gram (reading
     V8).
     """
-    triples = dict.fromkeys(one for each in inputs for one in each.triples)
+    triples = dict.fromkeys(triple for each in inputs for triple in each.triples)
     names = dict.fromkeys(
         name for one in inputs for key in _list_keys(one) for name in (key, *one.aliases.get(key, ()))
     )
-    predicates = dict.fromkeys(one.triple.predicate for one in triples)
-    partials = [id for one in triples for id in one.partials]
+    predicates = dict.fromkeys(triple.triple.predicate for triple in triples)
+    partials = [id for triple in triples for id in triple.partials]
     of_names, of_predicates, often = index.stored(list(names), list(predicates), partials, frequency)
     entity = NameTable(of_names, {name: row for row, name in enumerate(names)})
     predicate = NameTable(of_predicates, {name: row for row, name in enumerate(predicates)})
@@ -223,13 +223,13 @@ def _score_triples(
     inputs: ScoringInput, often: Mapping[str, float], entity: NameTable, predicate: NameTable, *, by_query: bool
 ) -> list[ScoredTriple]:
     entities = _match_entities(_list_keys(inputs), inputs, entity)
-    distinct = list(dict.fromkeys(one.triple.predicate for one in inputs.triples))
-    found = match_names(predicate.vectors[[predicate.rows[name] for name in distinct]], inputs.question)
-    predicates = dict(zip(distinct, _make_matches(found, inputs.question), strict=True))
+    distinct = list(dict.fromkeys(triple.triple.predicate for triple in inputs.triples))
+    names = match_names(predicate.vectors[[predicate.rows[name] for name in distinct]], inputs.question)
+    predicates = dict(zip(distinct, _make_matches(names, inputs.question), strict=True))
     if by_query:
         cosines = {name: float(predicate.vectors[predicate.rows[name]] @ inputs.vector) for name in predicates}
         predicates = {name: NameMatch(cosines[name], match.span) for name, match in predicates.items()}
-    return [_choose_partial(one, entities, predicates[one.triple.predicate], often) for one in inputs.triples]
+    return [_choose_partial(triple, entities, predicates[triple.triple.predicate], often) for triple in inputs.triples]
 
 
 def _choose_partial(
@@ -249,10 +249,10 @@ def _match_entities(keys: Sequence[str], inputs: ScoringInput, stored: NameTable
     """Return s_e: the best match of each entity or one of its aliases, each encoded by itself (section 4.3)."""
     named = [(key, *inputs.aliases.get(key, ())) for key in keys]
     places = {name: place for place, name in enumerate(dict.fromkeys(name for group in named for name in group))}
-    found = match_names(
+    names = match_names(
         stored.vectors[[stored.rows[name] for name in places]], inputs.question
     )  # one row per distinct name, so that equal names have equal scores
-    best = choose_best(found, [[places[name] for name in group] for group in named])
+    best = choose_best(names, [[places[name] for name in group] for group in named])
     return dict(zip(keys, _make_matches(best, inputs.question), strict=True))
 
 
@@ -262,7 +262,7 @@ def _make_matches(found: Matches, question: Ngrams) -> list[NameMatch]:
 
 
 def _list_keys(inputs: ScoringInput) -> list[str]:
-    return list(dict.fromkeys(key for one in inputs.triples for key, _ in one.sides))
+    return list(dict.fromkeys(key for triple in inputs.triples for key, _ in triple.sides))
 
 
 def describe_matches(scored: ScoredTriple, text: str) -> str:

@@ -246,7 +246,7 @@ class GrieverRetriever:
         question.
         """
         check_queries(queries, k)
-        texts = [self._texts(one) for one in queries]
+        texts = [self._texts(query) for query in queries]
         with share_question_vectors():
             encoded = self._encoded([text for each in zip(queries, texts, strict=True) for text in self._asked(*each)])
             return [self._one(query, each, encoded, k) for query, each in zip(queries, texts, strict=True)]

@@ -210,7 +210,7 @@ def extend_subgraphs(
     subgraphs = {id(line.subgraph): line.subgraph for line in lines}
     for key, subgraph in subgraphs.items():
         of = [n for n, line in enumerate(lines) if id(line.subgraph) == key]
-        known = {one.stated.key for one in subgraph.triples}
+        known = {triple.stated.key for triple in subgraph.triples}
         best: dict[tuple[str, int], ScoredTriple] = {}
         for one in (one for n in of for one in scored[n] if one.stated.key not in known):
             if one.stated.key not in best or one.score > best[one.stated.key].score:

@@ -157,7 +157,7 @@ class EvidenceRetriever:
         values = build_features(walk, links, rankings)
         ids, rows = list(walk.scores.rows), walk.scores.rows
         best = sorted(rows, key=lambda id: (-links[rows[id]], id))[: max(k, self.settings.candidates)]
-        chosen = sorted({rows[id] for ranking in (best, *(one[:depth] for one in rankings)) for id in ranking})
+        chosen = sorted({rows[id] for ranking in (best, *(ranking[:depth] for ranking in rankings)) for id in ranking})
         return self._describe(tuple(ids[row] for row in chosen), values[chosen]), tuple(walk.steps)
 
     def _describe(self, ids: tuple[str, ...], values: Doubles) -> CandidateFeatures:

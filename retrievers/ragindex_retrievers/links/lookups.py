@@ -179,9 +179,11 @@ class LinkLookups:
 
     def _find_holders(self, seeds: Sequence[_Seed]) -> tuple[_NameUses, _NameUses, _NameUses]:
         """Return what has each name that a seed may mention; what has each name of a seed; and what mentions it."""
-        keys = sorted({key for one in seeds for key in one.keys})
+        keys = sorted({key for seed in seeds for key in seed.keys})
         field = self._keys
-        requests = [FilterQuery(Terms(field, tuple(one.mentions)), _MOST_HOLDERS, (field, "doc_ids")) for one in seeds]
+        requests = [
+            FilterQuery(Terms(field, tuple(seed.mentions)), _MOST_HOLDERS, (field, "doc_ids")) for seed in seeds
+        ]
         requests += [FilterQuery(Terms(field, (key,)), self._most, ("doc_ids",)) for key in keys]
         requests += [self._ask_mentions(key, (field, "windows", "doc_ids")) for key in keys]
         found = self.records.search(requests)

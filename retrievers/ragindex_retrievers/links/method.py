@@ -262,7 +262,7 @@ class LinkWalk:
         cosines = np.full(len(ids), np.nan)
         cosines[[rows[id] for id in near.ids]] = near.scores
         self.scores.add(ids, cosines, text)
-        return [id for found in others for one in found for id in one.ids]
+        return [id for other in others for one in other for id in one.ids]
 
     def follow_links(self) -> None:
         """Follow the links of the best passages that were no seeds yet, except back to earlier seeds."""

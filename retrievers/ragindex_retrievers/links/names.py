@@ -64,7 +64,7 @@ def find_keys(title: str, text: str, doc_id: str, headings: Iterable[str] = ()) 
         names = [strip_brackets(title)]
     else:
         names = [next(find_names(" ".join(text[:_OPENING_CHARACTERS].split())), "")]
-    found = [build_key(name) for name in [*names, *(_SECTION_NUMBER.sub("", one) for one in headings)]]
+    found = [build_key(name) for name in [*names, *(_SECTION_NUMBER.sub("", heading) for heading in headings)]]
     found += [build_document_key(doc_id)] if posixpath.splitext(doc_id)[1] else []  # hyperlinks lead to files
     return list(dict.fromkeys(key for key in found if key))
 
@@ -126,10 +126,10 @@ def _split_words(text: str) -> tuple[list[str], str]:
 
     An English function word begins one only before a capital: sentences begin with them more often than names.
     """
-    found = list(_WORD.finditer(text))
-    words = [one.group().casefold() for one in found]
-    capital = [one.group()[0].isupper() for one in found]
-    marked = [text[one.start() - 1 : one.start()] in _OPENING_MARKS for one in found]
+    matches = list(_WORD.finditer(text))
+    words = [match.group().casefold() for match in matches]
+    capital = [match.group()[0].isupper() for match in matches]
+    marked = [text[match.start() - 1 : match.start()] in _OPENING_MARKS for match in matches]
     named = [
         upper and (word not in ENGLISH_FUNCTION_WORDS or following)
         for word, upper, following in zip(words, capital, [*capital[1:], False], strict=False)
@@ -150,8 +150,8 @@ def read_windows(text: str) -> list[Window]:
 
 def list_prefixes(windows: Sequence[Window]) -> list[str]:
     """Return the first one, two and three words of each possible name, each once."""
-    found = find_occurrences(windows)
-    return [run for run, places in found.items() if places[0].end - places[0].start <= PREFIX_WORDS]
+    occurrences = find_occurrences(windows)
+    return [run for run, places in occurrences.items() if places[0].end - places[0].start <= PREFIX_WORDS]
 
 
 def find_occurrences(windows: Sequence[Window]) -> dict[str, list[Occurrence]]:

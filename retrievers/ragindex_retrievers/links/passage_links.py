@@ -44,16 +44,16 @@ class PassageLinks(Part[Collection]):
 
 
 def _build_records(passages: list[Mapping[str, Any]], language: str) -> pa.RecordBatch:
-    windows = [names.find_windows(one["text"], _find_targets(one)) for one in passages]
+    windows = [names.find_windows(passage["text"], _find_targets(passage)) for passage in passages]
     columns = {
-        "id": pa.array([one["id"] for one in passages], pa.string()),
-        "passage_ids": pa.array([[one["id"]] for one in passages], TEXTS),
-        "doc_ids": pa.array([[one["doc_id"]] for one in passages], TEXTS),
-        KEYS: pa.array([_find_keys(one, one["title"]) for one in passages], TEXTS),
-        UNTITLED_KEYS: pa.array([_find_keys(one, "") for one in passages], TEXTS),
-        TITLE: pa.array([_judge_title(one, language) for one in passages], TEXTS),
-        "mentions": pa.array([names.list_prefixes(one) for one in windows], TEXTS),
-        "windows": pa.array([names.write_windows(one) for one in windows], pa.string()),
+        "id": pa.array([passage["id"] for passage in passages], pa.string()),
+        "passage_ids": pa.array([[passage["id"]] for passage in passages], TEXTS),
+        "doc_ids": pa.array([[passage["doc_id"]] for passage in passages], TEXTS),
+        KEYS: pa.array([_find_keys(passage, passage["title"]) for passage in passages], TEXTS),
+        UNTITLED_KEYS: pa.array([_find_keys(passage, "") for passage in passages], TEXTS),
+        TITLE: pa.array([_judge_title(passage, language) for passage in passages], TEXTS),
+        "mentions": pa.array([names.list_prefixes(window) for window in windows], TEXTS),
+        "windows": pa.array([names.write_windows(window) for window in windows], pa.string()),
     }
     return pa.record_batch(columns)
 

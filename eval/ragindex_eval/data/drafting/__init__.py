@@ -56,9 +56,10 @@ def make_drafts(
 def _drop_titled(candidates: Iterable[DraftCandidate], titles: Mapping[str, str]) -> list[DraftCandidate]:
     """Return the candidates that name no title of their documents and can be understood without; `titles` are by id."""
     return [
-        one
-        for one in candidates
-        if one[0] != LOOSE and not names_title(one[2].question, (titles.get(id, "") for id in one[2].documents))
+        candidate
+        for candidate in candidates
+        if candidate[0] != LOOSE
+        and not names_title(candidate[2].question, (titles.get(id, "") for id in candidate[2].documents))
     ]
 
 
@@ -69,7 +70,9 @@ def _drop_common_answers(candidates: Sequence[DraftCandidate], documents: int) -
         if kind == "name":
             answered.setdefault(draft.answer, set()).update(draft.documents)
     most = max(_FEW_DOCUMENTS, _FEW_SHARE * documents)
-    return [one for one in candidates if one[1] != "name" or len(answered[one[2].answer]) <= most]
+    return [
+        candidate for candidate in candidates if candidate[1] != "name" or len(answered[candidate[2].answer]) <= most
+    ]
 
 
 def _drop_formulas(candidates: Iterable[DraftCandidate]) -> list[DraftCandidate]:
@@ -77,19 +80,25 @@ def _drop_formulas(candidates: Iterable[DraftCandidate]) -> list[DraftCandidate]
 
     Text that begins like a formula could be run when the file is opened.
     """
-    return [one for one in candidates if not {one[2].question[:1], one[2].answer[:1]} & FORMULA]
+    return [candidate for candidate in candidates if not {candidate[2].question[:1], candidate[2].answer[:1]} & FORMULA]
 
 
 def _list_single_drafts(read: Iterable[ParsedPassage]) -> list[DraftCandidate]:
     """Return a candidate for every question about one passage."""
     return [
         (
-            one.form,
-            one.kind,
-            Draft(one.about(one.subject), one.answer, (each.passage.doc_id,), "single", (one.sentence,)),
+            question.form,
+            question.kind,
+            Draft(
+                question.about(question.subject),
+                question.answer,
+                (each.passage.doc_id,),
+                "single",
+                (question.sentence,),
+            ),
         )
         for each in read
-        for one in each.questions
+        for question in each.questions
     ]
 
 
@@ -117,7 +126,7 @@ def _alternate_kinds(candidates: Sequence[DraftCandidate]) -> list[DraftCandidat
     """Sort candidates by form, and within a form alternate between the kinds of answers."""
     found: list[DraftCandidate] = []
     for form in sorted({form for form, _, _ in candidates}):
-        of_form = [one for one in candidates if one[0] == form]
+        of_form = [candidate for candidate in candidates if candidate[0] == form]
         kinds = sorted({kind for _, kind, _ in of_form})
         columns = [[one for one in of_form if one[1] == kind] for kind in kinds]
         found += [one for row in zip_longest(*columns) for one in row if one is not None]

@@ -36,7 +36,9 @@ def link_passages(
     close = {each.passage.id: each for each in read}
     found: list[DraftCandidate] = []
     shared = [
-        held for held in _find_documents(passages, _collect_names(read)).items() if len(held[1]) in _SHARED_COUNTS
+        document
+        for document in _find_documents(passages, _collect_names(read)).items()
+        if len(document[1]) in _SHARED_COUNTS
     ]
     for name, documents in shared[:_MAX_NAMES]:
         held = [passages[number] for number in documents.values()]
@@ -61,9 +63,9 @@ def _collect_names(read: Iterable[ParsedPassage]) -> list[str]:
     """Return the subjects and mentions of the clauses that have several words, are quoted, or are a title."""
     found: dict[str, None] = {}
     for each in read:
-        subjects = {_strip_subject(one.subject): one.topic.title for one in each.clauses if one.known}
+        subjects = {_strip_subject(clause.subject): clause.topic.title for clause in each.clauses if clause.known}
         found |= {name: None for name, title in subjects.items() if " " in name or name == title}
-        texts = (*(one.rest for one in each.clauses), *each.sentences)
+        texts = (*(clause.rest for clause in each.clauses), *each.sentences)
         named = (mention for text in texts for mention in list_mentions(text) if mention.kind == "name")
         found |= {one.text: None for one in named if one.quoted or (" " in one.text and one.start)}
     return [
@@ -93,9 +95,9 @@ def _link_pair(name: str, first: ParsedPassage, second: ParsedPassage) -> list[D
 
 def _list_statements(name: str, unknown: str, read: ParsedPassage) -> Iterator[tuple[str, str, str]]:
     """Yield what the passage says about `name`, replaced by the unknown: (text, its subject, the sentence)."""
-    for one in read.clauses:
-        if name in one.rest and (said := _write_statement(one, name, unknown)) is not None:
-            yield said, _strip_subject(one.subject), one.sentence
+    for clause in read.clauses:
+        if name in clause.rest and (said := _write_statement(clause, name, unknown)) is not None:
+            yield said, _strip_subject(clause.subject), clause.sentence
     for sentence in read.sentences:
         if name in sentence and len(sentence.split()) <= _MAX_WORDS:
             yield sentence.replace(name, unknown), "", sentence
@@ -103,14 +105,14 @@ def _list_statements(name: str, unknown: str, read: ParsedPassage) -> Iterator[t
 
 def _list_facts(name: str, unknown: str, read: ParsedPassage) -> Iterator[ClauseQuestion]:
     """Yield what can be asked about `name`: questions about it, and questions for the subject it belongs to."""
-    yield from (one for one in read.questions if one.known and _strip_subject(one.subject) == name)
-    for one in read.clauses:
-        if name in one.rest and (made := _ask_for_subject(one, name, unknown)) is not None:
+    yield from (question for question in read.questions if question.known and _strip_subject(question.subject) == name)
+    for clause in read.clauses:
+        if name in clause.rest and (made := _ask_for_subject(clause, name, unknown)) is not None:
             yield made
     for sentence in read.sentences:
         if name in sentence:
-            asked = make_gaps(sentence.replace(name, unknown))
-            yield from (replace(one, sentence=sentence) for one in asked if one.answer != unknown)
+            gaps = make_gaps(sentence.replace(name, unknown))
+            yield from (replace(gap, sentence=sentence) for gap in gaps if gap.answer != unknown)
 
 
 def _strip_subject(subject: str) -> str:

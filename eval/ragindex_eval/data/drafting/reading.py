@@ -56,14 +56,16 @@ def parse_passages(passages: Sequence[Passage], order: Sequence[int], most: int,
 
 def parse_passage(passage: Passage, english: bool) -> ParsedPassage:
     """Parse the sentences, clauses and questions of a passage."""
-    said = tuple(sentence for block in split_blocks(passage.text) for sentence in select_sentences(block))
+    sentences = tuple(sentence for block in split_blocks(passage.text) for sentence in select_sentences(block))
     if not english:
         return ParsedPassage(
-            passage, said, (), tuple(question for sentence in said for question in make_gaps(sentence))
+            passage, sentences, (), tuple(question for sentence in sentences for question in make_gaps(sentence))
         )
-    clauses = tuple(_parse_clauses(passage.title, said))
-    asked = tuple(question for one in clauses for question in draft_questions(one))
-    return ParsedPassage(passage, (), clauses, asked or _ask_rare_words(find_topic(passage.title, said).title, said))
+    clauses = tuple(_parse_clauses(passage.title, sentences))
+    questions = tuple(question for clause in clauses for question in draft_questions(clause))
+    return ParsedPassage(
+        passage, (), clauses, questions or _ask_rare_words(find_topic(passage.title, sentences).title, sentences)
+    )
 
 
 def _parse_clauses(title: str, said: Sequence[str]) -> Iterator[Clause]:

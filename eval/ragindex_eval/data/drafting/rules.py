@@ -167,10 +167,10 @@ def fair(question: ClauseQuestion, clause: Clause) -> bool:
     """
     if not is_balanced(question.text):
         return False
-    asked, answer = split_words(question.about(clause.subject)), split_words(question.answer)
+    words, answer = split_words(question.about(clause.subject)), split_words(question.answer)
     held = [answer, *([word] for word in answer if question.kind == "name" and len(word) > 3)]
-    told = any(f" {' '.join(one)} " in f" {' '.join(asked)} " for one in held)
-    return not told and len(asked) <= MOST_WORDS and len(question.answer) <= _LONGEST_ANSWER
+    told = any(f" {' '.join(one)} " in f" {' '.join(words)} " for one in held)
+    return not told and len(words) <= MOST_WORDS and len(question.answer) <= _LONGEST_ANSWER
 
 
 def split_words(text: str) -> list[str]:
@@ -202,8 +202,8 @@ def _front_question(clause: Clause, asked: str, kept: str, tail: str) -> tuple[s
 
     Return None if the words are more than one clause.
     """
-    made = _PARTICIPLE_PHRASE.fullmatch(kept)
-    kept = f"was {made[1]}" if made else kept
+    match = _PARTICIPLE_PHRASE.fullmatch(kept)
+    kept = f"was {match[1]}" if match else kept
     if not clause.known or not kept or runs_on(kept):
         return None
     be = _BE.match(f"{kept} ")

@@ -52,7 +52,12 @@ def find_topic(title: str, sentences: Sequence[str]) -> PassageTopic:
     name = drop_brackets(one_line(title[:_LONGEST_TITLE])).strip(" .")
     short = name.split(",")[0]
     first = next(
-        (one for one in sentences[:5] if short and one.removeprefix("The ").lstrip('"“').startswith(short)), ""
+        (
+            sentence
+            for sentence in sentences[:5]
+            if short and sentence.removeprefix("The ").lstrip('"“').startswith(short)
+        ),
+        "",
     )
     predicate = _IS_A.search(first[:300])
     nouns = _NOUN_ENDS.split(predicate[1])[0].split()[-2:] if predicate else []
@@ -74,7 +79,7 @@ def _is_person(sentences: Sequence[str]) -> bool:
     If none begins with either, the pronouns within the sentences are compared.
     """
     for pattern in (r"^(?:(He|She|His|Her)|Its?)\b", r"\b(?:([Hh]e|[Ss]he|[Hh]is)|[Ii]ts?)\b"):
-        found = [bool(match[1]) for one in sentences[:20] for match in regex.finditer(pattern, one)]
+        found = [bool(match[1]) for sentence in sentences[:20] for match in regex.finditer(pattern, sentence)]
         if found:
             return sum(found) * 2 > len(found)
     return False

@@ -77,13 +77,13 @@ def describe_shortfall(asked: Sequence[DatasetQuestion], per_kind: int = 200) ->
 
 def parse_world(written: str) -> tuple[int, int]:
     """Return size and seed of `world:SIZE[:SEED]`, with SIZE as 1000, 10k or 1m. Raises UsageError if it is invalid."""
-    found = _WORLD_PATTERN.fullmatch(written)
-    if found is None:
+    match = _WORLD_PATTERN.fullmatch(written)
+    if match is None:
         raise UsageError(
             "A world is written world:SIZE or world:SIZE:SEED, as world:1000, world:10k or world:1m:7. "
             f"Got {written!r} instead."
         )
-    size, unit, seed = found.groups()
+    size, unit, seed = match.groups()
     return _check_world(int(size) * _UNITS[unit.lower()] if len(size) < 8 else LARGEST + 1, int(seed or 0), written)
 
 

@@ -211,7 +211,7 @@ def _career(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
     if draws.chance(60):
         region = world.anywhere(draws, ref.region) if draws.chance(35) else ref.region
         teachers = [world.one(draws, "person", region) for _ in range(3)]
-        found = [one for one in teachers if 15 <= birth - world.birth(one) <= 45]
+        found = [teacher for teacher in teachers if 15 <= birth - world.birth(teacher) <= 45]
         yield WorldFact("teacher", found[0] if found else "")
     if draws.chance(60):
         region = world.anywhere(draws, ref.region) if draws.chance(35) else ref.region

@@ -93,7 +93,7 @@ def _find_matches(world: World, entity: WorldEntity, conditions: tuple[Condition
 
     Only the neighbourhood of the first condition's object is searched: whatever meets that condition is there.
     """
-    wanted = [_follow(world, entity, one.path)[-1] for one in conditions]
+    wanted = [_follow(world, entity, condition.path)[-1] for condition in conditions]
     return [
         one.ref
         for region in world.layout.neighbours(wanted[0].region)

@@ -155,7 +155,10 @@ class _Voice:
         chosen = self.draws.shuffled(linking)[: count - self.draws.chance(40)]
         chosen += [self.draws.pick(others) for _ in range(count - len(chosen))]
         templates = prose()
-        found = [_Aside(one, self.draws.pick(templates["aside", one.kind]), True) for one in dict.fromkeys(chosen)]
+        found = [
+            _Aside(fromkey, self.draws.pick(templates["aside", fromkey.kind]), True)
+            for fromkey in dict.fromkeys(chosen)
+        ]
         found = list({aside.template: aside for aside in found}.values())  # use each template once
         namesake = self.world.names.namesake(self.entity.ref) if self.draws.chance(30) else None
         if namesake:

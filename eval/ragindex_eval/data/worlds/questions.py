@@ -29,9 +29,9 @@ _GUESSABLE = ("type", "field", "occupation")  # "What is the occupation of the a
 def draw_questions(world: World, per_kind: int) -> list[DatasetQuestion]:
     """Return up to `per_kind` questions of each kind, in an order that reveals nothing."""
     found = [
-        _write_question(world, kind, one)
+        _write_question(world, kind, question)
         for kind in QUESTION_KINDS
-        for one in _generate_questions(world, kind, per_kind)
+        for question in _generate_questions(world, kind, per_kind)
     ]
     return world.layout.draws("order").shuffled(found)
 
@@ -114,7 +114,7 @@ def _name_start(world: World, entity: WorldEntity, draws: Draws) -> str:
     if award.region == world.layout.capital_region(award.region) or award.region != entity.ref.region:
         return name_in_sentence(world, entity.ref)  # works of the whole country may have it
     rivals = [one for one in world.region(award.region) if one.get("award") == award]
-    if sum(one.text("year of the award") == year for one in rivals) > 1:
+    if sum(rival.text("year of the award") == year for rival in rivals) > 1:
         return name_in_sentence(world, entity.ref)
     return f"the {entity.text('type')} that was given {name_in_sentence(world, award)} in {year}"
 

@@ -156,11 +156,11 @@ def _round_numbers(value: float) -> list[float]:
 
 
 def _round_below(value: float) -> float:
-    return max(one for one in _round_numbers(value) if one <= value * (1 + 1e-9))
+    return max(number for number in _round_numbers(value) if number <= value * (1 + 1e-9))
 
 
 def _round_above(value: float) -> float:
-    return min(one for one in _round_numbers(value) if one >= value * (1 - 1e-9))
+    return min(number for number in _round_numbers(value) if number >= value * (1 - 1e-9))
 
 
 def _log_ticks(low: float, high: float) -> list[tuple[float, str]]:

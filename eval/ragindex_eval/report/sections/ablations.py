@@ -84,7 +84,9 @@ def differences(one: Any, other: Any, path: str = "") -> list[tuple[str, Any, An
     if isinstance(one, Mapping) and isinstance(other, Mapping) and not _is_plugin(one) and not _is_plugin(other):
         keys = dict.fromkeys([*one, *other])
         inside = f"{path}." if path else ""
-        return [found for key in keys for found in differences(one.get(key), other.get(key), f"{inside}{key}")]
+        return [
+            difference for key in keys for difference in differences(one.get(key), other.get(key), f"{inside}{key}")
+        ]
     same = one == other and isinstance(one, bool) == isinstance(other, bool)
     return [] if same else [(path, one, other)]
 

@@ -64,18 +64,20 @@ def render_coverage(comparison: Comparison) -> CoverageTables | None:
     found = comparison.coverage
     if found is None:
         return None
-    names = tuple(one.name for one in found.groupings) if found.pairs else ()
+    names = tuple(grouping.name for grouping in found.groupings) if found.pairs else ()
     rows = tuple(
         CoverageRow(
-            one.name,
-            f"{one.clusters:,}",
-            f"{one.documents:.1f}",
-            _format_share(one.pairs, found.pairs),
-            _format_share(one.candidate_pairs, found.candidate_pairs),
-            f"{100 * one.chance:.1f}",
-            tuple("" if name == one.name else _format_share(one.also[name], one.pairs) for name in names),
+            grouping.name,
+            f"{grouping.clusters:,}",
+            f"{grouping.documents:.1f}",
+            _format_share(grouping.pairs, found.pairs),
+            _format_share(grouping.candidate_pairs, found.candidate_pairs),
+            f"{100 * grouping.chance:.1f}",
+            tuple(
+                "" if name == grouping.name else _format_share(grouping.also[name], grouping.pairs) for name in names
+            ),
         )
-        for one in found.groupings
+        for grouping in found.groupings
         if found.pairs
     )
     smallest = min(found.pools, key=lambda label: found.pools[label])
@@ -111,5 +113,5 @@ def _seconds(method: MethodResult) -> float | None:
     if not method.latency.per_query:
         return None
     readings = [one.reading for one in method.final if one.reading is not None and one.reading.error is None]
-    reading = fmean(one.usage.seconds for one in readings) if readings else 0.0
+    reading = fmean(reading.usage.seconds for reading in readings) if readings else 0.0
     return fmean(method.latency.per_query.values()) / 1e3 + reading

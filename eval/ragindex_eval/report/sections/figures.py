@@ -49,7 +49,7 @@ def _make_plot(title: str, caption: str, drawing: str) -> Plot:
 
 def _plot_metric(comparison: Comparison, metric: str) -> Plot:
     title = f"{metric} of each method"
-    dots = _make_dots(((number, one, one) for number, one in enumerate(comparison.methods)), metric)
+    dots = _make_dots(((number, method, method) for number, method in enumerate(comparison.methods)), metric)
     dots = tuple(sorted(dots, key=lambda dot: -(dot.figure.value if dot.figure.value is not None else -1.0)))
     caption = (
         "Mean over the questions with its 95 % interval. Intervals that overlap may still differ: the tests below pair "

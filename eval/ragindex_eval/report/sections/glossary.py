@@ -106,7 +106,7 @@ _AGREEMENT = (
 
 def render_glossary(study: Study) -> tuple[tuple[str, str], ...]:
     """Return the terms that the page uses, with their meanings."""
-    names = {name.partition("@")[0] for one in study.comparisons for name in metrics_shown(one)}
+    names = {name.partition("@")[0] for comparison in study.comparisons for name in metrics_shown(comparison)}
     quality = [entry for name, entry in _QUALITY.items() if name in names]
-    bare = any(not one.dataset.judged for one in study.comparisons)
+    bare = any(not comparison.dataset.judged for comparison in study.comparisons)
     return (*quality, *_COST, *_TESTS, *([_UNANSWERED] if quality else []), *([_AGREEMENT] if bare else []))

@@ -15,7 +15,7 @@ from ragindex_eval.report.sections.kinds import FEWEST, group_name
 from ragindex_eval.report.sections.table import Column
 from ragindex_eval.results.model import Comparison, MethodResult
 from ragindex_eval.stats import by_iteration, tests
-from ragindex_eval.stats.by_iteration import Course
+from ragindex_eval.stats.by_iteration import IterativeMethod
 
 _COLUMNS = (
     Column("mean", ""),
@@ -77,13 +77,17 @@ def render_hops(comparison: Comparison) -> Hops | None:
     method is iterative, because the plots of the figures section show these.
     """
     metric, groups = _largest_recall(comparison), _groups(comparison)
-    courses = by_iteration.courses(comparison)
-    if metric is None or not groups or not (courses or _finest_breakdown(comparison) == "kind"):
+    iterative_methods = by_iteration.iterative_methods(comparison)
+    if metric is None or not groups or not (iterative_methods or _finest_breakdown(comparison) == "kind"):
         return None
     kinds = tuple(
         KindRow(_group_name(comparison, *group), _recall_cells(comparison, *group, metric)) for group in groups
     )
-    stops = tuple(one for course in courses for one in _count_stops(comparison, course, _most_iterations(courses)))
+    stops = tuple(
+        stop
+        for iterative in iterative_methods
+        for stop in _count_stops(comparison, iterative, _most_iterations(iterative_methods))
+    )
     return Hops(metric, _COLUMNS, kinds, _plot(comparison, metric, groups), _stop_columns(stops), stops, FEWEST)
 
 
@@ -181,22 +185,22 @@ def _quartile_figure(values: Sequence[float]) -> Figure:
 # ---------------------------------------------------------------- iterations
 
 
-def _most_iterations(courses: Sequence[Course]) -> int:
-    return max((course.iterations for course in courses), default=0)
+def _most_iterations(iterative_methods: Sequence[IterativeMethod]) -> int:
+    return max((iterative.iterations for iterative in iterative_methods), default=0)
 
 
-def _count_stops(comparison: Comparison, course: Course, longest: int) -> Iterator[Stops]:
+def _count_stops(comparison: Comparison, iterative: IterativeMethod, longest: int) -> Iterator[Stops]:
     """Yield the stops of one method, by hops if the data have them, else by kind."""
     gold = comparison.gold or {}
-    kinds = {id: gold[id].kind for id in course.rankings if id in gold}
+    kinds = {id: gold[id].kind for id in iterative.rankings if id in gold}
     by = "hops" if any(tests.hops(kind) is not None for kind in kinds.values()) else "kind"
     grouped: dict[str, list[int]] = {}
     for id, kind in kinds.items():
-        grouped.setdefault(_find_group(by, kind), []).append(len(course.rankings[id]))
+        grouped.setdefault(_find_group(by, kind), []).append(len(iterative.rankings[id]))
     for value, stopped in sorted(grouped.items()):
         yield Stops(
-            course.method.label,
-            Markup(svg.key(course.number)),  # noqa: S704  # drawn by us, holds no text
+            iterative.method.label,
+            Markup(svg.key(iterative.number)),  # noqa: S704  # drawn by us, holds no text
             group_name(by, value),
             len(stopped),
             f"{median(stopped):g}",

@@ -15,7 +15,7 @@ from ragindex_eval.report.sections.figures import Plot
 from ragindex_eval.report.sections.table import Column, MetricCell, meaning
 from ragindex_eval.results.model import Comparison, Interval, MethodResult
 from ragindex_eval.stats import by_iteration
-from ragindex_eval.stats.by_iteration import ASKED, MS, TOKENS_READ, TOKENS_WRITTEN, Course
+from ragindex_eval.stats.by_iteration import ASKED, MS, TOKENS_READ, TOKENS_WRITTEN, IterativeMethod
 from ragindex_eval.stats.mean_intervals import mean_interval
 from ragindex_eval.stats.resampling import SampleArray, cost_interval
 
@@ -57,7 +57,7 @@ class _Measurements:
     milliseconds. `total` are the input and output tokens of all questions.
     """
 
-    course: Course
+    iterative: IterativeMethod
     recall: Mapping[int, tuple[Figure, ...]]
     spent: tuple[tuple[Figure, ...], ...]
     ms: tuple[float, ...]
@@ -76,10 +76,10 @@ class _ColumnKind:
 def render_iterations(comparison: Comparison) -> Iterations | None:
     """Make the table and plots; None if no method is iterative."""
     ks = [k for k in comparison.ks if k <= KEPT_IDS] if comparison.dataset.judged else []
-    found = [_measure(course, comparison, ks) for course in by_iteration.courses(comparison)]
+    found = [_measure(iterative, comparison, ks) for iterative in by_iteration.iterative_methods(comparison)]
     if not found:
         return None
-    others = _choose_others(comparison, [one.course for one in found], ks)
+    others = _choose_others(comparison, [one.iterative for one in found], ks)
     columns = [*map(_recall_column, ks), *(_TOKEN_COLUMNS if _any_tokens(found) else ()), _TIME_COLUMN]
     lines = [line for one in found for line in _method_rows(one, columns)]
     for number, method in others:
@@ -90,14 +90,14 @@ def render_iterations(comparison: Comparison) -> Iterations | None:
     return Iterations(told, tuple(lines), notes, tuple(one for one in drawn if one is not None))
 
 
-def _measure(course: Course, comparison: Comparison, ks: Sequence[int]) -> _Measurements:
-    recall = _mean_figures(by_iteration.recalls(course, comparison, ks), mean_interval)
-    paid = by_iteration.spent(course)
+def _measure(iterative: IterativeMethod, comparison: Comparison, ks: Sequence[int]) -> _Measurements:
+    recall = _mean_figures(by_iteration.recalls(iterative, comparison, ks), mean_interval)
+    paid = by_iteration.spent(iterative)
     by_k = {k: tuple(row[at] for row in recall) for at, k in enumerate(ks)} if recall else {}
     costs = _mean_figures(paid[:, :, :MS], partial(cost_interval, seed=comparison.seed))
     read, written = paid[:, -1, TOKENS_READ].sum(), paid[:, -1, TOKENS_WRITTEN].sum()
     ms = np.median(paid[:, :, MS], axis=0).tolist()
-    return _Measurements(course, by_k, tuple(costs), tuple(ms), (float(read), float(written)))
+    return _Measurements(iterative, by_k, tuple(costs), tuple(ms), (float(read), float(written)))
 
 
 def _mean_figures(values: SampleArray, interval: Callable[[SampleArray], Interval]) -> list[tuple[Figure, ...]]:
@@ -116,7 +116,7 @@ def _mean_figures(values: SampleArray, interval: Callable[[SampleArray], Interva
 
 
 def _choose_others(
-    comparison: Comparison, found: Sequence[Course], ks: Sequence[int]
+    comparison: Comparison, found: Sequence[IterativeMethod], ks: Sequence[int]
 ) -> list[tuple[int, MethodResult]]:
     """Choose methods without iterations to compare with, as many as a plot holds.
 
@@ -137,10 +137,10 @@ def _choose_others(
 
 
 def _method_rows(one: _Measurements, columns: Sequence[_ColumnKind]) -> Iterator[IterationRow]:
-    course, last = one.course, one.course.iterations
+    iterative, last = one.iterative, one.iterative.iterations
     for n in range(1, last + 1):
-        cells = [MetricCell(f"{course.took(n):,}"), *(each.after(one, n) for each in columns)]
-        yield _make_row(course.number, course.method, last if n == 1 else 0, str(n), cells)
+        cells = [MetricCell(f"{iterative.took(n):,}"), *(each.after(one, n) for each in columns)]
+        yield _make_row(iterative.number, iterative.method, last if n == 1 else 0, str(n), cells)
 
 
 def _make_row(
@@ -225,11 +225,11 @@ def _describe_ks(comparison: Comparison, ks: Sequence[int]) -> list[str]:
 
 
 def _notes(one: _Measurements) -> Iterator[str]:
-    label = shown(one.course.method.label, 120)
-    if one.course.left_out:
-        missing = f"{many(one.course.left_out, 'question')}, whose traces do not hold every iteration"
+    label = shown(one.iterative.method.label, 120)
+    if one.iterative.left_out:
+        missing = f"{many(one.iterative.left_out, 'question')}, whose traces do not hold every iteration"
         yield f"{label}: without {missing}."
-    usages = [answer.usage for answer in one.course.answers.values()]
+    usages = [answer.usage for answer in one.iterative.answers.values()]
     paid = (sum(usage.input_tokens for usage in usages), sum(usage.output_tokens for usage in usages))
     if one.total != paid:
         yield f"{label}: the steps account for {sum(one.total):,.0f} of {sum(paid):,} tokens."
@@ -246,7 +246,9 @@ def _recall_plot(
     if not whole or _most_iterations(found) < 2:
         return None
     metric, title = f"R@{whole[-1]}", f"R@{whole[-1]} by iteration"
-    series = [_make_curve(one.course.method.label, one.course.number, one.recall[whole[-1]], 100) for one in found]
+    series = [
+        _make_curve(one.iterative.method.label, one.iterative.number, one.recall[whole[-1]], 100) for one in found
+    ]
     levels = (
         (number, method, Figure(method.metrics.get(metric), method.ci95.get(metric))) for number, method in others
     )
@@ -287,8 +289,8 @@ def _token_curves(
     """Yield the curves of input or output tokens; those of output tokens have hollow marks."""
     hollow = at * svg.COLOURS
     for one in found:
-        label = f"{one.course.method.label}, {said}"
-        yield _make_curve(label, one.course.number + hollow, [row[at] for row in one.spent], times)
+        label = f"{one.iterative.method.label}, {said}"
+        yield _make_curve(label, one.iterative.number + hollow, [row[at] for row in one.spent], times)
     for number, method in others:
         figure = _tokens(method, _TOKEN_NAMES[at])
         if figure.value:
@@ -296,7 +298,7 @@ def _token_curves(
 
 
 def _most_iterations(found: Sequence[_Measurements]) -> int:
-    return max(one.course.iterations for one in found)
+    return max(one.iterative.iterations for one in found)
 
 
 def _make_curve(label: str, style: int, row: Sequence[Figure], times: float) -> Curve:

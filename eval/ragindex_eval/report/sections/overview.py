@@ -37,7 +37,7 @@ def render_overview(study: Study) -> Overview | None:
     """Make the table; None if the study has only one comparison."""
     if len(study.comparisons) < 2:
         return None
-    tables = [table.render_table(one) for one in study.comparisons]
+    tables = [table.render_table(comparison) for comparison in study.comparisons]
     together = [column for column in tables[0].columns if column not in table.LATENCY_COLUMNS]
     shared = [column for column in together if all(column in one.columns for one in tables)]
     lines = [

@@ -29,7 +29,7 @@ class SeedTable:
 
 def render_seeds(study: Study) -> tuple[SeedTable, ...] | None:
     """Make the tables; None if no comparison was repeated with another seed, or nothing is judged."""
-    shown = list(dict.fromkeys(name for one in study.comparisons for name in metrics_shown(one)))
+    shown = list(dict.fromkeys(name for comparison in study.comparisons for name in metrics_shown(comparison)))
     metrics = [name for name in shown if not name.startswith("one_doc")]
     found = tuple(_seed_table(group, metrics) for group in spread.group_by_seed(study) if group.spreads)
     return found or None

@@ -134,7 +134,9 @@ def _describe_names(pair: NameRow, statements: Mapping[str, Sequence[Statement]]
     holds = {*pair["passage_ids"]}
     shown = []
     for key, other in ((first, second), (second, first)):
-        ranked = sorted((one.other != other, one) for one in statements[key] if one.passage in holds)
+        ranked = sorted(
+            (statement.other != other, statement) for statement in statements[key] if statement.passage in holds
+        )
         texts = dict.fromkeys(_shorten_line(one.text, _LONGEST_STATEMENT) for _, one in ranked)
         name = _shorten_line(ranked[0][1].written, _LONGEST_NAME)
         shown.append({"name": name, "statements": list(texts)[:_MAX_STATEMENTS]})

@@ -192,10 +192,10 @@ def _build_partials(
     for inverse in (False, True):
         for block in _split_blocks(table, inverse, keys):
             found = [
-                one
+                row
                 for (entity, predicate), rows in groupby(block.to_pylist(), itemgetter("entity", "predicate"))
                 if wanted is None or partial_id(entity, predicate, inverse) in wanted
-                for one in _merge_rows(entity, predicate, inverse, list(rows), part.scope)
+                for row in _merge_rows(entity, predicate, inverse, list(rows), part.scope)
             ]
             if found:
                 yield _build_records(found, documents)
@@ -264,20 +264,20 @@ def _merge_rows(
 
 
 def _build_records(partials: Sequence[_Partial], documents: Mapping[str, Metadata]) -> pa.RecordBatch:
-    known = [{id: documents[id] for id in one.doc_ids if documents[id]} for one in partials]
+    known = [{id: documents[id] for id in partial.doc_ids if documents[id]} for partial in partials]
     columns = {
-        "id": pa.array([one.id for one in partials], pa.string()),
+        "id": pa.array([partial.id for partial in partials], pa.string()),
         "kind": pa.array(["partial_triple"] * len(partials), pa.string()),
         "title": pa.array([""] * len(partials), pa.string()),
-        "text": pa.array([one.text for one in partials], pa.string()),
+        "text": pa.array([partial.text for partial in partials], pa.string()),
         "metadata": pa.array([json.dumps(one, ensure_ascii=False) if one else "" for one in known], pa.string()),
-        "predicate": pa.array([one.predicate for one in partials], pa.string()),
-        "passage_ids": pa.array([one.passage_ids for one in partials], TEXTS),
-        "doc_ids": pa.array([one.doc_ids for one in partials], TEXTS),
-        "subject": pa.array([[one.entity] for one in partials], TEXTS),
-        "objects": pa.array([one.objects for one in partials], TEXTS),
-        "in_inverse": pa.array([float(one.inverse) for one in partials], pa.float64()),
-        "frequency": pa.array([float(one.frequency) for one in partials], pa.float64()),
-        **build_filter_fields([documents[id] for id in one.doc_ids] for one in partials),
+        "predicate": pa.array([partial.predicate for partial in partials], pa.string()),
+        "passage_ids": pa.array([partial.passage_ids for partial in partials], TEXTS),
+        "doc_ids": pa.array([partial.doc_ids for partial in partials], TEXTS),
+        "subject": pa.array([[partial.entity] for partial in partials], TEXTS),
+        "objects": pa.array([partial.objects for partial in partials], TEXTS),
+        "in_inverse": pa.array([float(partial.inverse) for partial in partials], pa.float64()),
+        "frequency": pa.array([float(partial.frequency) for partial in partials], pa.float64()),
+        **build_filter_fields([documents[id] for id in partial.doc_ids] for partial in partials),
     }
     return pa.record_batch(columns)

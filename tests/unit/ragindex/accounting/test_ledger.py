@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field, RootModel
 from tiktoken import Encoding
 
 from ragindex.accounting import ledger
-from ragindex.accounting.ledger import CallRecord, Lanes, format_spending, spending_to_json
+from ragindex.accounting.ledger import CallRecord, ConcurrentTimes, format_spending, spending_to_json
 from ragindex.errors import DataError, UsageError
 from ragindex.llm import tokens
 from ragindex.llm.output import is_closed, schema_text
@@ -85,7 +85,7 @@ def test_the_outermost_attribution_wins_and_travels_into_threads() -> None:
 
 def test_times_beside_one_another() -> None:
     with ledger.record_calls() as tally:
-        lanes = Lanes(2)
+        lanes = ConcurrentTimes(2)
         for number, seconds in enumerate([3.0, 1.0, 1.0, 2.0]):
             with lanes.item(number):
                 ledger.record_call(CallRecord("echo", "small", seconds=seconds, replayed=True), 0.25)
