@@ -123,7 +123,7 @@ def estimate_questions(
         if asks_service(scheme):
             raise UsageError(f"{label} asks a service, and an estimate asks none. Leave it out of --methods.")
     chosen = Random(seed).sample(range(len(queries)), min(sample, len(queries)))  # noqa: S311  # no secret
-    found: list[Estimate] = []
+    estimates: list[Estimate] = []
     with (
         tempfile.TemporaryDirectory() as folder,
         Index.open(
@@ -136,7 +136,7 @@ def estimate_questions(
         for label, scheme in asking.items():
             with ledger.record_calls() as tally:
                 retrievals = scheme.open(index).retrieve(queries, k)
-            found += [
+            estimates += [
                 _scale_counts(f"{task}, {label}", counts, None, None, prices, name)
                 for task, counts in _count_by_task(tally)
             ]
@@ -149,8 +149,8 @@ def estimate_questions(
                     answer_question.answer_inputs(query.text, context, index.language)
                     for query, context in zip(queries, contexts, strict=True)
                 ]
-                found += _estimate_reading(asked, chosen, index.llm, llm.open(setting), label, prices, name)
-    return found
+                estimates += _estimate_reading(asked, chosen, index.llm, llm.open(setting), label, prices, name)
+    return estimates
 
 
 def _estimate_reading(
@@ -231,7 +231,7 @@ def _count_by_task(tally: ledger.Tally) -> Iterator[tuple[str, _Counts]]:
 
 def _scale_counts(
     task: str,
-    whole: _Counts,
+    counts: _Counts,
     rules: _Counts | None,
     real: _Counts | None,
     prices: Prices,
@@ -239,7 +239,7 @@ def _scale_counts(
     batched: bool = False,
 ) -> Estimate:
     sampled = rules is not None and real is not None and rules.read > 0 and rules.written > 0
-    calls, read, written = whole.calls, whole.read, whole.written
+    calls, read, written = counts.calls, counts.read, counts.written
     if sampled and rules is not None and real is not None:
         calls = round(calls * real.calls / rules.calls)
         read, written = round(read * real.read / rules.read), round(written * real.written / rules.written)

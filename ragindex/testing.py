@@ -390,9 +390,9 @@ def check_forbidden(bench: _Bench) -> None:
         answers[name] = []
         for query, k in product(queries, (3, 30)):
             given.clear()
-            (one,) = retriever.retrieve([replace(query, filter=where)], k)
-            answers[name].append(one)
-            leaks = forbidden_documents.list_leaks(query, one, given)
+            (retrieval,) = retriever.retrieve([replace(query, filter=where)], k)
+            answers[name].append(retrieval)
+            leaks = forbidden_documents.list_leaks(query, retrieval, given)
             assert not leaks, f"the filter by {name} keeps a document out, of which are told: {leaks} ({query.text!r})"
         assert_same(answers[name], answers["metadata"], f"filtered by {name} instead of by metadata")
 
@@ -422,8 +422,8 @@ def _build_long_questions() -> Iterator[str]:
         yield " ".join(f"{document.title}: {document.text}" for document in three)
 
 
-def _list_ids(found: Retrieval) -> list[tuple[str, tuple[str, ...]]]:
-    return [(hit.id, tuple(hit.doc_ids)) for hit in found.hits]
+def _list_ids(retrieval: Retrieval) -> list[tuple[str, tuple[str, ...]]]:
+    return [(hit.id, tuple(hit.doc_ids)) for hit in retrieval.hits]
 
 
 # ---------------------------------------------------------------- LLM tasks
@@ -502,8 +502,8 @@ def check_law(bench: _Bench) -> None:
     expected = ask_questions(before, 10)
     disturbed.add(_UPDATE)
     disturbed.build(scheme)
-    found = scheme.open(disturbed).retrieve([Query("q", "quicksilver"), Query("q", "emperor penguins dive")], 10)
-    reached = [[doc_id for hit in retrieval.hits for doc_id in hit.doc_ids] for retrieval in found]
+    retrievals = scheme.open(disturbed).retrieve([Query("q", "quicksilver"), Query("q", "emperor penguins dive")], 10)
+    reached = [[doc_id for hit in retrieval.hits for doc_id in hit.doc_ids] for retrieval in retrievals]
     assert "x2" in reached[1], f"the added document 'x2' is not found: {reached[1]}"
     changed = DOCUMENTS[3]
     (by_title,) = scheme.open(disturbed).retrieve([Query("q", f"{changed.title}: {changed.text}")], 100)

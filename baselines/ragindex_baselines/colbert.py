@@ -150,19 +150,19 @@ class OverCandidates:
         Raises UsageError if a candidate is a record of another part.
         """
         check_queries(queries, k)
-        found = self.candidates.retrieve(queries, self.settings.candidate_factor * k)
-        return [self._scored(query, one, k) for query, one in zip(queries, found, strict=True)]
+        retrievals = self.candidates.retrieve(queries, self.settings.candidate_factor * k)
+        return [self._scored(query, retrieval, k) for query, retrieval in zip(queries, retrievals, strict=True)]
 
-    def _scored(self, query: Query, found: Retrieval, k: int) -> Retrieval:
+    def _scored(self, query: Query, retrieval: Retrieval, k: int) -> Retrieval:
         tokens = self.index.question(query.text)[: self.settings.query_tokens]
         start = time.perf_counter()
-        by_id = {hit.id: hit for hit in found.hits}
+        by_id = {hit.id: hit for hit in retrieval.hits}
         ids, scores = _rank_best(list(by_id), self._scores(list(by_id), tokens), k)
         ranked = tuple(
             replace(by_id[id], score=score, source=self.source) for id, score in zip(ids, scores.tolist(), strict=True)
         )
         step = Step(1, "token vectors", query.text, tuple(ids), ms=(time.perf_counter() - start) * 1e3)
-        return Retrieval(ranked, (*found.trace, step), found.notes)
+        return Retrieval(ranked, (*retrieval.trace, step), retrieval.notes)
 
     def _scores(self, ids: Sequence[str], tokens: Floats) -> Doubles:
         try:

@@ -83,7 +83,7 @@ class ComposedRetriever:
         candidates = self.text.search([TextQuery(query.text, depth, (), query.filter) for query in queries])
         between = time.perf_counter()
         wanted = k if self.settings.composed_score == "cosine" else depth
-        found = self.vectors.search(
+        results = self.vectors.search(
             [
                 VectorQuery(vector, wanted, HIT_FIELDS, Ids(tuple(matched.ids)))
                 for vector, matched in zip(encoded, candidates, strict=True)
@@ -93,7 +93,7 @@ class ComposedRetriever:
         times = ((between - start) * share, (time.perf_counter() - between) * share)
         return [
             self._retrieval(query, matched, near, k, times)
-            for query, matched, near in zip(queries, candidates, found, strict=True)
+            for query, matched, near in zip(queries, candidates, results, strict=True)
         ]
 
     def _retrieval(

@@ -123,10 +123,10 @@ class HybridRetriever:
         return answers
 
     def _read(
-        self, bases: Sequence[SearchingRetriever], found: Sequence[Sequence[SearchResult]], wanted: Set[str]
+        self, bases: Sequence[SearchingRetriever], results: Sequence[Sequence[SearchResult]], wanted: Set[str]
     ) -> dict[str, Hit]:
         """Read the hits of the `wanted` ids, each from the collection of the first base that found it."""
-        place = {id: n for each in found for n in reversed(range(len(bases))) for id in each[n].ids if id in wanted}
+        place = {id: n for each in results for n in reversed(range(len(bases))) for id in each[n].ids if id in wanted}
         asked = []
         for n, base in enumerate(bases):
             ids = tuple(sorted(id for id, first in place.items() if first == n))
@@ -138,9 +138,9 @@ class HybridRetriever:
             for hit in read_hits(answer, self.source)
         }
 
-    def _join(self, found: Sequence[Retrieval], k: int) -> Retrieval:
-        by_id: dict[str, Hit] = {hit.id: hit for retrieval in reversed(found) for hit in retrieval.hits}
-        fused = self._fuse([[(hit.id, hit.score) for hit in retrieval.hits] for retrieval in found], k)
+    def _join(self, retrievals: Sequence[Retrieval], k: int) -> Retrieval:
+        by_id: dict[str, Hit] = {hit.id: hit for retrieval in reversed(retrievals) for hit in retrieval.hits}
+        fused = self._fuse([[(hit.id, hit.score) for hit in retrieval.hits] for retrieval in retrievals], k)
         best = tuple(replace(by_id[id], score=score, source=self.source) for id, score in fused)
-        trace = tuple(step for retrieval in found for step in retrieval.trace)
-        return Retrieval(best, trace, tuple(note for retrieval in found for note in retrieval.notes))
+        trace = tuple(step for retrieval in retrievals for step in retrieval.trace)
+        return Retrieval(best, trace, tuple(note for retrieval in retrievals for note in retrieval.notes))

@@ -167,8 +167,8 @@ class IRCoTRetriever:
         settings, tools = self.settings, self.tools
         chain, asked, last = _Chain(question=query.text), query.text, settings.iterations
         for iteration in range(1, last + 1):
-            (found,) = tools.base.retrieve([replace(query, text=asked)], settings.base_k)
-            chain.add(found, iteration)
+            (retrieval,) = tools.base.retrieve([replace(query, text=asked)], settings.base_k)
+            chain.add(retrieval, iteration)
             hits = merge_rankings(chain.rankings, settings.merge, settings.rrf_k, tools.source)
             if iteration == last:
                 why = f"All {last} rounds are done."

@@ -71,22 +71,28 @@ class ParentRetriever:
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """Ask the base, find the units of its hits, and read them."""
         check_queries(queries, k)
-        found = self.base.retrieve(queries, self.factor * k)
-        spans = self.passages.find({id for one in found for hit in one.hits for id in hit.passage_ids})
+        retrievals = self.base.retrieve(queries, self.factor * k)
+        spans = self.passages.find({id for retrieval in retrievals for hit in retrieval.hits for id in hit.passage_ids})
         parents = self.parents.of_documents({span.doc_id for span in spans.values()})
-        passing = [self._find_passing(query, one, spans, parents) for query, one in zip(queries, found, strict=True)]
+        passing = [
+            self._find_passing(query, retrieval, spans, parents)
+            for query, retrieval in zip(queries, retrievals, strict=True)
+        ]
         ranked = [
-            [pair for pair in self._rank(one.hits, spans, parents) if units is None or pair[0] in units][:k]
-            for one, units in zip(found, passing, strict=True)
+            [pair for pair in self._rank(retrieval.hits, spans, parents) if units is None or pair[0] in units][:k]
+            for retrieval, units in zip(retrievals, passing, strict=True)
         ]
         ids = sorted({id for best in ranked for id, _ in best})
         hits = {hit.id: hit for hit in fetch_hits(self.units, dict.fromkeys(ids, 0.0), self.source)}
-        return [self._answer(query, one, best, hits) for query, one, best in zip(queries, found, ranked, strict=True)]
+        return [
+            self._answer(query, retrieval, best, hits)
+            for query, retrieval, best in zip(queries, retrievals, ranked, strict=True)
+        ]
 
     def _find_passing(
         self,
         query: Query,
-        found: Retrieval,
+        retrieval: Retrieval,
         spans: dict[str, Position],
         parents: dict[str, dict[str, Position]],
     ) -> set[str] | None:
@@ -96,7 +102,7 @@ class ParentRetriever:
         """
         if query.filter is None or not names_passages(query.filter):
             return None
-        documents = {spans[id].doc_id for hit in found.hits for id in hit.passage_ids if id in spans}
+        documents = {spans[id].doc_id for hit in retrieval.hits for id in hit.passage_ids if id in spans}
         within = {
             id: span for spans_of in self.passages.of_documents(documents).values() for id, span in spans_of.items()
         }
@@ -115,15 +121,17 @@ class ParentRetriever:
         return sorted(scores.items(), key=lambda one: (-one[1], one[0]))
 
     def _answer(
-        self, query: Query, found: Retrieval, best: Sequence[tuple[str, float]], hits: dict[str, Hit]
+        self, query: Query, retrieval: Retrieval, best: Sequence[tuple[str, float]], hits: dict[str, Hit]
     ) -> Retrieval:
-        step = Step(1 + max((one.iteration for one in found.trace), default=0), "parent", query.text)
+        step = Step(1 + max((one.iteration for one in retrieval.trace), default=0), "parent", query.text)
         chosen = tuple(replace(hits[id], score=score) for id, score in best)
-        return Retrieval(chosen, (*found.trace, replace(step, ids=tuple(hit.id for hit in chosen))), found.notes)
+        return Retrieval(
+            chosen, (*retrieval.trace, replace(step, ids=tuple(hit.id for hit in chosen))), retrieval.notes
+        )
 
 
-def _overlap(one: Position, other: Position) -> bool:
-    return one.doc_id == other.doc_id and one.start < other.end and other.start < one.end
+def _overlap(position: Position, other: Position) -> bool:
+    return position.doc_id == other.doc_id and position.start < other.end and other.start < position.end
 
 
 def _find_parent(span: Position, parents: dict[str, Position]) -> str:

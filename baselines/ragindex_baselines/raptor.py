@@ -100,10 +100,10 @@ class Traversal:
         level = list(self.roots.find(where, lambda: self._find_roots(where)))
         while level:
             narrowed = replace(query, filter=Ids(tuple(level)))
-            (found,) = self.nodes.base.retrieve([narrowed], self.per_level)
-            steps += (replace(step, iteration=len(steps) + 1) for step in found.trace)
-            met |= {hit.id: hit for hit in found.hits}
-            below = (id for hit in found.hits for id in self.nodes.above.children.get(hit.id, ()))
+            (retrieval,) = self.nodes.base.retrieve([narrowed], self.per_level)
+            steps += (replace(step, iteration=len(steps) + 1) for step in retrieval.trace)
+            met |= {hit.id: hit for hit in retrieval.hits}
+            below = (id for hit in retrieval.hits for id in self.nodes.above.children.get(hit.id, ()))
             level = [id for id in dict.fromkeys(below) if id not in met]
         return Retrieval(tuple(sorted(met.values(), key=lambda hit: (-hit.score, hit.id))[:k]), tuple(steps))
 

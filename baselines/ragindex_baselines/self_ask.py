@@ -137,10 +137,10 @@ class SelfAskRetriever:
         first = self.tools.base.retrieve(queries, self.settings.candidates)
         return [self._one(query, found, k) for query, found in zip(queries, first, strict=True)]
 
-    def _one(self, query: Query, found: Retrieval, k: int) -> Retrieval:
+    def _one(self, query: Query, retrieval: Retrieval, k: int) -> Retrieval:
         settings, rounds = self.settings, Rounds()
-        rounds.add(found, 1)
-        follow_ups = self._ask(query.text, found.hits, rounds.trace)
+        rounds.add(retrieval, 1)
+        follow_ups = self._ask(query.text, retrieval.hits, rounds.trace)
         if settings.searches and follow_ups:
             queries = [replace(query, text=one.text) for one in follow_ups]
             for iteration, one in enumerate(self.tools.base.retrieve(queries, settings.candidates), start=2):

@@ -219,8 +219,8 @@ def dataset_inputs(datasets: Iterable[DatasetFacts]) -> list["DatasetInput"]:
 
     def make(context: str, name: str, content: str, profile: Mapping[str, int]) -> DatasetInput:
         source = json.dumps({"uri": hide_secrets(name)})
-        made = Dataset(hide_secrets(name)[:500], content, "local", source, profile=json.dumps(dict(profile)))
-        return DatasetInput(made, [InputTag("mlflow.data.context", context)])
+        dataset = Dataset(hide_secrets(name)[:500], content, "local", source, profile=json.dumps(dict(profile)))
+        return DatasetInput(dataset, [InputTag("mlflow.data.context", context)])
 
     found = {}
     for facts in datasets:

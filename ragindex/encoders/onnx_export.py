@@ -173,15 +173,15 @@ def _write_onnx(model: Any, file: Path) -> None:
 
 def _check(exported: ExportedModel, reference: Encoder) -> None:
     """Compare vectors of texts and of tokens with those of torch. Raises UnsupportedModelError."""
-    found = TransformerEncoder(
+    encoder = TransformerEncoder(
         "check", exported.folder, exported.settings, open_engine("onnxruntime", exported.file, 1), threads=1
     )
     pairs: list[tuple[Any, Any]] = [
-        (found.encode_documents(_PROBES), reference.encode_documents(_PROBES)),
-        (found.encode_queries(_PROBES), reference.encode_queries(_PROBES)),
+        (encoder.encode_documents(_PROBES), reference.encode_documents(_PROBES)),
+        (encoder.encode_queries(_PROBES), reference.encode_queries(_PROBES)),
     ]
     if isinstance(reference, TokenEncoder):
-        for mine, theirs in zip(found.encode_tokens(_PROBES), reference.encode_tokens(_PROBES), strict=True):
+        for mine, theirs in zip(encoder.encode_tokens(_PROBES), reference.encode_tokens(_PROBES), strict=True):
             if mine.spans != theirs.spans:
                 raise UnsupportedModelError("its tokens in ONNX form stand for other characters")
             pairs.append((mine.vectors, theirs.vectors))

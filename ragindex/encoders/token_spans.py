@@ -18,16 +18,16 @@ _Spans = npt.NDArray[np.int64]
 
 
 def check_token_embeddings(
-    encoder: str, dimensions: int, texts: Sequence[str], found: Sequence[TokenEmbeddings], *, finite: bool = True
+    encoder: str, dimensions: int, texts: Sequence[str], embeddings: Sequence[TokenEmbeddings], *, finite: bool = True
 ) -> list[TokenEmbeddings]:
     """Return the token vectors of each text, sorted by span, without those of empty spans.
 
     Raises UsageError, with the encoder's id and the reason, if spans or vectors break the contract. NaN and infinity
     are the caller's to check unless vectors must be `finite`.
     """
-    if len(found) != len(texts):
-        raise _make_error(encoder, f"{len(found)} answers for {len(texts)} texts")
-    return [_check(encoder, dimensions, text, tokens, finite) for text, tokens in zip(texts, found, strict=True)]
+    if len(embeddings) != len(texts):
+        raise _make_error(encoder, f"{len(embeddings)} answers for {len(texts)} texts")
+    return [_check(encoder, dimensions, text, tokens, finite) for text, tokens in zip(texts, embeddings, strict=True)]
 
 
 def _check(encoder: str, dimensions: int, text: str, tokens: TokenEmbeddings, finite: bool) -> TokenEmbeddings:

@@ -179,20 +179,20 @@ class TransformerEncoder:
 
         Each text runs alone, so that its vectors do not depend on the texts beside it.
         """
-        found: list[TokenEmbeddings] = [_NO_TOKENS] * len(texts)
+        embeddings: list[TokenEmbeddings] = [_NO_TOKENS] * len(texts)
         for number, encoded, states in self._states(texts, "", batch_size=1):
-            found[number] = _token_embeddings(texts[number], encoded, states, 0)
-        return found
+            embeddings[number] = _token_embeddings(texts[number], encoded, states, 0)
+        return embeddings
 
     def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenEmbeddings]]:
         """Return what `encode_queries` returns, and the token vectors of the same pass."""
         vectors = np.zeros((len(texts), self.dimensions), np.float32)
-        found: list[TokenEmbeddings] = [_NO_TOKENS] * len(texts)
+        embeddings: list[TokenEmbeddings] = [_NO_TOKENS] * len(texts)
         prompt = self._query_prompt
         for number, encoded, states in self._states(texts, prompt, self._batch_size):
             vectors[number] = self._pool(states)
-            found[number] = _token_embeddings(texts[number], encoded, states, len(prompt))
-        return normalize_rows(vectors), found
+            embeddings[number] = _token_embeddings(texts[number], encoded, states, len(prompt))
+        return normalize_rows(vectors), embeddings
 
     def _embed(self, texts: Sequence[str], prompt: str) -> Floats:
         pooled: list[Floats] = [_NO_TOKENS.vectors] * len(texts)

@@ -267,29 +267,31 @@ def libraries() -> Mapping[str, str]:
     return versions
 
 
-def current_values(held: Manifest | None) -> dict[str, Any]:
+def current_values(manifest: Manifest | None) -> dict[str, Any]:
     """Return the encoder, LLM, store, language and seed of an index, or of a new one.
 
     A command uses them where it names no others. A sync makes those that it was opened with the index's own, but for
     the store and the language, which are fixed.
     """
-    fixed = None if held is None else held.settings
+    fixed = None if manifest is None else manifest.settings
     return {
-        "encoder": (held and held.encoder) or registry.describe(registry.encoder("lsa")),
-        "llm": (held and held.llm) or registry.describe(registry.llm("offline")),
+        "encoder": (manifest and manifest.encoder) or registry.describe(registry.encoder("lsa")),
+        "llm": (manifest and manifest.llm) or registry.describe(registry.llm("offline")),
         "store": fixed.store if fixed else registry.describe(registry.store("lancedb")),
         "language": fixed.language if fixed else "english",
-        "seed": held.seed if held else 0,
+        "seed": manifest.seed if manifest else 0,
     }
 
 
-def write_command(folder: Path, held: Manifest | None, used: Mapping[str, Any], name: str, *arguments: object) -> str:
+def write_command(
+    folder: Path, manifest: Manifest | None, used: Mapping[str, Any], name: str, *arguments: object
+) -> str:
     """Return the command `name` on the index in `folder`, for a shell.
 
     Of the values `used`, named as in `current_values`, with plugins or as they are written, it names those that are not
     the index's own.
     """
-    own, kinds = current_values(held), {"encoder": registry.encoder, "llm": registry.llm, "store": registry.store}
+    own, kinds = current_values(manifest), {"encoder": registry.encoder, "llm": registry.llm, "store": registry.store}
     written = [str(argument) for argument in arguments]
     first = next((place for place, word in enumerate(written) if word.startswith("--")), len(written))
     words = ["ragindex", name, *written[:first], "--index", str(folder), *written[first:]]
@@ -356,7 +358,7 @@ def with_chunking(folder: Path, settings: IndexSettings, chunking: Chunking) -> 
 
 
 def resolve_settings(
-    folder: Path, held: Manifest | None, language: str | None, chunking: Chunking | str | None, store: Any
+    folder: Path, manifest: Manifest | None, language: str | None, chunking: Chunking | str | None, store: Any
 ) -> IndexSettings:
     """Return the settings of the existing index, or those of a new one.
 
@@ -369,22 +371,22 @@ def resolve_settings(
     if isinstance(cut, Chunking):
         require_own_chunking(cut)
     asked_cut = (cut.by, cut.size, cut.overlap) if isinstance(cut, Chunking) else (None, None, None)
-    if held is None:
+    if manifest is None:
         by, size, overlap = asked_cut
         language = language or current_values(None)["language"]
         return IndexSettings(language=language, by=by, size=size, overlap=overlap, store=described)
-    held_cut = (held.settings.by, held.settings.size, held.settings.overlap)
+    held_cut = (manifest.settings.by, manifest.settings.size, manifest.settings.overlap)
     if chunking != "default" and held_cut != asked_cut:
         change = f"ragindex index --index {shlex.quote(str(folder))} --chunking 'passages(by=…, size=…)'"
         hint = f"To change it, run: {change}"
-        if held.settings.by is None:
+        if manifest.settings.by is None:
             hint = "That cannot change. Choose another folder with --index, or give a chunking to methods (over=…)."
         raise UsageError(
-            f"The index {folder} splits its documents otherwise: {describe_chunking(held.settings)}. {hint}"
+            f"The index {folder} splits its documents otherwise: {describe_chunking(manifest.settings)}. {hint}"
         )
     fixed = (
-        ("language", held.settings.language, language in (None, held.settings.language)),
-        ("store", held.settings.store["name"], described["name"] == held.settings.store["name"]),
+        ("language", manifest.settings.language, language in (None, manifest.settings.language)),
+        ("store", manifest.settings.store["name"], described["name"] == manifest.settings.store["name"]),
     )
     for name, value, same in fixed:
         if not same:
@@ -392,4 +394,4 @@ def resolve_settings(
                 f"The index {folder} was created with {value} as its {name}, which cannot change. "
                 "Choose another folder with --index."
             )
-    return held.settings
+    return manifest.settings

@@ -147,13 +147,13 @@ def require_free(
             )
 
 
-def choose_chunking(held: Manifest | None, corpus: Corpus, *, kept: bool = False) -> Literal["default"] | None:
+def choose_chunking(manifest: Manifest | None, corpus: Corpus, *, kept: bool = False) -> Literal["default"] | None:
     """Return the `chunking` argument for opening an index with `corpus`.
 
     It is "default" (keep the index's chunking) if the index knows the source of `corpus`, or if it exists and
     `kept` is true; otherwise it is the chunking that suits the corpus.
     """
-    if held is not None and (kept or (corpus.root and _find_source(held.sources, corpus))):
+    if manifest is not None and (kept or (corpus.root and _find_source(manifest.sources, corpus))):
         return "default"
     return corpus.chunking
 

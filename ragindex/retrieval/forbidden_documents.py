@@ -68,14 +68,14 @@ def _list_told_secrets(told: str, question: str) -> list[str]:
     return [word for word in SECRETS if word in text and word not in asked]
 
 
-def list_leaks(query: Query, found: Retrieval, given: object = "") -> dict[str, list[str]]:
+def list_leaks(query: Query, retrieval: Retrieval, given: object = "") -> dict[str, list[str]]:
     """Return the secret words that a retrieval tells, by where: hits, notes, LLM (what it was `given`), or a step.
 
     Words of the question do not count.
     """
-    told = [("hits", write_hit(hit)) for hit in found.hits]
-    told += [("notes", str(found.notes)), ("LLM", str(given))]
-    told += [(f"step {step.index!r}", str(replace(step, query=""))) for step in found.trace]
+    told = [("hits", write_hit(hit)) for hit in retrieval.hits]
+    told += [("notes", str(retrieval.notes)), ("LLM", str(given))]
+    told += [(f"step {step.index!r}", str(replace(step, query=""))) for step in retrieval.trace]
     leaks: dict[str, list[str]] = {}
     for place, text in told:
         secrets = _list_told_secrets(text, query.text)

@@ -28,9 +28,9 @@ def text_search_schema(language: str) -> Schema:
     return Schema(stored=STORED_FIELDS, keywords=KEYWORD_FIELDS, text=("title", "text"), language=language)
 
 
-def read_hits(found: SearchResult, source: str) -> tuple[Hit, ...]:
+def read_hits(result: SearchResult, source: str) -> tuple[Hit, ...]:
     """Convert a search result that was requested with HIT_FIELDS into hits."""
-    records = found.records
+    records = result.records
     columns = [records.column(name).to_pylist() for name in HIT_FIELDS]
     return tuple(
         Hit(
@@ -45,7 +45,7 @@ def read_hits(found: SearchResult, source: str) -> tuple[Hit, ...]:
             load_stored_json(metadata) if metadata else {},
         )
         for id, score, kind, title, text, metadata, passages, docs in zip(
-            found.ids, found.scores.tolist(), *columns, strict=True
+            result.ids, result.scores.tolist(), *columns, strict=True
         )
     )
 
@@ -55,11 +55,11 @@ def search_batch(retriever: SearchingRetriever, queries: Sequence[Query], k: int
     check_queries(queries, k)
     requests = retriever.requests(queries, k, HIT_FIELDS)
     start = time.perf_counter()
-    found = retriever.collection.search(requests)
+    results = retriever.collection.search(requests)
     ms = (time.perf_counter() - start) * 1e3 / max(1, len(queries))
     return [
-        Retrieval(read_hits(one, source), (Step(1, retriever.step, query.text, tuple(one.ids), ms=ms),))
-        for query, one in zip(queries, found, strict=True)
+        Retrieval(read_hits(result, source), (Step(1, retriever.step, query.text, tuple(result.ids), ms=ms),))
+        for query, result in zip(queries, results, strict=True)
     ]
 
 
@@ -69,9 +69,9 @@ def fetch_records(collection: Collection, ids: Sequence[str], fields: Sequence[s
     Uses a search, which an engine may answer from memory, because `Collection.get` may read the disk.
     """
     wanted = tuple(dict.fromkeys(ids))
-    (found,) = collection.search([FilterQuery(Ids(wanted), max(1, len(wanted)), tuple(fields))])
-    rows = {id: row for row, id in enumerate(found.ids)}
-    return found.records.take(pa.array([rows[id] for id in wanted if id in rows], pa.int64()))
+    (result,) = collection.search([FilterQuery(Ids(wanted), max(1, len(wanted)), tuple(fields))])
+    rows = {id: row for row, id in enumerate(result.ids)}
+    return result.records.take(pa.array([rows[id] for id in wanted if id in rows], pa.int64()))
 
 
 def fetch_hits(collection: Collection, scores: Mapping[str, float], source: str) -> tuple[Hit, ...]:

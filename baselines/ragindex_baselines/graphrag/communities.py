@@ -225,18 +225,20 @@ def _build_report_records(reported: Sequence[tuple[Community, Report]]) -> Itera
         yield pa.record_batch(columns)
 
 
-def _build_membership_records(found: Sequence[Community]) -> Iterator[pa.RecordBatch]:
-    for start in range(0, len(found), _BATCH):
-        pairs = [(row["id"], one.id) for one in found[start : start + _BATCH] for row in one.members]
+def _build_membership_records(communities: Sequence[Community]) -> Iterator[pa.RecordBatch]:
+    for start in range(0, len(communities), _BATCH):
+        pairs = [
+            (row["id"], community.id) for community in communities[start : start + _BATCH] for row in community.members
+        ]
         columns = [pa.array([pair[side] for pair in pairs], pa.string()) for side in (0, 1)]
         yield pa.RecordBatch.from_arrays(columns, names=["id", "community"])
 
 
-def _describe_sizes(entities: int, found: Sequence[Community], reported: int) -> str:
-    members = sum(len(one.members) for one in found)
-    largest = max((len(one.members) for one in found), default=0)
+def _describe_sizes(entities: int, communities: Sequence[Community], reported: int) -> str:
+    members = sum(len(community.members) for community in communities)
+    largest = max((len(community.members) for community in communities), default=0)
     return (
-        f"{len(found):,} communities of {members:,} of {entities:,} entities; the largest has {largest:,}. "
+        f"{len(communities):,} communities of {members:,} of {entities:,} entities; the largest has {largest:,}. "
         f"{reported:,} have a report."
     )
 

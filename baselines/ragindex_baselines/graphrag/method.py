@@ -82,10 +82,10 @@ class Nearby:
     neighbours: tuple[str, ...]
 
 
-def read_nearby(found: SearchResult) -> list[Nearby]:
+def read_nearby(result: SearchResult) -> list[Nearby]:
     """Return the entities of a search for the fields `passage_ids` and `neighbours`, nearest first."""
-    passages, neighbours = (found.records.column(name) for name in ("passage_ids", "neighbours"))
-    return [Nearby(key, passages[row].values, tuple(neighbours[row].as_py())) for row, key in enumerate(found.ids)]
+    passages, neighbours = (result.records.column(name) for name in ("passage_ids", "neighbours"))
+    return [Nearby(key, passages[row].values, tuple(neighbours[row].as_py())) for row, key in enumerate(result.ids)]
 
 
 _SLICE = 100
@@ -207,9 +207,9 @@ class GraphRAGRetriever:
         return [found[n] for n in range(len(passing))]
 
     def _retrieval(
-        self, query: Query, found: SearchResult, passing: frozenset[str] | None, k: int, searching: float
+        self, query: Query, result: SearchResult, passing: frozenset[str] | None, k: int, searching: float
     ) -> Retrieval:
-        entities = read_nearby(found)
+        entities = read_nearby(result)
         start = time.perf_counter()
         best = self._hits(entities, k)
         moments = [time.perf_counter()]
@@ -220,7 +220,7 @@ class GraphRAGRetriever:
         moments.append(time.perf_counter())
         times = np.diff([start, *moments]) * 1e3
         trace = (
-            Step(1, "entities", query.text, tuple(found.ids), ms=searching),
+            Step(1, "entities", query.text, tuple(result.ids), ms=searching),
             Step(1, "passages", "", tuple(hit.id for hit in best), ms=times[0]),
             Step(1, "relations", "", triples=tuple(triples), ms=times[1]),
             Step(1, "communities", "", tuple(ids), ms=times[2]),
@@ -259,16 +259,16 @@ def _narrow_search(passing: frozenset[str] | None) -> Overlaps | None:
     return Overlaps("passage_ids", tuple(sorted(passing))) if few and passing is not None else None
 
 
-def _keep_passing(found: SearchResult, passing: frozenset[str] | None, most: int) -> SearchResult:
+def _keep_passing(result: SearchResult, passing: frozenset[str] | None, most: int) -> SearchResult:
     """Return the first `most` entities of which all passages pass."""
     if passing is None:
-        return found
-    lists = found.records.column("passage_ids")
+        return result
+    lists = result.records.column("passage_ids")
     outside = pc.invert(pc.is_in(lists.flatten(), value_set=pa.array(list(passing), pa.string())))
     failing = pc.list_parent_indices(lists).filter(outside).unique().to_pylist()
-    rows = sorted(set(range(len(found.ids))).difference(failing))[:most]
-    records = found.records.take(pa.array(rows, pa.int64()))
-    return SearchResult([found.ids[row] for row in rows], found.scores[np.array(rows, np.int64)], records)
+    rows = sorted(set(range(len(result.ids))).difference(failing))[:most]
+    records = result.records.take(pa.array(rows, pa.int64()))
+    return SearchResult([result.ids[row] for row in rows], result.scores[np.array(rows, np.int64)], records)
 
 
 def _choose_fields(passing: frozenset[str] | None) -> tuple[str, ...]:

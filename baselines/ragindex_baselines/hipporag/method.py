@@ -250,8 +250,8 @@ class EntityRetriever:
         (vector,) = self.encoder.encode_queries([query.text])
         start = time.perf_counter()
         unfiltered = self.walks.unfiltered
-        (found,) = unfiltered.passages.search([VectorQuery(vector, k, HIT_FIELDS, query.filter)])
-        near = tuple(hit for hit in read_hits(found, unfiltered.source) if hit.id not in reached)
+        (result,) = unfiltered.passages.search([VectorQuery(vector, k, HIT_FIELDS, query.filter)])
+        near = tuple(hit for hit in read_hits(result, unfiltered.source) if hit.id not in reached)
         note = f"The walk reached {len(reached)} passages; others follow by cosine."
         step = Step(1, "vectors", query.text, tuple(hit.id for hit in near), ms=_ms(start), note=note)
         return tuple(replace(hit, score=min(hit.score, 1.0) - 1) for hit in near), step
@@ -297,13 +297,13 @@ class FactRetriever:
         sides = graph.places([self.key(phrase) for phrase in spelt]).reshape(-1, 2)
         return weighted_graph.fact_seeds(sides, facts.scores, graph.passage_counts)
 
-    def _one(self, query: Query, vector: Floats, found: SearchResult, k: int, searching: float) -> Retrieval:
-        triples = tuple(Triple(*(row[side] for side in _TRIPLE_FIELDS)) for row in found.records.to_pylist())
-        note = ", ".join(f"{score:.3f}" for score in found.scores)
-        facts = Step(1, "triples", query.text, tuple(found.ids), triples, ms=searching, note=note)
+    def _one(self, query: Query, vector: Floats, result: SearchResult, k: int, searching: float) -> Retrieval:
+        triples = tuple(Triple(*(row[side] for side in _TRIPLE_FIELDS)) for row in result.records.to_pylist())
+        note = ", ".join(f"{score:.3f}" for score in result.scores)
+        facts = Step(1, "triples", query.text, tuple(result.ids), triples, ms=searching, note=note)
         start = time.perf_counter()
         walk = self.walks.within(query.filter)
-        nodes, mass = self.seeds(found, walk.graph)
+        nodes, mass = self.seeds(result, walk.graph)
         seeds = _trace_seeds(query, walk.graph, nodes, mass, _ms(start))
         start = time.perf_counter()
         places, values = (
@@ -349,10 +349,10 @@ def _walk_from_all(
     return np.arange(len(graph.passages)), values[len(graph.phrases) :]
 
 
-def _choose_phrase(name: str, found: SearchResult, rows: AnyIntegers) -> str:
+def _choose_phrase(name: str, result: SearchResult, rows: AnyIntegers) -> str:
     """Return one of the phrases found in `rows`, nearest first: the name itself if it is among the nearest."""
-    own, best = name.casefold(), found.scores[rows[0]]
-    equal = [found.ids[row] for row in rows if not scores_differ(found.scores[row], best)]
+    own, best = name.casefold(), result.scores[rows[0]]
+    equal = [result.ids[row] for row in rows if not scores_differ(result.scores[row], best)]
     return own if own in equal else min(equal)
 
 

@@ -207,15 +207,15 @@ class CorpusDocuments:
         unknown = tuple(one.id for one, ids in zip(found, owners, strict=True) if not ids)
         return MatchResult(_with_own_ids(_with_scores(hits, found)), unknown)
 
-    def _find_owners(self, found: Sequence[ServiceHit], *, by_file_name: bool) -> list[tuple[str, ...]]:
+    def _find_owners(self, hits: Sequence[ServiceHit], *, by_file_name: bool) -> list[tuple[str, ...]]:
         """Return the known documents of each hit; () if it names none."""
-        named = {spelled for one in found for ids in one.documents for id in ids for spelled in spellings(id)}
+        named = {spelled for hit in hits for ids in hit.documents for id in ids for spelled in spellings(id)}
         known = self._list_passages(named)
-        owners = [next(filter(None, (_keep(ids, known) for ids in one.documents)), ()) for one in found]
+        owners = [next(filter(None, (_keep(ids, known) for ids in hit.documents)), ()) for hit in hits]
         if not by_file_name or all(owners):
             return owners
         names = self._file_names()
-        return [ids or _find_by_file_name(one, names) for one, ids in zip(found, owners, strict=True)]
+        return [ids or _find_by_file_name(hit, names) for hit, ids in zip(hits, owners, strict=True)]
 
     def _file_names(self) -> Mapping[str, str]:
         """Return the documents by the last part of their ids, without those that share it; read once."""
@@ -247,17 +247,17 @@ class CorpusDocuments:
         return {id: by_passage[passage] for id, passage in first.items() if passage in by_passage}
 
     def _make_hit(
-        self, one: ServiceHit, ids: tuple[str, ...], passages: tuple[str, ...], first: Mapping[str, Hit]
+        self, hit: ServiceHit, ids: tuple[str, ...], passages: tuple[str, ...], first: Mapping[str, Hit]
     ) -> Hit:
         shown = first[ids[0]]
         return Hit(
-            id=one.id,
+            id=hit.id,
             kind="passage",
             passage_ids=passages,
             doc_ids=ids,
-            title=one.title or shown.title,
-            text=one.text or shown.text,
-            score=0.0 if one.score is None else one.score,
+            title=hit.title or shown.title,
+            text=hit.text or shown.text,
+            score=0.0 if hit.score is None else hit.score,
             source=self.source,
             metadata={id: first[id].metadata[id] for id in ids if id in first[id].metadata},
         )
@@ -267,8 +267,8 @@ def _keep(ids: Sequence[str], known: Container[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(meant for id in ids if (meant := find_spelling(id, known)) is not None))
 
 
-def _find_by_file_name(one: ServiceHit, names: Mapping[str, str]) -> tuple[str, ...]:
-    spelled = (find_spelling(id, names) for ids in one.documents for id in ids)
+def _find_by_file_name(hit: ServiceHit, names: Mapping[str, str]) -> tuple[str, ...]:
+    spelled = (find_spelling(id, names) for ids in hit.documents for id in ids)
     return next(((names[name],) for name in spelled if name is not None), ())
 
 

@@ -134,26 +134,26 @@ class RerankRetriever:
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """Ask the base for the larger of depth and k results for all questions, then rerank question by question."""
         check_queries(queries, k)
-        found = self.base.retrieve(queries, max(self.depth, k))
-        return [self._rerank(query, retrieval, k) for query, retrieval in zip(queries, found, strict=True)]
+        retrievals = self.base.retrieve(queries, max(self.depth, k))
+        return [self._rerank(query, retrieval, k) for query, retrieval in zip(queries, retrievals, strict=True)]
 
-    def _rerank(self, query: Query, found: Retrieval, k: int) -> Retrieval:
-        if not found.hits:
-            return found
-        shown, trace = found.hits[: self.depth], Trace(list(found.trace))
-        with trace.step(max((step.iteration for step in found.trace), default=1), "reranker", query.text) as step:
+    def _rerank(self, query: Query, retrieval: Retrieval, k: int) -> Retrieval:
+        if not retrieval.hits:
+            return retrieval
+        shown, trace = retrieval.hits[: self.depth], Trace(list(retrieval.trace))
+        with trace.step(max((step.iteration for step in retrieval.trace), default=1), "reranker", query.text) as step:
             scores = self.reranker.scores(query.text, [(hit.title, hit.text) for hit in shown])
-            order = order_candidates(scores, [hit.id for hit in shown], len(found.hits) - len(shown))
+            order = order_candidates(scores, [hit.id for hit in shown], len(retrieval.hits) - len(shown))
             for what, times in order.counts.items():
                 for _ in range(times):
                     ledger.count_outcome("rerank", what)
             count = min(k, order.returned) if self.drops and order.returned else k
             ranked = tuple(
-                replace(found.hits[place], score=score, source=self.source)
+                replace(retrieval.hits[place], score=score, source=self.source)
                 for place, score in zip(order.places[:count], order.scores[:count], strict=True)
             )
             step["ids"], step["note"] = tuple(hit.id for hit in ranked), order.note
-        return Retrieval(ranked, tuple(trace.steps), found.notes)
+        return Retrieval(ranked, tuple(trace.steps), retrieval.notes)
 
 
 # ---------------------------------------------------------------- the ranking of all candidates; none gets lost

@@ -135,13 +135,13 @@ def _as_json(one: Estimate) -> dict[str, object]:
     return {name: getattr(one, name) for name in names}
 
 
-def _show(found: list[Estimate], money: float | None, sample: int, llm: str, *, batched: bool) -> None:
-    if not found:
+def _show(estimates: list[Estimate], money: float | None, sample: int, llm: str, *, batched: bool) -> None:
+    if not estimates:
         stdout().print("Indexing makes no paid calls.")
         return
     rows = [
         (one.task, f"{one.calls:,}", f"{one.input_tokens:,}", f"{one.output_tokens:,}", format_dollars(one.money))
-        for one in found
+        for one in estimates
     ]
     stdout().print(text_table(("task", "calls", "tokens in", "tokens out", "$"), rows))
     if money is not None:
@@ -151,11 +151,11 @@ def _show(found: list[Estimate], money: float | None, sample: int, llm: str, *, 
             else "without discounts of the service for batches or cached tokens"
         )
         stdout().print(f"Total: ${money:.4f}, {priced}.")
-        for source in dict.fromkeys(one.price_source for one in found if one.price_source):
+        for source in dict.fromkeys(one.price_source for one in estimates if one.price_source):
             stdout().print(escape_markup(f"Price: {source}"), soft_wrap=True)
     else:
         stdout().print(f"No price of {llm} is known. Set it in a price file named by RAGINDEX_PRICES.")
-    if not all(one.counted for one in found):
+    if not all(one.counted for one in estimates):
         stdout().print("The model's tokenizer is not available: tokens are estimated from the number of characters.")
     if not sample:
         stdout().print(

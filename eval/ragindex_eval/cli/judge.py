@@ -132,12 +132,12 @@ def _estimate(pool: Pool, out: Path) -> PoolEstimates:
     return estimate_methods(pool, person, read_model_grades(out), run.model)
 
 
-def _show(found: PoolEstimates, settings: CompareSettings, index: Path, out: Path) -> None:
+def _show(estimates: PoolEstimates, settings: CompareSettings, index: Path, out: Path) -> None:
     console = standard_output()
-    console.print(render_judged(found))
+    console.print(render_judged(estimates))
     console.print()
     # of other methods, what nobody judged would count as wrong
-    methods = ",".join(method.label for method in found.methods)
+    methods = ",".join(method.label for method in estimates.methods)
     data = [] if settings.data is None else [settings.data]
     words = [*data, "--questions", out, *list_reading_flags(settings), "--methods", methods]
     command = write_command(index, read_manifest(index), settings.opened_with(), "compare", *words)

@@ -157,28 +157,28 @@ def recommend_command(
 
 
 def _list_next_commands(
-    found: Recommendation, settings: CompareSettings, folder: Path, exported: Export | None
+    recommendation: Recommendation, settings: CompareSettings, folder: Path, exported: Export | None
 ) -> dict[str, str]:
     """Return the lines that put the chosen method to use, by what they are for."""
     follow_up = partial(write_command, folder, read_manifest(folder), settings.opened_with())
-    lines = {"to use it": follow_up("search", "QUESTION", "--method", found.chosen)}
+    lines = {"to use it": follow_up("search", "QUESTION", "--method", recommendation.chosen)}
     if exported is None:
-        lines["to keep it"] = follow_up("export", "--method", found.chosen, "--out", "retriever")
+        lines["to keep it"] = follow_up("export", "--method", recommendation.chosen, "--out", "retriever")
     else:
         path, consent = str(exported.path), exported.consent
         lines["exported"] = f"ragindex search QUESTION --retriever {quote_argument(path)}{consent.write_flags()}"
         lines["in Python"] = f'import ragindex; ragindex.load({path!r}{consent.write_arguments()}).search("…")'
-    if found.rival is not None:
+    if recommendation.rival is not None:
         asked = [] if settings.questions is None else ["--questions", settings.questions]
-        read = [*asked, *list_reading_flags(settings), "--methods", f"{found.chosen},{found.rival}"]
+        read = [*asked, *list_reading_flags(settings), "--methods", f"{recommendation.chosen},{recommendation.rival}"]
         lines["all figures"] = follow_up("compare", settings.data, *read)
     return lines
 
 
-def _export_chosen(found: Recommendation, settings: CompareSettings, index: Path, out: Path) -> Export:
+def _export_chosen(recommendation: Recommendation, settings: CompareSettings, index: Path, out: Path) -> Export:
     """Export the chosen method as the race has measured it, to a folder that refers to the index."""
     with Index.open(index, **settings.opened_with()) as opened:
-        return export_retriever(opened, found.candidate(found.chosen).scheme, out)
+        return export_retriever(opened, recommendation.candidate(recommendation.chosen).scheme, out)
 
 
 def _make_rules(values: dict[str, Any]) -> RecommendRules:

@@ -69,23 +69,27 @@ def _load(folder: Path) -> Comparison:
     return comparisons[0]
 
 
-def _print_list(comparison: Comparison, found: tuple[QuestionResult, ...]) -> None:
+def _print_list(comparison: Comparison, results: tuple[QuestionResult, ...]) -> None:
     metric = headline_metric(comparison.methods, comparison.ks)
     table = Table(box=None, pad_edge=False, header_style="bold", title=metric or None, title_justify="left")
     for title in ("id", "question", *(method.label for method in comparison.methods)):
         table.add_column(escape_markup(title), overflow="fold")
-    for one in found:
-        values = (one.methods[method.label].metrics.get(metric) for method in comparison.methods)
-        cells = [one.id, shown(one.text, _QUESTION), *("–" if value is None else percent(value) for value in values)]
+    for result in results:
+        values = (result.methods[method.label].metrics.get(metric) for method in comparison.methods)
+        cells = [
+            result.id,
+            shown(result.text, _QUESTION),
+            *("–" if value is None else percent(value) for value in values),
+        ]
         table.add_row(*map(escape_markup, cells))
     standard_output().print(table)
 
 
-def _print_question(one: QuestionResult, k: int, metrics: Sequence[str]) -> None:
+def _print_question(result: QuestionResult, k: int, metrics: Sequence[str]) -> None:
     """Print the first k hits and the metrics of the table for each method."""
-    lines = [f"[bold]{escape_markup(f'{one.id}: {one.text}')}[/]"]
-    lines.append(escape_markup(f"gold: {', '.join(one.gold)}" if one.gold else "no gold documents"))
-    for label, answer in one.methods.items():
+    lines = [f"[bold]{escape_markup(f'{result.id}: {result.text}')}[/]"]
+    lines.append(escape_markup(f"gold: {', '.join(result.gold)}" if result.gold else "no gold documents"))
+    for label, answer in result.methods.items():
         lines += ["", f"[bold]{escape_markup(label)}[/]  {escape_markup(_format_figures(answer, metrics))}"]
         lines += [escape_markup(_format_hit(rank, hit, answer)) for rank, hit in enumerate(answer.hits[:k], start=1)]
         beyond = {id: rank for id, rank in answer.gold_ranks.items() if rank > k}

@@ -87,57 +87,57 @@ def tune_command(
     write_result(value, json_file, lambda: _show(found, out, settings, settings.index or default_index(dataset.name)))
 
 
-def make_weights(found: Tuned, data: str, bases: Any, questions: Sequence[Query]) -> dict[str, Any]:
+def make_weights(tuned: Tuned, data: str, bases: Any, questions: Sequence[Query]) -> dict[str, Any]:
     """Return the file that `evidence(weights=FILE)` reads; it names `questions`, which the weights were fitted to."""
-    kept = [registry.describe(one) for one in map(registry.scheme, bases) if registry.label(one) in found.bases]
-    made_from = f"{found.questions} judged questions of {Path(data).name}"
+    kept = [registry.describe(one) for one in map(registry.scheme, bases) if registry.label(one) in tuned.bases]
+    made_from = f"{tuned.questions} judged questions of {Path(data).name}"
     ids = [question_id(query.text) for query in questions]
-    weights = {"bases": kept, "intercept": found.intercept, "weights": dict(found.weights)}
+    weights = {"bases": kept, "intercept": tuned.intercept, "weights": dict(tuned.weights)}
     return {"made_from": made_from, "questions": ids, **weights}
 
 
-def make_report(found: Tuned) -> dict[str, Any]:
+def make_report(tuned: Tuned) -> dict[str, Any]:
     """Return the figures as JSON."""
     return {
-        "questions": found.questions,
-        "k": list(found.ks),
-        "out_of_fold": list(found.out_of_fold),
-        "in_sample": list(found.in_sample),
-        "best_single": {"name": found.best_single, "recall": list(found.single)},
+        "questions": tuned.questions,
+        "k": list(tuned.ks),
+        "out_of_fold": list(tuned.out_of_fold),
+        "in_sample": list(tuned.in_sample),
+        "best_single": {"name": tuned.best_single, "recall": list(tuned.single)},
         "gain": [
             {"k": k, "mean": gain, "ci95": list(interval), "p": p}
-            for k, gain, interval, p in zip(found.ks, found.gain, found.interval, found.p, strict=True)
+            for k, gain, interval, p in zip(tuned.ks, tuned.gain, tuned.interval, tuned.p, strict=True)
         ],
-        "bases": list(found.bases),
-        "dropped": dict(found.dropped),
-        "base_seconds": dict(found.base_seconds),
-        "weights": dict(found.weights),
+        "bases": list(tuned.bases),
+        "dropped": dict(tuned.dropped),
+        "base_seconds": dict(tuned.base_seconds),
+        "weights": dict(tuned.weights),
     }
 
 
-def _show(found: Tuned, out: Path, settings: CompareSettings, index: Path) -> None:
+def _show(tuned: Tuned, out: Path, settings: CompareSettings, index: Path) -> None:
     console = standard_output()
     rows = [
-        (f"{METHOD}, out of fold", *map(percent, found.out_of_fold)),
-        (f"{METHOD}, on the questions it was fitted to", *map(percent, found.in_sample)),
-        (f"{found.best_single}, the best single ranking", *map(percent, found.single)),
+        (f"{METHOD}, out of fold", *map(percent, tuned.out_of_fold)),
+        (f"{METHOD}, on the questions it was fitted to", *map(percent, tuned.in_sample)),
+        (f"{tuned.best_single}, the best single ranking", *map(percent, tuned.single)),
     ]
-    console.print(text_table(("", *(f"R@{k}" for k in found.ks)), rows))
+    console.print(text_table(("", *(f"R@{k}" for k in tuned.ks)), rows))
     gains = [
         f"{points(gain)} ({points(low)} to {points(high)}) at {k}"
-        for k, gain, (low, high) in zip(found.ks, found.gain, found.interval, strict=True)
+        for k, gain, (low, high) in zip(tuned.ks, tuned.gain, tuned.interval, strict=True)
     ]
-    console.print(f"\nGain out of fold over {escape_markup(found.best_single)}: {', '.join(gains)}.", soft_wrap=True)
-    if not found.gains:
+    console.print(f"\nGain out of fold over {escape_markup(tuned.best_single)}: {', '.join(gains)}.", soft_wrap=True)
+    if not tuned.gains:
         console.print("No gain is significant. Use the best single method, or judge more questions.")
-    for base in found.bases:
-        console.print(f"kept     {escape_markup(base)}, {found.base_seconds[base]:.0f} s to index", soft_wrap=True)
-    for base, worth in found.dropped.items():
+    for base in tuned.bases:
+        console.print(f"kept     {escape_markup(base)}, {tuned.base_seconds[base]:.0f} s to index", soft_wrap=True)
+    for base, worth in tuned.dropped.items():
         console.print(f"dropped  {escape_markup(base)}, worth {points(worth)}", soft_wrap=True)
     console.print(f"\n  the weights     {escape_markup(str(out))}", soft_wrap=True)
     data = [] if settings.data is None else [settings.data, *list_reading_flags(settings)]
     words = [*data, "--methods", f"{METHOD}(weights={out})"]
     command = write_command(index, read_manifest(index), settings.opened_with(), "index", *words)
     console.print(
-        f"  {'to use them    ' if found.gains else 'use them anyway'} {escape_markup(command)}", soft_wrap=True
+        f"  {'to use them    ' if tuned.gains else 'use them anyway'} {escape_markup(command)}", soft_wrap=True
     )

@@ -161,12 +161,12 @@ def origin(written: Path | str) -> str:
 
 
 def _build_dataset(
-    corpus: Corpus, asked: list[DatasetQuestion], problems: Problems, file: Path, limit: int | None, seed: int
+    corpus: Corpus, questions: list[DatasetQuestion], problems: Problems, file: Path, limit: int | None, seed: int
 ) -> Dataset:
     if limit is not None and (type(limit) is not int or limit < 1):
         raise UsageError(f"The 'limit' of questions must be an int in the range [1, inf). Got {limit!r} instead.")
-    judged, left_out = _drop_unjudged(asked)
-    if not asked:
+    judged, left_out = _drop_unjudged(questions)
+    if not questions:
         reason = f"none that can be read; {problems.errors[0]}".removesuffix(".") if problems.errors else "none"
         raise DataError("at least one question", reason, path=file)
     if not any(one.gold is None or one.gold.answerable for one in judged):
@@ -178,7 +178,7 @@ def _build_dataset(
     kept_gold = None if kept_gold is None else gold_classes.in_classes(corpus.documents, kept_gold)
     skipped = tuple(dict.fromkeys([*corpus.skipped, *problems.left_out]))
     marked = dataset_fingerprint(corpus, kept, kept_gold)
-    notes = (*_describe_encoding(file), *_describe_unread(file, len(problems.errors), len(asked)), *left_out)
+    notes = (*_describe_encoding(file), *_describe_unread(file, len(problems.errors), len(questions)), *left_out)
     return Dataset(corpus.name, corpus, kept, kept_gold, marked, skipped, notes=notes)
 
 
@@ -189,7 +189,7 @@ def _describe_unread(file: Path, unread: int, asked: int) -> list[str]:
     return [f"{file.name}: {are} left out, so {many(asked, 'question is', 'questions are')} asked"]
 
 
-def _drop_unjudged(asked: list[DatasetQuestion]) -> tuple[list[DatasetQuestion], tuple[str, ...]]:
+def _drop_unjudged(questions: list[DatasetQuestion]) -> tuple[list[DatasetQuestion], tuple[str, ...]]:
     """Return the questions without those whose documents are all judged wrong, and a note with the number left out.
 
     No metric is defined for a question without a relevant document. Those that say so (answerable=no) are kept, to see
@@ -197,11 +197,11 @@ def _drop_unjudged(asked: list[DatasetQuestion]) -> tuple[list[DatasetQuestion],
     has no gold documents.
     """
     judged = [
-        one
-        for one in asked
-        if one.gold is None or one.gold.doc_ids or one.gold.sub_questions or not one.gold.answerable
+        question
+        for question in questions
+        if question.gold is None or question.gold.doc_ids or question.gold.sub_questions or not question.gold.answerable
     ]
-    count = len(asked) - len(judged)
+    count = len(questions) - len(judged)
     return judged, (f"left out: {many(count, 'question')} for which no document is graded above 0",) if count else ()
 
 
@@ -268,11 +268,11 @@ def _drop_question_file(corpus: Corpus, path: Path, file: Path | None) -> Corpus
     return replace(corpus, documents=documents)
 
 
-def _number_questions(asked: list[DatasetQuestion]) -> tuple[tuple[Query, ...], dict[str, Gold] | None]:
-    digits = max(5, len(str(len(asked))))
-    ids = [f"q{number:0{digits}d}" for number in range(1, len(asked) + 1)]
-    queries = tuple(Query(id, one.text) for id, one in zip(ids, asked, strict=True))
-    gold = {id: one.gold for id, one in zip(ids, asked, strict=True) if one.gold is not None}
+def _number_questions(questions: list[DatasetQuestion]) -> tuple[tuple[Query, ...], dict[str, Gold] | None]:
+    digits = max(5, len(str(len(questions))))
+    ids = [f"q{number:0{digits}d}" for number in range(1, len(questions) + 1)]
+    queries = tuple(Query(id, question.text) for id, question in zip(ids, questions, strict=True))
+    gold = {id: question.gold for id, question in zip(ids, questions, strict=True) if question.gold is not None}
     return queries, gold or None
 
 

@@ -83,7 +83,7 @@ class Pool:
         return sum(len(question.documents) for question in self.questions)
 
 
-def make_pool(source: PoolSource, questions: Sequence[str], documents: Iterable[Document], found: Rankings) -> Pool:
+def make_pool(source: PoolSource, questions: Sequence[str], documents: Iterable[Document], rankings: Rankings) -> Pool:
     """Pool the documents of the first `source.depth` hits of each method, at most so many.
 
     A question that is asked twice is pooled once.
@@ -95,7 +95,7 @@ def make_pool(source: PoolSource, questions: Sequence[str], documents: Iterable[
     random.Random(source.seed).shuffle(order)  # noqa: S311  # an order, no secret
     pooled = (
         _pool_question(
-            source, id, questions[places[id]], held, stands, {m: hits[places[id]] for m, hits in found.items()}
+            source, id, questions[places[id]], held, stands, {m: hits[places[id]] for m, hits in rankings.items()}
         )
         for id in order
     )
@@ -172,9 +172,9 @@ def load_pool(folder: Path) -> Pool | None:
         raise DataError("a pool that `ragindex judge` wrote", f"{type(error).__name__}: {error}", path=path) from error
 
 
-def require_equal(found: PoolSource, wanted: PoolSource, folder: Path) -> None:
+def require_equal(source: PoolSource, wanted: PoolSource, folder: Path) -> None:
     """Raise UsageError if the pool of `folder` was made from something else than what is wanted now."""
-    before, now = asdict(found), asdict(wanted)
+    before, now = asdict(source), asdict(wanted)
     other = [name for name in before if before[name] != now[name]]
     if other:
         said = ", ".join(_describe_change(name, before[name], now[name]) for name in other)

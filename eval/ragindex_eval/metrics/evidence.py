@@ -41,16 +41,16 @@ class TokensToRecall:
         return {"tokens": self.tokens, "ci95": None if self.ci95 is None else list(self.ci95)}
 
 
-def write_tokens(found: TokensToRecall) -> str:
+def write_tokens(recall: TokensToRecall) -> str:
     """Write the tokens for people: "1,983" or "not reached"."""
-    return "not reached" if found.tokens is None else f"{found.tokens:,}"
+    return "not reached" if recall.tokens is None else f"{recall.tokens:,}"
 
 
-def write_interval(found: TokensToRecall) -> str:
+def write_interval(recall: TokensToRecall) -> str:
     """Write the interval for people: "560 to 7,146", "560 to …", or "" if there is none."""
-    if found.ci95 is None:
+    if recall.ci95 is None:
         return ""
-    low, high = found.ci95
+    low, high = recall.ci95
     return f"{low:,} to {'…' if high is None else f'{high:,}'}"
 
 

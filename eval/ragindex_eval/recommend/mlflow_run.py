@@ -28,7 +28,7 @@ RETRIEVER = "retriever"
 
 
 def track_recommendation(
-    found: Recommendation, settings: CompareSettings, started: float, seconds: float, exported: Path | None
+    recommendation: Recommendation, settings: CompareSettings, started: float, seconds: float, exported: Path | None
 ) -> str | None:
     """Record a recommendation in MLflow and return the id of its run; the same recommendation has one, when run again.
 
@@ -37,9 +37,11 @@ def track_recommendation(
     shared = {name: getattr(settings, name) for name in _SHARED}
 
     def log(client: "MlflowClient", experiment: str, files: RunFiles) -> str:
-        run = _take_run(client, experiment, found, shared, started)
-        _log(client, run, found, shared, seconds)
-        (files.folder / "recommendation.json").write_text(json.dumps(found.to_json(), indent=1), encoding="utf-8")
+        run = _take_run(client, experiment, recommendation, shared, started)
+        _log(client, run, recommendation, shared, seconds)
+        (files.folder / "recommendation.json").write_text(
+            json.dumps(recommendation.to_json(), indent=1), encoding="utf-8"
+        )
         id = str(run.info.run_id)
         files.store(id, files.folder)
         if exported is not None:
@@ -51,67 +53,69 @@ def track_recommendation(
 
 
 def _take_run(
-    client: "MlflowClient", experiment: str, found: Recommendation, settings: Mapping[str, Any], started: float
+    client: "MlflowClient", experiment: str, recommendation: Recommendation, settings: Mapping[str, Any], started: float
 ) -> "Run":
     """Return the run of a recommendation with the same data, candidates, rules and settings, else a new one."""
-    labels = sorted(candidate.label for candidate in found.candidates)
-    id = digest([found.dataset.fingerprint, labels, dict(found.rules), dict(settings)])
+    labels = sorted(candidate.label for candidate in recommendation.candidates)
+    id = digest([recommendation.dataset.fingerprint, labels, dict(recommendation.rules), dict(settings)])
     runs = client.search_runs([experiment], f"tags.`{_ID}` = '{id}'", max_results=1, order_by=["start_time ASC"])
     if runs:
         return runs[0]
-    files = [found.dataset.questions_file] if found.dataset.questions_file else []
-    name = values.title(f"recommend {found.dataset.name}", files, datetime.fromtimestamp(started, UTC))
+    files = [recommendation.dataset.questions_file] if recommendation.dataset.questions_file else []
+    name = values.title(f"recommend {recommendation.dataset.name}", files, datetime.fromtimestamp(started, UTC))
     return client.create_run(experiment, int(started * 1000), {_ID: id, **source_tags()}, name)
 
 
 def _log(
-    client: "MlflowClient", run: "Run", found: Recommendation, settings: Mapping[str, Any], seconds: float
+    client: "MlflowClient", run: "Run", recommendation: Recommendation, settings: Mapping[str, Any], seconds: float
 ) -> None:
     """Log tags, parameters, figures, and the steps of the race that the run lacks."""
     from mlflow.entities import Metric
 
     tags = {
-        "ragindex.recommended": found.chosen,
-        "ragindex.decided": str(found.decided).lower(),
-        "ragindex.runner_up": found.rival or "",
-        "ragindex.confirmation": found.confirmation.verdict if found.confirmation else "",
+        "ragindex.recommended": recommendation.chosen,
+        "ragindex.decided": str(recommendation.decided).lower(),
+        "ragindex.runner_up": recommendation.rival or "",
+        "ragindex.confirmation": recommendation.confirmation.verdict if recommendation.confirmation else "",
     }
     params = {
-        **{f"dataset/{name}": value for name, value in found.dataset.to_json().items()},
-        **{f"rules/{name}": value for name, value in found.rules.items()},
+        **{f"dataset/{name}": value for name, value in recommendation.dataset.to_json().items()},
+        **{f"rules/{name}": value for name, value in recommendation.rules.items()},
         **settings,
-        "methods": ",".join(candidate.label for candidate in found.candidates),
+        "methods": ",".join(candidate.label for candidate in recommendation.candidates),
     }
-    log_values(client, run, params, _figures(found, seconds), tags, [found.dataset])
+    log_values(client, run, params, _figures(recommendation, seconds), tags, [recommendation.dataset])
     id, now = run.info.run_id, int(time.time() * 1000)
     known = max((one.step for one in client.get_metric_history(id, _REMAINING)), default=0)
-    races = values.distinct_names(_race_name(found, candidate.label) for candidate in found.candidates)
-    for step in found.race:
+    races = values.distinct_names(
+        _race_name(recommendation, candidate.label) for candidate in recommendation.candidates
+    )
+    for step in recommendation.race:
         if step.questions > known:
-            scores = {races[_race_name(found, label)]: score for label, score in step.scores.items()}
+            scores = {races[_race_name(recommendation, label)]: score for label, score in step.scores.items()}
             metrics = {**scores, _REMAINING: float(step.remaining)}
             client.log_batch(id, metrics=[Metric(name, value, now, step.questions) for name, value in metrics.items()])
 
 
-def _race_name(found: Recommendation, label: str) -> str:
-    return f"race/{label}/{values.metric_name(found.rules['metric'])}"
+def _race_name(recommendation: Recommendation, label: str) -> str:
+    return f"race/{label}/{values.metric_name(recommendation.rules['metric'])}"
 
 
-def _figures(found: Recommendation, seconds: float) -> dict[str, float]:
+def _figures(recommendation: Recommendation, seconds: float) -> dict[str, float]:
     """Return the figures of the decision; unknown ones are left out."""
     figures: dict[str, float | None] = {
         "duration_seconds": seconds,
-        "questions_asked": found.spent,
-        "questions_of_full_comparison": found.full,
-        **{f"methods/{label}/more_questions": count for label, count in found.more_questions.items()},
+        "questions_asked": recommendation.spent,
+        "questions_of_full_comparison": recommendation.full,
+        **{f"methods/{label}/more_questions": count for label, count in recommendation.more_questions.items()},
     }
-    for name, bounds in (("difference", found.difference), ("recall", found.recall)):
+    for name, bounds in (("difference", recommendation.difference), ("recall", recommendation.recall)):
         if bounds is not None:
             figures |= {f"{name}/low": bounds[0], f"{name}/high": bounds[1]}
-    if found.confirmation is not None:
-        low, high = found.confirmation.difference
+    if recommendation.confirmation is not None:
+        low, high = recommendation.confirmation.difference
         figures |= {"confirmation/difference/low": low, "confirmation/difference/high": high}
-    for candidate in found.candidates:
+    for candidate in recommendation.candidates:
         costs = {
             name: value
             for name, value in candidate.to_json()["costs"].items()

@@ -35,22 +35,22 @@ def price_candidates(
     ], building
 
 
-def _price(one: Candidate, building: BuildCosts, corpus: Corpus, settings: CompareSettings) -> Costs:
-    parts = building.of(one.label)
+def _price(candidate: Candidate, building: BuildCosts, corpus: Corpus, settings: CompareSettings) -> Costs:
+    parts = building.of(candidate.label)
     return Costs(
         index_seconds=sum(part.seconds for part in parts),
         index_bytes=sum(part.bytes for part in parts),
-        index_dollars=_estimate_dollars(one, corpus, settings),
+        index_dollars=_estimate_dollars(candidate, corpus, settings),
         estimated=not all(part.built for part in parts),
     )
 
 
-def _estimate_dollars(one: Candidate, corpus: Corpus, settings: CompareSettings) -> float | None:
+def _estimate_dollars(candidate: Candidate, corpus: Corpus, settings: CompareSettings) -> float | None:
     """Return the dollars that building asks of the language model; None if they are unknown."""
     if settings.llm in (None, "offline"):
         return 0.0
     model = registry.llm(settings.llm)
-    found = estimate(corpus, [one.scheme], model, LLMSettings(), language=settings.language)
+    found = estimate(corpus, [candidate.scheme], model, LLMSettings(), language=settings.language)
     return None if any(each.money is None for each in found) else sum(each.money or 0.0 for each in found)
 
 

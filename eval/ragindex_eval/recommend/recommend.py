@@ -113,7 +113,7 @@ def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, p
 
 
 def _use_sealed(
-    found: Recommendation,
+    recommendation: Recommendation,
     sealed: Experiment,
     rules: RecommendRules,
     ledger: Ledger,
@@ -122,23 +122,31 @@ def _use_sealed(
     reuse: bool,
 ) -> Recommendation:
     """Return the recommendation with the choice and its rival on the holdout; an undecided one leaves it sealed."""
-    if found.rival is None:
-        return found
-    if not found.decided:
+    if recommendation.rival is None:
+        return recommendation
+    if not recommendation.decided:
         progress.tell(f"{sealed.dataset.questions_file} stays sealed, to confirm a choice once one is made")
-        return found
-    chosen, rival = ((label, found.candidate(label).scheme) for label in (found.chosen, found.rival))
-    return replace(found, holdout=use_holdout(sealed, chosen, rival, rules.metric, "recommend", ledger, reuse=reuse))
+        return recommendation
+    chosen, rival = (
+        (label, recommendation.candidate(label).scheme) for label in (recommendation.chosen, recommendation.rival)
+    )
+    return replace(
+        recommendation, holdout=use_holdout(sealed, chosen, rival, rules.metric, "recommend", ledger, reuse=reuse)
+    )
 
 
 def _confirm(
-    found: Recommendation, experiment: Experiment, rules: RecommendRules, kept: Sequence[Query], uses: Ledger
+    recommendation: Recommendation,
+    experiment: Experiment,
+    rules: RecommendRules,
+    queries: Sequence[Query],
+    uses: Ledger,
 ) -> Recommendation:
     """Return the recommendation with the choice on the questions kept apart; an undecided one leaves them unasked."""
-    if not kept or not found.decided or found.rival is None:
-        return found
-    chosen, rival = found.candidate(found.chosen), found.candidate(found.rival)
-    return replace(found, confirmation=confirm(chosen, rival, experiment, kept, rules, uses))
+    if not queries or not recommendation.decided or recommendation.rival is None:
+        return recommendation
+    chosen, rival = recommendation.candidate(recommendation.chosen), recommendation.candidate(recommendation.rival)
+    return replace(recommendation, confirmation=confirm(chosen, rival, experiment, queries, rules, uses))
 
 
 def _split(
@@ -208,9 +216,9 @@ def _tell_of_questions(questions: int, rules: RecommendRules, progress: Progress
         )
 
 
-def _drop_broken(one: Candidate, rules: RecommendRules) -> Candidate:
-    broken = broken_constraint(one.costs, rules)
-    return one if broken is None or one.state != "racing" else one.leave("constraint", broken)
+def _drop_broken(candidate: Candidate, rules: RecommendRules) -> Candidate:
+    broken = broken_constraint(candidate.costs, rules)
+    return candidate if broken is None or candidate.state != "racing" else candidate.leave("constraint", broken)
 
 
 def _require_racing(candidates: Sequence[Candidate]) -> None:
@@ -279,26 +287,28 @@ def _build(
     return sort_by_price(built)
 
 
-def _seconds_left(experiment: Experiment, one: Candidate, rules: RecommendRules) -> float | None:
+def _seconds_left(experiment: Experiment, candidate: Candidate, rules: RecommendRules) -> float | None:
     """Return how long building a candidate may take, of which it has some parts; None without a limit."""
     if rules.max_index_minutes is None:
         return None
-    has = measure_built(experiment.index, [one.scheme])
+    has = measure_built(experiment.index, [candidate.scheme])
     return max(0.0, 60 * rules.max_index_minutes - sum(part.seconds for part in has.values()))
 
 
-def _ask_first(one: Candidate, experiment: Experiment, rules: RecommendRules, first: Sequence[Query]) -> Candidate:
+def _ask_first(
+    candidate: Candidate, experiment: Experiment, rules: RecommendRules, first: Sequence[Query]
+) -> Candidate:
     """Return a candidate with its score on the first questions; one that asks a model or a service is not asked yet."""
-    if tasks_of(one.scheme) or asks_service(one.scheme):
-        return one
-    retriever = LazyRetriever(one.scheme, experiment.index)
-    scores = ask_scored(experiment, one.label, retriever, first, rules.metric).scores
+    if tasks_of(candidate.scheme) or asks_service(candidate.scheme):
+        return candidate
+    retriever = LazyRetriever(candidate.scheme, experiment.index)
+    scores = ask_scored(experiment, candidate.label, retriever, first, rules.metric).scores
     retriever.close()
-    return replace(one, asked=len(scores), score=float(np.mean(scores)))
+    return replace(candidate, asked=len(scores), score=float(np.mean(scores)))
 
 
-def _list_parts(experiment: Experiment, one: Candidate) -> frozenset[str]:
-    return frozenset(registry.label(part) for part in experiment.index.all_parts(one.scheme))
+def _list_parts(experiment: Experiment, candidate: Candidate) -> frozenset[str]:
+    return frozenset(registry.label(part) for part in experiment.index.all_parts(candidate.scheme))
 
 
 def _cost_answers(

@@ -15,31 +15,33 @@ from ragindex_eval.recommend.values import Candidate, Confirmation, Confirmation
 from ragindex_eval.results.model import Interval
 
 
-def render_recommendation(found: Recommendation, rules: RecommendRules) -> RenderableType:
+def render_recommendation(recommendation: Recommendation, rules: RecommendRules) -> RenderableType:
     """Return the recommendation as the terminal shows it."""
-    lines = [Text(describe_decision(found, rules), style="bold")]
-    if found.recall is not None:
-        lines.append(Text(_describe_recall(found.recall, found.chosen, rules)))
+    lines = [Text(describe_decision(recommendation, rules), style="bold")]
+    if recommendation.recall is not None:
+        lines.append(Text(_describe_recall(recommendation.recall, recommendation.chosen, rules)))
     if rules.max_p95_ms is not None:
-        lines.append(Text(_describe_p95(found.candidate(found.chosen), rules.max_p95_ms)))
-    lines.append(Text(describe_spending(found)))
-    if found.confirmation is not None:
-        lines.append(Text(_describe_confirmation(found.confirmation, found, percent(rules.delta))))
-    elif found.kept and not found.decided:
-        lines.append(Text(f"{many(found.kept, 'question')} stay kept apart, to confirm a choice once one is made."))
-    if found.holdout is not None:
-        lines += map(Text, found.holdout.describe())
-        if not found.holdout.earlier:
-            verdict = judge_confirmation(found.holdout.difference, rules.delta)
-            lines.append(Text(f"{_state_verdict(verdict, 'the holdout', found, percent(rules.delta))}."))
-    lines += [Text(f"It would change: {said}.") for said in found.would_change]
+        lines.append(Text(_describe_p95(recommendation.candidate(recommendation.chosen), rules.max_p95_ms)))
+    lines.append(Text(describe_spending(recommendation)))
+    if recommendation.confirmation is not None:
+        lines.append(Text(_describe_confirmation(recommendation.confirmation, recommendation, percent(rules.delta))))
+    elif recommendation.kept and not recommendation.decided:
+        lines.append(
+            Text(f"{many(recommendation.kept, 'question')} stay kept apart, to confirm a choice once one is made.")
+        )
+    if recommendation.holdout is not None:
+        lines += map(Text, recommendation.holdout.describe())
+        if not recommendation.holdout.earlier:
+            verdict = judge_confirmation(recommendation.holdout.difference, rules.delta)
+            lines.append(Text(f"{_state_verdict(verdict, 'the holdout', recommendation, percent(rules.delta))}."))
+    lines += [Text(f"It would change: {said}.") for said in recommendation.would_change]
     resting = [
         candidate.label
-        for candidate in found.candidates
+        for candidate in recommendation.candidates
         if any(map(uses_encoder, topological_order(candidate.scheme.parts())))
     ]
-    lines.append(Text(describe_lsa(found.encoder, resting) or f"Encoder {found.encoder}."))
-    rows = [_row(candidate, found) for candidate in found.candidates]
+    lines.append(Text(describe_lsa(recommendation.encoder, resting) or f"Encoder {recommendation.encoder}."))
+    rows = [_row(candidate, recommendation) for candidate in recommendation.candidates]
     table = text_table(
         ("", "method", rules.metric, "asked", "p95 ms", "index s", "MB", "$/1,000", "state"), tuple(rows)
     )
@@ -70,45 +72,46 @@ def describe_standing(candidates: Sequence[Candidate], metric: str, command: str
     return " ".join(sentences)
 
 
-def describe_decision(found: Recommendation, rules: RecommendRules) -> str:
+def describe_decision(recommendation: Recommendation, rules: RecommendRules) -> str:
     """Return the decision in one sentence, and what was tested of the other candidates."""
     margin, risk = percent(rules.delta), f"{100 * rules.alpha:g} %"
-    about = _describe_questions(found) if rules.estimand == "questions" else "questions like these"
-    chosen = found.candidate(found.chosen)
-    others = [candidate for candidate in found.candidates if candidate.label != found.chosen]
+    about = _describe_questions(recommendation) if rules.estimand == "questions" else "questions like these"
+    chosen = recommendation.candidate(recommendation.chosen)
+    others = [candidate for candidate in recommendation.candidates if candidate.label != recommendation.chosen]
     score = f"{rules.metric} {percent(chosen.score)} so far" if chosen.score is not None else "not asked"
-    if found.decided and not any(other.remains or other.state == "dropped" for other in others):
+    if recommendation.decided and not any(other.remains or other.state == "dropped" for other in others):
         reached = f"{rules.metric} {percent(chosen.score or 0.0)} on {many(chosen.asked, 'question')}"
         if all(other.state == "constraint" for other in others):
-            return f"Use {found.chosen}: it is the only candidate that meets the constraints. {reached}."
-        return f"Use {found.chosen}: no other candidate is left. {_list_untested(others)}. {reached}."
-    if found.decided:
-        enough = "BM25 is enough" if chosen.scheme.__class__.__name__ == "BM25" else f"Use {found.chosen}"
-        raced = sum(candidate.asked > 0 for candidate in found.candidates)
-        best = "best candidate" if raced == len(found.candidates) else f"best of the {raced} candidates raced"
+            return f"Use {recommendation.chosen}: it is the only candidate that meets the constraints. {reached}."
+        return f"Use {recommendation.chosen}: no other candidate is left. {_list_untested(others)}. {reached}."
+    if recommendation.decided:
+        enough = "BM25 is enough" if chosen.scheme.__class__.__name__ == "BM25" else f"Use {recommendation.chosen}"
+        raced = sum(candidate.asked > 0 for candidate in recommendation.candidates)
+        best = "best candidate" if raced == len(recommendation.candidates) else f"best of the {raced} candidates raced"
         return (
             f"{enough}: on {about} it is within {margin} points of the {best} in {rules.metric} (risk {risk}). "
-            f"{score}; {_describe_difference(found)}. {_describe_cheaper(found)}"
+            f"{score}; {_describe_difference(recommendation)}. {_describe_cheaper(recommendation)}"
         )
-    left = join_names([candidate.label for candidate in found.candidates if candidate.remains])
+    left = join_names([candidate.label for candidate in recommendation.candidates if candidate.remains])
     return (
         f"Undecided between {left} (the cheapest first) on {about}, with a margin of {margin} points. Best so far: "
-        f"{found.chosen}, {score}; {_describe_difference(found)}. These bounds hold whenever one stops, so they are "
-        f"wider than the intervals of compare. {found.tells_more}"
+        f"{recommendation.chosen}, {score}; {_describe_difference(recommendation)}. "
+        "These bounds hold whenever one stops, so they are wider than the intervals of compare. "
+        f"{recommendation.tells_more}"
     )
 
 
-def _describe_questions(found: Recommendation) -> str:
+def _describe_questions(recommendation: Recommendation) -> str:
     """Name the questions that a race without replacement is about."""
-    if not found.kept:
+    if not recommendation.kept:
         return "these questions"
-    return f"the {found.questions:,} questions of the race (not the {found.kept:,} kept apart)"
+    return f"the {recommendation.questions:,} questions of the race (not the {recommendation.kept:,} kept apart)"
 
 
-def _describe_cheaper(found: Recommendation) -> str:
+def _describe_cheaper(recommendation: Recommendation) -> str:
     """Say of each candidate that is cheaper than the chosen one what was tested."""
-    by_price = sort_by_price(found.candidates)
-    cheaper = by_price[: [one.label for one in by_price].index(found.chosen)]
+    by_price = sort_by_price(recommendation.candidates)
+    cheaper = by_price[: [one.label for one in by_price].index(recommendation.chosen)]
     if not cheaper:
         return "No candidate is cheaper."
     dropped = [one.label for one in cheaper if one.state == "dropped"]
@@ -119,9 +122,9 @@ def _describe_cheaper(found: Recommendation) -> str:
         sentences.append(f"{none}: the race dropped {join_names(dropped)}.")
     if untested:
         sentences.append(f"Cheaper too, but left before that was known: {_list_untested(untested)}.")
-    if found.cheaper:
-        names = ", ".join(found.cheaper)
-        sentences.append(f"Whether a cheaper one is ({names}) is undecided. {found.tells_more}")
+    if recommendation.cheaper:
+        names = ", ".join(recommendation.cheaper)
+        sentences.append(f"Whether a cheaper one is ({names}) is undecided. {recommendation.tells_more}")
     return " ".join(sentences)
 
 
@@ -137,11 +140,11 @@ def _list_untested(candidates: Sequence[Candidate]) -> str:
     return "; ".join(f"{join_names(names)} left {reason}" for reason, names in labels.items())
 
 
-def _describe_difference(found: Recommendation) -> str:
-    if found.difference is None:
+def _describe_difference(recommendation: Recommendation) -> str:
+    if recommendation.difference is None:
         return "no other was asked"
-    low, high = found.difference
-    return f"{found.chosen} less {found.rival}: {points(low)} to {points(high)} points"
+    low, high = recommendation.difference
+    return f"{recommendation.chosen} less {recommendation.rival}: {points(low)} to {points(high)} points"
 
 
 def _describe_recall(interval: Interval, chosen: str, rules: RecommendRules) -> str:
@@ -154,33 +157,35 @@ def _describe_recall(interval: Interval, chosen: str, rules: RecommendRules) -> 
     )
 
 
-def describe_spending(found: Recommendation) -> str:
+def describe_spending(recommendation: Recommendation) -> str:
     """Return how many questions were asked, beside those of a full comparison."""
-    share = 100 * found.spent / found.full if found.full else 0.0
+    share = 100 * recommendation.spent / recommendation.full if recommendation.full else 0.0
     return (
-        f"Asked {found.spent:,} questions in all. Asking {many(len(found.candidates), 'candidate')} all "
-        f"{found.questions:,} takes {found.full:,} ({share:.0f} %)."
+        f"Asked {recommendation.spent:,} questions in all. "
+        f"Asking {many(len(recommendation.candidates), 'candidate')} all "
+        f"{recommendation.questions:,} takes {recommendation.full:,} ({share:.0f} %)."
     )
 
 
-def _describe_p95(one: Candidate, limit: float) -> str:
+def _describe_p95(candidate: Candidate, limit: float) -> str:
     """Say whether the 95th percentile of a method is shown to be within the limit."""
-    low, high = one.costs.p95_bounds
+    low, high = candidate.costs.p95_bounds
     if high is None:
         return (
-            f"--max-p95-ms {limit:g} may be met or not by {one.label}: an upper bound of the 95th percentile takes 59 "
-            "questions that were timed."
+            f"--max-p95-ms {limit:g} may be met or not by {candidate.label}: "
+            "an upper bound of the 95th percentile takes 59 questions that were timed."
         )
     met = "is met" if high <= limit else "may be met or not"
     return (
-        f"--max-p95-ms {limit:g} {met}: the 95th percentile of {one.label} is {short(low or 0.0)} to {short(high)} ms "
+        f"--max-p95-ms {limit:g} {met}: the 95th percentile of {candidate.label} is "
+        f"{short(low or 0.0)} to {short(high)} ms "
         "(a risk of 5 % for each bound). One question in twenty may take longer, however much."
     )
 
 
-def _describe_confirmation(seen: Confirmation, found: Recommendation, margin: str) -> str:
+def _describe_confirmation(seen: Confirmation, recommendation: Recommendation, margin: str) -> str:
     low, high = seen.difference
-    verdict = _state_verdict(seen.verdict, f"{many(seen.questions, 'question')} kept apart", found, margin)
+    verdict = _state_verdict(seen.verdict, f"{many(seen.questions, 'question')} kept apart", recommendation, margin)
     earlier = many(seen.earlier, "earlier confirmation")
     again = f" {earlier} used some of these questions, so the interval is wider." if seen.earlier else ""
     return (
@@ -189,34 +194,34 @@ def _describe_confirmation(seen: Confirmation, found: Recommendation, margin: st
     )
 
 
-def _state_verdict(verdict: ConfirmationVerdict, questions: str, found: Recommendation, margin: str) -> str:
+def _state_verdict(verdict: ConfirmationVerdict, questions: str, recommendation: Recommendation, margin: str) -> str:
     is_worse = {"confirmed": "is not", "contradicted": "is", "open": "may be"}[verdict]
     return (
-        f"{verdict.capitalize()} on {questions}: {found.chosen} {is_worse} more than {margin} points worse than "
-        f"{found.rival}"
+        f"{verdict.capitalize()} on {questions}: {recommendation.chosen} {is_worse} more than {margin} points "
+        f"worse than {recommendation.rival}"
     )
 
 
-def _row(one: Candidate, found: Recommendation) -> tuple[str, ...]:
-    costs = one.costs
+def _row(candidate: Candidate, recommendation: Recommendation) -> tuple[str, ...]:
+    costs = candidate.costs
     about = "~" if costs.estimated else ""
     return (
-        "*" if one.label in found.pareto else "",
-        one.label,
-        "–" if one.score is None else percent(one.score),
-        f"{one.asked:,}",
+        "*" if candidate.label in recommendation.pareto else "",
+        candidate.label,
+        "–" if candidate.score is None else percent(candidate.score),
+        f"{candidate.asked:,}",
         _figure(costs.p95_ms),
         about + _figure(costs.index_seconds),
         about + _figure(None if costs.index_bytes is None else costs.index_bytes / 1e6),
         _figure(costs.dollars_per_1000),
-        _describe_state(one),
+        _describe_state(candidate),
     )
 
 
-def _describe_state(one: Candidate) -> str:
-    if one.state == "racing":
+def _describe_state(candidate: Candidate) -> str:
+    if candidate.state == "racing":
         return "not decided"
-    return f"{one.state}: {one.reason}" if one.reason else one.state
+    return f"{candidate.state}: {candidate.reason}" if candidate.reason else candidate.state
 
 
 def _figure(value: float | None) -> str:

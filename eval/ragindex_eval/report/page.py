@@ -141,7 +141,7 @@ def _render_parts(chosen: Sequence[_Section], value: object, prefix: str = "") -
 
 @cache
 def _templates() -> Environment:
-    found = Environment(
+    environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "sections"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -149,8 +149,8 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"long": _format_sentence, "lines": _format_lines}
-    return found
+    environment.filters |= {"long": _format_sentence, "lines": _format_lines}
+    return environment
 
 
 def _limit_length(value: object) -> object:

@@ -69,14 +69,14 @@ def render_comparison(comparison: Comparison) -> RenderableType:
     names = [escape_markup(method.label) for method in comparison.methods]
     bounds = [f"[dim]{bound.label}[/]" for bound in comparison.bounds]
     groups = tuple(tuple(_fit(column, comparison) for column in group) for group in _column_groups(comparison))
-    made = FittedTable("method", (*names, *bounds), groups)
+    table = FittedTable("method", (*names, *bounds), groups)
     bold = any(cell.startswith("[bold]") for group in groups for column in group for cell in column.cells)
     said = f"[bold]{escape_markup(state_conclusion(comparison))}[/]"
     facts = map(escape_markup, _fact_lines(comparison))
     published = render_published(comparison)
     beside = [] if published is None else ["", *_published_lines(published)]
     return Group(
-        made,
+        table,
         *_one_doc_lines(comparison),
         *_token_lines(comparison),
         *_kind_lines(comparison),
@@ -147,11 +147,11 @@ def _token_lines(comparison: Comparison) -> list[RenderableType]:
     return ["", FittedTable("method", labels, (columns,))]
 
 
-def _format_tokens(found: TokensToRecall | None) -> str:
-    if found is None:
+def _format_tokens(recall: TokensToRecall | None) -> str:
+    if recall is None:
         return "–"
-    interval = write_interval(found) if found.tokens is not None else ""
-    return f"{write_tokens(found)} ({interval})" if interval else write_tokens(found)
+    interval = write_interval(recall) if recall.tokens is not None else ""
+    return f"{write_tokens(recall)} ({interval})" if interval else write_tokens(recall)
 
 
 def _one_doc_recall(method: MethodResult, k: int) -> float | None:

@@ -91,7 +91,9 @@ def find_question_result(comparison: Comparison, written: str) -> QuestionResult
     raise UnknownNameError(f"There is no question with the id or text {written!r} ({near or ids}).")
 
 
-def _match(found: tuple[QuestionResult, ...], written: str) -> Iterator[QuestionResult]:
-    exact = [one for one in found if written == one.id] or [one for one in found if written.strip() == one.text.strip()]
+def _match(results: tuple[QuestionResult, ...], written: str) -> Iterator[QuestionResult]:
+    exact = [result for result in results if written == result.id] or [
+        result for result in results if written.strip() == result.text.strip()
+    ]
     part = written.casefold().strip()
-    yield from exact[:1] or (one for one in found if part and part in one.text.casefold())
+    yield from exact[:1] or (result for result in results if part and part in result.text.casefold())

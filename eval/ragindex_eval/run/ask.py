@@ -117,12 +117,12 @@ def ends_all(error: Exception) -> bool:
 def retrieve(retriever: Retriever, queries: Sequence[Query], k: int) -> list[Retrieval]:
     """Call `retriever.retrieve`. Raises ContractError unless it returns exactly one Retrieval per question."""
     with limit_blas(1):
-        found = retriever.retrieve(queries, k)
-    if len(found) != len(queries):
+        retrievals = retriever.retrieve(queries, k)
+    if len(retrievals) != len(queries):
         raise ContractError(
-            f"it gives {len(found)} Retrievals for {len(queries)} questions, and must give one for each"
+            f"it gives {len(retrievals)} Retrievals for {len(queries)} questions, and must give one for each"
         )
-    return found
+    return retrievals
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +132,9 @@ class _Contract:
     label: str
     known: Container[str] | None
 
-    def require(self, queries: Sequence[Query], found: Sequence[Retrieval], k: int) -> None:
+    def require(self, queries: Sequence[Query], retrievals: Sequence[Retrieval], k: int) -> None:
         """Check the contract. Raises ContractError for the first answer that breaks it."""
-        for query, retrieval in zip(queries, found, strict=True):
+        for query, retrieval in zip(queries, retrievals, strict=True):
             broken = find_breach(retrieval.hits, k, self.known)
             if broken is not None:
                 raise ContractError(f"{broken} (the question {query.id}: {query.text[:100]!r})")
@@ -218,12 +218,12 @@ def _answer_batch(
     return [replace(answer, reading=read) for answer, read in zip(answers, reader(batch, found), strict=True)]
 
 
-def _shared(asked: ledger.Tally, questions: int) -> Iterator[tuple[Usage, int]]:
+def _shared(tally: ledger.Tally, questions: int) -> Iterator[tuple[Usage, int]]:
     """Yield for each question of a batch its share of the usage and of the LLM calls.
 
     Tokens and calls stay integers: the first questions get the remainder.
     """
-    whole, made = asked.first, sum(not entry.rule and entry.task != EMBEDDING for entry in asked.entries)
+    whole, made = tally.first, sum(not entry.rule and entry.task != EMBEDDING for entry in tally.entries)
     for number in range(questions):
         read, written, calls = (
             count // questions + (number < count % questions)

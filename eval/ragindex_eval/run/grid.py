@@ -153,9 +153,11 @@ def require_reached(study: Study, thresholds: Sequence[Threshold]) -> None:
         raise BelowThresholdError("; ".join(missed) + ".")
 
 
-def _find_mean(comparison: Comparison, one: Threshold) -> float | None:
+def _find_mean(comparison: Comparison, threshold: Threshold) -> float | None:
     """Return the mean of the metric; None if it was not measured or the method was left out."""
-    return next((method.metrics.get(one.metric) for method in comparison.methods if method.label == one.label), None)
+    return next(
+        (method.metrics.get(threshold.metric) for method in comparison.methods if method.label == threshold.label), None
+    )
 
 
 def _describe_data(study: Study, comparison: Comparison) -> str:
@@ -164,14 +166,14 @@ def _describe_data(study: Study, comparison: Comparison) -> str:
     return f"{comparison.dataset.name}{several}"
 
 
-def _explain_miss(one: Threshold, reached: float | None, dataset: str) -> str | None:
+def _explain_miss(threshold: Threshold, reached: float | None, dataset: str) -> str | None:
     """Return why a threshold is missed; None if it is reached."""
-    where = f"{one.metric} of {one.label} on {dataset}"
+    where = f"{threshold.metric} of {threshold.label} on {dataset}"
     if reached is None:
         needed = (
             "that needs --read and accepted answers"
-            if one.metric in answers.ANSWER_METRICS
+            if threshold.metric in answers.ANSWER_METRICS
             else "the questions have no gold"
         )
         return f"{where} was not measured: {needed}"
-    return None if reached >= one.least else f"{where} is {reached:.4f}, below the required {one.least:g}"
+    return None if reached >= threshold.least else f"{where} is {reached:.4f}, below the required {threshold.least:g}"

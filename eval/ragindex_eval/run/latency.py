@@ -200,9 +200,9 @@ def _close(metered: Sequence[_MeteredMethod]) -> None:
         one.timing.retriever.close()
 
 
-def _warm_up(one: _MeteredMethod, queries: Sequence[Query], k: int) -> None:
-    for query in islice(cycle(one.queries(queries)), _WARM_UP):
-        _time_question(one, query, k)
+def _warm_up(method: _MeteredMethod, queries: Sequence[Query], k: int) -> None:
+    for query in islice(cycle(method.queries(queries)), _WARM_UP):
+        _time_question(method, query, k)
 
 
 def _time_in_rounds(
@@ -244,14 +244,14 @@ def _time_reference() -> float:
     return time.perf_counter() - start
 
 
-def _time_question(one: _MeteredMethod, query: Query, k: int) -> list[float] | None:
+def _time_question(method: _MeteredMethod, query: Query, k: int) -> list[float] | None:
     """Time one question and return the seconds in the order of _COMPONENTS; None if it was not answered."""
     reference = _time_reference()
-    with ledger.attribute_calls(method=one.timing.label), ledger.record_calls() as asked:
-        one.paid.append(asked)
+    with ledger.attribute_calls(method=method.timing.label), ledger.record_calls() as asked:
+        method.paid.append(asked)
         try:
             with record_times() as times:
-                retrieve(one.timing.retriever, [query], k)
+                retrieve(method.timing.retriever, [query], k)
         except Exception as error:
             if ends_all(error):
                 raise
@@ -260,17 +260,17 @@ def _time_question(one: _MeteredMethod, query: Query, k: int) -> list[float] | N
     return [times.total + replayed, times.encoder, times.store, times.own + replayed, reference]
 
 
-def _read_times(one: _MeteredMethod, queries: Sequence[Query]) -> Times | None:
+def _read_times(method: _MeteredMethod, queries: Sequence[Query]) -> Times | None:
     """Load the times in the file; None if they are missing, damaged, or of other questions."""
     try:
-        value = durable_files.load_hashed_json(one.timing.kept.read_bytes())
+        value = durable_files.load_hashed_json(method.timing.kept.read_bytes())
     except FileNotFoundError:
         return None
     if value is None:  # damaged, so it is timed again
         return None
     rows = {query_id: [float(part) for part in row] for query_id, row in value["seconds"].items()}
     times = Times(value["run"], value["taken"], tuple(value["asked"]), rows)
-    return times if rows and times.asked == tuple(query.id for query in one.queries(queries)) else None
+    return times if rows and times.asked == tuple(query.id for query in method.queries(queries)) else None
 
 
 def _percentiles(milliseconds: Iterable[float]) -> Percentiles:

@@ -421,15 +421,15 @@ def part_figures(index: Index, scheme: Scheme) -> Mapping[str, PartFigures]:
 # ---------------------------------------------------------------- score and time
 
 
-def _score(experiment: Experiment, one: AnsweredMethod) -> Metrics:
+def _score(experiment: Experiment, method: AnsweredMethod) -> Metrics:
     gold, reads = experiment.dataset.gold, experiment.reader is not None
-    return score(one.answers, gold, experiment.ks, read=reads, find_spans=experiment.find_spans)
+    return score(method.answers, gold, experiment.ks, read=reads, find_spans=experiment.find_spans)
 
 
-def _fails(one: AnsweredMethod, metrics: Metrics) -> bool:
+def _fails(method: AnsweredMethod, metrics: Metrics) -> bool:
     """Return whether a method failed on every scored question at some k, so that its figures mean nothing."""
     counting = [
-        [each for each in answers if not metrics or each.query_id in metrics] for answers in one.answers.values()
+        [each for each in answers if not metrics or each.query_id in metrics] for answers in method.answers.values()
     ]
     return any(all(failure(each) is not None for each in answers) for answers in counting)
 
@@ -460,26 +460,26 @@ def _failed_results(scored: Sequence[tuple[AnsweredMethod, Metrics]]) -> list[Me
     return failed
 
 
-def _count_tokens(experiment: Experiment, one: AnsweredMethod) -> dict[str, TokensToRecall]:
-    return count_tokens_to_recall(one.answers[experiment.ks[-1]], experiment.dataset.gold, experiment.index.seed)
+def _count_tokens(experiment: Experiment, method: AnsweredMethod) -> dict[str, TokensToRecall]:
+    return count_tokens_to_recall(method.answers[experiment.ks[-1]], experiment.dataset.gold, experiment.index.seed)
 
 
 def _result(
-    one: AnsweredMethod, metrics: Metrics, times: MethodTimes, tokens: Mapping[str, TokensToRecall]
+    method: AnsweredMethod, metrics: Metrics, times: MethodTimes, tokens: Mapping[str, TokensToRecall]
 ) -> MethodResult:
-    described = registry.describe(one.scheme)
-    tallies = [one.paid, *times.paid]
+    described = registry.describe(method.scheme)
+    tallies = [method.paid, *times.paid]
     return MethodResult(
         name=described["name"],
-        label=one.label,
+        label=method.label,
         params=described["params"],
-        fingerprint=one.fingerprint,
-        answers=one.answers,
+        fingerprint=method.fingerprint,
+        answers=method.answers,
         per_query=metrics,
         metrics=add_disambiguated_rouge(retrieval.means(list(metrics.values()))),
         latency=times.latency,
-        parts=one.parts,
-        spent=replace(sum((tally.spent for tally in tallies), NO_USAGE), seconds=one.seconds),
+        parts=method.parts,
+        spent=replace(sum((tally.spent for tally in tallies), NO_USAGE), seconds=method.seconds),
         stages=_add_stages(tallies),
         tokens_to_recall=tokens,
     )

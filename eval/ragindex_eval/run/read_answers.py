@@ -79,12 +79,12 @@ class AnswerReader:
         """Whether token counts are estimates."""
         return answer_question.build_context((), (), self.tokens, self.model).estimated
 
-    def read(self, queries: Sequence[Query], found: Sequence[Retrieval]) -> list[ReaderAnswer]:
+    def read(self, queries: Sequence[Query], retrievals: Sequence[Retrieval]) -> list[ReaderAnswer]:
         """Answer each question from its retrieval, in order; an answer that failed has `error`.
 
         Raises as `LLM.map` does. The costs are in the answers, and in the ledger recordings of this context.
         """
-        seen = [answer_question.build_context(one.hits, one.notes, self.tokens, self.model) for one in found]
+        seen = [answer_question.build_context(one.hits, one.notes, self.tokens, self.model) for one in retrievals]
         tasks, answers = [self._task(query) for query in queries], dict[int, ReaderAnswer]()
         for task in (self.task, CHOICE, LONG_ANSWER):
             numbers = [number for number, one in enumerate(tasks) if one is task]
@@ -130,9 +130,9 @@ def make_reader(index: Index, tokens: int, prompt: str, gold: Mapping[str, Gold]
     """
     options = {id: one.options for id, one in (gold or {}).items() if one.options}
     long = frozenset(id for id, one in (gold or {}).items() if one.sub_questions)
-    made = AnswerReader(index.llm, tokens, index.tokens_counted_by, index.language, options, long, prompt)
+    reader = AnswerReader(index.llm, tokens, index.tokens_counted_by, index.language, options, long, prompt)
     answer_question.build_context((), (), tokens)
-    return made
+    return reader
 
 
 def _make_answer(said: AnswerOutput | Failure, seen: AnswerContext, usage: Usage, calls: int) -> ReaderAnswer:

@@ -62,5 +62,5 @@ def _not_beaten(differences: SampleArray, means: SampleArray, alpha: float, popu
         beaten |= capital >= np.log(2 / alpha)
         if population is not None:
             beaten |= total - (population - seen - 1) > population * means + 1e-9 * population
-    kept: DecisionArray = ~beaten
-    return kept
+    array: DecisionArray = ~beaten
+    return array

@@ -227,13 +227,13 @@ def _compare_pairs(
             )
 
 
-def _machine_noise(one: MethodResult, other: MethodResult) -> float:
+def _machine_noise(method_result: MethodResult, other: MethodResult) -> float:
     """Return how far the same work differed between the timings of two methods, in logarithms.
 
     This is the end of the 95 % interval of the mean difference of the reference times that is farther from 0. It is 0
     without reference times of both.
     """
-    values = _align([one.latency.reference, other.latency.reference])
+    values = _align([method_result.latency.reference, other.latency.reference])
     timed = values[~np.isnan(values).any(axis=1)]
     if not len(timed):
         return 0.0

@@ -178,10 +178,10 @@ def _read_propositions(records: Collection) -> SourcePropositions:
 
 
 def _build_records(
-    made: Sequence[Aggregate], read: SourcePropositions, context: BuildContext
+    aggregates: Sequence[Aggregate], read: SourcePropositions, context: BuildContext
 ) -> Iterator[pa.RecordBatch]:
-    for start in range(0, len(made), _BATCH):
-        batch = made[start : start + _BATCH]
+    for start in range(0, len(aggregates), _BATCH):
+        batch = aggregates[start : start + _BATCH]
         rows, vectors = encode_records([one.text for one in batch], [one.id for one in batch], context)
         some = [batch[row] for row in rows]
         nodes = [_build_node(one, read, vector) for one, vector in zip(some, vectors, strict=True)]
@@ -193,23 +193,23 @@ def _build_records(
         yield pa.record_batch(columns)
 
 
-def _build_node(one: Aggregate, read: SourcePropositions, vector: Any) -> Node:
-    members = [read.propositions[place] for place in sorted(one.places)]
+def _build_node(aggregate: Aggregate, read: SourcePropositions, vector: Any) -> Node:
+    members = [read.propositions[place] for place in sorted(aggregate.places)]
     passages = tuple(dict.fromkeys(each.passage_id for each in members))
     documents = tuple(dict.fromkeys(each.doc_id for each in members))
     metadata = {id: read.metadata[id] for id in documents if id in read.metadata}
-    return Node(one.id, AGGREGATE_KIND, "", one.text, passages, documents, metadata, vector)
+    return Node(aggregate.id, AGGREGATE_KIND, "", aggregate.text, passages, documents, metadata, vector)
 
 
 def _write_notes(
     propositions: Sequence[SourceProposition],
     by_entity: Mapping[str, list[int]],
     kept: Mapping[str, list[int]],
-    made: Sequence[Aggregate],
+    aggregates: Sequence[Aggregate],
 ) -> Iterator[str]:
     nameless = sum(not proposition.entities for proposition in propositions)
-    lost = len(propositions) - nameless - len(frozenset().union(*(one.places for one in made)))
+    lost = len(propositions) - nameless - len(frozenset().union(*(aggregate.places for aggregate in aggregates)))
     yield (
-        f"{len(made):,} aggregates of {len(kept):,} among {len(by_entity):,} entities, of {len(propositions):,} "
+        f"{len(aggregates):,} aggregates of {len(kept):,} among {len(by_entity):,} entities, of {len(propositions):,} "
         f"propositions. {nameless:,} name no entity, {lost:,} more are in no aggregate."
     )

@@ -56,16 +56,18 @@ class Nodes:
     def _search(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         if not self.diversity:
             return self.base.retrieve(queries, k)
-        found = self.base.retrieve(queries, POOL * k)
-        return [replace(one, hits=diversify_hits(one.hits, k, self.diversity)) for one in found]
+        retrievals = self.base.retrieve(queries, POOL * k)
+        return [replace(retrieval, hits=diversify_hits(retrieval.hits, k, self.diversity)) for retrieval in retrievals]
 
-    def explained(self, queries: Sequence[Query], found: Sequence[Retrieval]) -> list[Retrieval]:
+    def explained(self, queries: Sequence[Query], retrievals: Sequence[Retrieval]) -> list[Retrieval]:
         """Order the documents of each hit by nearness, and add the paths from the hits down to their passages.
 
         This takes one more search for all questions together.
         """
-        sources = self.nearest(queries, [[hit for hit in one.hits if len(hit.doc_ids) > 1] for one in found])
-        return [self._one(*each) for each in zip(queries, found, sources, strict=True)]
+        sources = self.nearest(
+            queries, [[hit for hit in retrieval.hits if len(hit.doc_ids) > 1] for retrieval in retrievals]
+        )
+        return [self._one(*each) for each in zip(queries, retrievals, sources, strict=True)]
 
     def nearest(self, queries: Sequence[Query], hits: Sequence[Sequence[Hit]]) -> list[tuple[Hit, ...]]:
         """Return for each question the passages that its hits name, as hits of `base`, nearest first.
@@ -79,22 +81,22 @@ class Nodes:
         most = min(_NEAREST_PASSAGES, max(map(len, wanted)))
         return [one.hits for one in self.base.retrieve(asked, most)]
 
-    def _one(self, query: Query, found: Retrieval, nearest: Sequence[Hit]) -> Retrieval:
+    def _one(self, query: Query, retrieval: Retrieval, nearest: Sequence[Hit]) -> Retrieval:
         start = time.perf_counter()
         rank = {hit.doc_ids[0]: place for place, hit in reversed(list(enumerate(nearest)))}
         order = {hit.id: place for place, hit in enumerate(nearest)}
         hits = tuple(
             replace(hit, doc_ids=tuple(sorted(hit.doc_ids, key=lambda id: rank.get(id, len(rank)))), source=self.source)
-            for hit in found.hits
+            for hit in retrieval.hits
         )
         shown = [hit for hit in hits if hit.kind != PASSAGE_KIND and hit.passage_ids][:_SHOWN_PATHS]
         if not shown:
-            return Retrieval(hits, found.trace, found.notes)
+            return Retrieval(hits, retrieval.trace, retrieval.notes)
         paths = tuple(self._ways(shown, order))
         ms = (time.perf_counter() - start) * 1e3
         scores = tuple(hit.score for hit in shown)
         step = Step(1, WAYS, query.text, tuple(hit.id for hit in shown), paths=paths, scores=scores, ms=ms)
-        return Retrieval(hits, (*found.trace, step), found.notes)
+        return Retrieval(hits, (*retrieval.trace, step), retrieval.notes)
 
     def _ways(self, hits: Sequence[Hit], order: Mapping[str, int]) -> Iterator[tuple[Triple, ...]]:
         """Yield a path for each hit, through children that name its nearest passage.

@@ -119,7 +119,7 @@ def _make_empty_pairs() -> _DirectedPairs:
     return np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32)
 
 
-def _keep_nearest(found: Sequence[_DirectedPairs], n: int, most: int) -> _DirectedPairs:
+def _keep_nearest(pairs: Sequence[_DirectedPairs], n: int, most: int) -> _DirectedPairs:
     """Keep the `most` nearest seconds of each first, without duplicates, with their highest cosine.
 
     The result is sorted by first, then by nearness. A pair that is dropped here could not be kept later
@@ -127,7 +127,7 @@ def _keep_nearest(found: Sequence[_DirectedPairs], n: int, most: int) -> _Direct
     """
     sifted = [_make_empty_pairs()]
     for start in range(0, n, _SIFTED):
-        chosen = [(one, (one[0] >= start) & (one[0] < start + _SIFTED)) for one in found]
+        chosen = [(pair, (pair[0] >= start) & (pair[0] < start + _SIFTED)) for pair in pairs]
         first, second, cosines = (np.concatenate([one[each][kept] for one, kept in chosen]) for each in range(3))
         sifted.append(_sift_pairs(first.astype(np.int64) * n + second, cosines, n, most))
     first, second, cosines = (np.concatenate([one[each] for one in sifted]) for each in range(3))

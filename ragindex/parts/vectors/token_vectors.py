@@ -263,15 +263,15 @@ def _read_stored_records(records: Collection) -> _StoredRecords:
     return _StoredRecords(tuple(table.column("id").to_pylist()), segments, RecordRows(files, starts, counts), averages)
 
 
-def _require_inside(held: _StoredRecords, files: Sequence[QuantizedRows], folder: Path) -> None:
+def _require_inside(records: _StoredRecords, files: Sequence[QuantizedRows], folder: Path) -> None:
     """Raise DamagedError unless the rows of each record are in its file."""
-    places, lengths = held.places, np.array([len(file) for file in files], np.int64)
+    places, lengths = records.places, np.array([len(file) for file in files], np.int64)
     room = lengths[places.files] if len(lengths) else lengths
     inside = (places.counts > 0) & (places.starts >= 0) & (places.starts <= room)
-    inside &= (places.counts <= room - places.starts) & (held.averages >= 0) & (held.averages < room)
+    inside &= (places.counts <= room - places.starts) & (records.averages >= 0) & (records.averages < room)
     inside |= places.counts == 0  # its numbers are not used
     if not inside.all():
-        id = held.ids[int(np.argmin(inside))]
+        id = records.ids[int(np.argmin(inside))]
         hint = durable_files.repair_hint(folder.parents[1])
         raise DamagedError(f"The token vectors of {id!r} lie outside their file in {folder}. {hint}")
 
@@ -352,33 +352,33 @@ def _build_records(rows: Any, names: Sequence[str], counts: Integers) -> pa.Reco
 # ---------------------------------------------------------------- segments
 
 
-def _choose_segments(held: _StoredRecords, context: BuildContext) -> list[int]:
+def _choose_segments(records: _StoredRecords, context: BuildContext) -> list[int]:
     """Return the numbers of the segments to rewrite.
 
     These are the segments with less than half of their rows in use, and the small ones if there are many.
     """
-    rows = held.places.counts + (held.places.counts > 0)  # vectors and their average
-    live = np.bincount(held.places.files, rows, minlength=len(held.segments))
-    named = [number for number, name in enumerate(held.segments) if name]
-    written = {number: len(quantized_tokens.load_rows(context.folder / held.segments[number])) for number in named}
+    rows = records.places.counts + (records.places.counts > 0)  # vectors and their average
+    live = np.bincount(records.places.files, rows, minlength=len(records.segments))
+    named = [number for number, name in enumerate(records.segments) if name]
+    written = {number: len(quantized_tokens.load_rows(context.folder / records.segments[number])) for number in named}
     small = [number for number in named if live[number] < _SMALL]
     wasted = [number for number in named if 2 * live[number] < written[number]]
     return sorted({*wasted, *(small if len(small) > _MOST_SMALL else ())})
 
 
-def _join_segments(held: _StoredRecords, doomed: Sequence[int], context: BuildContext) -> pa.RecordBatch:
+def _join_segments(records: _StoredRecords, doomed: Sequence[int], context: BuildContext) -> pa.RecordBatch:
     """Write the vectors of the segments `doomed` to one new segment, and return the records that point to it."""
-    rows = np.flatnonzero(np.isin(held.places.files, doomed))
-    rows = rows[np.lexsort((held.places.starts[rows], held.places.files[rows]))]
-    chosen = held.places.take(rows)
-    files = {number: quantized_tokens.load_rows(context.folder / held.segments[number]) for number in doomed}
+    rows = np.flatnonzero(np.isin(records.places.files, doomed))
+    rows = rows[np.lexsort((records.places.starts[rows], records.places.files[rows]))]
+    chosen = records.places.take(rows)
+    files = {number: quantized_tokens.load_rows(context.folder / records.segments[number]) for number in doomed}
     pieces = (
         files[file][start : start + count]
         for file, start, count in zip(*(c.tolist() for c in (chosen.files, chosen.starts, chosen.counts)), strict=True)
     )
     width = files[doomed[0]].shape[1] - quantized_tokens.SCALE_BYTES
     name = quantized_tokens.save_rows(context.folder, pieces, chosen.counts, width)
-    ids = [held.ids[row] for row in rows.tolist()]
+    ids = [records.ids[row] for row in rows.tolist()]
     return _build_records(
         context.collection("records", SEGMENT_SCHEMA).get(ids, ("digest", "tokens")), [name] * len(ids), chosen.counts
     )

@@ -216,9 +216,9 @@ class ExpandingRetriever:
         """Return the best k hits per query. The base answers all queries in one call; each is then expanded alone."""
         check_queries(queries, k)
         with share_question_vectors():
-            found = self.base.retrieve(queries, self.base_k or k)
+            retrievals = self.base.retrieve(queries, self.base_k or k)
             vectors = self.expansion.encoder.encode_queries([query.text for query in queries])
-        return [self._expand(*query, k) for query in zip(queries, vectors, found, strict=True)]
+        return [self._expand(*query, k) for query in zip(queries, vectors, retrievals, strict=True)]
 
     def _expand(self, query: Query, vector: Floats, base: Retrieval, k: int) -> Retrieval:
         trace = Trace()

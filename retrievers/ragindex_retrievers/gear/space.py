@@ -214,10 +214,10 @@ class StoreSpace:
         """Return the triples of the passages; see `Space.of_passages`."""
         everything = max(1, self.collection.count())
         wanted = [self._passing(Terms("passage_ids", (id,))) for id in passage_ids]
-        found = self.collection.search([FilterQuery(where, everything, _STORED_FIELDS) for where in wanted])
-        for one in found:
-            self._keep(one.records)
-        return self._places([id for one in found for id in one.ids])
+        results = self.collection.search([FilterQuery(where, everything, _STORED_FIELDS) for where in wanted])
+        for result in results:
+            self._keep(result.records)
+        return self._places([id for result in results for id in result.ids])
 
     def of_ids(self, triple_ids: Sequence[str]) -> Integers:
         """Return the triples with these ids; see `Space.of_ids`."""
@@ -230,8 +230,8 @@ class StoreSpace:
         joining = self._joining(ids)
         wanted = [self._passing(Terms("entity_keys", joining.get(id, ()))) for id in ids]
         question = self.question.astype(np.float32)
-        found = self.collection.search([VectorQuery(question, limit + 1, (), where) for where in wanted])
-        near = [[other for other in one.ids if other != id][:limit] for id, one in zip(ids, found, strict=True)]
+        results = self.collection.search([VectorQuery(question, limit + 1, (), where) for where in wanted])
+        near = [[other for other in result.ids if other != id][:limit] for id, result in zip(ids, results, strict=True)]
         return [self._places(one) for one in near]
 
     def vectors(self, triples: Integers) -> Doubles:
@@ -254,10 +254,10 @@ class StoreSpace:
         if missing:
             self._keep(self.collection.get(missing, _STORED_FIELDS))
 
-    def _keep(self, found: pa.RecordBatch) -> None:
-        vectors = found.column("vector").flatten().to_numpy(zero_copy_only=False)
-        rows = vectors.reshape(len(found), len(self.question)).astype(np.float64)
-        for row, vector in zip(found.drop_columns(["vector"]).to_pylist(), rows, strict=True):
+    def _keep(self, records: pa.RecordBatch) -> None:
+        vectors = records.column("vector").flatten().to_numpy(zero_copy_only=False)
+        rows = vectors.reshape(len(records), len(self.question)).astype(np.float64)
+        for row, vector in zip(records.drop_columns(["vector"]).to_pylist(), rows, strict=True):
             self.met[row["id"]] = _StoredTriple(_read_record(row), tuple(row["entity_keys"]), vector)
 
     def _joining(self, ids: Sequence[str]) -> Mapping[str, tuple[str, ...]]:

@@ -122,10 +122,10 @@ class Lookups:
         pairs = self._keep_passing(together[1], where) if len(together) > 1 else [[] for _ in contexts]
         return triples, pairs
 
-    def _keep_passing(self, found: Sequence[SearchResult], where: Filter | None) -> list[NamePairs]:
+    def _keep_passing(self, results: Sequence[SearchResult], where: Filter | None) -> list[NamePairs]:
         if where is None:
-            return [one.records.column("aliases").to_pylist() for one in found]
-        rows = [one.records.select(["aliases", "passage_ids"]).to_pylist() for one in found]
+            return [result.records.column("aliases").to_pylist() for result in results]
+        rows = [result.records.select(["aliases", "passage_ids"]).to_pylist() for result in results]
         ids = tuple(sorted({id for each in rows for row in each for id in row["passage_ids"]}))
         (passing,) = self.passages.search([FilterQuery(All((Ids(ids), where)), max(1, len(ids)))])
         known = set(passing.ids)
@@ -169,8 +169,8 @@ class Lookups:
         """Return the cosine with the question of each passage that has a vector."""
         if not passage_ids:
             return {}
-        (found,) = self.passage_vectors.search([VectorQuery(question, len(passage_ids), (), Ids(tuple(passage_ids)))])
-        return dict(zip(found.ids, found.scores.tolist(), strict=True))
+        (result,) = self.passage_vectors.search([VectorQuery(question, len(passage_ids), (), Ids(tuple(passage_ids)))])
+        return dict(zip(result.ids, result.scores.tolist(), strict=True))
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
@@ -216,9 +216,9 @@ def _read_counts(answers: Sequence[SearchResult], of: Counted) -> dict[str, floa
     return counts
 
 
-def _read_vectors(found: SearchResult, ids: Sequence[str], dimensions: int) -> Floats:
-    rows = {id: row for row, id in enumerate(found.ids)}
-    stored = found.records.column("vector").flatten().to_numpy(zero_copy_only=False).reshape(len(rows), dimensions)
+def _read_vectors(result: SearchResult, ids: Sequence[str], dimensions: int) -> Floats:
+    rows = {id: row for row, id in enumerate(result.ids)}
+    stored = result.records.column("vector").flatten().to_numpy(zero_copy_only=False).reshape(len(rows), dimensions)
     vectors = np.zeros((len(ids), dimensions), np.float32)
     known = [place for place, id in enumerate(ids) if id in rows]
     if known:

@@ -256,8 +256,8 @@ def _match_entities(keys: Sequence[str], inputs: ScoringInput, stored: NameTable
     return dict(zip(keys, _make_matches(best, inputs.question), strict=True))
 
 
-def _make_matches(found: Matches, question: Ngrams) -> list[NameMatch]:
-    pairs = zip(found.scores.tolist(), found.places.tolist(), strict=True)
+def _make_matches(matches: Matches, question: Ngrams) -> list[NameMatch]:
+    pairs = zip(matches.scores.tolist(), matches.places.tolist(), strict=True)
     return [NameMatch(value, question.spans[place] if place >= 0 else None) for value, place in pairs]
 
 
@@ -339,8 +339,8 @@ def rewrite(
     return _apply_edits(question, [*mentions.items(), *((span, "") for span in _remove_overlaps(left))]) or question
 
 
-def _overlap(one: Span, other: Span) -> bool:
-    return one[0] < other[1] and other[0] < one[1]
+def _overlap(span: Span, other: Span) -> bool:
+    return span[0] < other[1] and other[0] < span[1]
 
 
 def _subtract_spans(span: Span, taken: Sequence[Span]) -> list[Span]:

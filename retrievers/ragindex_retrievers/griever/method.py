@@ -350,16 +350,16 @@ class GrieverRetriever:
         if iteration < settings.iterations:
             self._go_on(lines, found, scored, query, iteration, trace)
 
-    def _scored(self, lines: Sequence[SubquerySearch], found: Sequence[Shortlist]) -> list[list[ScoredTriple]]:
+    def _scored(self, lines: Sequence[SubquerySearch], shortlists: Sequence[Shortlist]) -> list[list[ScoredTriple]]:
         """Return the triples of each line, scored against its current text."""
-        pairs = zip(lines, found, strict=True)
+        pairs = zip(lines, shortlists, strict=True)
         asked = [ScoringInput(line.question, line.vector, one.kept, one.aliases) for line, one in pairs]
         return score_all(asked, self.index, self.settings.frequency, by_query=self.settings.predicate_score == "query")
 
     def _go_on(
         self,
         lines: Sequence[SubquerySearch],
-        found: Sequence[Shortlist],
+        shortlists: Sequence[Shortlist],
         scored: Sequence[Sequence[ScoredTriple]],
         query: Query,
         iteration: int,
@@ -367,7 +367,7 @@ class GrieverRetriever:
     ) -> None:
         """Set the next filter and text of each line; a line without entities to join on is over."""
         settings = self.settings
-        named = [self._joins(*each) for each in zip(found, scored, strict=True)]
+        named = [self._joins(*each) for each in zip(shortlists, scored, strict=True)]
         if settings.combine == "subgraph":
             named = [tuple(dict.fromkeys(name for each in named for name in each))] * len(named)
         for line, joins in zip(lines, named, strict=True):

@@ -93,16 +93,18 @@ class Subgraph:
     joins: Joins = field(default_factory=Joins)
     paths: PathTable | None = None
 
-    def extend(self, found: Sequence[ScoredTriple], aliases: Aliases) -> None:
+    def extend(self, triples: Sequence[ScoredTriple], aliases: Aliases) -> None:
         """Add triples: each opens a path, and extends the earlier paths that it shares an entity with.
 
         A path never takes up a fact that it has already, though another passage states it too.
         """
         first = len(self.triples)
-        self.triples += found
-        self.facts += [(one.stated.subject, one.stated.triple.predicate, one.stated.object) for one in found]
-        self.joins.add([(one.stated.subject, one.stated.object) for one in found], aliases)
-        worth = np.array([one.score for one in found], np.float64)
+        self.triples += triples
+        self.facts += [
+            (triple.stated.subject, triple.stated.triple.predicate, triple.stated.object) for triple in triples
+        ]
+        self.joins.add([(triple.stated.subject, triple.stated.object) for triple in triples], aliases)
+        worth = np.array([triple.score for triple in triples], np.float64)
         opened = _make_paths([(place,) for place in range(first, len(self.triples))], worth)
         if self.paths is None:
             self.paths = _keep_best(opened)
@@ -201,7 +203,7 @@ class Shortlist:
 
 
 def extend_subgraphs(
-    lines: Sequence[SubquerySearch], found: Sequence[Shortlist], scored: Sequence[Sequence[ScoredTriple]]
+    lines: Sequence[SubquerySearch], shortlists: Sequence[Shortlist], scored: Sequence[Sequence[ScoredTriple]]
 ) -> None:
     """Extend the sub-graph of each line by its latest triples, or the one sub-graph of all lines by those of all.
 
@@ -216,7 +218,7 @@ def extend_subgraphs(
             if one.stated.key not in best or one.score > best[one.stated.key].score:
                 best[one.stated.key] = one
         aliases: dict[str, tuple[str, ...]] = {}
-        for name, others in (pair for n in of for pair in found[n].aliases.items()):
+        for name, others in (pair for n in of for pair in shortlists[n].aliases.items()):
             aliases[name] = tuple(dict.fromkeys((*aliases.get(name, ()), *others)))
         subgraph.extend(list(best.values()), aliases)
 

@@ -102,20 +102,20 @@ class EvidenceRetriever:
     def _rank(
         self,
         query: Query,
-        found: CandidateFeatures,
+        features: CandidateFeatures,
         steps: tuple[Step, ...],
         weights: Doubles,
         intercept: float,
         k: int,
     ) -> Retrieval:
-        chances = 1 / (1 + np.exp(-(found.values @ weights + intercept)))
-        best = sorted(range(len(found.ids)), key=lambda row: (-chances[row], found.ids[row]))[:k]
+        chances = 1 / (1 + np.exp(-(features.values @ weights + intercept)))
+        best = sorted(range(len(features.ids)), key=lambda row: (-chances[row], features.ids[row]))[:k]
         notes = [
-            f"{found.ids[row]}: {_list_terms(found.values[row] * weights, found.names)}"
+            f"{features.ids[row]}: {_list_terms(features.values[row] * weights, features.names)}"
             for row in best[:_EXPLAINED_HITS]
         ]
-        step = Step(1, "evidence", query.text, tuple(found.ids[row] for row in best), note="\n".join(notes))
-        scores = {found.ids[row]: float(chances[row]) for row in best}
+        step = Step(1, "evidence", query.text, tuple(features.ids[row] for row in best), note="\n".join(notes))
+        scores = {features.ids[row]: float(chances[row]) for row in best}
         return Retrieval(fetch_hits(self.parts.passages, scores, self.source), (*steps, step))
 
     def features(self, queries: Sequence[Query], k: int) -> list[CandidateFeatures]:

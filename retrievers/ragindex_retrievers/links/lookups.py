@@ -151,8 +151,8 @@ class LinkLookups:
     def _keys(self) -> str:
         """The field of the passages' names: with titles, unless most documents have no word of theirs."""
         judged = Terms(TITLE, (CONFIRMED, UNCONFIRMED))
-        (found,) = self.records.search([FilterQuery(judged, _MOST_TITLES, (TITLE,))])
-        titles = [one for row in found.records.column(TITLE).to_pylist() for one in row]
+        (result,) = self.records.search([FilterQuery(judged, _MOST_TITLES, (TITLE,))])
+        titles = [one for row in result.records.column(TITLE).to_pylist() for one in row]
         share = titles.count(CONFIRMED) / max(1, len(titles))
         return UNTITLED_KEYS if len(titles) >= _FEWEST_TITLES and share < self.settings.confirmed_titles else KEYS
 
@@ -164,8 +164,8 @@ class LinkLookups:
     def _read(self, seeds: Sequence[str]) -> list[_Seed]:
         """Return the seeds in the order given."""
         fields = (self._keys, "windows", "doc_ids")
-        (found,) = self.records.search([FilterQuery(Ids(tuple(seeds)), len(seeds), fields)])
-        rows = {row["id"]: row for row in found.records.to_pylist()}
+        (result,) = self.records.search([FilterQuery(Ids(tuple(seeds)), len(seeds), fields)])
+        rows = {row["id"]: row for row in result.records.to_pylist()}
         return [
             _Seed(
                 id,
@@ -186,10 +186,10 @@ class LinkLookups:
         ]
         requests += [FilterQuery(Terms(field, (key,)), self._most, ("doc_ids",)) for key in keys]
         requests += [self._ask_mentions(key, (field, "windows", "doc_ids")) for key in keys]
-        found = self.records.search(requests)
-        having, mentioning = found[len(seeds) : len(seeds) + len(keys)], found[len(seeds) + len(keys) :]
+        results = self.records.search(requests)
+        having, mentioning = results[len(seeds) : len(seeds) + len(keys)], results[len(seeds) + len(keys) :]
         return (
-            {key: self._judge_rows(rows) for key, rows in _read_holders(found[: len(seeds)], field).items()},
+            {key: self._judge_rows(rows) for key, rows in _read_holders(results[: len(seeds)], field).items()},
             {key: self._judge(one) for key, one in zip(keys, having, strict=True)},
             {key: self._judge(one, read=True) for key, one in zip(keys, mentioning, strict=True)},
         )
@@ -199,9 +199,9 @@ class LinkLookups:
         runs = {run for found in around.values() for places in found.values() for place in places for run in place}
         requests = [self._ask_mentions(key, ("doc_ids",)) for key in keys]
         requests.append(FilterQuery(Terms(self._keys, tuple(sorted(runs))), _MOST_HOLDERS, (self._keys,)))
-        found = self.records.search(requests)
-        counts = {key: self._judge(one) for key, one in zip(keys, found, strict=False)}
-        return counts, runs & _read_holders(found[-1:], self._keys).keys()
+        results = self.records.search(requests)
+        counts = {key: self._judge(result) for key, result in zip(keys, results, strict=False)}
+        return counts, runs & _read_holders(results[-1:], self._keys).keys()
 
     def _ask_mentions(self, key: str, fields: tuple[str, ...]) -> FilterQuery:
         return FilterQuery(Terms("mentions", (names.find_prefix(key),)), self._most, fields)
@@ -214,29 +214,29 @@ class LinkLookups:
         documents = len({id for row in rows.values() for id in row["doc_ids"]})
         return _NameUse(len(rows), documents, self._links(len(rows), documents), rows)
 
-    def _judge(self, found: SearchResult, *, read: bool = False) -> _NameUse:
+    def _judge(self, result: SearchResult, *, read: bool = False) -> _NameUse:
         """Judge a name by its passages, whose records are made Python objects only where they are read."""
-        passages = len(found.ids)
-        documents = pc.count_distinct(found.records.column("doc_ids").flatten()).as_py()
+        passages = len(result.ids)
+        documents = pc.count_distinct(result.records.column("doc_ids").flatten()).as_py()
         linking = self._links(passages, documents)
-        return _NameUse(passages, documents, linking, _read_rows(found) if read and linking else {})
+        return _NameUse(passages, documents, linking, _read_rows(result) if read and linking else {})
 
     def _links(self, passages: int, documents: int) -> bool:
         return passages < self._most and documents <= self.settings.max_mentions
 
 
-def _read_holders(found: Iterable[SearchResult], field: str) -> dict[str, dict[str, Mapping[str, Any]]]:
+def _read_holders(results: Iterable[SearchResult], field: str) -> dict[str, dict[str, Mapping[str, Any]]]:
     """Return the records that have each name, by id; `field` is that of the names."""
     holders: dict[str, dict[str, Mapping[str, Any]]] = {}
-    for one in found:
-        for id, row in _read_rows(one).items():
+    for result in results:
+        for id, row in _read_rows(result).items():
             for key in row[field]:
                 holders.setdefault(key, {})[id] = row
     return holders
 
 
-def _read_rows(found: SearchResult) -> dict[str, Mapping[str, Any]]:
-    return dict(zip(found.ids, found.records.to_pylist(), strict=True))
+def _read_rows(result: SearchResult) -> dict[str, Mapping[str, Any]]:
+    return dict(zip(result.ids, result.records.to_pylist(), strict=True))
 
 
 def _keep_longest(mentions: Mapping[str, Sequence[names.Occurrence]], known: Container[str]) -> list[str]:

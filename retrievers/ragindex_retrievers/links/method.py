@@ -285,8 +285,8 @@ class LinkWalk:
         if self.query.filter is None or not ids:
             return ids
         where = combine_filters(Ids(tuple(ids)), self.query.filter)
-        (found,) = self.parts.passages.search([FilterQuery(where, len(ids))])
-        return found.ids
+        (result,) = self.parts.passages.search([FilterQuery(where, len(ids))])
+        return result.ids
 
     def _make_hop(self, links: Sequence[Link]) -> Hop:
         seeds = self.scores.places([link.seed for link in links])

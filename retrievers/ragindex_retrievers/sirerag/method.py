@@ -105,16 +105,16 @@ class LiftedRetriever:
         answers = self.base.retrieve(among_leaves, max(self.depth, k))
         return [self._one(query, answer, k) for query, answer in zip(queries, answers, strict=True)]
 
-    def _one(self, query: Query, found: Retrieval, k: int) -> Retrieval:
+    def _one(self, query: Query, retrieval: Retrieval, k: int) -> Retrieval:
         start = time.perf_counter()
-        raised = lifted(found.hits)
+        raised = lifted(retrieval.hits)
         best = sorted(raised, key=lambda id: (-raised[id].score, id))[:k]
         hits = fetch_hits(self.nodes, {id: raised[id].score for id in best}, self.source)
         ids = tuple(hit.id for hit in hits)
         paths = tuple((Triple(raised[id].by, "is made of", id),) for id in ids[:_TRACE_LENGTH] if raised[id].by)
         ms = (time.perf_counter() - start) * 1e3
         step = Step(1, "passages by their aggregates", query.text, ids, paths=paths, ms=ms)
-        return Retrieval(hits, (*found.trace, step), found.notes)
+        return Retrieval(hits, (*retrieval.trace, step), retrieval.notes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ def link_passages(
 ) -> list[DraftCandidate]:
     """Return about `enough` questions over two documents that share a name which only a few documents contain."""
     close = {each.passage.id: each for each in read}
-    found: list[DraftCandidate] = []
+    candidates: list[DraftCandidate] = []
     shared = [
         document
         for document in _find_documents(passages, _collect_names(read)).items()
@@ -45,10 +45,10 @@ def link_passages(
         for passage in held:
             close.setdefault(passage.id, parse_passage(passage, english))
         pairs = permutations([close[passage.id] for passage in held], 2)
-        found += _select_best([made for pair in pairs for made in _link_pair(name, *pair)])
-        if len(found) >= enough:
+        candidates += _select_best([made for pair in pairs for made in _link_pair(name, *pair)])
+        if len(candidates) >= enough:
             break
-    return found
+    return candidates
 
 
 def _select_best(candidates: Sequence[DraftCandidate]) -> list[DraftCandidate]:
@@ -77,7 +77,7 @@ def _link_pair(name: str, first: ParsedPassage, second: ParsedPassage) -> list[D
     """Return questions that lead from the first passage through `name` to the second, if both are needed."""
     if first.passage.doc_id == second.passage.doc_id or first.passage.title == second.passage.title:
         return []
-    found: list[DraftCandidate] = []
+    candidates: list[DraftCandidate] = []
     unknown = next((letter for letter in "XYZ" if letter not in _find_words(first.passage.text)), "?")
     facts = list(islice(_list_facts(name, unknown, second), _MAX_STATEMENTS))
     for said, subject, sentence in islice(_list_statements(name, unknown, first), _MAX_STATEMENTS if facts else 0):
@@ -89,8 +89,8 @@ def _link_pair(name: str, first: ParsedPassage, second: ParsedPassage) -> list[D
             if not told and not _is_repeated(said, asked) and _is_same_place(name, (sentence, fact.sentence)):
                 documents = (first.passage.doc_id, second.passage.doc_id)
                 draft = Draft(f"{said} {asked}", fact.answer, documents, "two", (sentence, fact.sentence))
-                found.append((fact.form, fact.kind, draft))
-    return found
+                candidates.append((fact.form, fact.kind, draft))
+    return candidates
 
 
 def _list_statements(name: str, unknown: str, read: ParsedPassage) -> Iterator[tuple[str, str, str]]:
@@ -186,8 +186,8 @@ def _ask_for_subject(clause: Clause, name: str, unknown: str) -> ClauseQuestion 
     )
     text = f"{who} {is_a[1]} the {is_a[2]}?" if is_a else f"{who} {rest}?"
     form = IN_PLACE if who != "What" else LOOSE
-    made = ClauseQuestion(text, clause.subject.removeprefix("the ").strip("“”"), "name", form, "", clause.sentence)
-    return made if fair(made, clause) else None
+    question = ClauseQuestion(text, clause.subject.removeprefix("the ").strip("“”"), "name", form, "", clause.sentence)
+    return question if fair(question, clause) else None
 
 
 def _choose_question_word(clause: Clause) -> str:

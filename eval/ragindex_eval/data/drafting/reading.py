@@ -80,12 +80,12 @@ def _parse_clauses(title: str, said: Sequence[str]) -> Iterator[Clause]:
 def _ask_rare_words(title: str, said: Sequence[str]) -> tuple[ClauseQuestion, ...]:
     """Return gap questions for two of the longer words that occur once, for a passage without other questions."""
     counts = Counter(word for sentence in said for word in _RARE_WORD.findall(sentence))
-    found: list[ClauseQuestion] = []
+    questions: list[ClauseQuestion] = []
     for sentence in said:
         words = [word for word in _RARE_WORD.findall(sentence) if counts[word] == 1]
-        if words and len(found) < 2 and 6 <= len(sentence.split()) <= 25 and not regex.search(r"[;:=/]", sentence):
-            found.append(missing_word(sentence, max(words, key=lambda word: (len(word), word)), title))
-    return tuple(found)
+        if words and len(questions) < 2 and 6 <= len(sentence.split()) <= 25 and not regex.search(r"[;:=/]", sentence):
+            questions.append(missing_word(sentence, max(words, key=lambda word: (len(word), word)), title))
+    return tuple(questions)
 
 
 # ---------------------------------------------------------------- other languages, and texts without names

@@ -252,9 +252,9 @@ def _ask_definition(clause: Clause) -> Iterator[ClauseQuestion]:
     if 4 <= len(predicate.split()) <= 20 and regex.search(r"\p{Lu}", predicate):
         asked = "Who" if clause.person else "What"
         text = f"{asked} {the[1]} {predicate.rstrip(' ,')}?"
-        made = ClauseQuestion(text, clause.subject.removeprefix("the "), "name", REAL, "", clause.sentence)
-        if fair(made, clause):
-            yield made
+        question = ClauseQuestion(text, clause.subject.removeprefix("the "), "name", REAL, "", clause.sentence)
+        if fair(question, clause):
+            yield question
 
 
 def _ask_what(clause: Clause) -> Iterator[ClauseQuestion]:
@@ -264,9 +264,9 @@ def _ask_what(clause: Clause) -> Iterator[ClauseQuestion]:
         return
     if _EMPTY_SUBJECT.fullmatch(subject) or not _PREDICATE.match(rest):
         return
-    made = ClauseQuestion(f"What {rest}{_cite_title(clause.topic)}?", subject, "name", LOOSE, "", clause.sentence)
-    if fair(made, clause) and not tells(rest, subject):
-        yield made
+    question = ClauseQuestion(f"What {rest}{_cite_title(clause.topic)}?", subject, "name", LOOSE, "", clause.sentence)
+    if fair(question, clause) and not tells(rest, subject):
+        yield question
 
 
 def _cut_clause(rest: str) -> str:

@@ -68,9 +68,12 @@ def make_questions(size: int, seed: int = 0, per_kind: int = 200) -> list[Datase
     return draw_questions(World(*_check_world(size, seed)), per_kind)
 
 
-def describe_shortfall(asked: Sequence[DatasetQuestion], per_kind: int = 200) -> str | None:
+def describe_shortfall(questions: Sequence[DatasetQuestion], per_kind: int = 200) -> str | None:
     """Return a sentence if `asked` has fewer than `per_kind` questions of some kind, else None."""
-    counts = {kind: sum(one.gold is not None and one.gold.kind == kind for one in asked) for kind in QUESTION_KINDS}
+    counts = {
+        kind: sum(question.gold is not None and question.gold.kind == kind for question in questions)
+        for kind in QUESTION_KINDS
+    }
     fewer = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count < per_kind)
     return f"the world is too small for {per_kind} questions of each kind: it holds {fewer}" if fewer else None
 

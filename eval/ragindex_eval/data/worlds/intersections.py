@@ -106,13 +106,13 @@ def _find_matches(world: World, entity: WorldEntity, conditions: tuple[Condition
 
 def _follow(world: World, entity: WorldEntity, path: tuple[str, ...]) -> list[Ref]:
     """Return the entities along a path of predicates; empty if the path breaks off."""
-    found: list[Ref] = []
+    refs: list[Ref] = []
     for predicate in path:
-        leads_to = (world.entity(found[-1]) if found else entity).get(predicate)
+        leads_to = (world.entity(refs[-1]) if refs else entity).get(predicate)
         if not isinstance(leads_to, Ref):
             return []
-        found.append(leads_to)
-    return found
+        refs.append(leads_to)
+    return refs
 
 
 def _is_capital(world: World, ref: Ref) -> bool:

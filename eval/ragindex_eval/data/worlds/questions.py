@@ -36,10 +36,10 @@ def draw_questions(world: World, per_kind: int) -> list[DatasetQuestion]:
     return world.layout.draws("order").shuffled(found)
 
 
-def _write_question(world: World, kind: str, one: WorldQuestion) -> DatasetQuestion:
-    documents = frozenset(world.layout.doc_id(ref) for ref in one.gold)
-    text = one.text[0].upper() + one.text[1:]
-    return DatasetQuestion(text, Gold(documents, accepted_answers(world, one.answer), kind))
+def _write_question(world: World, kind: str, question: WorldQuestion) -> DatasetQuestion:
+    documents = frozenset(world.layout.doc_id(ref) for ref in question.gold)
+    text = question.text[0].upper() + question.text[1:]
+    return DatasetQuestion(text, Gold(documents, accepted_answers(world, question.answer), kind))
 
 
 def _generate_questions(world: World, kind: str, wanted: int) -> Iterator[WorldQuestion]:

@@ -30,7 +30,7 @@ def beside(
     A label covers no mark and no other label, and few of the `lines`.
     """
     taken = [_mark_box(mark) for mark in marks]
-    found: list[Place | None] = [None] * len(labels)
+    places: list[Place | None] = [None] * len(labels)
     for number in sorted(range(len(labels)), key=lambda at: (marks[at][1], marks[at][0])):
         choices = [
             (ring + 12 * sum(box.meets(_widen(line)) for line in lines), box)
@@ -41,8 +41,8 @@ def beside(
             continue
         _, box = min(choices, key=lambda choice: choice[0])
         taken.append(box)
-        found[number] = Place(box.left, box.bottom - 3.5, _leader_line(marks[number], box))
-    return found
+        places[number] = Place(box.left, box.bottom - 3.5, _leader_line(marks[number], box))
+    return places
 
 
 def apart(wanted: Sequence[float], least: float, low: float, high: float) -> list[float]:

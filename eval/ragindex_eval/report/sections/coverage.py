@@ -93,13 +93,13 @@ def _format_share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f}" if whole else "–"
 
 
-def _pool_row(comparison: Comparison, found: Coverage, label: str, smallest: str) -> PoolRow:
+def _pool_row(comparison: Comparison, coverage: Coverage, label: str, smallest: str) -> PoolRow:
     seconds = {name: _seconds(comparison.method(name)) for name in (label, smallest)}
     ratio = "–"
     if label != smallest and seconds[label] is not None and seconds[smallest]:
-        ratio = f"{efficiency(seconds, found.pools, label, smallest):.2f}"
+        ratio = f"{efficiency(seconds, coverage.pools, label, smallest):.2f}"
     taken = seconds[label]
-    return PoolRow(label, f"{found.pools[label]:,}", "–" if taken is None else f"{taken:.4f}", ratio)
+    return PoolRow(label, f"{coverage.pools[label]:,}", "–" if taken is None else f"{taken:.4f}", ratio)
 
 
 def efficiency(seconds: Mapping[str, float | None], pools: Mapping[str, int], one: str, other: str) -> float:

@@ -116,30 +116,30 @@ def _mean_figures(values: SampleArray, interval: Callable[[SampleArray], Interva
 
 
 def _choose_others(
-    comparison: Comparison, found: Sequence[IterativeMethod], ks: Sequence[int]
+    comparison: Comparison, methods: Sequence[IterativeMethod], ks: Sequence[int]
 ) -> list[tuple[int, MethodResult]]:
     """Choose methods without iterations to compare with, as many as a plot holds.
 
     Methods of the same family come first, then the best ones.
     """
-    families = {one.method.name.partition(".")[0] for one in found}
-    by_number = {one.number for one in found}
+    families = {one.method.name.partition(".")[0] for one in methods}
+    by_number = {one.number for one in methods}
     left = [(number, method) for number, method in enumerate(comparison.methods) if number not in by_number]
     metric = f"R@{ks[-1]}" if ks else ""
 
     def order(one: tuple[int, MethodResult]) -> tuple[bool, float, int]:
         return one[1].name.partition(".")[0] not in families, -one[1].metrics.get(metric, 0.0), one[0]
 
-    return sorted(left, key=order)[: max(1, _MOST_CURVES - len(found))]
+    return sorted(left, key=order)[: max(1, _MOST_CURVES - len(methods))]
 
 
 # ---------------------------------------------------------------- the table
 
 
-def _method_rows(one: _Measurements, columns: Sequence[_ColumnKind]) -> Iterator[IterationRow]:
-    iterative, last = one.iterative, one.iterative.iterations
+def _method_rows(measurements: _Measurements, columns: Sequence[_ColumnKind]) -> Iterator[IterationRow]:
+    iterative, last = measurements.iterative, measurements.iterative.iterations
     for n in range(1, last + 1):
-        cells = [MetricCell(f"{iterative.took(n):,}"), *(each.after(one, n) for each in columns)]
+        cells = [MetricCell(f"{iterative.took(n):,}"), *(each.after(measurements, n) for each in columns)]
         yield _make_row(iterative.number, iterative.method, last if n == 1 else 0, str(n), cells)
 
 
@@ -209,8 +209,8 @@ _TIME_COLUMN = _ColumnKind(
 )
 
 
-def _any_tokens(found: Sequence[_Measurements]) -> bool:
-    return any(any(one.total) for one in found)
+def _any_tokens(measurements: Sequence[_Measurements]) -> bool:
+    return any(any(measurement.total) for measurement in measurements)
 
 
 # ---------------------------------------------------------------- notes
@@ -224,36 +224,39 @@ def _describe_ks(comparison: Comparison, ks: Sequence[int]) -> list[str]:
     return [f"{beyond} {'is' if len(comparison.ks) - len(ks) == 1 else 'are'} not shown: {kept}."] if beyond else []
 
 
-def _notes(one: _Measurements) -> Iterator[str]:
-    label = shown(one.iterative.method.label, 120)
-    if one.iterative.left_out:
-        missing = f"{many(one.iterative.left_out, 'question')}, whose traces do not hold every iteration"
+def _notes(measurements: _Measurements) -> Iterator[str]:
+    label = shown(measurements.iterative.method.label, 120)
+    if measurements.iterative.left_out:
+        missing = f"{many(measurements.iterative.left_out, 'question')}, whose traces do not hold every iteration"
         yield f"{label}: without {missing}."
-    usages = [answer.usage for answer in one.iterative.answers.values()]
+    usages = [answer.usage for answer in measurements.iterative.answers.values()]
     paid = (sum(usage.input_tokens for usage in usages), sum(usage.output_tokens for usage in usages))
-    if one.total != paid:
-        yield f"{label}: the steps account for {sum(one.total):,.0f} of {sum(paid):,} tokens."
+    if measurements.total != paid:
+        yield f"{label}: the steps account for {sum(measurements.total):,.0f} of {sum(paid):,} tokens."
 
 
 # ---------------------------------------------------------------- the plots
 
 
 def _recall_plot(
-    found: Sequence[_Measurements], others: Sequence[tuple[int, MethodResult]], ks: Sequence[int]
+    measurements: Sequence[_Measurements], others: Sequence[tuple[int, MethodResult]], ks: Sequence[int]
 ) -> Plot | None:
     """Plot recall at the largest k of all methods; None without such a k or with one iteration."""
-    whole = [k for k in ks if all(k in one.recall for one in found)]
-    if not whole or _most_iterations(found) < 2:
+    whole = [k for k in ks if all(k in measurement.recall for measurement in measurements)]
+    if not whole or _most_iterations(measurements) < 2:
         return None
     metric, title = f"R@{whole[-1]}", f"R@{whole[-1]} by iteration"
     series = [
-        _make_curve(one.iterative.method.label, one.iterative.number, one.recall[whole[-1]], 100) for one in found
+        _make_curve(
+            measurement.iterative.method.label, measurement.iterative.number, measurement.recall[whole[-1]], 100
+        )
+        for measurement in measurements
     ]
     levels = (
         (number, method, Figure(method.metrics.get(metric), method.ci95.get(metric))) for number, method in others
     )
     series += [
-        _make_level_line(method.label, number, figure, _most_iterations(found), 100)
+        _make_level_line(method.label, number, figure, _most_iterations(measurements), 100)
         for number, method, figure in levels
     ]
     caption = (
@@ -263,18 +266,18 @@ def _recall_plot(
     return _make_plot(title, caption, series, Axis(f"{metric}, percent", low=0.0, high=100.0))
 
 
-def _token_plot(found: Sequence[_Measurements], others: Sequence[tuple[int, MethodResult]]) -> Plot | None:
+def _token_plot(measurements: Sequence[_Measurements], others: Sequence[tuple[int, MethodResult]]) -> Plot | None:
     """Plot cumulative tokens; None if no tokens were used or there is only one iteration."""
-    if not _any_tokens(found) or _most_iterations(found) < 2:
+    if not _any_tokens(measurements) or _most_iterations(measurements) < 2:
         return None
-    rows = [figure for one in found for row in one.spent for figure in row[:ASKED]]
+    rows = [figure for measurement in measurements for row in measurement.spent for figure in row[:ASKED]]
     rows += [_tokens(method, name) for _, method in others for name in _TOKEN_NAMES]
     many_tokens = max(value for figure in rows for value in figure.values) >= _WIDE_TICK
     times, unit = (0.001, "thousand tokens") if many_tokens else (1, "tokens")
     series = [
         curve
         for at, said in ((TOKENS_READ, "in"), (TOKENS_WRITTEN, "out"))
-        for curve in _token_curves(found, others, at, said, times)
+        for curve in _token_curves(measurements, others, at, said, times)
     ]
     caption = (
         "Read (in) and written (out) up to each iteration, the mean a question with 95 % intervals. Level lines are "
@@ -284,21 +287,23 @@ def _token_plot(found: Sequence[_Measurements], others: Sequence[tuple[int, Meth
 
 
 def _token_curves(
-    found: Sequence[_Measurements], others: Sequence[tuple[int, MethodResult]], at: int, said: str, times: float
+    measurements: Sequence[_Measurements], others: Sequence[tuple[int, MethodResult]], at: int, said: str, times: float
 ) -> Iterator[Curve]:
     """Yield the curves of input or output tokens; those of output tokens have hollow marks."""
     hollow = at * svg.COLOURS
-    for one in found:
-        label = f"{one.iterative.method.label}, {said}"
-        yield _make_curve(label, one.iterative.number + hollow, [row[at] for row in one.spent], times)
+    for measurement in measurements:
+        label = f"{measurement.iterative.method.label}, {said}"
+        yield _make_curve(label, measurement.iterative.number + hollow, [row[at] for row in measurement.spent], times)
     for number, method in others:
         figure = _tokens(method, _TOKEN_NAMES[at])
         if figure.value:
-            yield _make_level_line(f"{method.label}, {said}", number + hollow, figure, _most_iterations(found), times)
+            yield _make_level_line(
+                f"{method.label}, {said}", number + hollow, figure, _most_iterations(measurements), times
+            )
 
 
-def _most_iterations(found: Sequence[_Measurements]) -> int:
-    return max(one.iterative.iterations for one in found)
+def _most_iterations(measurements: Sequence[_Measurements]) -> int:
+    return max(measurement.iterative.iterations for measurement in measurements)
 
 
 def _make_curve(label: str, style: int, row: Sequence[Figure], times: float) -> Curve:

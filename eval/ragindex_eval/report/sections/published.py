@@ -38,14 +38,16 @@ def render_published(comparison: Comparison) -> PublishedFigures | None:
     return None if comparison.published is None else tabulate_published(comparison.published)
 
 
-def tabulate_published(found: PublishedComparison) -> PublishedFigures:
+def tabulate_published(comparison: PublishedComparison) -> PublishedFigures:
     """Make a row for each published figure, and the sentences on conditions."""
-    rows = tuple(map(_row, found.figures))
-    sentences = [f"Not comparable, because {found.reason}." if found.reason else "All stated conditions are equal."]
-    if found.unchecked:
-        sentences.append(f"Not checked: {'; '.join(found.unchecked)}.")
+    rows = tuple(map(_row, comparison.figures))
+    sentences = [
+        f"Not comparable, because {comparison.reason}." if comparison.reason else "All stated conditions are equal."
+    ]
+    if comparison.unchecked:
+        sentences.append(f"Not checked: {'; '.join(comparison.unchecked)}.")
     baselines = frozenset(row.over for row in rows if row.over)
-    return PublishedFigures(f"{found.source}, {found.data}", rows, baselines, tuple(sentences))
+    return PublishedFigures(f"{comparison.source}, {comparison.data}", rows, baselines, tuple(sentences))
 
 
 def _row(figure: ComparedFigure) -> PublishedRow:

@@ -42,18 +42,18 @@ class AliasEvidence:
         return f"{self.kind}: {self.detail}" if self.detail else self.kind
 
 
-def likeness(one: Name, other: Name) -> AliasEvidence | None:
+def likeness(name: Name, other: Name) -> AliasEvidence | None:
     """Return why two names that share a key may be aliases, or None.
 
     The first of three reasons counts: same words, acronym, name of a person.
     """
-    if not (one.words and other.words) or _are_told_apart(one, other):
+    if not (name.words and other.words) or _are_told_apart(name, other):
         return None
     return (
-        _compare_words(one, other)
-        or _compare_acronym(one, other)
-        or _compare_acronym(other, one)
-        or _compare_persons(one, other)
+        _compare_words(name, other)
+        or _compare_acronym(name, other)
+        or _compare_acronym(other, name)
+        or _compare_persons(name, other)
     )
 
 
@@ -67,20 +67,20 @@ def _are_told_apart(one: Name, other: Name) -> bool:
 # ---------------------------------------------------------------- the same words
 
 
-def _compare_words(one: Name, other: Name) -> AliasEvidence | None:
-    if _differ_in_capitals(one.head, other.head):
+def _compare_words(name: Name, other: Name) -> AliasEvidence | None:
+    if _differ_in_capitals(name.head, other.head):
         return None
-    if one.full_key == other.full_key:
+    if name.full_key == other.full_key:
         qualifiers: tuple[str, ...] = ()
-    elif one.key == other.key and (more := more_beside(one, other)) is not None:
+    elif name.key == other.key and (more := more_beside(name, other)) is not None:
         qualifiers = more
     else:
         return None
-    small = tuple(sorted({*one.left} ^ {*other.left}))
-    generation = (one.generation or other.generation,) if one.generation != other.generation else ()
+    small = tuple(sorted({*name.left} ^ {*other.left}))
+    generation = (name.generation or other.generation,) if name.generation != other.generation else ()
     omitted = (*small, *generation, *qualifiers)
     if not omitted:
-        return AliasEvidence("spelling", 1.0, where="everywhere" if _is_one_name(one.text, other.text) else "agreeing")
+        return AliasEvidence("spelling", 1.0, where="everywhere" if _is_one_name(name.text, other.text) else "agreeing")
     two_things = bool(generation) or any(_names_kind(text) for text in qualifiers)
     score = 0.75 if two_things else 0.8 if qualifiers else 0.95
     return AliasEvidence("left out", score, ", ".join(omitted), "apart" if two_things else "agreeing")
@@ -96,9 +96,9 @@ def _differ_in_capitals(one: str, other: str) -> bool:
     return any(head.isupper() and len(head) > 1 for head in (one, other)) and (one.islower() or other.islower())
 
 
-def more_beside(one: Name, other: Name) -> tuple[str, ...] | None:
+def more_beside(name: Name, other: Name) -> tuple[str, ...] | None:
     """Return the qualifiers that only one of the names has; None if their qualifiers differ otherwise."""
-    few, many = sorted((one.beside, other.beside), key=len)
+    few, many = sorted((name.beside, other.beside), key=len)
     more = many[len(few) :]
     if [folded(text) for text in few] != [folded(text) for text in many[: len(few)]]:
         return None

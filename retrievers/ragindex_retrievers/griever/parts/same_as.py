@@ -228,9 +228,9 @@ def _find_holding(found: Mapping[tuple[int, int], list[AliasCandidate]], known: 
             advance(1)
 
 
-def _rank_evidence(one: AliasCandidate) -> tuple[bool, float, str]:
+def _rank_evidence(candidate: AliasCandidate) -> tuple[bool, float, str]:
     """Return the sort key of evidence, strongest first; neighbours last, since cosines depend on the encoder."""
-    return one.evidence.kind == alias_pairs.NEIGHBOUR, -one.evidence.score, str(one.evidence)
+    return candidate.evidence.kind == alias_pairs.NEIGHBOUR, -candidate.evidence.score, str(candidate.evidence)
 
 
 def _find_passages(candidates: Sequence[AliasCandidate], known: Contexts) -> set[int]:
