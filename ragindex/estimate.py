@@ -145,16 +145,16 @@ def estimate_questions(
                     answer_question.build_context(retrieval.hits, retrieval.notes, reader_tokens, name)
                     for retrieval in retrievals
                 ]
-                asked = [
+                readings = [
                     answer_question.answer_inputs(query.text, context, index.language)
                     for query, context in zip(queries, contexts, strict=True)
                 ]
-                estimates += _estimate_reading(asked, chosen, index.llm, llm.open(setting), label, prices, name)
+                estimates += _estimate_reading(readings, chosen, index.llm, llm.open(setting), label, prices, name)
     return estimates
 
 
 def _estimate_reading(
-    asked: Sequence[Mapping[str, Any]],
+    inputs: Sequence[Mapping[str, Any]],
     chosen: Sequence[int],
     rules: LLM,
     model: LLM,
@@ -163,15 +163,17 @@ def _estimate_reading(
     name: str,
 ) -> Iterator[Estimate]:
     """Yield the estimate of answering the inputs `asked`; those with the numbers `chosen` are sent to the model."""
-    task, sampled = answer_question.ANSWER.name, [asked[number] for number in chosen]
-    whole, by_rules, real = (_count_answering(*one) for one in ((rules, asked), (rules, sampled), (model, sampled)))
-    if task in whole:
-        yield _scale_counts(f"{task}, {label}", whole[task], by_rules.get(task), real.get(task), prices, name)
+    task, sampled = answer_question.ANSWER.name, [inputs[number] for number in chosen]
+    all_counts, by_rules, real = (
+        _count_answering(*counting) for counting in ((rules, inputs), (rules, sampled), (model, sampled))
+    )
+    if task in all_counts:
+        yield _scale_counts(f"{task}, {label}", all_counts[task], by_rules.get(task), real.get(task), prices, name)
 
 
-def _count_answering(llm: LLM, asked: Sequence[Mapping[str, Any]]) -> dict[str, _Counts]:
+def _count_answering(llm: LLM, inputs: Sequence[Mapping[str, Any]]) -> dict[str, _Counts]:
     with ledger.record_calls() as tally:
-        llm.map(answer_question.ANSWER, asked)
+        llm.map(answer_question.ANSWER, inputs)
     return dict(_count_by_task(tally))
 
 
@@ -223,9 +225,9 @@ def _count_indexing(
 def _count_by_task(tally: ledger.Tally) -> Iterator[tuple[str, _Counts]]:
     counts: dict[str, _Counts] = {}
     for entry in (entry for entry in tally.entries if entry.task != ledger.EMBEDDING):
-        held = counts.get(entry.task, _Counts())
-        read, written = held.read + entry.input_tokens, held.written + entry.output_tokens
-        counts[entry.task] = _Counts(held.calls + 1, read, written)
+        count = counts.get(entry.task, _Counts())
+        read, written = count.read + entry.input_tokens, count.written + entry.output_tokens
+        counts[entry.task] = _Counts(count.calls + 1, read, written)
     yield from counts.items()
 
 
@@ -310,10 +312,10 @@ def estimate_encoding(
     if not isinstance(encoder, PaidPlugin) or not isinstance(name, str) or not encoding:
         return []
     before_query, before_document = (getattr(encoder, f"{kind}_prefix", None) or "" for kind in ("query", "document"))
-    asked = sum(tokens.count_text_tokens(f"{before_query}{query.text}", name).tokens for query in queries)
+    question_tokens = sum(tokens.count_text_tokens(f"{before_query}{query.text}", name).tokens for query in queries)
     counting = CountingEncoder(model=name, prefix=before_document)
     counts = [("encoding, index", *_count_encoding(corpus, encoding, counting, language))]
-    counts += [(f"encoding, {label}", len(queries), asked) for label in encoding if queries]
+    counts += [(f"encoding, {label}", len(queries), question_tokens) for label in encoding if queries]
     price, listed = getattr(encoder, "price", None), encoder.price_list(prices)
     return [
         Estimate(

@@ -197,12 +197,12 @@ def _build_condition(field: str, value: object) -> Filter:
             )
         return Range(field, value.get("gte"), value.get("lte"))
     values = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (value,)
-    if not all(isinstance(one, str | int | float | date) for one in values):
+    if not all(isinstance(value_, str | int | float | date) for value_ in values):
         raise UsageError(
             "A filter's values must be strings, numbers, booleans or dates. "
             f"Got {quote_value(value)} for {quote_value(field)}."
         )
-    return Terms(field, tuple(term(one) for one in values))
+    return Terms(field, tuple(term(value_) for value_ in values))
 
 
 _FIELDS = ("doc_ids", "passage_ids")
@@ -263,7 +263,7 @@ def list_terms(value: object) -> list[str]:
     if isinstance(value, Mapping):
         return [MAPPING]
     if isinstance(value, list | tuple):
-        return [one for element in value for one in list_terms(element)]
+        return [term_ for element in value for term_ in list_terms(element)]
     return [term(value)] if isinstance(value, str | int | float | date) else []
 
 
@@ -334,7 +334,7 @@ def _passes(where: Filter, record: Mapping[str, object]) -> bool:
             return not _passes(where.filter, record)
         case _:
             values = _list_values(where.field, record)
-            matches = [is_inside(one, where) if isinstance(where, Range) else one in where.values for one in values]
+            matches = [is_inside(item, where) if isinstance(where, Range) else item in where.values for item in values]
             enough = isinstance(where, Overlaps) or _is_any_enough(where.field, record)
             return any(matches) and (enough or all(matches))
 

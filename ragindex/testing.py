@@ -143,10 +143,10 @@ def ask_questions(retriever: Retriever, k: int, where: Filter | None = None) -> 
 
 def assert_same(first: Sequence[Retrieval], second: Sequence[Retrieval], because: str) -> None:
     """Assert the same ids in the same order, with scores within TOLERANCE."""
-    for one, other in zip(first, second, strict=True):
-        ids, expected = [hit.id for hit in one.hits], [hit.id for hit in other.hits]
+    for left, other in zip(first, second, strict=True):
+        ids, expected = [hit.id for hit in left.hits], [hit.id for hit in other.hits]
         assert ids == expected, f"{because}: got {ids}, expected {expected}"
-        for hit, twin in zip(one.hits, other.hits, strict=True):
+        for hit, twin in zip(left.hits, other.hits, strict=True):
             near = abs(hit.score - twin.score) <= TOLERANCE
             assert near, f"{because}: {hit.id} scores {hit.score}, expected {twin.score}"
 
@@ -180,7 +180,7 @@ def _name_plugin_in_errors(scheme: Scheme) -> Iterator[None]:
 def _find_culprit(error: Exception, scheme: Scheme) -> tuple[Plugin, str]:
     """Return the part whose method raised the error, else the scheme, and the last line reached in its file."""
     frames = list(traceback.walk_tb(error.__traceback__))
-    parts = [one for frame, _ in frames if isinstance(one := frame.f_locals.get("self"), Part)]
+    parts = [part for frame, _ in frames if isinstance(part := frame.f_locals.get("self"), Part)]
     plugin = parts[-1] if parts else scheme
     files = [(frame.f_code, line) for frame, line in frames if frame.f_code.co_filename == getsourcefile(type(plugin))]
     code, line = files[-1] if files else (frames[-1][0].f_code, frames[-1][1])
@@ -280,8 +280,8 @@ def check_parameters(bench: _Bench) -> None:
         fault = find_fault(plugin)
         _require(fault is None, plugin, fault or "")
     if not registry.is_registered(scheme):
-        made = type(scheme).model_validate(scheme.model_dump(mode="json"))
-        assert made == scheme, f"made from its parameters {scheme.model_dump(mode='json')}, it is not the same scheme"
+        copy = type(scheme).model_validate(scheme.model_dump(mode="json"))
+        assert copy == scheme, f"made from its parameters {scheme.model_dump(mode='json')}, it is not the same scheme"
         return
     described = registry.describe(scheme)
     assert registry.scheme(described) == scheme, f"made from its description {described}, it is not the same scheme"
@@ -362,7 +362,7 @@ def check_filter(bench: _Bench) -> None:
     assert {"d22"} <= doc_ids, f"the document d22 passes the filter and is not found; found: {sorted(doc_ids)}"
     assert doc_ids <= half, f"the documents {sorted(doc_ids - half)} do not pass the filter"
     single = [{id for hit in r.hits for id in hit.doc_ids} for r in ask_questions(retriever, 24, meta("number", 22))]
-    assert all(found <= {"d22"} for found in single), f"only d22 passes the filter, got {single}"
+    assert all(reached <= {"d22"} for reached in single), f"only d22 passes the filter, got {single}"
     assert not any(retrieval.hits for retrieval in ask_questions(retriever, 5, meta("half", "third"))), (
         "nothing passes, yet hits"
     )
@@ -406,7 +406,7 @@ def check_cutoffs(bench: _Bench) -> None:
     retriever = bench.retriever()
     texts = [*QUESTIONS, *_build_long_questions()]
     queries = [Query(f"q{n}", text) for n, text in enumerate(texts)]
-    answers = {k: [_list_ids(one) for one in retriever.retrieve(queries, k)] for k in _CUTOFFS}
+    answers = {k: [_list_ids(retrieval) for retrieval in retriever.retrieve(queries, k)] for k in _CUTOFFS}
     for k in _CUTOFFS:
         for text, answer, of_many in zip(texts, answers[k], answers[largest], strict=True):
             assert answer == of_many[:k], (
@@ -462,26 +462,26 @@ def check_tasks(bench: _Bench) -> None:
     The index is built part by part, and must answer like another one of the same documents.
     """
     scheme, llm = bench.scheme, _RecordingLLM()
-    asked = llm.open().asked
+    tasks = llm.open().asked
     index = bench.open(bench.folder / "part by part", llm)
     index.add(DOCUMENTS)
     for part in topological_order(scheme.parts()):
-        asked.clear()
+        tasks.clear()
         index.build(part)
         _require_declared(
-            part, asked, [task for made in topological_order([part]) for task in made.tasks()]
+            part, tasks, [task for built in topological_order([part]) for task in built.tasks()]
         )  # inputs finish too
     retriever = scheme.open(index)
-    asked.clear()
+    tasks.clear()
     answers = ask_questions(retriever, 5)
-    _require_declared(scheme, asked, tasks_of(scheme))
+    _require_declared(scheme, tasks, tasks_of(scheme))
     assert_same(answers, ask_questions(bench.retriever(), 5), "two indexes of the same documents")
 
 
-def _require_declared(plugin: Plugin, asked: Iterable[Task[Any]], declared: Sequence[Task[Any]]) -> None:
-    for task in asked:
+def _require_declared(plugin: Plugin, tasks: Iterable[Task[Any]], declared: Sequence[Task[Any]]) -> None:
+    for task in tasks:
         _require(
-            task.identity in [one.identity for one in declared],
+            task.identity in [declared_task.identity for declared_task in declared],
             plugin,
             f"asks an LLM the task {task.name!r} without declaring it: return it from tasks()",
         )

@@ -185,9 +185,9 @@ def _fold_case(word: str, language: str) -> str:
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", word).casefold())
     if folded.isascii():
         return folded
-    kept = _LEFT_OUT.sub("", folded)
+    letters = _LEFT_OUT.sub("", folded)
     # a digit that is newer than Python's Unicode stays as it is
-    digits = _FOREIGN_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit.group(), digit.group())), kept)
+    digits = _FOREIGN_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit.group(), digit.group())), letters)
     return digits.translate(_LETTERS_OF_LANGUAGES.get(language, {}))
 
 
@@ -220,8 +220,8 @@ def _load_stop_words(language: str) -> frozenset[str]:
     entries = stop_words.get_stop_words(language)
     if language == "turkish":  # the package decodes its ISO 8859-9 file as ISO 8859-1
         entries = [entry.encode("latin-1").decode("iso8859-9") for entry in entries]
-    found = (_WORD.findall(_fold_case(entry, language)) for entry in entries)
-    return frozenset(words[0] for words in found if len(words) == 1)
+    word_lists = (_WORD.findall(_fold_case(entry, language)) for entry in entries)
+    return frozenset(words[0] for words in word_lists if len(words) == 1)
 
 
 # ---------------------------------------------------------------- language detection
@@ -270,8 +270,12 @@ def language_warning(texts: Sequence[str], language: str) -> str | None:
     if language in candidates and not _is_clearly_better(best, language, words):
         return None
     known = best in languages()
-    told = f"The corpus looks like {best}"
-    return f"{told}; pass --language {best}" if known else f"{told}, which has no stop words here; pass --language none"
+    warning = f"The corpus looks like {best}"
+    return (
+        f"{warning}; pass --language {best}"
+        if known
+        else f"{warning}, which has no stop words here; pass --language none"
+    )
 
 
 def _find_candidates(sample: str) -> tuple[str, ...]:

@@ -128,11 +128,13 @@ class LateInteraction:
     def _found(self, ranked: Sequence[Ranking]) -> list[SearchResult]:
         """Read the records of all rankings in one call of the store."""
         wanted = [FilterQuery(Ids(tuple(ids)), max(1, len(ids)), HIT_FIELDS) for ids, _ in ranked]
-        found = []
-        for (ids, scores), one in zip(ranked, self.collection.search(wanted), strict=True):
-            place = {id: row for row, id in enumerate(one.ids)}
-            found.append(SearchResult(ids, scores, one.records.take(pa.array([place[id] for id in ids], pa.int64()))))
-        return found
+        results = []
+        for (ids, scores), result in zip(ranked, self.collection.search(wanted), strict=True):
+            place = {id: row for row, id in enumerate(result.ids)}
+            results.append(
+                SearchResult(ids, scores, result.records.take(pa.array([place[id] for id in ids], pa.int64())))
+            )
+        return results
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,18 +106,20 @@ class HybridRetriever:
 
     def _at_once(self, bases: Sequence[SearchingRetriever], queries: Sequence[Query], k: int) -> list[Retrieval]:
         """Run all searches without fields, then read the records of the k best: two calls of the store."""
-        asked = [(base.collection, base.requests(queries, max(self.settings.depth, k), ())) for base in bases]
+        searches = [(base.collection, base.requests(queries, max(self.settings.depth, k), ())) for base in bases]
         start = time.perf_counter()
-        found = list(zip(*search_together(asked), strict=True))
+        results = list(zip(*search_together(searches), strict=True))
         ms = (time.perf_counter() - start) * 1e3 / max(1, len(queries) * len(bases))
         fused = [
-            self._fuse([list(zip(one.ids, one.scores.tolist(), strict=True)) for one in each], k) for each in found
+            self._fuse([list(zip(result.ids, result.scores.tolist(), strict=True)) for result in each], k)
+            for each in results
         ]
-        known = self._read(bases, found, {id for best in fused for id, _ in best})
+        known = self._read(bases, results, {id for best in fused for id, _ in best})
         answers = []
-        for query, each, best in zip(queries, found, fused, strict=True):
+        for query, each, best in zip(queries, results, fused, strict=True):
             steps = [
-                Step(1, base.step, query.text, tuple(one.ids), ms=ms) for base, one in zip(bases, each, strict=True)
+                Step(1, base.step, query.text, tuple(result.ids), ms=ms)
+                for base, result in zip(bases, each, strict=True)
             ]
             answers.append(Retrieval(tuple(replace(known[id], score=score) for id, score in best), tuple(steps)))
         return answers
@@ -127,13 +129,13 @@ class HybridRetriever:
     ) -> dict[str, Hit]:
         """Read the hits of the `wanted` ids, each from the collection of the first base that found it."""
         place = {id: n for each in results for n in reversed(range(len(bases))) for id in each[n].ids if id in wanted}
-        asked = []
+        searches = []
         for n, base in enumerate(bases):
             ids = tuple(sorted(id for id, first in place.items() if first == n))
-            asked.append((base.collection, [FilterQuery(Ids(ids), len(ids), HIT_FIELDS)] if ids else []))
+            searches.append((base.collection, [FilterQuery(Ids(ids), len(ids), HIT_FIELDS)] if ids else []))
         return {
             hit.id: hit
-            for answers in search_together(asked)
+            for answers in search_together(searches)
             for answer in answers
             for hit in read_hits(answer, self.source)
         }

@@ -70,7 +70,7 @@ def think_by_rule(inputs: Mapping[str, Any]) -> RuleThought:
     If it suggests none, return the last thought again, or the question, which ends the loop.
     """
     question, thoughts, language = inputs["question"], inputs["thoughts"], inputs["language"]
-    facts = list_facts((one.title, one.text) for one in inputs["passages"])
+    facts = list_facts((passage.title, passage.text) for passage in inputs["passages"])
     following = find_next_fact(question, facts, thoughts, language)
     if following is not None:
         return RuleThought(thought=following.text)
@@ -165,16 +165,16 @@ class IRCoTRetriever:
 
     def _one(self, query: Query, k: int) -> Retrieval:
         settings, tools = self.settings, self.tools
-        chain, asked, last = _Chain(question=query.text), query.text, settings.iterations
+        chain, question, last = _Chain(question=query.text), query.text, settings.iterations
         for iteration in range(1, last + 1):
-            (retrieval,) = tools.base.retrieve([replace(query, text=asked)], settings.base_k)
+            (retrieval,) = tools.base.retrieve([replace(query, text=question)], settings.base_k)
             chain.add(retrieval, iteration)
             hits = merge_rankings(chain.rankings, settings.merge, settings.rrf_k, tools.source)
             if iteration == last:
                 why = f"All {last} rounds are done."
                 break
-            asked = self._think(chain, hits, iteration)
-            why = chain.thought(asked)
+            question = self._think(chain, hits, iteration)
+            why = chain.thought(question)
             if why:
                 break
         end = Step(iteration, "end", query.text, tuple(hit.id for hit in hits[:k]), note=why)

@@ -118,12 +118,12 @@ class ParentRetriever:
         for hit in hits:
             for span in (spans[id] for id in hit.passage_ids if id in spans):
                 scores.setdefault(_find_parent(span, parents[span.doc_id]), hit.score)
-        return sorted(scores.items(), key=lambda one: (-one[1], one[0]))
+        return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
 
     def _answer(
         self, query: Query, retrieval: Retrieval, best: Sequence[tuple[str, float]], hits: dict[str, Hit]
     ) -> Retrieval:
-        step = Step(1 + max((one.iteration for one in retrieval.trace), default=0), "parent", query.text)
+        step = Step(1 + max((earlier.iteration for earlier in retrieval.trace), default=0), "parent", query.text)
         chosen = tuple(replace(hits[id], score=score) for id, score in best)
         return Retrieval(
             chosen, (*retrieval.trace, replace(step, ids=tuple(hit.id for hit in chosen))), retrieval.notes

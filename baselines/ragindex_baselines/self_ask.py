@@ -45,7 +45,7 @@ class FollowUps(BaseModel):
 def split_by_rule(inputs: Mapping[str, Any]) -> FollowUps:
     """Make a follow-up for each fact of the passages that leads on from the question and the earlier facts."""
     question, language = inputs["question"], inputs["language"]
-    facts = list_facts((one.title, one.text) for one in inputs["passages"])
+    facts = list_facts((passage.title, passage.text) for passage in inputs["passages"])
     chain: list[str] = []
     follow_ups: list[FollowUp] = []
     for _ in range(inputs["most"]):
@@ -75,9 +75,9 @@ FOLLOW_UPS: Task[FollowUps] = Task(
 def drop_repeats(follow_ups: Sequence[FollowUp], most: int) -> list[FollowUp]:
     """Return the first `most` distinct follow-ups; blank and repeated questions are dropped."""
     by_question: dict[str, FollowUp] = {}
-    for one in follow_ups:
-        by_question.setdefault(" ".join(one.question.casefold().split()), one)
-    return [one for question, one in by_question.items() if question][:most]
+    for follow_up in follow_ups:
+        by_question.setdefault(" ".join(follow_up.question.casefold().split()), follow_up)
+    return [follow_up for question, follow_up in by_question.items() if question][:most]
 
 
 # ---------------------------------------------------------------- the scheme
@@ -142,11 +142,13 @@ class SelfAskRetriever:
         rounds.add(retrieval, 1)
         follow_ups = self._ask(query.text, retrieval.hits, rounds.trace)
         if settings.searches and follow_ups:
-            queries = [replace(query, text=one.text) for one in follow_ups]
-            for iteration, one in enumerate(self.tools.base.retrieve(queries, settings.candidates), start=2):
-                rounds.add(one, iteration)
+            queries = [replace(query, text=follow_up.text) for follow_up in follow_ups]
+            for iteration, follow_up_retrieval in enumerate(
+                self.tools.base.retrieve(queries, settings.candidates), start=2
+            ):
+                rounds.add(follow_up_retrieval, iteration)
         hits = merge_rankings(rounds.rankings, settings.merge, settings.rrf_k, self.tools.source)
-        notes = [*rounds.notes, *(one.text for one in follow_ups)]
+        notes = [*rounds.notes, *(follow_up.text for follow_up in follow_ups)]
         if settings.answers:
             answer = self._answer(query.text, hits, notes, rounds)
             notes += [f"The answer is: {answer}."] if answer else []
@@ -157,10 +159,10 @@ class SelfAskRetriever:
         with trace.step(1, "follow-ups", question) as step:
             seen = self.tools.show(hits)
             inputs = {"question": question, "passages": seen.passages, "most": most, "language": language}
-            asked = drop_repeats(self.tools.llm.run(FOLLOW_UPS, inputs).follow_ups, most)
+            follow_ups = drop_repeats(self.tools.llm.run(FOLLOW_UPS, inputs).follow_ups, most)
             step["ids"] = seen.hit_ids
-            step["note"] = "\n".join(one.text for one in asked) or "There is no follow-up question."
-        return asked
+            step["note"] = "\n".join(follow_up.text for follow_up in follow_ups) or "There is no follow-up question."
+        return follow_ups
 
     def _answer(self, question: str, hits: Sequence[Hit], notes: Sequence[str], rounds: Rounds) -> str:
         with rounds.trace.step(len(rounds.rankings), "answer", question) as step:

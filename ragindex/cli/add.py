@@ -76,7 +76,7 @@ def add(
     for note in filter(None, (unknown, *describe_drafts(command_tally()))):
         print_note(note)
     value = {name: getattr(changed, name) for name in ("added", "changed", "unchanged", "reread")}
-    skipped = [str(one) for corpus in corpora for one in corpus.skipped]
+    skipped = [str(reason) for corpus in corpora for reason in corpus.skipped]
     result = value | {"skipped": skipped, "spent": command_spending()}
     write_result(result, json, lambda: stdout().print(format_changes(changed)))
     report_skipped(corpora, skip_bad)

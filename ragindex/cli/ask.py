@@ -141,8 +141,8 @@ def _to_json(
         for passage in context.passages
     ]
     support = {"answer": answer.answer, "found": answer.found, "rests_on": list(answer.passages)}
-    found = [] if evidence is None else [{"passage": number, "text": text} for number, text in evidence.sentences]
-    matched = {"sentences": found, "missing": [] if evidence is None else evidence.missing}
+    sentences = [] if evidence is None else [{"passage": number, "text": text} for number, text in evidence.sentences]
+    matched = {"sentences": sentences, "missing": [] if evidence is None else evidence.missing}
     return {"question": question, **support, **matched, "passages": passages, "tokens": context.tokens}
 
 

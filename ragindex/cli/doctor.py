@@ -92,13 +92,13 @@ def _check_index(folder: Path) -> list[tuple[str, str, str]]:
         counts, documents, changed = index.counts(), index.documents, index.find_changes()
         shares = documents.find_metadata(READ_SHARE)
         left_out = {id: reason for source in index.manifest.sources.values() for id, reason in source.left_out.items()}
-        kept = left_out.keys() & {place for id in documents.sources() for place in list_places(id)}
+        kept_documents = left_out.keys() & {place for id in documents.sources() for place in list_places(id)}
     sizes = f"{many(counts.documents, 'document')}, {many(counts.passages, 'passage')}"
     return [
         ("index", "damaged" if changed else "ok", sizes),
         *(("index", "damaged", f"{wrong}. {durable_files.repair_hint(folder)}") for wrong in changed),
         *((id, "read in part", f"to {100 * share:.0f} %") for id, share in sorted(shares.items())),
-        *((id, "kept as it was" if id in kept else "left out", reason) for id, reason in left_out.items()),
+        *((id, "kept as it was" if id in kept_documents else "left out", reason) for id, reason in left_out.items()),
     ]
 
 

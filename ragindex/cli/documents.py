@@ -50,7 +50,7 @@ def read_corpus(data: str, folder: Path, format: str | None, skip_bad: bool | No
 
 def report_skipped(corpora: Sequence[Corpus], skip_bad: bool | None) -> None:
     """Print why documents were skipped, after the work. Raises LeftOutError unless `skip_bad` asked for it."""
-    skipped = [one for corpus in corpora for one in corpus.skipped]
+    skipped = [reason for corpus in corpora for reason in corpus.skipped]
     for sentence in describe_left_out(skipped):
         print_note(sentence)
     if skipped and skip_bad is None:

@@ -49,12 +49,12 @@ def make_not_built_error(index: Index, scheme: Scheme) -> MissingPartError:
 
 def _list_built_methods(index: Index) -> list[str]:
     """Return the installed methods of which an index has all parts, with their default parameters."""
-    found = list[str]()
+    methods = list[str]()
     for name, parts in list_working_methods().items():
         keys = {index.key(part, index.pinned_encoder(part)) for part in parts}
         if keys and keys <= index.manifest.parts.keys():
-            found.append(name)
-    return found
+            methods.append(name)
+    return methods
 
 
 def find_words_in_passages(index: Index, scheme: Scheme, words: Sequence[str]) -> dict[str, list[str]]:
@@ -114,8 +114,8 @@ def describe_question_words(index: Index, scheme: Scheme, question: str) -> str 
 def print_hits(question: str, retrieval: Retrieval, method: str, language: str, *, full: bool, explain: bool) -> None:
     """Print the method and the part of each hit that matches, with `full` all of it, with `explain` also each step."""
     words = find_question_words(question, language)
-    found = f"{many(len(retrieval.hits), 'hit')} by {method}" if retrieval.hits else f"No results with {method}."
-    stdout().print(Text(strip_controls(found), "dim" if retrieval.hits else ""))
+    heading = f"{many(len(retrieval.hits), 'hit')} by {method}" if retrieval.hits else f"No results with {method}."
+    stdout().print(Text(strip_controls(heading), "dim" if retrieval.hits else ""))
     for rank, hit in enumerate(retrieval.hits, start=1):
         name = strip_controls(hit.title or hit.id)
         start = 0 if full else find_window(hit.text, words, language, _WINDOW)[0]

@@ -156,7 +156,7 @@ def index(
         "passages": counts.passages,
         "parts": {name: {"seconds": f.seconds, "bytes": f.bytes, "search": f.search} for name, f in parts.items()},
         "notes": notes,
-        "skipped": [] if corpus is None else [str(one) for one in corpus.skipped],
+        "skipped": [] if corpus is None else [str(reason) for reason in corpus.skipped],
         "spent": command_spending(),
     }
     counted = ("added", "changed", "removed", "unchanged", "reread")
@@ -226,12 +226,12 @@ def _divide_parts(parts: Sequence[Part[Any]]) -> tuple[list[Part[Any]], list[Par
 def _describe_refit(index: Index, wanted: Sequence[Part[Any]], before: str | None) -> str:
     """Say what was fitted and built again, and how long it took."""
     fit = index.fit_figures()
-    said = f"{index.encoder_name} was fitted again{'' if fit is None else f' in {fit.seconds:.1f} s'}"
+    fitted = f"{index.encoder_name} was fitted again{'' if fit is None else f' in {fit.seconds:.1f} s'}"
     if index.encoder_id == before:
-        return f"{said}, and nothing has changed by it."
+        return f"{fitted}, and nothing has changed by it."
     again = [index.figures(part) for part in wanted if uses_encoder(part)]
-    times = ", ".join(f"{one.name} {one.seconds:.1f} s" for one in again) or "nothing"
-    return f"{said}, and built again: {times}."
+    times = ", ".join(f"{built.name} {built.seconds:.1f} s" for built in again) or "nothing"
+    return f"{fitted}, and built again: {times}."
 
 
 def _collect_figures(index: Index, schemes: Sequence[Scheme]) -> dict[str, PartFigures]:

@@ -39,7 +39,7 @@ def methods(
         return
     spec = parse_spec(name)
     described = [_describe(group, spec.name) for group in _find_groups(spec)]
-    first, *others = [one.to_json() for one in described]
+    first, *others = [description.to_json() for description in described]
     write_result({**first, "others": others} if others else first, json, lambda: _show(described))
 
 
@@ -79,14 +79,14 @@ def _describe(group: registry.PluginGroup, name: str) -> _Described:
 
 
 def _show(described: Sequence[_Described]) -> None:
-    for number, one in enumerate(described):
-        kind = f" ({one.kind})" if len(described) > 1 else ""
+    for number, description in enumerate(described):
+        kind = f" ({description.kind})" if len(described) > 1 else ""
         cells = [
             (item.name, item.type, "required" if item.default is None else item.default, item.description)
-            for item in one.parameters
+            for item in description.parameters
         ]
         before = "\n" if number else ""
-        stdout().print(f"{before}[bold]{escape_markup(one.name)}[/]{kind}: {escape_markup(one.doc)}\n")
+        stdout().print(f"{before}[bold]{escape_markup(description.name)}[/]{kind}: {escape_markup(description.doc)}\n")
         stdout().print(text_table(("parameter", "type", "default", "description"), cells))
 
 

@@ -39,7 +39,7 @@ def repair(
             for damage in removed:
                 print_note(f"damaged; rebuilt at the next sync: {damage}")
             raise DamagedError(" ".join(lost))
-        made = index.build()
+        built = index.build()
 
     def show() -> None:
         for damage in removed:
@@ -47,4 +47,4 @@ def repair(
         if not removed:
             stdout().print("No damaged files.")
 
-    write_result({"damaged": removed, "made": made.made, "spent": command_spending()}, json, show)
+    write_result({"damaged": removed, "made": built.made, "spent": command_spending()}, json, show)

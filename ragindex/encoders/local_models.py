@@ -30,13 +30,13 @@ _READ = frozenset({".json", ".txt", ".model", ".safetensors", ".bin"})
 _OTHER_ENGINES = frozenset({"onnx", "openvino"})
 
 
-def choose_device(asked: str) -> str:
+def choose_device(device: str) -> str:
     """Return the device to run a model on: the one asked for, or for "auto" a GPU where torch has one, else "cpu".
 
     torch is not imported on machines that have no sign of a GPU: that takes seconds.
     """
-    if asked != "auto":
-        return asked
+    if device != "auto":
+        return device
     if importlib.util.find_spec("torch") is None or not _may_have_gpu():
         return "cpu"
     torch: Any = import_module("torch")
@@ -93,9 +93,9 @@ def load_local_model(kind: str, model: str, revision: str, wanted_by: str, devic
             f"{wanted_by} needs a newer sentence-transformers. Run: {install_line('sentence-transformers')}"
         )
     folder = Path(model).expanduser()
-    if folder.is_dir() and revision and revision != (found := _compute_revision(folder)):
+    if folder.is_dir() and revision and revision != (actual := _compute_revision(folder)):
         raise UsageError(
-            f"{wanted_by}: the files in {model} have changed (revision {revision}, now {found}). "
+            f"{wanted_by}: the files in {model} have changed (revision {revision}, now {actual}). "
             "Omit the revision to use the current files."
         )
     options = {"revision": revision} if revision and where == model else {}

@@ -225,8 +225,8 @@ def _projection(weights: "csr_matrix[np.float32]", dimensions: int, most: int, s
     if weights.shape[0] <= _EXACT_PASSAGES:
         weights = weights.astype(np.float64)
     values, vectors = _singular_vectors(weights, dimensions, most, seed)
-    kept = values > _SMALLEST_SINGULAR_VALUE * values[0]
-    projection = (vectors[kept] / values[kept, np.newaxis]).T
+    significant = values > _SMALLEST_SINGULAR_VALUE * values[0]
+    projection = (vectors[significant] / values[significant, np.newaxis]).T
     blocks = [weights[start : start + _BLOCK] @ projection for start in range(0, weights.shape[0], _BLOCK)]
     missed = weights[np.concatenate([np.linalg.norm(block, axis=1) for block in blocks]) < _SMALLEST_LENGTH]
     random = np.random.default_rng(seed)

@@ -118,9 +118,9 @@ def find_snapshot(model: str, revision: str = "") -> Path | None:
     for name in (model, f"sentence-transformers/{model}"):
         for file in ("modules.json", "config.json"):
             if name.count("/") <= 1:
-                found = try_to_load_from_cache(name, file, cache_dir=cache, revision=revision or None)
-                if isinstance(found, str):
-                    return Path(found).parent
+                cached = try_to_load_from_cache(name, file, cache_dir=cache, revision=revision or None)
+                if isinstance(cached, str):
+                    return Path(cached).parent
     return None
 
 

@@ -92,9 +92,9 @@ class SentenceTransformers(EncoderPlugin):
                 return self._open_compiled()
             except UnsupportedModelError as reason:
                 if self.engine != "auto" or self.precision != "float32":
-                    asked = f"engine={self.engine}, precision={self.precision}"
+                    options = f"engine={self.engine}, precision={self.precision}"
                     raise UsageError(
-                        f"{self.model!r} does not run with {asked}: {reason}. "
+                        f"{self.model!r} does not run with {options}: {reason}. "
                         "Leave both out to use the fastest engine that can run it."
                     ) from reason
                 _log.info("%s runs on torch: %s", self.model, reason)
@@ -278,7 +278,7 @@ class SentenceTransformerEncoder:
             return []
         stripped = [encodable(text).strip() for text in texts]
         with self._lock, self._require_tokens():
-            found = self._model.encode(
+            embeddings = self._model.encode(
                 stripped,
                 prompt="",
                 batch_size=1,
@@ -286,7 +286,7 @@ class SentenceTransformerEncoder:
                 show_progress_bar=False,
             )
             pieces = self._pieces(stripped)
-        return [self._token_vectors(*row, 0) for row in zip(texts, found, *pieces, strict=True)]
+        return [self._token_vectors(*row, 0) for row in zip(texts, embeddings, *pieces, strict=True)]
 
     def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenEmbeddings]]:
         """As `encode_queries`, prompt and all, with the vectors of the text's word pieces in it: one pass.
@@ -330,8 +330,8 @@ class SentenceTransformerEncoder:
         if rows.shape != (len(offsets), self.dimensions):
             shape = " x ".join(map(str, rows.shape))
             raise self._without_tokens(f"expected {len(offsets)} x {self.dimensions}, got {shape}")
-        kept, spans = locate_tokens(text, offsets, special, prompt)
-        return TokenEmbeddings(spans, normalize_rows(rows[kept]))
+        token_rows, spans = locate_tokens(text, offsets, special, prompt)
+        return TokenEmbeddings(spans, normalize_rows(rows[token_rows]))
 
     def _without_tokens(self, reason: str) -> UsageError:
         return UsageError(

@@ -59,10 +59,10 @@ def _convert_spans(encoder: str, given: Any) -> _Spans:
     return spans.astype(np.int64)
 
 
-def _make_error(encoder: str, found: str) -> UsageError:
+def _make_error(encoder: str, problem: str) -> UsageError:
     return UsageError(
         f"The encoder {encoder} must give for each text a vector for each of its tokens, and the token's span: (start, "
-        f"end) in characters of the text. It gave {found}. Fix the encoder, or choose another with --encoder."
+        f"end) in characters of the text. It gave {problem}. Fix the encoder, or choose another with --encoder."
     )
 
 
@@ -74,6 +74,6 @@ def locate_tokens(
     `offsets` are places in what was encoded: a prompt of `prompt` characters, then `text` without outer blanks.
     `special` is 1 for tokens such as [CLS].
     """
-    kept = [i for i, (start, end) in enumerate(offsets) if not special[i] and max(start, prompt) < end]
+    tokens = [i for i, (start, end) in enumerate(offsets) if not special[i] and max(start, prompt) < end]
     moved = len(text) - len(text.lstrip()) - prompt
-    return kept, tuple((max(offsets[i][0], prompt) + moved, offsets[i][1] + moved) for i in kept)
+    return tokens, tuple((max(offsets[i][0], prompt) + moved, offsets[i][1] + moved) for i in tokens)

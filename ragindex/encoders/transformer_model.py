@@ -171,8 +171,8 @@ class TransformerEncoder:
 
     def token_spans(self, text: str) -> list[Span]:
         """Return the characters of each word piece of the whole text."""
-        found = self._whole.encode(encodable(text).strip(), add_special_tokens=False)
-        return list(locate_tokens(text, found.offsets, found.special_tokens_mask)[1])
+        encoding = self._whole.encode(encodable(text).strip(), add_special_tokens=False)
+        return list(locate_tokens(text, encoding.offsets, encoding.special_tokens_mask)[1])
 
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
         """Return one vector per word piece, without prompts and special tokens.
@@ -208,10 +208,10 @@ class TransformerEncoder:
     def _states(self, texts: Sequence[str], prompt: str, batch_size: int) -> Iterator[tuple[int, _Encoded, Floats]]:
         """Yield the number of each text, its tokens and their states (tokens, dimensions), shortest texts first."""
         encoded = [
-            _Encoded(one.ids, one.offsets, one.special_tokens_mask)
-            for one in self._tokenizer.encode_batch([prompt + encodable(text).strip() for text in texts])
+            _Encoded(encoding.ids, encoding.offsets, encoding.special_tokens_mask)
+            for encoding in self._tokenizer.encode_batch([prompt + encodable(text).strip() for text in texts])
         ]
-        batches = _batches([len(one.ids) for one in encoded], batch_size)
+        batches = _batches([len(encoding.ids) for encoding in encoded], batch_size)
 
         def run(numbers: Sequence[int]) -> Floats:
             length = len(encoded[numbers[-1]].ids)
@@ -290,8 +290,8 @@ def open_engine(name: EngineName, file: Path, threads: int) -> RunModel:
     opening = _open_openvino if name == "openvino" else _open_onnxruntime
     # OpenVINO gives the thread that compiles a model a stack for signals, and unmaps it with the model: if this is the
     # main thread, the next signal, Ctrl-C for instance, then ends the process with a segmentation fault.
-    with ThreadPoolExecutor(1) as one:
-        return one.submit(opening, file, threads).result()
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(opening, file, threads).result()
 
 
 def _open_openvino(file: Path, threads: int) -> RunModel:

@@ -172,15 +172,15 @@ def _find_best_mention(question: str, kind: AnswerKind, best: Sequence[tuple[str
 
     A mention scores more the more of the question's tokens are near it.
     """
-    asked = set(analyse(question, language))
+    question_words = set(analyse(question, language))
     top, answer = 0.0, ""
     for text, score in best:
         for mention in find_mentions(text):
             fit = _score_kind(text, mention, kind)
-            if not fit or set(analyse(mention.text, language)) <= asked:
+            if not fit or set(analyse(mention.text, language)) <= question_words:
                 continue
             around = text[max(0, mention.start - _WINDOW) : mention.start + len(mention.text) + _WINDOW]
-            near = len(asked & set(analyse(around, language))) / max(1, len(asked))
+            near = len(question_words & set(analyse(around, language))) / max(1, len(question_words))
             if score * fit * (1 + near) > top:
                 year = _YEAR.search(mention.text) if kind == "year" else None
                 top, answer = score * fit * (1 + near), year[0] if year else mention.text
@@ -204,10 +204,10 @@ def _score_kind(text: str, mention: MentionSpan, kind: AnswerKind) -> float:
 
 def _answer_from_triples(question: str, triples: Sequence[Triple], language: str) -> str:
     """Return the object or subject of the nearest triple that shares no token with the question, or ""."""
-    asked = set(analyse(question, language))
+    question_words = set(analyse(question, language))
     nearest = nearest_triples(question, triples, _BEST_SENTENCES, language)
     sides = (side for triple in nearest for side in (triple.object, triple.subject))
-    return next((side for side in sides if not set(analyse(side, language)) & asked), "")
+    return next((side for side in sides if not set(analyse(side, language)) & question_words), "")
 
 
 # ---------------------------------------------------------------- chains of facts
@@ -260,7 +260,9 @@ def write_sentence(triple: Triple) -> str:
     return f"{triple.subject} {triple.predicate} {triple.object}."
 
 
-def find_next_fact(question: str, facts: Sequence[ChainFact], said: Sequence[str], language: str) -> ChainFact | None:
+def find_next_fact(
+    question: str, facts: Sequence[ChainFact], sentences: Sequence[str], language: str
+) -> ChainFact | None:
     """Return the fact that continues the chain of sentences in `said`, or None if there is none.
 
     A candidate has at least one open name and a new name. The open names are those of the question that no sentence
@@ -268,13 +270,15 @@ def find_next_fact(question: str, facts: Sequence[ChainFact], said: Sequence[str
     open names and the unmentioned words of the question; facts about an open name count double, and facts without a
     verb count half. If the question has no names, any fact can begin the chain.
     """
-    known = [_pad_words(text) for text in (question, *said)]
-    asked, fresh = (list(map(entity_key, find_names(text))) for text in (question, said[-1] if said else ""))
-    names = [name for name in asked if not _any_contains(known[1:], name)]
+    known = [_pad_words(text) for text in (question, *sentences)]
+    entities, fresh = (
+        list(map(entity_key, find_names(text))) for text in (question, sentences[-1] if sentences else "")
+    )
+    names = [name for name in entities if not _any_contains(known[1:], name)]
     names += [name for name in fresh if not _any_contains(known[:-1], name)]
     names = list(dict.fromkeys(names))
-    candidates = [fact for fact in facts if fact.text not in said]
-    focus = " ".join([*unmentioned_words(question, said, language), *names])
+    candidates = [fact for fact in facts if fact.text not in sentences]
+    focus = " ".join([*unmentioned_words(question, sentences, language), *names])
     scores = overlaps(focus, [fact.text for fact in candidates], language)
     best: ChainFact | None = None
     top = 0.0
@@ -283,27 +287,27 @@ def find_next_fact(question: str, facts: Sequence[ChainFact], said: Sequence[str
             score *= _TITLE_WEIGHT
         if fact.triple.predicate == ASSOCIATED:
             score *= _ASSOCIATION_WEIGHT
-        begins = (not names and not said) or any(_any_contains([fact.words], name) for name in names)
+        begins = (not names and not sentences) or any(_any_contains([fact.words], name) for name in names)
         if score > top and begins and not all(_any_contains(known, name) for name in fact.names):
             best, top = fact, score
     return best
 
 
-def find_new_name(triple: Triple, question: str, said: Sequence[str]) -> str:
+def find_new_name(triple: Triple, question: str, sentences: Sequence[str]) -> str:
     """Return the object of a triple, or its subject if the question or a sentence in `said` names the object."""
-    known = [_pad_words(text) for text in (question, *said)]
+    known = [_pad_words(text) for text in (question, *sentences)]
     return triple.subject if _any_contains(known, entity_key(triple.object)) else triple.object
 
 
-def unmentioned_words(question: str, said: Sequence[str], language: str) -> list[str]:
+def unmentioned_words(question: str, sentences: Sequence[str], language: str) -> list[str]:
     """Return the distinct words of a question that no sentence in `said` contains, in order."""
-    mentioned = {token for text in said for token in analyse(text, language)}
+    mentioned = {token for text in sentences for token in analyse(text, language)}
     return [word for word in dict.fromkeys(question.split()) if mentioned.isdisjoint(analyse(word, language))]
 
 
-def unmentioned_names(question: str, said: Sequence[str]) -> list[str]:
+def unmentioned_names(question: str, sentences: Sequence[str]) -> list[str]:
     """Return the names in a question, as written, that no sentence in `said` contains."""
-    known = [_pad_words(text) for text in said]
+    known = [_pad_words(text) for text in sentences]
     return [name for name in find_names(question) if not _any_contains(known, entity_key(name))]
 
 

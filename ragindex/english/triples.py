@@ -277,8 +277,8 @@ class _Reader:
     def _close(self) -> None:
         """Attach the phrases in front of a clause to its verb: "In Paris, he met Ann"."""
         clause = self.clause
-        said = clause.said if len(clause.said.split()) <= LONGEST_PREDICATE else clause.verb
-        words = said or f"{clause.lead} {clause.verb}".strip()
+        predicate = clause.said if len(clause.said.split()) <= LONGEST_PREDICATE else clause.verb
+        words = predicate or f"{clause.lead} {clause.verb}".strip()
         for preposition, chunk in clause.fronted if clause.verb else ():
             if chunk.name or chunk.kind == "quantity":
                 self._add_object(chunk, f"{words} {preposition}", words, preposition)

@@ -121,5 +121,5 @@ def find_texts(values: Any) -> Iterator[str]:
     """Yield all texts of a JSON value, at any depth, without the names of keys."""
     if isinstance(values, str):
         yield values
-    for one in values.values() if isinstance(values, dict) else values if isinstance(values, list) else ():
-        yield from find_texts(one)
+    for inner in values.values() if isinstance(values, dict) else values if isinstance(values, list) else ():
+        yield from find_texts(inner)

@@ -101,7 +101,9 @@ def _list_consent(index: IndexState, scheme: Scheme, exported: ExportedRetriever
     plugins += [index.encoders.plugin] if exported.encoder else []
     plugins += [index.model.plugin] if exported.asks else []
     plugins += [] if exported.packed else [index.store_plugin]
-    described = [one.describe() for one in (exported.method, exported.encoder, exported.llm, exported.store) if one]
+    described = [
+        plugin.describe() for plugin in (exported.method, exported.encoder, exported.llm, exported.store) if plugin
+    ]
     return list_needed(plugins, described)
 
 

@@ -164,7 +164,7 @@ def _make_plan(
     """Make the plugins. Raises UsageError if one is unknown, differs from the exported one, or reaches too far."""
     files = {text: _own_path(text, folder) for text in _own_texts(exported)}
     method = exported.method.describe()
-    described = [one.describe() for one in (exported.encoder, exported.llm, exported.store) if one is not None]
+    described = [plugin.describe() for plugin in (exported.encoder, exported.llm, exported.store) if plugin is not None]
     consent.require_no_paths([method, *described], allowed.folders, allowed.name)
     scheme = registry.scheme(replace_parameters(method, files))
     back = {path: text for text, path in files.items()}

@@ -170,8 +170,8 @@ def read_retriever_file(folder: Path) -> ExportedRetriever:
         with open_regular(path) as file:
             content = file.read(LARGEST_RETRIEVER_FILE + 1)
     except FileNotFoundError as error:
-        found = f"none in {folder}" if folder.is_dir() else "no such folder"
-        raise DataError(f"a file {RETRIEVER_FILE}, which ragindex export writes", found, path=path) from error
+        state = f"none in {folder}" if folder.is_dir() else "no such folder"
+        raise DataError(f"a file {RETRIEVER_FILE}, which ragindex export writes", state, path=path) from error
     except OSError as error:
         raise DataError(f"a readable file {RETRIEVER_FILE}", error.strerror or str(error), path=path) from error
     return parse_retriever_file(content, path)

@@ -37,8 +37,8 @@ def _replace_texts(value: Any, texts: Mapping[str, str]) -> Any:
     if isinstance(value, str):
         return texts.get(value, value)
     if isinstance(value, dict):
-        return {key: _replace_texts(one, texts) for key, one in value.items()}
-    return [_replace_texts(one, texts) for one in value] if isinstance(value, list) else value
+        return {key: _replace_texts(inner, texts) for key, inner in value.items()}
+    return [_replace_texts(inner, texts) for inner in value] if isinstance(value, list) else value
 
 
 def replace_parameters(described: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
@@ -143,8 +143,8 @@ def find_other_settings(exported: ExportedIndex, here: ExportedIndex) -> list[st
 def find_other_parts(exported: ExportedRetriever, index: IndexState, scheme: Scheme) -> list[str]:
     """Say which parts would answer differently from those that were exported. Raises MissingPartError."""
     here = describe_parts(index, scheme)
-    if [one.label for one in here] != [part.label for part in exported.parts]:
-        labels = (", ".join(one.label for one in each) for each in (here, exported.parts))
+    if [own_part.label for own_part in here] != [part.label for part in exported.parts]:
+        labels = (", ".join(own_part.label for own_part in each) for each in (here, exported.parts))
         return ["the method has the parts {}, and had {}".format(*labels)]
     differences = [text for was, now in zip(exported.parts, here, strict=True) for text in _compare_part(was, now)]
     was_index, now_index = exported.index, describe_index(index, "")

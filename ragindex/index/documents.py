@@ -104,7 +104,7 @@ class Documents:
         added, changed, unchanged, reread = list[str](), list[str](), 0, 0
         while batch := list(islice(coming, _BATCH)):
             known = lookup.values([document.id for document in batch])
-            rows = [{**_build_row(one, self.chunking, files.get(one.id, "")), "source": source} for one in batch]
+            rows = [{**_build_row(item, self.chunking, files.get(item.id, "")), "source": source} for item in batch]
             new = [row for row in rows if known.get(row["id"]) != row["revision"]]
             if new:
                 self.collection.upsert(pa.RecordBatch.from_pylist(new, schema=DOCUMENT_ROWS))

@@ -375,8 +375,8 @@ def resolve_settings(
         by, size, overlap = asked_cut
         language = language or current_values(None)["language"]
         return IndexSettings(language=language, by=by, size=size, overlap=overlap, store=described)
-    held_cut = (manifest.settings.by, manifest.settings.size, manifest.settings.overlap)
-    if chunking != "default" and held_cut != asked_cut:
+    manifest_cut = (manifest.settings.by, manifest.settings.size, manifest.settings.overlap)
+    if chunking != "default" and manifest_cut != asked_cut:
         change = f"ragindex index --index {shlex.quote(str(folder))} --chunking 'passages(by=…, size=…)'"
         hint = f"To change it, run: {change}"
         if manifest.settings.by is None:

@@ -186,14 +186,14 @@ def _check_documents(
         return
     pin_documents(rescued.collection)
     rescued.file.unlink(missing_ok=True)
-    kept = f" {many(rescued.collection.count(), 'document')} could be read and stay in the index."
+    remaining = f" {many(rescued.collection.count(), 'document')} could be read and stay in the index."
     aside = f" What is left of the old files was moved to {rescued.aside}." if rescued.aside else ""
     if rescued.complete:
-        findings.removed.append(f"{sentence}{kept}{aside}")
+        findings.removed.append(f"{sentence}{remaining}{aside}")
         return
     ids = f" {many(len(rescued.lost), 'document')} could not: {first_names(rescued.lost)}." if rescued.lost else ""
     again = " Documents that a program or a server added must be sent again. The others:"
-    findings.lost.append(f"{sentence}{kept}{ids}{aside}{again} {commands}")
+    findings.lost.append(f"{sentence}{remaining}{ids}{aside}{again} {commands}")
 
 
 def _find_collection_damage(store: Store, name: str, pinned: int | None, identity: str | None) -> str | None:

@@ -161,8 +161,14 @@ def choose_chunking(manifest: Manifest | None, corpus: Corpus, *, kept: bool = F
 def describe_sources(known: Known, owners: Mapping[str, int]) -> list[dict[str, str | int]]:
     """Return one row for each source: name, root, format, id prefix, and number of documents."""
     return [
-        {"name": name, "root": one.root, "format": one.format, "prefix": one.prefix, "documents": owners.get(name, 0)}
-        for name, one in known.items()
+        {
+            "name": name,
+            "root": source.root,
+            "format": source.format,
+            "prefix": source.prefix,
+            "documents": owners.get(name, 0),
+        }
+        for name, source in known.items()
     ]
 
 
@@ -264,12 +270,12 @@ def _assign_ids(corpus: Corpus, lead: str) -> Iterator[Document]:
         yield replace(document, id=id, metadata=metadata) if lead else document
 
 
-def _require_no_folder_inside(known: Known, corpus: Corpus, found: str | None, asking: SourceRequest) -> None:
+def _require_no_folder_inside(known: Known, corpus: Corpus, known_name: str | None, asking: SourceRequest) -> None:
     """Raise WorkspaceError if the folder of `corpus` contains the folder of a source: files would be indexed twice."""
     if corpus.only or corpus.format != "folder":
         return
     for name, source in known.items():
-        if name != found and _contains(corpus, source):
+        if name != known_name and _contains(corpus, source):
             raise WorkspaceError(
                 f"{corpus.root} contains {source.root}, the source {name!r}, whose files would be indexed twice. "
                 f"Nothing was written. Run: {asking.removal(name)}, then this command again."

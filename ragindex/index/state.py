@@ -268,7 +268,9 @@ class IndexState:
         """
         prices = self.model.setting.prices
         paid = self._find_paid_plugins(tuple(plugins), reads)
-        return {registry.label(one): missing for one in paid if (missing := one.price_missing(prices)) is not None}
+        return {
+            registry.label(plugin): missing for plugin in paid if (missing := plugin.price_missing(prices)) is not None
+        }
 
     def require_prices(self, plugins: Iterable[Scheme | Part[Any]], *, reads: bool = False) -> None:
         """Raise UsageError if there is a budget and a paid service that `plugins` would call has no price."""

@@ -337,7 +337,7 @@ def apply_changes(tasks: Sequence[Building], corpus: pa.Table) -> tuple[dict[str
             with progress_bar(f"{task.name}: finishing", None):
                 records[task.key] = _finish_part(task, fingerprint)
         except TimeLimitError as error:
-            error.parts = tuple(registry.label(one.part) for one in tasks if one.key in records or one is task)
+            error.parts = tuple(registry.label(other.part) for other in tasks if other.key in records or other is task)
             raise
         finish_seconds += time.perf_counter() - made_at
 
@@ -347,7 +347,7 @@ def apply_changes(tasks: Sequence[Building], corpus: pa.Table) -> tuple[dict[str
     for task in reversed(others):
         forgotten += _forget(task, revisions.to_forget(passages[task.part.own_chunking()], task.coverage.held))
     for task in others:
-        sources = [one.coverage.outputs for one in task.inputs if not isinstance(one.part, Chunks)]
+        sources = [other.coverage.outputs for other in task.inputs if not isinstance(other.part, Chunks)]
         # An input may have failed for some passages.
         wanted = revisions.merge_revisions(sources) if sources else passages[task.part.own_chunking()]
         update(task, wanted)

@@ -63,7 +63,7 @@ class HaystackRetriever:
         retriever: IndexRetriever | None = None,
         exported: str | None = None,
     ) -> None:
-        if sum(one is not None for one in (index, exported, retriever)) != 1 or (index is None) != (method is None):
+        if sum(given is not None for given in (index, exported, retriever)) != 1 or (index is None) != (method is None):
             raise UsageError(
                 "HaystackRetriever takes either 'index' and 'method', or 'retriever', an open method, or 'exported', "
                 "the path of an exported retriever."
@@ -88,9 +88,9 @@ class HaystackRetriever:
         filter_policy: FilterPolicy = FilterPolicy.REPLACE,
     ) -> Self:
         """Open a built method of the index in `folder`, which is only read."""
-        made = cls(str(folder), method, top_k, filters, filter_policy)
-        made.warm_up()
-        return made
+        retriever = cls(str(folder), method, top_k, filters, filter_policy)
+        retriever.warm_up()
+        return retriever
 
     def warm_up(self) -> None:
         """Open the method; pipelines call this before they run."""

@@ -74,7 +74,7 @@ def _to_nodes(hits: Hits) -> list[NodeWithScore]:
 
 def _to_node(hit: Hit) -> TextNode:
     position = hit.positions[0] if len(hit.positions) == 1 else None
-    one = len(hit.doc_ids) == 1  # a node can name one source
+    single = len(hit.doc_ids) == 1  # a node can name one source
     return TextNode(
         id_=hit.id,
         text=hit.text,
@@ -83,7 +83,7 @@ def _to_node(hit: Hit) -> TextNode:
         excluded_embed_metadata_keys=[CITATION_KEY],
         start_char_idx=None if position is None else position.start,
         end_char_idx=None if position is None else position.end,
-        relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=hit.doc_ids[0])} if one else {},
+        relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=hit.doc_ids[0])} if single else {},
     )
 
 

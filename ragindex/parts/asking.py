@@ -83,16 +83,18 @@ class PassageAnswers(AskingPart[Collection]):
         """Replace the records of the batch's passages."""
         collection = context.collection("records", self.record_schema(context))
         passages = context.passages(list(change.upsert)).to_pylist() if change.upsert else []
-        made = self.make_records(passages, context) if passages else None
+        answers = self.make_records(passages, context) if passages else None
         touched = [*change.remove, *change.upsert]
         stored = touched if self.one_record_each else find_record_ids(collection, touched)
-        collection.delete(sorted(set(stored).difference(() if made is None else made.column("id").to_pylist())))
-        if made is not None:
+        collection.delete(sorted(set(stored).difference(() if answers is None else answers.column("id").to_pylist())))
+        if answers is not None:
             sizes = (
-                map(len, made.column("metadata").to_pylist()) if "metadata" in made.schema.names else [0] * len(made)
+                map(len, answers.column("metadata").to_pylist())
+                if "metadata" in answers.schema.names
+                else [0] * len(answers)
             )
             for start, stop in split_by_size(list(sizes)):
-                collection.upsert(made.slice(start, stop - start))
+                collection.upsert(answers.slice(start, stop - start))
 
     def finish(self, context: BuildContext) -> None:
         """Note whether rules were used."""

@@ -39,8 +39,8 @@ def find_record_ids(records: Collection, passage_ids: Sequence[str]) -> list[str
     """Return the ids of the records of these passages, sorted."""
     if not passage_ids:
         return []
-    found = records.scan((), Overlaps("passage_ids", tuple(passage_ids)))
-    return sorted(id for batch in found for id in batch.column("id").to_pylist())
+    batches = records.scan((), Overlaps("passage_ids", tuple(passage_ids)))
+    return sorted(id for batch in batches for id in batch.column("id").to_pylist())
 
 
 def split_by_size(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -93,15 +93,15 @@ def replace_records(records: Collection, batches: Iterable[pa.RecordBatch]) -> N
 
     Vectors are not compared, so a vector must be determined by the other fields.
     """
-    held = {row["id"]: row[DIGEST] for batch in records.scan((DIGEST,)) for row in batch.to_pylist()}
+    stored = {row["id"]: row[DIGEST] for batch in records.scan((DIGEST,)) for row in batch.to_pylist()}
     for batch in batches:
         digests = _hash_records(batch)
         ids = batch.column("id").to_pylist()
-        changed = [held.pop(id, None) != found for id, found in zip(ids, digests, strict=True)]
+        changed = [stored.pop(id, None) != new for id, new in zip(ids, digests, strict=True)]
         if any(changed):
             marked = batch.append_column(DIGEST, pa.array(digests, pa.string()))
             records.upsert(marked.filter(pa.array(changed)))
-    records.delete(sorted(held))
+    records.delete(sorted(stored))
 
 
 def _hash_records(batch: pa.RecordBatch) -> list[str]:

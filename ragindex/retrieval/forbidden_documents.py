@@ -41,10 +41,10 @@ TRAPS = (
 def make_corpus(others: Sequence[Document] = ()) -> tuple[Document, ...]:
     """Return the allowed documents, with some `others` among them, and the forbidden one."""
     lines = (line.partition("|") for line in _ALLOWED.strip().splitlines())
-    made = [Document(f"a{number}", title, text) for number, (title, _, text) in enumerate(lines)]
+    documents = [Document(f"a{number}", title, text) for number, (title, _, text) in enumerate(lines)]
     allowed = [
-        replace(one, metadata={**one.metadata, "access": "open", "level": number % 3})
-        for number, one in enumerate((*made, *others))
+        replace(document, metadata={**document.metadata, "access": "open", "level": number % 3})
+        for number, document in enumerate((*documents, *others))
     ]
     return (*allowed, Document(FORBIDDEN_ID, "Wrathnell file", _FORBIDDEN, {"access": "Klorvane", "level": 9}))
 
@@ -63,9 +63,9 @@ def make_filters(corpus: Sequence[Document]) -> dict[str, Filter]:
     }
 
 
-def _list_told_secrets(told: str, question: str) -> list[str]:
-    text, asked = told.casefold(), question.casefold()
-    return [word for word in SECRETS if word in text and word not in asked]
+def _list_told_secrets(output: str, question: str) -> list[str]:
+    text, question_text = output.casefold(), question.casefold()
+    return [word for word in SECRETS if word in text and word not in question_text]
 
 
 def list_leaks(query: Query, retrieval: Retrieval, given: object = "") -> dict[str, list[str]]:
@@ -73,11 +73,11 @@ def list_leaks(query: Query, retrieval: Retrieval, given: object = "") -> dict[s
 
     Words of the question do not count.
     """
-    told = [("hits", write_hit(hit)) for hit in retrieval.hits]
-    told += [("notes", str(retrieval.notes)), ("LLM", str(given))]
-    told += [(f"step {step.index!r}", str(replace(step, query=""))) for step in retrieval.trace]
+    outputs = [("hits", write_hit(hit)) for hit in retrieval.hits]
+    outputs += [("notes", str(retrieval.notes)), ("LLM", str(given))]
+    outputs += [(f"step {step.index!r}", str(replace(step, query=""))) for step in retrieval.trace]
     leaks: dict[str, list[str]] = {}
-    for place, text in told:
+    for place, text in outputs:
         secrets = _list_told_secrets(text, query.text)
         if secrets:
             leaks[place] = sorted({*leaks.get(place, ()), *secrets})

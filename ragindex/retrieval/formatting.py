@@ -85,7 +85,7 @@ def hit_to_json(hit: Hit) -> dict[str, Any]:
         "passage_ids": list(hit.passage_ids),
         "positions": [position_to_json(position) for position in hit.positions],
         "metadata": {
-            id: {key: one for key, one in value.items() if key != HYPERLINKS} for id, value in metadata.items()
+            id: {key: field for key, field in value.items() if key != HYPERLINKS} for id, value in metadata.items()
         },
         "source": hit.source,
     }

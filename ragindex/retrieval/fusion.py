@@ -21,7 +21,7 @@ def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], constant: float = 
             ranks.setdefault(id, []).append(rank)
     longest = max(map(len, rankings), default=0)
     worth = [1 / (constant + rank) if rank else 0.0 for rank in range(longest + 1)]
-    fused = [(id, sum([worth[rank] for rank in sorted(held)]), min(held)) for id, held in ranks.items()]
+    fused = [(id, sum([worth[rank] for rank in sorted(positions)]), min(positions)) for id, positions in ranks.items()]
     fused.sort(key=lambda item: (-item[1], item[2], item[0]))
     return [(id, score) for id, score, _ in fused]
 

@@ -44,10 +44,10 @@ def find_question_words(question: str, language: str) -> list[QuestionWord]:
     return _select_words(question, runs, listed_stop_words(language)) or _select_words(question, runs, frozenset())
 
 
-def share_found(words: Sequence[QuestionWord], held: Set[str]) -> float:
+def share_found(words: Sequence[QuestionWord], tokens: Set[str]) -> float:
     """Return the share of the words, by weight, that are among the tokens of a text; 0 without words."""
-    found = sum(word.weight for word in words if not held.isdisjoint(word.tokens))
-    return found / sum(word.weight for word in words) if words else 0.0
+    weight = sum(word.weight for word in words if not tokens.isdisjoint(word.tokens))
+    return weight / sum(word.weight for word in words) if words else 0.0
 
 
 def find_missing(question: str, words: Sequence[QuestionWord], texts: Sequence[str], language: str) -> list[str]:
@@ -63,9 +63,9 @@ def find_missing(question: str, words: Sequence[QuestionWord], texts: Sequence[s
 
 def holds_question(words: Sequence[QuestionWord], texts: Sequence[str], language: str) -> bool:
     """Return whether the texts contain enough of the question's words: `FOUND_TOGETHER` and `FOUND_IN_ONE`."""
-    held = [frozenset(analyse(text, language)) for text in texts]
-    best = max((share_found(words, one) for one in held), default=0.0)
-    return share_found(words, frozenset().union(*held)) >= FOUND_TOGETHER and best >= FOUND_IN_ONE
+    token_sets = [frozenset(analyse(text, language)) for text in texts]
+    best = max((share_found(words, tokens) for tokens in token_sets), default=0.0)
+    return share_found(words, frozenset().union(*token_sets)) >= FOUND_TOGETHER and best >= FOUND_IN_ONE
 
 
 def find_matches(text: str, words: Sequence[QuestionWord], language: str) -> list[tuple[int, int]]:
@@ -97,12 +97,12 @@ def find_window(text: str, words: Sequence[QuestionWord], language: str, longest
     It begins and ends with a sentence; a sentence that is longer is cut between words.
     """
     pieces = [piece for span in _split_sentences(text) for piece in _cut_at_spaces(text, *span, longest)]
-    held = [frozenset(analyse(text[start:end], language)) for start, end in pieces]
+    token_sets = [frozenset(analyse(text[start:end], language)) for start, end in pieces]
     best, best_share, last = (0, 0), -1.0, 0
     for first, (start, _) in enumerate(pieces):
         while last < len(pieces) and pieces[last][1] - start <= longest:
             last += 1
-        share = share_found(words, frozenset().union(*held[first:last]))
+        share = share_found(words, frozenset().union(*token_sets[first:last]))
         if share > best_share:
             best, best_share = (start, pieces[last - 1][1]), share
     return best

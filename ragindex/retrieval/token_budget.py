@@ -38,16 +38,16 @@ def fit_hits(hits: Sequence[Hit], max_tokens: int, model: str = "") -> HitsInBud
     """
     if type(max_tokens) is not int or max_tokens < 1:
         raise UsageError(f"'max_tokens' must be an int in the range [1, inf). Got {max_tokens!r} instead.")
-    kept, shortened, used = list[Hit](), set[str](), 0
+    fitting, shortened, used = list[Hit](), set[str](), 0
     for hit in hits:
         text, tokens = _fit_text(hit, max_tokens - used, model)
         if text or not hit.text:
-            kept.append(hit if text == hit.text else replace(hit, text=text))
+            fitting.append(hit if text == hit.text else replace(hit, text=text))
             used += tokens
             if text != hit.text:
                 shortened.add(hit.id)
     estimated = count_text_tokens("", model).estimated
-    return HitsInBudget(tuple(kept), used, frozenset(shortened), len(hits) - len(kept), estimated)
+    return HitsInBudget(tuple(fitting), used, frozenset(shortened), len(hits) - len(fitting), estimated)
 
 
 def fit_text(text: str, max_tokens: int, model: str = "") -> str:
@@ -60,9 +60,9 @@ def fit_text(text: str, max_tokens: int, model: str = "") -> str:
 def _fit_text(hit: Hit, room: int, model: str) -> tuple[str, int]:
     """Return what fits of a hit's text, and the tokens of its title and that text; ("", 0) if nothing fits."""
     head = f"{hit.title}\n" if hit.title else ""
-    whole = count_text_tokens(head + hit.text, model).tokens
-    if whole <= room:
-        return hit.text, whole
+    count = count_text_tokens(head + hit.text, model).tokens
+    if count <= room:
+        return hit.text, count
     text = _cut(hit.text, head, room, model)
     return (text, count_text_tokens(head + text, model).tokens) if text else ("", 0)
 

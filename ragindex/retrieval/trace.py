@@ -32,12 +32,12 @@ class Trace:
 
         A cached LLM call counts with the seconds and tokens of the original call.
         """
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         start = time.perf_counter()
         with ledger.record_calls() as paid:
-            yield found
+            yield values
         ms = (time.perf_counter() - start + paid.correction) * 1e3
-        step = Step(iteration, index, query, ms=ms, **found)
+        step = Step(iteration, index, query, ms=ms, **values)
         first = paid.first
         self.steps.append(replace(step, input_tokens=first.input_tokens, output_tokens=first.output_tokens))
 

@@ -127,11 +127,13 @@ class Communities(AskingPart[Reports]):
         A report that fails is reported to the context, and the next sync asks for it again.
         """
         entities, found = self._found(context.inputs[0], context.seed)
-        inputs = {one.id: {**one.inputs(self.input_tokens), "language": context.language} for one in found}
+        inputs = {
+            community.id: {**community.inputs(self.input_tokens), "language": context.language} for community in found
+        }
         for_llm = {id: each for id, each in inputs.items() if len(each["statements"]) >= self.least_statements}
         reports = {id: _write_report_by_rule(each) for id, each in inputs.items() if id not in for_llm}
         reports |= self.ask(context, REPORT, for_llm, "communities: reports")
-        reported = [(one, reports[one.id]) for one in found if one.id in reports]
+        reported = [(community, reports[community.id]) for community in found if community.id in reports]
         replace_records(context.collection("reports", _REPORT_SCHEMA), _build_report_records(reported))
         replace_records(context.collection("memberships", _MEMBERSHIP_SCHEMA), _build_membership_records(found))
         context.note(_describe_sizes(entities, found, len(reported)), detail=True)
@@ -188,19 +190,19 @@ class Community:
 
 
 def _build_communities(
-    found: Sequence[Sequence[int]],
+    clusters: Sequence[Sequence[int]],
     entities: Sequence[Mapping[str, Any]],
     relations: Sequence[Mapping[str, Any]],
     ends: Sequence[tuple[int, int]],
 ) -> list[Community]:
-    number_of = {place: number for number, places in enumerate(found) for place in places}
-    inside: list[list[int]] = [[] for _ in found]
+    number_of = {place: number for number, places in enumerate(clusters) for place in places}
+    inside: list[list[int]] = [[] for _ in clusters]
     for row, (low, high) in enumerate(ends):
         if number_of.get(low, -1) == number_of.get(high, -2):
             inside[number_of[low]].append(row)
     degrees = [row["degree"] for row in entities]
     communities = []
-    for places, rows in zip(found, inside, strict=True):
+    for places, rows in zip(clusters, inside, strict=True):
         ranked = sorted(places, key=lambda place: (-degrees[place], place))
         rows.sort(key=lambda row: (-degrees[ends[row][0]] - degrees[ends[row][1]], row))
         communities.append(Community(tuple(entities[place] for place in ranked), tuple(relations[row] for row in rows)))
@@ -216,11 +218,11 @@ def _build_report_records(reported: Sequence[tuple[Community, Report]]) -> Itera
     for start in range(0, len(reported), _BATCH):
         some = reported[start : start + _BATCH]
         columns = {
-            "id": pa.array([one.id for one, _ in some], pa.string()),
+            "id": pa.array([community.id for community, _ in some], pa.string()),
             "title": pa.array([report.title for _, report in some], pa.string()),
             "text": pa.array([report.text() for _, report in some], pa.string()),
-            "entities": pa.array([[row["id"] for row in one.members] for one, _ in some], TEXTS),
-            "passage_ids": pa.array([one.passage_ids for one, _ in some], TEXTS),
+            "entities": pa.array([[row["id"] for row in community.members] for community, _ in some], TEXTS),
+            "passage_ids": pa.array([community.passage_ids for community, _ in some], TEXTS),
         }
         yield pa.record_batch(columns)
 
@@ -267,12 +269,12 @@ def find_communities(
     if not len(pairs):
         return []
     edges = [(str(low), str(high), each) for (low, high), each in zip(pairs.tolist(), weights.tolist(), strict=True)]
-    found = graspologic_native.hierarchical_leiden(edges, max_cluster_size=max_size, seed=seed % _SEED_LIMIT)
+    assignments = graspologic_native.hierarchical_leiden(edges, max_cluster_size=max_size, seed=seed % _SEED_LIMIT)
     deepest: dict[int, tuple[int, int]] = {}
-    for one in found:
-        if one.level <= level:
-            node = int(one.node)
-            deepest[node] = max(deepest.get(node, (-1, -1)), (one.level, one.cluster))
+    for assignment in assignments:
+        if assignment.level <= level:
+            node = int(assignment.node)
+            deepest[node] = max(deepest.get(node, (-1, -1)), (assignment.level, assignment.cluster))
     members: dict[tuple[int, int], list[int]] = {}
     for node in sorted(deepest):
         members.setdefault(deepest[node], []).append(node)

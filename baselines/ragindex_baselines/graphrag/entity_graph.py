@@ -196,7 +196,7 @@ def _build_relation_batch(merged: MergedTriples, relations: Relations, places: r
         merged.keys.take(pa.array(side[places.start : places.stop])).to_pylist()
         for side in (relations.low, relations.high)
     )
-    stated = [to_json([one for one, _ in Counter(each).most_common(_STATED_TRIPLES)]) for each in triples]
+    stated = [to_json([triple for triple, _ in Counter(each).most_common(_STATED_TRIPLES)]) for each in triples]
     columns = {
         "id": pa.array([relation_id(*pair) for pair in zip(sources, targets, strict=True)], pa.string()),
         "source": pa.array(sources, pa.string()),

@@ -94,12 +94,12 @@ _SLICE = 100
 
 def rank_passages(entities: Sequence[Nearby], k: int) -> list[str]:
     """Return the first `k` distinct passages, entity by entity."""
-    found: dict[str, None] = {}
+    ranked: dict[str, None] = {}
     for entity in entities:
         slices = (entity.passage_ids.slice(start, _SLICE) for start in range(0, len(entity.passage_ids), _SLICE))
         ids = (id for part in slices for id in part.to_pylist())
-        found.update(dict.fromkeys(islice((id for id in ids if id not in found), k - len(found))))
-    return list(found)
+        ranked.update(dict.fromkeys(islice((id for id in ids if id not in ranked), k - len(ranked))))
+    return list(ranked)
 
 
 def candidate_relations(entities: Sequence[Nearby], each: int) -> list[str]:
@@ -196,15 +196,15 @@ class GraphRAGRetriever:
 
     def _search_entities(self, vectors: Floats, passing: Sequence[frozenset[str] | None]) -> list[SearchResult]:
         """Return the entities nearest to each question, of which all passages pass."""
-        found: dict[int, SearchResult] = {}
+        results: dict[int, SearchResult] = {}
         left, depth, wanted = list(range(len(passing))), self.settings.entities, self.settings.entities
         while left:
             requests = [VectorQuery(vectors[n], depth, _ENTITY_FIELDS, _narrow_search(passing[n])) for n in left]
             answers = list(zip(left, self.entities.search(requests), strict=True))
-            found |= {n: _keep_passing(answer, passing[n], wanted) for n, answer in answers}
-            left = [n for n, answer in answers if len(found[n].ids) < wanted and len(answer.ids) == depth]
+            results |= {n: _keep_passing(answer, passing[n], wanted) for n, answer in answers}
+            left = [n for n, answer in answers if len(results[n].ids) < wanted and len(answer.ids) == depth]
             depth *= _DEEPER
-        return [found[n] for n in range(len(passing))]
+        return [results[n] for n in range(len(passing))]
 
     def _retrieval(
         self, query: Query, result: SearchResult, passing: frozenset[str] | None, k: int, searching: float

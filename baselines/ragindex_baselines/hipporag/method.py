@@ -201,8 +201,8 @@ class EntityRetriever:
         trace = Trace()
         named, walk = self._named(query, trace), self.walks.within(query.filter)
         start = time.perf_counter()
-        found = self._linked(named, walk.graph)
-        nodes, mass = weighted_graph.entity_seeds(walk.graph.places(found), walk.graph.passage_counts)
+        entities = self._linked(named, walk.graph)
+        nodes, mass = weighted_graph.entity_seeds(walk.graph.places(entities), walk.graph.passage_counts)
         linked = _trace_seeds(query, walk.graph, nodes, mass, _ms(start))
         start = time.perf_counter()
         sums = weighted_graph.phrase_sums(walk.graph, walk.among_phrases(nodes, mass))
@@ -279,16 +279,16 @@ class FactRetriever:
         check_queries(queries, k)
         vectors = self.encoder.encode_queries([query.text for query in queries])
         start = time.perf_counter()
-        found = self.facts(queries, vectors)
+        facts = self.facts(queries, vectors)
         ms = _ms(start) / max(1, len(queries))
-        return [self._one(*each, k, ms) for each in zip(queries, vectors, found, strict=True)]
+        return [self._one(*each, k, ms) for each in zip(queries, vectors, facts, strict=True)]
 
     def facts(self, queries: Sequence[Query], vectors: Floats) -> list[SearchResult]:
         """Return the triples nearest to each question that pass its filter; `vectors` is (queries, dimensions)."""
         count = self.walks.unfiltered.settings.facts
-        asked = zip(queries, vectors, strict=True)
+        searches = zip(queries, vectors, strict=True)
         return self.triples.search(
-            [VectorQuery(vector, count, _TRIPLE_FIELDS, query.filter) for query, vector in asked]
+            [VectorQuery(vector, count, _TRIPLE_FIELDS, query.filter) for query, vector in searches]
         )
 
     def seeds(self, facts: SearchResult, graph: WeightedGraph) -> tuple[AnyIntegers, Doubles]:

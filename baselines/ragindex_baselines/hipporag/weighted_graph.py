@@ -76,8 +76,8 @@ class WeightedGraph:
 
     def contains(self, keys: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Return for each phrase whether a passage of the graph contains it."""
-        found = self.places(keys)
-        inside: npt.NDArray[np.bool_] = (found >= 0) & (self.passage_counts[found] > 0)
+        nodes = self.places(keys)
+        inside: npt.NDArray[np.bool_] = (nodes >= 0) & (self.passage_counts[nodes] > 0)
         return inside
 
 
@@ -124,8 +124,8 @@ def entity_seeds(nodes: AnyIntegers, passage_counts: AnyIntegers) -> tuple[AnyIn
 
     The weight of a phrase is its specificity: 1 / number of passages that contain it (`passage_counts`).
     """
-    found = np.unique(nodes[nodes >= 0])
-    return found, 1.0 / passage_counts[found]
+    seeds = np.unique(nodes[nodes >= 0])
+    return seeds, 1.0 / passage_counts[seeds]
 
 
 # ---------------------------------------------------------------- the walk

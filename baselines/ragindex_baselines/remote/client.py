@@ -205,30 +205,30 @@ class Protocol:
 
     def read(self, answer: Any, k: int) -> list[ServiceHit]:
         """Return the first `k` hits of an answer. Raises TroubleError if they are not as the protocol has them."""
-        found = answer.get(self.hits) if isinstance(answer, Mapping) else None
-        if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
+        hits = answer.get(self.hits) if isinstance(answer, Mapping) else None
+        if not isinstance(hits, list) or not all(isinstance(hit, Mapping) for hit in hits):
             raise TroubleError(Trouble(f"expected an object with a list {self.hits!r} of objects", 200))
-        return [self.read_hit(one) for one in found[:k]]
+        return [self.read_hit(hit) for hit in hits[:k]]
 
 
-def _read_plain(one: Mapping[str, Any]) -> ServiceHit:
-    given = one.get("doc_ids")
+def _read_plain(hit: Mapping[str, Any]) -> ServiceHit:
+    given = hit.get("doc_ids")
     documents = tuple(filter(None, map(_read_id, given))) if isinstance(given, list) else ()
-    id = _read_id(one.get("id"))
+    id = _read_id(hit.get("id"))
     if not id:
         raise TroubleError(Trouble("expected an 'id' in every hit", 200))
-    title, text = _read_text(one.get("title"), _LONGEST_TITLE), _read_text(one.get("text"), _LONGEST_TEXT)
-    return ServiceHit(id, (documents, (id,)), title, text, _read_score(one))
+    title, text = _read_text(hit.get("title"), _LONGEST_TITLE), _read_text(hit.get("text"), _LONGEST_TEXT)
+    return ServiceHit(id, (documents, (id,)), title, text, _read_score(hit))
 
 
-def _read_openai(one: Mapping[str, Any]) -> ServiceHit:
-    content = one.get("content")
+def _read_openai(hit: Mapping[str, Any]) -> ServiceHit:
+    content = hit.get("content")
     texts = [part.get("text") for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
     text = "\n".join(text for text in texts if isinstance(text, str))
-    file, name = _read_id(one.get("file_id")), _read_id(one.get("filename"))
+    file, name = _read_id(hit.get("file_id")), _read_id(hit.get("filename"))
     if not file:
         raise TroubleError(Trouble("expected a 'file_id' in every result", 200))
-    return ServiceHit(file, ((file,), (name,)), name[:_LONGEST_TITLE], text[:_LONGEST_TEXT], _read_score(one))
+    return ServiceHit(file, ((file,), (name,)), name[:_LONGEST_TITLE], text[:_LONGEST_TEXT], _read_score(hit))
 
 
 PROTOCOLS: Mapping[str, Protocol] = {
@@ -250,7 +250,7 @@ def _read_text(value: Any, longest: int) -> str:
     return encodable(value[:longest]).replace("\0", "") if isinstance(value, str) else ""
 
 
-def _read_score(one: Mapping[str, Any]) -> float | None:
-    score = one.get("score")
+def _read_score(hit: Mapping[str, Any]) -> float | None:
+    score = hit.get("score")
     known = isinstance(score, int | float) and not isinstance(score, bool) and math.isfinite(score)
     return float(score) if known else None  # type: ignore[arg-type]  # it is a number

@@ -135,14 +135,14 @@ class HttpRetriever:
     def _search(self, query: Query, k: int) -> Retrieval:
         wanted = min(k if query.filter is None else max(k, self.scheme.depth), self.protocol.most)
         start = time.perf_counter()
-        found = self._ask(query.text, wanted)
+        service_hits = self._ask(query.text, wanted)
         ms = (time.perf_counter() - start) * 1e3
-        matched = self.documents.match(found, query.filter, by_file_name=self.protocol.by_file_name)
+        matched = self.documents.match(service_hits, query.filter, by_file_name=self.protocol.by_file_name)
         hits = matched.hits[:k]
         step = Step(1, self.scheme.protocol, query.text, tuple(hit.id for hit in hits), ms=ms)
         if not matched.unknown:
             return Retrieval(hits, (step,))
-        note = f"{len(matched.unknown)} of {len(found)} hits are of no document of the corpus"
+        note = f"{len(matched.unknown)} of {len(service_hits)} hits are of no document of the corpus"
         return Retrieval(hits, (step, Step(1, UNKNOWN_DOCUMENTS, query.text, matched.unknown, note=note)))
 
     def _ask(self, text: str, k: int) -> list[ServiceHit]:
@@ -152,14 +152,14 @@ class HttpRetriever:
             return self.protocol.read(self.address.post(self.protocol.write(encodable(text), k)), k)
 
         try:
-            found = retry(attempt, self.scheme.retries, self._rng, lambda _, seconds: rate_limits.sleep(seconds))
+            hits = retry(attempt, self.scheme.retries, self._rng, lambda _, seconds: rate_limits.sleep(seconds))
         except TroubleError as error:
             trouble = error.trouble
         else:
             if self.scheme.price:  # the time of a question is that of the method
                 price = self.scheme.price / 1_000
                 ledger.record_call(ledger.CallRecord("search over HTTP", self.scheme.url, money=price), 0.0)
-            return found
+            return hits
         # a refused key, no such address, no connection or a redirect fails every other question too
         redirected = trouble.status is not None and 300 <= trouble.status < 400
         kind = ServiceError if trouble.stops or redirected else RequestError

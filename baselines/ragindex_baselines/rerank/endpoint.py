@@ -297,7 +297,9 @@ def read_scores(body: str) -> EndpointResponse:
     usage, meta = as_mapping(outer.get("usage")), as_mapping(outer.get("meta"))
     billed, counted = as_mapping(meta.get("billed_units")), as_mapping(meta.get("tokens"))
     counts = (usage.get("total_tokens"), usage.get("prompt_tokens"), counted.get("input_tokens"))
-    read_tokens = next((number for one in (*counts, billed.get("input_tokens")) if (number := _read_count(one))), None)
+    read_tokens = next(
+        (number for count in (*counts, billed.get("input_tokens")) if (number := _read_count(count))), None
+    )
     searches = _read_count(billed.get("search_units"))
     return EndpointResponse(scores, None if read_tokens is None else int(read_tokens), searches)
 

@@ -100,18 +100,18 @@ class CrossEncoding:
         texts = [encodable(passage_text(title, text)) for title, text in passages]
         distinct = list(dict.fromkeys(texts))
         with self.lock:
-            found = self.model.predict(
+            scored = self.model.predict(
                 [[encodable(question), text] for text in distinct],
                 batch_size=self.batch_size,
                 activation_fn=torch.nn.Identity(),
                 show_progress_bar=False,
             )
-        if found.shape != (len(distinct),) or not np.isfinite(found).any():
+        if scored.shape != (len(distinct),) or not np.isfinite(scored).any():
             raise UsageError(
                 f"The cross-encoder {self.name!r} must give one number a passage. Got an array of the shape "
-                f"{found.shape} with {int(np.isfinite(found).sum())} numbers. Name another model."
+                f"{scored.shape} with {int(np.isfinite(scored).sum())} numbers. Name another model."
             )
-        by_text = dict(zip(distinct, found.tolist(), strict=True))
+        by_text = dict(zip(distinct, scored.tolist(), strict=True))
         return [(place, by_text[text]) for place, text in enumerate(texts)]
 
 

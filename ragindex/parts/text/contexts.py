@@ -54,8 +54,8 @@ def _place_by_rule(inputs: Mapping[str, Any]) -> RulePlacing:
         for sentence in split_sentences(inputs["beginning"])
         if not sentence.startswith("#") and sentence != inputs["title"]
     )
-    found = (below_title(inputs["title"], inputs["headings"]), bound_sentence(next(prose, "")))
-    return RulePlacing(sentence=": ".join(one for one in found if one))
+    pieces = (below_title(inputs["title"], inputs["headings"]), bound_sentence(next(prose, "")))
+    return RulePlacing(sentence=": ".join(piece for piece in pieces if piece))
 
 
 PLACING_SENTENCE: Task[PlacingSentence] = Task(

@@ -105,8 +105,8 @@ class Passages(Part[Collection]):
     def _write_contexts(self, passages: pa.RecordBatch, context: BuildContext) -> list[str]:
         rows = passages.to_pylist()
         if self.context == "sentence":
-            found = context.inputs[0].get(passages.column("id").to_pylist(), ("text",)).to_pylist()
-            below = {one["id"]: one["text"] for one in found}
+            contexts = context.inputs[0].get(passages.column("id").to_pylist(), ("text",)).to_pylist()
+            below = {context_row["id"]: context_row["text"] for context_row in contexts}
         elif self.context == "headings":
             below = {row["id"]: below_title(row["title"], row["headings"]) for row in rows}
         else:

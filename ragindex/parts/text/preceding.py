@@ -71,9 +71,9 @@ class Surroundings(Part["SurroundingTexts"]):
         Ids that do not exist do no harm.
         """
         places = [place for id in ids if (place := _parse_id(id)) is not None]
-        made: PartBuildContext = context  # type: ignore[assignment]  # the index makes the context
-        firsts = [made.documents.owner(f"{before}0") for before, number in places if number == 0]
-        below = [id for passages in made.documents.positions(firsts).values() for id in passages]
+        build: PartBuildContext = context  # type: ignore[assignment]  # the index makes the context
+        firsts = [build.documents.owner(f"{before}0") for before, number in places if number == 0]
+        below = [id for passages in build.documents.positions(firsts).values() for id in passages]
         return [*(f"{before}{number + 1}" for before, number in places), *below]
 
     def open(self, context: ReadContext) -> "SurroundingTexts":

@@ -127,13 +127,18 @@ _extract = lru_cache(maxsize=256)(extract)  # two tasks extract from the same ba
 
 
 def _find_entities_by_rule(inputs: Mapping[str, Any]) -> EntityList:
-    found = _extract(inputs["title"], inputs["text"])
-    return EntityList(entities=[Entity(name=name, type="name") for name in found.entities])
+    extracted = _extract(inputs["title"], inputs["text"])
+    return EntityList(entities=[Entity(name=name, type="name") for name in extracted.entities])
 
 
 def _make_propositions_by_rule(inputs: Mapping[str, Any]) -> Facts:
-    found = _extract(inputs["title"], inputs["text"]).propositions
-    return Facts(propositions=[RuleFact(text=one.text, triplets=[], entities=list(one.entities)) for one in found])
+    propositions = _extract(inputs["title"], inputs["text"]).propositions
+    return Facts(
+        propositions=[
+            RuleFact(text=proposition.text, triplets=[], entities=list(proposition.entities))
+            for proposition in propositions
+        ]
+    )
 
 
 REWRITE_PARAGRAPH: Task[RewrittenParagraph] = Task(
@@ -209,7 +214,10 @@ class Propositions(PassageAnswers):
                 for (id, row), previous in zip(rows.items(), preceding.of(list(rows.values())), strict=True)
             },
         )
-        texts = {id: {"title": rows[id]["title"], "text": one.of(rows[id]["text"])} for id, one in rewritten.items()}
+        texts = {
+            id: {"title": rows[id]["title"], "text": rewriting.of(rows[id]["text"])}
+            for id, rewriting in rewritten.items()
+        }
         listed = {id: answer.named() for id, answer in self.ask(context, ENTITIES, texts).items()}
         answers = self.ask(
             context, PROPOSITIONS, {id: {**texts[id], "entities": names.names} for id, names in listed.items()}

@@ -64,13 +64,13 @@ class Aggregates(Part[Collection]):
         """Build all aggregates, in O(n log n) in the number of entity names; only changed ones are written."""
         read = _read_propositions(context.inputs[0])
         by_entity = self._by_entity(read.propositions)
-        kept = self._kept(by_entity)
-        made = self._merged(kept, read.propositions)
+        frequent = self._kept(by_entity)
+        aggregates = self._merged(frequent, read.propositions)
         schema = tree_nodes.schema(
             context.language, context.encoder.dimensions, keywords=("entities",), numbers=("propositions",)
         )
-        replace_records(context.collection("records", schema), _build_records(made, read, context))
-        for sentence in _write_notes(read.propositions, by_entity, kept, made):
+        replace_records(context.collection("records", schema), _build_records(aggregates, read, context))
+        for sentence in _write_notes(read.propositions, by_entity, frequent, aggregates):
             context.note(sentence, detail=True)
 
     def open(self, context: ReadContext) -> Collection:
@@ -79,11 +79,11 @@ class Aggregates(Part[Collection]):
 
     def _by_entity(self, propositions: Sequence["SourceProposition"]) -> dict[str, list[int]]:
         """Return by key the positions of the propositions that name each entity, in order."""
-        found: dict[str, list[int]] = {}
+        places: dict[str, list[int]] = {}
         for place, proposition in enumerate(propositions):
             for key in dict.fromkeys(map(self.key, proposition.entities)):
-                found.setdefault(key, []).append(place)
-        return found
+                places.setdefault(key, []).append(place)
+        return places
 
     def _kept(self, by_entity: Mapping[str, list[int]]) -> dict[str, list[int]]:
         if self.singles == "keep":
@@ -95,22 +95,24 @@ class Aggregates(Part[Collection]):
             if len(places) > 1 or (self.singles == "unshared" and naming[places[0]] == 1)
         }
 
-    def _merged(self, kept: Mapping[str, list[int]], propositions: Sequence["SourceProposition"]) -> list["Aggregate"]:
+    def _merged(
+        self, frequent: Mapping[str, list[int]], propositions: Sequence["SourceProposition"]
+    ) -> list["Aggregate"]:
         """Return the aggregates, sorted by key and piece; with `dedupe`, equal texts become one under the first key."""
         spelt = self._spelt(propositions)
-        made: dict[Any, Aggregate] = {}
-        for key, places in sorted(kept.items()):
+        merged: dict[Any, Aggregate] = {}
+        for key, places in sorted(frequent.items()):
             for piece, lines in enumerate(self._pieces(places, propositions)):
                 text = "\n".join(propositions[line[0]].text for line in lines)
-                held = made.get(text) if self.dedupe else None
-                named, members = (held.entities, held.places) if held else ((), frozenset())
-                made[text if self.dedupe else (key, piece)] = Aggregate(
-                    held.id if held else digest([key, piece]),
+                earlier = merged.get(text) if self.dedupe else None
+                named, members = (earlier.entities, earlier.places) if earlier else ((), frozenset())
+                merged[text if self.dedupe else (key, piece)] = Aggregate(
+                    earlier.id if earlier else digest([key, piece]),
                     text,
                     (*named, spelt[key]),
                     members | {place for line in lines for place in line},
                 )
-        return list(made.values())
+        return list(merged.values())
 
     def _spelt(self, propositions: Sequence["SourceProposition"]) -> dict[str, str]:
         names = (name for proposition in reversed(propositions) for name in reversed(proposition.entities))
@@ -182,13 +184,15 @@ def _build_records(
 ) -> Iterator[pa.RecordBatch]:
     for start in range(0, len(aggregates), _BATCH):
         batch = aggregates[start : start + _BATCH]
-        rows, vectors = encode_records([one.text for one in batch], [one.id for one in batch], context)
+        rows, vectors = encode_records(
+            [aggregate.text for aggregate in batch], [aggregate.id for aggregate in batch], context
+        )
         some = [batch[row] for row in rows]
-        nodes = [_build_node(one, read, vector) for one, vector in zip(some, vectors, strict=True)]
+        nodes = [_build_node(aggregate, read, vector) for aggregate, vector in zip(some, vectors, strict=True)]
         columns = {
             **tree_nodes.columns(nodes, context.encoder.dimensions),
-            "entities": pa.array([one.entities for one in some], TEXTS),
-            "propositions": pa.array([len(one.places) for one in some], pa.float64()),
+            "entities": pa.array([aggregate.entities for aggregate in some], TEXTS),
+            "propositions": pa.array([len(aggregate.places) for aggregate in some], pa.float64()),
         }
         yield pa.record_batch(columns)
 
@@ -204,12 +208,12 @@ def _build_node(aggregate: Aggregate, read: SourcePropositions, vector: Any) -> 
 def _write_notes(
     propositions: Sequence[SourceProposition],
     by_entity: Mapping[str, list[int]],
-    kept: Mapping[str, list[int]],
+    frequent: Mapping[str, list[int]],
     aggregates: Sequence[Aggregate],
 ) -> Iterator[str]:
     nameless = sum(not proposition.entities for proposition in propositions)
     lost = len(propositions) - nameless - len(frozenset().union(*(aggregate.places for aggregate in aggregates)))
     yield (
-        f"{len(aggregates):,} aggregates of {len(kept):,} among {len(by_entity):,} entities, of {len(propositions):,} "
-        f"propositions. {nameless:,} name no entity, {lost:,} more are in no aggregate."
+        f"{len(aggregates):,} aggregates of {len(frequent):,} among {len(by_entity):,} entities, "
+        f"of {len(propositions):,} propositions. {nameless:,} name no entity, {lost:,} more are in no aggregate."
     )

@@ -199,8 +199,8 @@ def principal(rows: Points, dimensions: int) -> Points:
     products = centred.T @ centred if d <= n else centred @ centred.T
     size = len(products)
     values, axes = eigh(products, subset_by_index=[max(size - dimensions, 0), size - 1])
-    kept = np.flatnonzero(values > n * _ZERO_VARIANCE)[::-1]
-    points: Points = centred @ axes[:, kept] if d <= n else axes[:, kept] * np.sqrt(values[kept])
+    components = np.flatnonzero(values > n * _ZERO_VARIANCE)[::-1]
+    points: Points = centred @ axes[:, components] if d <= n else axes[:, components] * np.sqrt(values[components])
     return points
 
 
@@ -253,22 +253,22 @@ def lowest(value: Callable[[int], float], least: int, most: int) -> int:
 
     Of equal values, the smallest argument wins.
     """
-    held: dict[int, float] = {}
+    values: dict[int, float] = {}
     best, rises = least, 0
     for count in sorted({least, most, *(each for each in _GRID if least < each < most)}):
-        held[count] = value(count)
-        best, rises = (count, 0) if count == least or held[count] < held[best] else (best, rises + 1)
+        values[count] = value(count)
+        best, rises = (count, 0) if count == least or values[count] < values[best] else (best, rises + 1)
         if rises == _PATIENCE:
             break
     while True:
-        known = sorted(held)
+        known = sorted(values)
         place = known.index(best)
         near = known[max(place - 1, 0)], known[min(place + 1, len(known) - 1)]
-        fresh = [each for each in ((near[0] + best) // 2, (best + near[1] + 1) // 2) if each not in held]
+        fresh = [each for each in ((near[0] + best) // 2, (best + near[1] + 1) // 2) if each not in values]
         if not fresh:
             return best
-        held |= {each: value(each) for each in fresh}
-        best = min((best, *fresh), key=lambda each: (held[each], each))
+        values |= {each: value(each) for each in fresh}
+        best = min((best, *fresh), key=lambda each: (values[each], each))
 
 
 _InitialLabels: TypeAlias = tuple[Points, Integers] | None
@@ -319,7 +319,7 @@ def _initialize_em(sample: Points, labels: Integers) -> dict[str, Any]:
     means = np.stack([np.bincount(labels, column) for column in sample.T], axis=1) / counts[:, None]
     apart = sample - means[labels]
     common = apart.T @ apart / len(sample) + _FLOOR * np.eye(d)
-    products = np.stack([apart[labels == one].T @ apart[labels == one] for one in range(len(counts))])
+    products = np.stack([apart[labels == label].T @ apart[labels == label] for label in range(len(counts))])
     prior = d + 2
     covariances = (products + prior * common) / (counts + prior)[:, None, None]
     inverted = np.linalg.inv(covariances)

@@ -115,7 +115,7 @@ class SummaryTree(AskingPart[Collection]):
             pool = rounds[-1].above
             if not rounds[-1].made and all(leaf.level < level for leaf in leaves):
                 break
-        nodes = [*leaves, *(node for one in rounds for node in one.made)]
+        nodes = [*leaves, *(node for each in rounds for node in each.made)]
         dimensions = context.encoder.dimensions
         records = context.collection("records", node_schema(context.language, dimensions))
         replace_records(records, _build_records(nodes, self.tree, dimensions))
@@ -146,19 +146,21 @@ class SummaryTree(AskingPart[Collection]):
             return Round((), tuple(pool))
         clusters = self._clusters(groups, level, context)
         summaries = self._summarise(clusters, level, context)
-        told = [(cluster, summaries[id].summary) for cluster in clusters if (id := self._id(cluster)) in summaries]
-        texts = [self._shortened(encodable(text)) for _, text in told]
-        rows, vectors = encode_records(texts, [self._id(cluster) for cluster, _ in told], context)
-        made = [self._node(told[row][0], texts[row], vector, level) for row, vector in zip(rows, vectors, strict=True)]
+        answered = [(cluster, summaries[id].summary) for cluster in clusters if (id := self._id(cluster)) in summaries]
+        texts = [self._shortened(encodable(text)) for _, text in answered]
+        rows, vectors = encode_records(texts, [self._id(cluster) for cluster, _ in answered], context)
+        nodes = [
+            self._node(answered[row][0], texts[row], vector, level) for row, vector in zip(rows, vectors, strict=True)
+        ]
         clustered = {id for cluster in clusters for id in _list_ids(cluster)}
         alone = [node for node in pool if node.id not in clustered]
         return Round(
-            tuple(made),
-            _sort_nodes([*made, *alone]),
-            failed=len(clusters) - len(made),
+            tuple(nodes),
+            _sort_nodes([*nodes, *alone]),
+            failed=len(clusters) - len(nodes),
             alone=len(alone),
             cut=sum(_count_cluster_tokens(cluster) > self.cluster_tokens for cluster in clusters),
-            shortened=sum(text != encodable(said) for text, (_, said) in zip(texts, told, strict=True)),
+            shortened=sum(text != encodable(summary) for text, (_, summary) in zip(texts, answered, strict=True)),
             divided=len(groups) > self.partition,
         )
 
@@ -171,8 +173,10 @@ class SummaryTree(AskingPart[Collection]):
             passages = [group[0].passage_ids for group in groups]
             named = write_sentences(passages, context.inputs[1])
             compared.append(encode_sentences(named, context))
-        found = {rows for vectors in compared for rows in soft_clusters(vectors, weights, self.cluster_tokens, how)}
-        return [tuple(groups[row] for row in rows) for rows in sorted(found) if len(rows) > 1]
+        row_groups = {
+            rows for vectors in compared for rows in soft_clusters(vectors, weights, self.cluster_tokens, how)
+        }
+        return [tuple(groups[row] for row in rows) for rows in sorted(row_groups) if len(rows) > 1]
 
     def _summarise(self, clusters: Sequence["Cluster"], level: int, context: BuildContext) -> dict[str, Summary]:
         """Return the summaries by the ids of the clusters."""
@@ -229,11 +233,11 @@ def _sort_nodes(nodes: Sequence[Node]) -> tuple[Node, ...]:
 
 def _group_nodes(pool: Sequence[Node]) -> list[NodeGroup]:
     """Group nodes with equal texts, in order; nodes without text are left out."""
-    found: dict[str, list[Node]] = {}
+    groups: dict[str, list[Node]] = {}
     for node in pool:
         if node.whole.strip():
-            found.setdefault(node.whole, []).append(node)
-    return [tuple(nodes) for nodes in found.values()]
+            groups.setdefault(node.whole, []).append(node)
+    return [tuple(nodes) for nodes in groups.values()]
 
 
 def _list_ids(cluster: Cluster) -> list[str]:
@@ -259,8 +263,8 @@ def write_sentences(texts: Sequence[Sequence[str]], propositions: Collection) ->
     for row in rows:
         for id in row["passage_ids"]:
             named.setdefault(id, {}).update(dict.fromkeys(row["entities"]))
-    found = (list(dict.fromkeys(name for id in passages for name in named.get(id, {}))) for passages in texts)
-    return [f"This text is about {', '.join(names)}." if names else "" for names in found]
+    name_lists = (list(dict.fromkeys(name for id in passages for name in named.get(id, {}))) for passages in texts)
+    return [f"This text is about {', '.join(names)}." if names else "" for names in name_lists]
 
 
 def encode_sentences(texts: Sequence[str], context: BuildContext) -> Floats:
@@ -269,10 +273,10 @@ def encode_sentences(texts: Sequence[str], context: BuildContext) -> Floats:
     So does one without a vector, which is reported as failed.
     """
     rows, vectors = encode_records(texts, texts, context)
-    found = np.zeros((len(texts), context.encoder.dimensions), np.float32)
-    found[rows] = vectors
-    found[np.array([not text for text in texts], bool)] = 0
-    return found
+    encoded = np.zeros((len(texts), context.encoder.dimensions), np.float32)
+    encoded[rows] = vectors
+    encoded[np.array([not text for text in texts], bool)] = 0
+    return encoded
 
 
 # ---------------------------------------------------------------- records
@@ -296,17 +300,19 @@ def _build_records(nodes: Sequence[Node], tree: str, dimensions: int) -> Iterato
 
 
 def _describe_levels(leaves: int, rounds: Sequence[Round]) -> str:
-    made = [len(one.made) for one in rounds if one.made]
-    above = f"{', '.join(f'{count:,}' for count in made)} on the levels above" if made else "no level above"
+    sizes = [len(level.made) for level in rounds if level.made]
+    above = f"{', '.join(f'{count:,}' for count in sizes)} on the levels above" if sizes else "no level above"
     return f"{leaves:,} leaves; {above}."
 
 
 def _write_notes(rounds: Sequence[Round], partition: int) -> Iterator[str]:
     counted = {
-        "summaries failed: their clusters have no node.": sum(one.failed for one in rounds),
-        "clusters were too long: the model saw the beginnings of their longest texts.": sum(one.cut for one in rounds),
-        "summaries were longer than asked for and were cut.": sum(one.shortened for one in rounds),
+        "summaries failed: their clusters have no node.": sum(level.failed for level in rounds),
+        "clusters were too long: the model saw the beginnings of their longest texts.": sum(
+            level.cut for level in rounds
+        ),
+        "summaries were longer than asked for and were cut.": sum(level.shortened for level in rounds),
     }
     yield from (f"{count:,} {what}" for what, count in counted.items() if count)
-    if any(one.divided for one in rounds):
+    if any(level.divided for level in rounds):
         yield f"Levels of more than {partition:,} texts were clustered within cells of at most so many."

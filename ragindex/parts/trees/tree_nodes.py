@@ -60,7 +60,7 @@ def passage_order(id: str) -> tuple[str, int]:
 def merged(nodes: Sequence[Node]) -> tuple[tuple[str, ...], tuple[str, ...], dict[str, Metadata]]:
     """Return the passages, documents and metadata of a node made from `nodes`, in the order of the source."""
     passages = sorted({id for node in nodes for id in node.passage_ids}, key=passage_order)
-    metadata = {id: one for node in nodes for id, one in node.metadata.items()}
+    metadata = {id: fields for node in nodes for id, fields in node.metadata.items()}
     documents = sorted({id for node in nodes for id in node.doc_ids})
     return tuple(passages), tuple(documents), {id: metadata[id] for id in documents if id in metadata}
 

@@ -100,8 +100,8 @@ class TreePool(Part[Collection]):
         replace_records(records, self._batches(context))
         counts = Counter(name for batch in records.scan(("tree",)) for name in batch.column("tree").to_pylist())
         names = dict.fromkeys([*(source.name for source in self.sources()), *sorted(counts)])
-        told = ", ".join(f"{counts[name]:,} of {name}" for name in names)
-        context.note(f"{records.count():,} nodes: {told}.", detail=True)
+        kinds = ", ".join(f"{counts[name]:,} of {name}" for name in names)
+        context.note(f"{records.count():,} nodes: {kinds}.", detail=True)
 
     def open(self, context: ReadContext) -> Collection:
         """Return the collection: the fields of hits, `level`, `children` and `tree`.

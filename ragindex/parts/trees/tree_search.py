@@ -77,9 +77,9 @@ class Nodes:
         wanted = [tuple(dict.fromkeys(id for hit in some for id in hit.passage_ids)) for some in hits]
         if not any(wanted):
             return [()] * len(queries)
-        asked = [replace(query, filter=Ids(ids)) for query, ids in zip(queries, wanted, strict=True)]
+        narrowed = [replace(query, filter=Ids(ids)) for query, ids in zip(queries, wanted, strict=True)]
         most = min(_NEAREST_PASSAGES, max(map(len, wanted)))
-        return [one.hits for one in self.base.retrieve(asked, most)]
+        return [retrieval.hits for retrieval in self.base.retrieve(narrowed, most)]
 
     def _one(self, query: Query, retrieval: Retrieval, nearest: Sequence[Hit]) -> Retrieval:
         start = time.perf_counter()
@@ -155,7 +155,7 @@ def diversify_hits(hits: Sequence[Hit], k: int, weight: float) -> tuple[Hit, ...
     chosen: list[Hit] = []
     while left and len(chosen) < k:
         values = [relevance - weight * likeness[hit.id] for relevance, hit in left]
-        place = max(range(len(left)), key=lambda one: (values[one], -one))
+        place = max(range(len(left)), key=lambda candidate: (values[candidate], -candidate))
         _, hit = left.pop(place)
         chosen.append(replace(hit, score=values[place]))
         for _, other in left:

@@ -54,9 +54,9 @@ class RuleAnswer(ExtractionAnswer):
 
 
 def _extract_by_rules(inputs: Mapping[str, Any]) -> RuleAnswer:
-    found = extract(inputs["title"], inputs["text"], inputs["numbers_as_entities"])
-    triples = [[triple.subject, triple.predicate, triple.object] for triple in found.triples]
-    return RuleAnswer(entities=list(found.entities), triples=triples, note=" ".join(found.notes))
+    extracted = extract(inputs["title"], inputs["text"], inputs["numbers_as_entities"])
+    triples = [[triple.subject, triple.predicate, triple.object] for triple in extracted.triples]
+    return RuleAnswer(entities=list(extracted.entities), triples=triples, note=" ".join(extracted.notes))
 
 
 EXTRACT: Task[ExtractionAnswer] = Task(
@@ -96,8 +96,8 @@ class RuleRelations(RelationsAnswer):
 
 
 def _relate_by_rules(inputs: Mapping[str, Any]) -> RelationsAnswer:
-    found = _extract_by_rules(inputs)
-    return RuleRelations(triples=found.triples, note=found.note)
+    relations = _extract_by_rules(inputs)
+    return RuleRelations(triples=relations.triples, note=relations.note)
 
 
 NAMES: Task[NamesAnswer] = Task(
@@ -157,8 +157,12 @@ class Extractions(PassageAnswers):
     def make_records(self, passages: Sequence[PassageRow], context: BuildContext) -> pa.RecordBatch | None:
         """Extract from the passages, or look them up in the imported file."""
         file = None if context.imported is None else read_openie(context.imported)
-        made = self._ask_model(passages, context) if file is None else _read_imported(passages, file)
-        return _build_records([row for row in passages if row["id"] in made], made, file is not None) if made else None
+        extracted = self._ask_model(passages, context) if file is None else _read_imported(passages, file)
+        return (
+            _build_records([row for row in passages if row["id"] in extracted], extracted, file is not None)
+            if extracted
+            else None
+        )
 
     def finish(self, context: BuildContext) -> None:
         """Note what was dropped, what rules extracted, and how the file and the corpus differ."""
@@ -175,7 +179,7 @@ class Extractions(PassageAnswers):
         return context.collection("records")
 
     def _ask_model(self, passages: Sequence[Mapping[str, Any]], context: BuildContext) -> dict[str, Extracted]:
-        made = {passage["id"]: Extracted(source="blank") for passage in passages if not passage["text"].strip()}
+        blank = {passage["id"]: Extracted(source="blank") for passage in passages if not passage["text"].strip()}
         inputs = {
             passage["id"]: {
                 "title": passage["title"],
@@ -183,14 +187,14 @@ class Extractions(PassageAnswers):
                 "numbers_as_entities": self.numbers_as_entities,
             }
             for passage in passages
-            if passage["id"] not in made
+            if passage["id"] not in blank
         }
         if self.calls == "joint":
-            found = self.ask(context, EXTRACT, inputs)
-            return {**made, **{id: answer.extracted() for id, answer in found.items()}}
-        names = {id: clean_names(one.entities) for id, one in self.ask(context, NAMES, inputs).items()}
+            answers = self.ask(context, EXTRACT, inputs)
+            return {**blank, **{id: answer.extracted() for id, answer in answers.items()}}
+        names = {id: clean_names(named.entities) for id, named in self.ask(context, NAMES, inputs).items()}
         related = self.ask(context, RELATE, {id: {**inputs[id], "names": names[id]} for id in names})
-        return {**made, **{id: answer.extracted(names[id]) for id, answer in related.items()}}
+        return {**blank, **{id: answer.extracted(names[id]) for id, answer in related.items()}}
 
 
 def _read_imported(passages: Sequence[Mapping[str, Any]], file: OpenIE) -> dict[str, Extracted]:
@@ -202,21 +206,21 @@ def _read_imported(passages: Sequence[Mapping[str, Any]], file: OpenIE) -> dict[
 
 
 def _build_records(
-    passages: Sequence[Mapping[str, Any]], made: Mapping[str, Extracted], imported: bool
+    passages: Sequence[Mapping[str, Any]], extracted: Mapping[str, Extracted], imported: bool
 ) -> pa.RecordBatch:
-    found = [made[passage["id"]] for passage in passages]
+    rows = [extracted[passage["id"]] for passage in passages]
     keys = [passage_key(passage["title"], passage["text"]) if imported else "" for passage in passages]
     columns = {
         "id": pa.array([passage["id"] for passage in passages], pa.string()),
         "passage_ids": pa.array([[passage["id"]] for passage in passages], TEXTS),
         "doc_ids": pa.array([[passage["doc_id"]] for passage in passages], TEXTS),
-        "entities": pa.array([one.entities for one in found], TEXTS),
-        "triples": pa.array([to_json(one.triples) for one in found], pa.string()),
-        "source": pa.array([one.source for one in found], pa.string()),
-        "note": pa.array([one.note for one in found], pa.string()),
+        "entities": pa.array([row.entities for row in rows], TEXTS),
+        "triples": pa.array([to_json(row.triples) for row in rows], pa.string()),
+        "source": pa.array([row.source for row in rows], pa.string()),
+        "note": pa.array([row.note for row in rows], pa.string()),
         "content": pa.array(keys, pa.string()),
-        "kept": pa.array([float(len(one.triples)) for one in found], pa.float64()),
-        "dropped": pa.array([float(one.dropped) for one in found], pa.float64()),
+        "kept": pa.array([float(len(row.triples)) for row in rows], pa.float64()),
+        "dropped": pa.array([float(row.dropped) for row in rows], pa.float64()),
     }
     return pa.record_batch(columns)
 
@@ -227,11 +231,11 @@ def _build_records(
 def _write_notes(records: Collection) -> list[str]:
     sources: Counter[str] = Counter()
     remarks: Counter[str] = Counter()
-    kept = dropped = 0
+    well_formed_triples = dropped = 0
     for batch in records.scan(("source", "note", "kept", "dropped")):
         sources.update(batch.column("source").to_pylist())
         remarks.update(filter(None, batch.column("note").to_pylist()))
-        kept += int(sum(batch.column("kept").to_pylist()))
+        well_formed_triples += int(sum(batch.column("kept").to_pylist()))
         dropped += int(sum(batch.column("dropped").to_pylist()))
     sentences = []
     if sources["rules"]:
@@ -240,7 +244,7 @@ def _write_notes(records: Collection) -> list[str]:
     if sources["blank"]:
         sentences.append(f"{many(sources['blank'], 'passage has', 'passages have')} no text.")
     if dropped:
-        sentences.append(f"{dropped:,} of {kept + dropped:,} triples were malformed and dropped.")
+        sentences.append(f"{dropped:,} of {well_formed_triples + dropped:,} triples were malformed and dropped.")
     common = sorted(remarks.items(), key=lambda pair: (-pair[1], pair[0]))
     sentences += [f"{many(count, 'passage')}: {remark}" for remark, count in common[:_SHOWN_NOTES]]
     if rest := sum(count for _, count in common[_SHOWN_NOTES:]):
@@ -250,12 +254,12 @@ def _write_notes(records: Collection) -> list[str]:
 
 def _write_import_notes(records: Collection, file: OpenIE) -> list[str]:
     contents = [key for batch in records.scan(("content",)) for key in batch.column("content").to_pylist()]
-    found = sum(key in file.passages for key in contents)
-    if contents and not found:
+    imported = sum(key in file.passages for key in contents)
+    if contents and not imported:
         raise DataError("extractions of passages of this corpus", f"{len(file.passages):,} others and none of them")
     unused = len(file.passages.keys() - set(contents))
     sentences = [
-        f"Imported: {found:,} of {len(contents):,} passages are in the file; the others have no triples. "
+        f"Imported: {imported:,} of {len(contents):,} passages are in the file; the others have no triples. "
         f"{unused:,} of {len(file.passages):,} passages of the file are not in the corpus."
     ]
     if file.repeated:

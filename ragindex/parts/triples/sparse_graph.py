@@ -73,8 +73,8 @@ class SparseGraph:
 
     def joining(self, triple_ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Return by id the keys of the entities that join each triple with others; unknown triples are left out."""
-        found = zip(triple_ids, places(self.triples, triple_ids).tolist(), strict=True)
-        return {id: self._keys(self.sides[place]) for id, place in found if place != NONE}
+        pairs = zip(triple_ids, places(self.triples, triple_ids).tolist(), strict=True)
+        return {id: self._keys(self.sides[place]) for id, place in pairs if place != NONE}
 
     def _keys(self, sides: AnyIntegers) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self.entities.keys[int(side)].as_py() for side in sides if side != NONE))
@@ -86,8 +86,8 @@ class SparseGraph:
         longest = None if limit is None else limit + 1  # the triple itself may be among the first ones
         subject, object = (self.entities.of(int(side), longest) for side in self.sides[place])
         both: AnyIntegers = np.union1d(subject, object)
-        found: AnyIntegers = both[both != place][:limit]
-        return found
+        neighbours: AnyIntegers = both[both != place][:limit]
+        return neighbours
 
     def ids(self, triples: AnyIntegers) -> list[str]:
         """Return the ids of the triples at these places."""
@@ -100,12 +100,12 @@ def places(column: pa.Array, texts: Sequence[str]) -> AnyIntegers:
 
     The search is a bisection, so only the texts that are compared are read from disk.
     """
-    found = np.full(len(texts), NONE, np.int64)
+    found_places = np.full(len(texts), NONE, np.int64)
     for number, text in enumerate(texts):
         place = bisect_left(range(len(column)), text, key=lambda row: column[row].as_py())
         if place < len(column) and column[place].as_py() == text:
-            found[number] = place
-    return found
+            found_places[number] = place
+    return found_places
 
 
 # ---------------------------------------------------------------- building
@@ -138,9 +138,9 @@ def _encode_texts(texts: pa.Array, wanted: pa.Array | None) -> tuple[pa.Array, A
     """Return the distinct texts, sorted, and the place of each text among them, NONE for texts not in `wanted`."""
     encoded = texts.dictionary_encode()
     among = encoded.dictionary
-    kept = np.ones(len(among), bool) if wanted is None else pc.is_in(among, wanted).to_numpy(zero_copy_only=False)
+    included = np.ones(len(among), bool) if wanted is None else pc.is_in(among, wanted).to_numpy(zero_copy_only=False)
     order = pc.sort_indices(among).to_numpy()
-    order = order[kept[order]]
+    order = order[included[order]]
     place = np.full(len(among), NONE, np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
     return among.take(pa.array(order)), place[encoded.indices.to_numpy()]

@@ -43,7 +43,7 @@ def well_formed(written: Sequence[Any]) -> tuple[tuple[Triple, ...], int]:
 
     A valid triple is a list of exactly three texts that are not blank.
     """
-    triples = tuple(Triple(*(encodable(text.strip()) for text in one)) for one in written if _is_triple(one))
+    triples = tuple(Triple(*(encodable(text.strip()) for text in item)) for item in written if _is_triple(item))
     return triples, len(written) - len(triples)
 
 
@@ -52,7 +52,7 @@ def read_triples(written: Sequence[Any]) -> tuple[tuple[Triple, ...], int]:
 
     Three texts alone are one triple whose brackets are missing.
     """
-    rows = [written] if len(written) == 3 and all(isinstance(one, str) for one in written) else written
+    rows = [written] if len(written) == 3 and all(isinstance(item, str) for item in written) else written
     rows = [list(row.values()) if isinstance(row, Mapping) else row for row in rows]
     return well_formed([[_number_as_text(part) for part in row] if isinstance(row, list) else row for row in rows])
 
@@ -61,9 +61,11 @@ def _number_as_text(part: Any) -> Any:
     return str(part) if isinstance(part, int | float) and not isinstance(part, bool) else part
 
 
-def _is_triple(one: Any) -> bool:
+def _is_triple(item: Any) -> bool:
     return (
-        isinstance(one, list | tuple) and len(one) == 3 and all(isinstance(text, str) and text.strip() for text in one)
+        isinstance(item, list | tuple)
+        and len(item) == 3
+        and all(isinstance(text, str) and text.strip() for text in item)
     )
 
 
@@ -79,7 +81,7 @@ def to_json(triples: Sequence[Triple]) -> str:
 
 def from_json(text: str) -> list[Triple]:
     """Parse the output of `to_json`."""
-    return [Triple(*one) for one in load_stored_json(text)]
+    return [Triple(*sides) for sides in load_stored_json(text)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +94,8 @@ class OpenIE:
 
 def passage_key(title: str, text: str) -> str:
     """Return a hash of title and text without regard to white space, which matches corpus and file passages."""
-    whole = " ".join(f"{title}\n{text}".split())
-    return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    content = " ".join(f"{title}\n{text}".split())
+    return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 @lru_cache(maxsize=1)
@@ -105,12 +107,12 @@ def read_openie(path: Path) -> OpenIE:
     and counted. Raises DataError if the file cannot be read. The last file is cached, because an index's copy
     of it never changes.
     """
-    found: dict[str, Extracted] = {}
+    extractions: dict[str, Extracted] = {}
     docs = _read_docs(path)
     for number, doc in enumerate(docs, 1):
         key, extracted = _parse_doc(doc, f"passage {number}", path)
-        found.setdefault(key, extracted)
-    return OpenIE(found, len(docs) - len(found))
+        extractions.setdefault(key, extracted)
+    return OpenIE(extractions, len(docs) - len(extractions))
 
 
 def _read_docs(path: Path) -> list[Any]:
@@ -137,9 +139,9 @@ def _parse_doc(doc: Any, where: str, path: Path) -> tuple[str, Extracted]:
         raise DataError(f'a list of texts as "extracted_entities" of {where}', _shorten(entities), path=path)
     if not isinstance(triples, list):
         raise DataError(f'a list as "extracted_triples" of {where}', _shorten(triples), path=path)
-    kept, dropped = well_formed(triples)
+    triples_read, dropped = well_formed(triples)
     key = _build_key(str(title or ""), text, passage)
-    return key, Extracted(clean_names(entities), kept, dropped, source="file")
+    return key, Extracted(clean_names(entities), triples_read, dropped, source="file")
 
 
 def _build_key(title: str, text: Any, passage: Any) -> str:

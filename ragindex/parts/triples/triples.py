@@ -71,7 +71,7 @@ class Triples(Part[Collection]):
         found = extractions.get(list(change.upsert), ("triples",)).to_pylist()
         triples = [(row["id"], some) for row in found if (some := tuple(dict.fromkeys(from_json(row["triples"]))))]
         if triples:
-            passages = {one["id"]: one for one in context.passages(list(change.upsert)).to_pylist()}
+            passages = {passage["id"]: passage for passage in context.passages(list(change.upsert)).to_pylist()}
             for start, stop in split_by_size([len(some) * len(passages[id]["metadata"]) for id, some in triples]):
                 block = [(id, triple) for id, some in triples[start:stop] for triple in some]
                 records.upsert(self._records(block, passages))
@@ -83,15 +83,15 @@ class Triples(Part[Collection]):
     def _records(
         self, triples: Sequence[tuple[str, Triple]], passages: Mapping[str, Mapping[str, Any]]
     ) -> pa.RecordBatch:
-        subjects = [self.key(one.subject) for _, one in triples]
-        objects = [self.key(one.object) for _, one in triples]
+        subjects = [self.key(triple.subject) for _, triple in triples]
+        objects = [self.key(triple.object) for _, triple in triples]
         sides = zip(subjects, objects, strict=True)
-        texts = [self.text(one) for _, one in triples]
+        texts = [self.text(triple) for _, triple in triples]
         columns = {
             **unit_columns("triple", _build_ids(triples), texts, [passages[id] for id, _ in triples]),
-            "subject": pa.array([one.subject for _, one in triples], pa.string()),
-            "predicate": pa.array([one.predicate for _, one in triples], pa.string()),
-            "object": pa.array([one.object for _, one in triples], pa.string()),
+            "subject": pa.array([triple.subject for _, triple in triples], pa.string()),
+            "predicate": pa.array([triple.predicate for _, triple in triples], pa.string()),
+            "object": pa.array([triple.object for _, triple in triples], pa.string()),
             "subject_key": pa.array([[key] for key in subjects], TEXTS),
             "object_key": pa.array([[key] for key in objects], TEXTS),
             "entity_keys": pa.array([list(dict.fromkeys(pair)) for pair in sides], TEXTS),

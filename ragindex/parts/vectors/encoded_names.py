@@ -33,7 +33,7 @@ class Coder:
     def add(self, column: pa.Array) -> None:
         """Add a column."""
         self._waiting.append(column.cast(pa.large_string()).dictionary_encode())
-        if sum(len(one.dictionary) for one in self._waiting) >= max(_BLOCK, len(self._texts)):
+        if sum(len(waiting.dictionary) for waiting in self._waiting) >= max(_BLOCK, len(self._texts)):
             self._join()
 
     def coded(self) -> tuple[pa.Array, list[Codes]]:
@@ -48,11 +48,11 @@ class Coder:
 
     def _join(self) -> None:
         """Merge the waiting columns. Texts that are already held come first, so they keep their codes."""
-        joined = large_text([self._texts, *(one.dictionary for one in self._waiting)]).dictionary_encode()
+        joined = large_text([self._texts, *(array.dictionary for array in self._waiting)]).dictionary_encode()
         places, at = joined.indices.to_numpy(), len(self._texts)
-        for one in self._waiting:
-            self._codes.append(places[at + one.indices.to_numpy()])
-            at += len(one.dictionary)
+        for array in self._waiting:
+            self._codes.append(places[at + array.indices.to_numpy()])
+            at += len(array.dictionary)
         self._texts, self._waiting = joined.dictionary, []
 
 
@@ -72,8 +72,8 @@ def find_distinct(columns: Iterable[pa.Array]) -> pa.Array:
     coder = Coder()
     for column in columns:
         coder.add(column.unique())
-    found, _ = coder.coded()
-    return found.take(pc.sort_indices(found))
+    distinct, _ = coder.coded()
+    return distinct.take(pc.sort_indices(distinct))
 
 
 def store_name_vectors(
@@ -87,8 +87,8 @@ def store_name_vectors(
     receives the vectors too. `part` labels the progress bar.
     """
     vectors = context.collection(collection, Schema(dimensions=context.encoder.dimensions))
-    held = large_text(batch.column("id") for batch in vectors.scan(()))
-    fresh = pc.invert(pc.is_in(names, value_set=held))
+    stored = large_text(batch.column("id") for batch in vectors.scan(()))
+    fresh = pc.invert(pc.is_in(names, value_set=stored))
     with progress_bar(f"{part}: encoding {collection}", len(names)) as advance:
         for start in range(0, len(names), _BLOCK):
             block = names.slice(start, _BLOCK)
@@ -102,7 +102,7 @@ def store_name_vectors(
             if new.any():
                 vectors.upsert(_build_records(block.filter(pa.array(new)), rows[new]))
             advance(len(rows))
-    vectors.delete(sorted(held.filter(pc.invert(pc.is_in(held, value_set=names))).to_pylist()))
+    vectors.delete(sorted(stored.filter(pc.invert(pc.is_in(stored, value_set=names))).to_pylist()))
 
 
 def _build_records(names: pa.Array, rows: Floats) -> pa.RecordBatch:

@@ -147,8 +147,8 @@ def gather_averages(files: Sequence[QuantizedRows], places: RecordRows, averages
 
 def _find_best_products(rows: QuantizedRows, counts: Integers, codes: Floats) -> Doubles:
     """Return the best product of each question token with a row of each record, (question tokens, records)."""
-    held, scales = _split_rows(rows)
-    products = codes @ held.T
+    quantized, scales = _split_rows(rows)
+    products = codes @ quantized.T
     products *= scales
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
     return np.maximum.reduceat(products, starts, axis=1).astype(np.float64)

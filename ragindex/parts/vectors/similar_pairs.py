@@ -68,14 +68,14 @@ def near_pairs(vectors: Floats, least: float, most: int, seed: int) -> SimilarPa
 def _compare_cells(vectors: Floats, rows: Integers, least: float, most: int, seed: int) -> Iterator[_DirectedPairs]:
     """Yield the pairs of each cell as places in `rows`, in both directions; pairs of several cells come repeatedly."""
     for cell in _iterate_cells(vectors, rows, seed):
-        held = vectors[rows[cell]]
-        cosines = held @ held.T
+        members = vectors[rows[cell]]
+        cosines = members @ members.T
         np.fill_diagonal(cosines, -1)
-        kept = cosines >= least
-        crowded = np.flatnonzero(kept.sum(axis=1) > most)
+        close = cosines >= least
+        crowded = np.flatnonzero(close.sum(axis=1) > most)
         if len(crowded):
-            kept[crowded[:, None], np.argpartition(-cosines[crowded], most, axis=1)[:, most:]] = False
-        first, second = np.nonzero(kept)
+            close[crowded[:, None], np.argpartition(-cosines[crowded], most, axis=1)[:, most:]] = False
+        first, second = np.nonzero(close)
         yield cell[first], cell[second], cosines[first, second]
 
 
@@ -128,9 +128,11 @@ def _keep_nearest(pairs: Sequence[_DirectedPairs], n: int, most: int) -> _Direct
     sifted = [_make_empty_pairs()]
     for start in range(0, n, _SIFTED):
         chosen = [(pair, (pair[0] >= start) & (pair[0] < start + _SIFTED)) for pair in pairs]
-        first, second, cosines = (np.concatenate([one[each][kept] for one, kept in chosen]) for each in range(3))
+        first, second, cosines = (
+            np.concatenate([block[each][inside] for block, inside in chosen]) for each in range(3)
+        )
         sifted.append(_sift_pairs(first.astype(np.int64) * n + second, cosines, n, most))
-    first, second, cosines = (np.concatenate([one[each] for one in sifted]) for each in range(3))
+    first, second, cosines = (np.concatenate([block[each] for block in sifted]) for each in range(3))
     return first, second, cosines
 
 
@@ -142,8 +144,8 @@ def _sift_pairs(pairs: Integers, cosines: Floats, n: int, most: int) -> _Directe
     cosines = np.maximum.reduceat(cosines, starts) if len(starts) else cosines
     order = np.lexsort((-cosines, first))  # stable: ties stay in ascending order
     first, second, cosines = first[order], second[order], cosines[order]
-    kept = np.arange(len(first)) - np.searchsorted(first, first) < most
-    return first[kept], second[kept], cosines[kept]
+    nearest = np.arange(len(first)) - np.searchsorted(first, first) < most
+    return first[nearest], second[nearest], cosines[nearest]
 
 
 def _merge_directions(rows: Integers, nearest: _DirectedPairs) -> SimilarPairs:

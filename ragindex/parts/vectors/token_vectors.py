@@ -224,8 +224,8 @@ class TokenIndex:
         rows = np.arange(len(self.ids)) if among is None else np.sort(self._rows(among))  # both in the order of ids
         rows = rows[self.places.counts[rows] > 0]
         zeros, ones = np.zeros(len(rows), np.int64), np.ones(len(rows), np.int64)
-        asked = quantized_tokens.quantize_question(question.sum(axis=0, keepdims=True))
-        scores = quantized_tokens.maxsim([self.averages], RecordRows(zeros, rows, ones), [asked])[:, 0]
+        quantized = quantized_tokens.quantize_question(question.sum(axis=0, keepdims=True))
+        scores = quantized_tokens.maxsim([self.averages], RecordRows(zeros, rows, ones), [quantized])[:, 0]
         best = rows[np.argsort(-scores, kind="stable")[:count]]
         return [self.ids[row] for row in best.tolist()]
 
@@ -298,9 +298,9 @@ def _find_changed(source: Collection, records: Collection) -> Iterator[pa.Table]
     with progress_bar("token_vectors: encoding", source.count()) as advance:
         for batch in source.scan(encoded_fields(source)):
             rows = [(row["id"], encoded_text(row)) for row in batch.to_pylist()]
-            told = [{"id": id, "text": text, "digest": digest(text)} for id, text in sorted(rows)]
-            fresh = [row for row in told if known.pop(row["id"], None) != row["digest"]]
-            advance(len(told) - len(fresh))
+            described = [{"id": id, "text": text, "digest": digest(text)} for id, text in sorted(rows)]
+            fresh = [row for row in described if known.pop(row["id"], None) != row["digest"]]
+            advance(len(described) - len(fresh))
             for start in range(0, len(fresh), _BATCH):
                 some = fresh[start : start + _BATCH]
                 yield pa.Table.from_pylist(some, _ROWS)
@@ -323,8 +323,8 @@ def _encode_each(texts: Sequence[str], coding: local_models.TokenCoding) -> tupl
 
 def _forget_digests(rows: pa.Table, failures: Sequence[int]) -> pa.Table:
     digests = rows.column("digest").to_pylist()
-    kept = ["" if row in failures else one for row, one in enumerate(digests)]
-    return rows.set_column(rows.column_names.index("digest"), "digest", pa.array(kept, pa.string()))
+    remaining = ["" if row in failures else known for row, known in enumerate(digests)]
+    return rows.set_column(rows.column_names.index("digest"), "digest", pa.array(remaining, pa.string()))
 
 
 def _write_segment(rows: pa.Table, vectors: Sequence[Floats], context: BuildContext) -> pa.RecordBatch:
@@ -366,17 +366,17 @@ def _choose_segments(records: _StoredRecords, context: BuildContext) -> list[int
     return sorted({*wasted, *(small if len(small) > _MOST_SMALL else ())})
 
 
-def _join_segments(records: _StoredRecords, doomed: Sequence[int], context: BuildContext) -> pa.RecordBatch:
+def _join_segments(records: _StoredRecords, segments: Sequence[int], context: BuildContext) -> pa.RecordBatch:
     """Write the vectors of the segments `doomed` to one new segment, and return the records that point to it."""
-    rows = np.flatnonzero(np.isin(records.places.files, doomed))
+    rows = np.flatnonzero(np.isin(records.places.files, segments))
     rows = rows[np.lexsort((records.places.starts[rows], records.places.files[rows]))]
     chosen = records.places.take(rows)
-    files = {number: quantized_tokens.load_rows(context.folder / records.segments[number]) for number in doomed}
+    files = {number: quantized_tokens.load_rows(context.folder / records.segments[number]) for number in segments}
     pieces = (
         files[file][start : start + count]
         for file, start, count in zip(*(c.tolist() for c in (chosen.files, chosen.starts, chosen.counts)), strict=True)
     )
-    width = files[doomed[0]].shape[1] - quantized_tokens.SCALE_BYTES
+    width = files[segments[0]].shape[1] - quantized_tokens.SCALE_BYTES
     name = quantized_tokens.save_rows(context.folder, pieces, chosen.counts, width)
     ids = [records.ids[row] for row in rows.tolist()]
     return _build_records(

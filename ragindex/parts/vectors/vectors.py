@@ -62,13 +62,13 @@ class Vectors(Part[Collection]):
         if not change.upsert:
             return
         touched = Overlaps("passage_ids", tuple(change.upsert))
-        now, held = (_scan_sorted(of, source.fields(), touched) for of in (source, records))
-        records.delete(held.filter(_match_ids(held, now, invert=True)).column("id").to_pylist())
-        changed = _find_changed(now, held)
+        now, stored = (_scan_sorted(of, source.fields(), touched) for of in (source, records))
+        records.delete(stored.filter(_match_ids(stored, now, invert=True)).column("id").to_pylist())
+        changed = _find_changed(now, stored)
         if len(changed):
             _encode(changed, tuple(change.upsert), records, context)
         left = set(_read_texts(now))
-        _forget_cached([text for text in _read_texts(held) if text not in left], context)
+        _forget_cached([text for text in _read_texts(stored) if text not in left], context)
 
     def finish(self, context: BuildContext) -> None:
         """Note how much of the texts the encoder does not read."""
@@ -125,25 +125,25 @@ def _scan_sorted(collection: Collection, fields: Sequence[str], where: Filter) -
     batches = list(collection.scan(fields, where))
     if not batches:
         return pa.table({name: pa.array([], LARGE_STRING) for name in ("id", *fields)})
-    found = widen(pa.Table.from_batches(batches))
-    return found.take(pc.sort_indices(found.column("id").combine_chunks()))
+    scanned = widen(pa.Table.from_batches(batches))
+    return scanned.take(pc.sort_indices(scanned.column("id").combine_chunks()))
 
 
 def _match_ids(table: pa.Table, other: pa.Table, *, invert: bool = False) -> pa.ChunkedArray:
-    found = pc.is_in(table.column("id"), other.column("id").combine_chunks())
-    return pc.invert(found) if invert else found
+    matching = pc.is_in(table.column("id"), other.column("id").combine_chunks())
+    return pc.invert(matching) if invert else matching
 
 
-def _find_changed(now: pa.Table, held: pa.Table) -> pa.Table:
+def _find_changed(now: pa.Table, stored: pa.Table) -> pa.Table:
     """Return the records of `now` that differ from `held`.
 
     A record of many passages is thus not written again with each of their batches.
     """
-    if not len(held):
+    if not len(stored):
         return now
-    common, was = now.filter(_match_ids(now, held)), held.filter(_match_ids(held, now))
+    common, was = now.filter(_match_ids(now, stored)), stored.filter(_match_ids(stored, now))
     if common.equals(was):
-        return now.filter(_match_ids(now, held, invert=True))
+        return now.filter(_match_ids(now, stored, invert=True))
     before = {row["id"]: row for row in was.to_pylist()}
     return now.filter(pa.array([before.get(row["id"]) != row for row in now.to_pylist()], pa.bool_()))
 

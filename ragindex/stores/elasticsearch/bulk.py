@@ -106,7 +106,7 @@ def _once(server: Server, alias: str, block: list[Action], name: str) -> list[tu
         return _send_halves(server, alias, block, name)
     else:
         return []
-    refused = [(action, one) for action, one in failed if one.status not in (_FULL, None)]
+    refused = [(action, failure) for action, failure in failed if failure.status not in (_FULL, None)]
     if refused:
         named = "; ".join(f"{_quote(action)}: {trouble.message}" for action, trouble in refused[:_MAX_NAMED])
         more = f"; and {len(refused) - _MAX_NAMED} more" if len(refused) > _MAX_NAMED else ""

@@ -343,12 +343,17 @@ def read_primary_shards(
             filter_path=["_shards", *(f"indices.*.shards.*.{field}" for field in wanted)],
         ),
     )
-    copies = [copy for one in answer.get("indices", {}).values() for held in one["shards"].values() for copy in held]
+    copies = [
+        copy
+        for index_shards in answer.get("indices", {}).values()
+        for primaries in index_shards["shards"].values()
+        for copy in primaries
+    ]
     parts = [field.partition(".")[0] for field in fields]
-    held = [copy for copy in copies if copy["routing"]["primary"] and all(part in copy for part in parts)]
-    if len(held) < shards:
+    primaries = [copy for copy in copies if copy["routing"]["primary"] and all(part in copy for part in parts)]
+    if len(primaries) < shards:
         raise StoreError(
-            f"{len(held)} of {shards} shards of the index {index} at {server.where} answer. "
+            f"{len(primaries)} of {shards} shards of the index {index} at {server.where} answer. "
             "Check GET _cluster/health, and run the command again once no index is red."
         )
-    return held
+    return primaries

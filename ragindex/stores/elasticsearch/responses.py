@@ -139,8 +139,8 @@ def _check_document(document: Body) -> Trouble | None:
         code, reason = parse_error(document)
         statuses = {"security_exception": 403, "index_not_found_exception": 404}  # documents have no own status
         return Trouble(reason, statuses.get(code), code if code in statuses else PARTIAL)
-    found = document.get("found")
-    return None if found is False or (found is True and isinstance(document.get("_source"), Mapping)) else _UNEXPECTED
+    exists = document.get("found")
+    return None if exists is False or (exists is True and isinstance(document.get("_source"), Mapping)) else _UNEXPECTED
 
 
 def _check_writes(body: Body, sent: Any) -> Trouble | None:

@@ -270,5 +270,7 @@ def _rename_columns(rows: pa.Table, fields: Sequence[str]) -> pa.Table:
 def _build_result(rows: pa.Table, scores: Any, request: SearchRequest) -> SearchResult:
     ids = rows.column("id").to_pylist()
     order = sorted(range(len(ids)), key=lambda row: (-scores[row], ids[row]))[: max(request.k, 0)]
-    kept = combine_chunks(rows.select(["id", *request.fields]).take(pa.array(order, pa.int64())))
-    return SearchResult([ids[row] for row in order], np.array([scores[row] for row in order], dtype=np.float64), kept)
+    records = combine_chunks(rows.select(["id", *request.fields]).take(pa.array(order, pa.int64())))
+    return SearchResult(
+        [ids[row] for row in order], np.array([scores[row] for row in order], dtype=np.float64), records
+    )

@@ -111,7 +111,7 @@ def _find_candidates(space: Space, beams: Beams, seen: set[int], settings: Searc
     lengths = (beams.chains != NOTHING).sum(axis=1)
     last = beams.chains[np.arange(len(lengths)), lengths - 1]
     around = space.around(last, settings.neighbours_per_beam)
-    beam = np.repeat(np.arange(len(around)), [len(one) for one in around])
+    beam = np.repeat(np.arange(len(around)), [len(neighbours) for neighbours in around])
     triple = np.concatenate([np.empty(0, np.int64), *around])
     if settings.triple_identity == "spo":
         known = {record.triple for record in space.records(sorted(seen - {NOTHING}))}

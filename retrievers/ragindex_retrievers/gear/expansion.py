@@ -159,17 +159,17 @@ class Linker:
 
     def passages(self, queries: Sequence[Query], k: int) -> list[list[str]]:
         """Return for each query the first `k` distinct passages of its nearest triples (the T side of Eq. 10)."""
-        found: list[list[str]] = [[] for _ in queries]
+        passage_ids: list[list[str]] = [[] for _ in queries]
         left, depth = list(range(len(queries))), 2 * k
         while left:
             answers = self.link.retrieve([queries[at] for at in left], depth)
             more = []
             for at, answer in zip(left, answers, strict=True):
-                found[at] = list(dict.fromkeys(id for hit in answer.hits for id in hit.passage_ids))[:k]
-                if len(found[at]) < k and len(answer.hits) == depth:
+                passage_ids[at] = list(dict.fromkeys(id for hit in answer.hits for id in hit.passage_ids))[:k]
+                if len(passage_ids[at]) < k and len(answer.hits) == depth:
                     more.append(at)
             left, depth = more, 2 * depth
-        return found
+        return passage_ids
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,13 +129,13 @@ class MemorySpace:
     def of_passages(self, passage_ids: Sequence[str]) -> Integers:
         """Return the triples of the passages; see `Space.of_passages`."""
         passages = self.stored.graph.passages
-        found = [passages.of(place) for place in places(passages.keys, passage_ids).tolist()]
-        return np.concatenate([_EMPTY, *found])
+        rows = [passages.of(place) for place in places(passages.keys, passage_ids).tolist()]
+        return np.concatenate([_EMPTY, *rows])
 
     def of_ids(self, triple_ids: Sequence[str]) -> Integers:
         """Return the triples with these ids; see `Space.of_ids`."""
-        found = places(self.stored.graph.triples, triple_ids)
-        there: Integers = found[found != NONE].astype(np.int64, copy=False)
+        rows = places(self.stored.graph.triples, triple_ids)
+        there: Integers = rows[rows != NONE].astype(np.int64, copy=False)
         return there
 
     def around(self, triples: Integers, limit: int) -> list[Integers]:
@@ -232,16 +232,16 @@ class StoreSpace:
         question = self.question.astype(np.float32)
         results = self.collection.search([VectorQuery(question, limit + 1, (), where) for where in wanted])
         near = [[other for other in result.ids if other != id][:limit] for id, result in zip(ids, results, strict=True)]
-        return [self._places(one) for one in near]
+        return [self._places(neighbours_of) for neighbours_of in near]
 
     def vectors(self, triples: Integers) -> Doubles:
         """Return the vectors of the triples; see `Space.vectors`."""
-        found = self._of(triples)
-        return np.stack([one.vector for one in found]) if found else np.empty((0, len(self.question)))
+        stored = self._of(triples)
+        return np.stack([triple.vector for triple in stored]) if stored else np.empty((0, len(self.question)))
 
     def records(self, triples: Sequence[int]) -> list[Record]:
         """Return the records of the triples; see `Space.records`."""
-        return [one.record for one in self._of(triples)]
+        return [triple.record for triple in self._of(triples)]
 
     def _of(self, triples: Iterable[int]) -> list[_StoredTriple]:
         ids = [self.ids[place] for place in triples]

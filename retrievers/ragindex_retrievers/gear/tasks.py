@@ -63,8 +63,8 @@ class Read(BaseModel):
 
     def kept(self) -> tuple[Triple, ...]:
         """Return the well-formed triples without duplicates."""
-        found, _ = read_triples(self.triples)
-        return tuple(dict.fromkeys(found))
+        triples, _ = read_triples(self.triples)
+        return tuple(dict.fromkeys(triples))
 
 
 class Reasoning(BaseModel):
@@ -96,19 +96,25 @@ def _read_by_rule(inputs: Mapping[str, Any]) -> Read:
     in_memory = (name for triple in memory for name in (triple.subject, triple.object))
     names = {entity_key(name) for name in (*find_names(question), *in_memory)}
     words = _find_other_words(question)
-    asked = _stem_words(
+    stems = _stem_words(
         " ".join([*words, *(_VERBS[word.lower()] for word in words if word.lower() in _VERBS)]), language
     )
     shared: dict[Triple, int] = {}
     for passage in inputs["passages"]:
         for fact in list_facts([(passage.title, passage.text)]):
             leads = len(set(fact.names)) == 2 and any(name in names for name in fact.names)  # to another name
-            shared[fact.triple] = len(asked & _stem_words(fact.triple.predicate, language)) if leads else 0
-    best = sorted((one for one in shared if shared[one] and one not in memory), key=lambda one: -shared[one])
+            shared[fact.triple] = len(stems & _stem_words(fact.triple.predicate, language)) if leads else 0
+    best = sorted(
+        (ranked for ranked in shared if shared[ranked] and ranked not in memory), key=lambda ranked: -shared[ranked]
+    )
     from_each: dict[frozenset[str], Triple] = {}
-    for one in best:  # keep one triple per known name, the best, which comes first
-        from_each.setdefault(frozenset(map(entity_key, (one.subject, one.object))) & names, one)
-    return Read(triples=[[one.subject, one.predicate, one.object] for one in list(from_each.values())[:_MAX_TRIPLES]])
+    for ranked in best:  # keep one triple per known name, the best, which comes first
+        from_each.setdefault(frozenset(map(entity_key, (ranked.subject, ranked.object))) & names, ranked)
+    return Read(
+        triples=[
+            [ranked.subject, ranked.predicate, ranked.object] for ranked in list(from_each.values())[:_MAX_TRIPLES]
+        ]
+    )
 
 
 def _reason_by_rule(inputs: Mapping[str, Any]) -> Reasoning:
@@ -161,8 +167,8 @@ def _parse_reasoned(text: str) -> Reasoning:
 
     Any other text counts as No, with all of it as why.
     """
-    if (found := _parse_json(text, Reasoning)) is not None:
-        return found
+    if (parsed := _parse_json(text, Reasoning)) is not None:
+        return parsed
     labelled = {name: match[1].strip() if (match := pattern.search(text)) else "" for name, pattern in _LABELS.items()}
     decided = _DECISION.search(text)
     if decided and decided[1].lower() in ("yes", "true"):
@@ -172,8 +178,8 @@ def _parse_reasoned(text: str) -> Reasoning:
 
 def _parse_rewritten(text: str) -> RewrittenQuestion:
     """Return the first line that is not blank. Raises ValueError if there is none."""
-    if (found := _parse_json(text, RewrittenQuestion)) is not None:
-        return found
+    if (parsed := _parse_json(text, RewrittenQuestion)) is not None:
+        return parsed
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         raise ValueError("a question")

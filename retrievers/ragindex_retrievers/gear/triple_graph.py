@@ -103,8 +103,8 @@ class StoreGraph:
         """Return the ids of the neighbours of each triple; see `NeighbourGraph.neighbours`."""
         joining = self.joining(triple_ids)
         wanted = [Terms("entity_keys", joining.get(id, ())) for id in triple_ids]
-        found = self._search(wanted, None if limit is None else limit + 1)
-        return [[other for other in ids if other != id][:limit] for id, ids in zip(triple_ids, found, strict=True)]
+        id_lists = self._search(wanted, None if limit is None else limit + 1)
+        return [[other for other in ids if other != id][:limit] for id, ids in zip(triple_ids, id_lists, strict=True)]
 
     def joining(self, triple_ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Return the joining entity keys by triple id; see `NeighbourGraph.joining`."""
@@ -125,7 +125,7 @@ class StoreGraph:
 
     def _search(self, wanted: Sequence[Terms], limit: int | None) -> list[list[str]]:
         longest = max(1, self.triples.count()) if limit is None else limit
-        return [found.ids for found in self.triples.search([FilterQuery(terms, longest) for terms in wanted])]
+        return [result.ids for result in self.triples.search([FilterQuery(terms, longest) for terms in wanted])]
 
 
 def _read_triples(triples: Collection, budget: float) -> pa.Table | None:

@@ -176,15 +176,15 @@ class Lookups:
 @lru_cache(maxsize=_CACHE_SIZE)
 def _read_stated(passage_id: str, triples: str, of: Triples, by_passage: bool) -> tuple[StatedTriple, ...]:
     """Parse the triples of a passage's record; cached, since parsing costs more than a search."""
-    found = []
-    for number, one in enumerate(from_json(triples)):
-        subject, object, owner = of.key(one.subject), of.key(one.object), passage_id if by_passage else None
+    stated = []
+    for number, triple in enumerate(from_json(triples)):
+        subject, object, owner = of.key(triple.subject), of.key(triple.object), passage_id if by_passage else None
         partials = (
-            partial_id(subject, one.predicate, False, owner),
-            partial_id(object, one.predicate, True, owner),
+            partial_id(subject, triple.predicate, False, owner),
+            partial_id(object, triple.predicate, True, owner),
         )
-        found.append(StatedTriple(passage_id, number, one, subject, object, partials))
-    return tuple(found)
+        stated.append(StatedTriple(passage_id, number, triple, subject, object, partials))
+    return tuple(stated)
 
 
 def join_filter(entities: Sequence[str], seen: Sequence[str], where: Filter | None) -> Filter | None:
@@ -195,12 +195,12 @@ def join_filter(entities: Sequence[str], seen: Sequence[str], where: Filter | No
 
 def aliases_in(pairs: NamePairs, entities: Iterable[str]) -> Aliases:
     """Return for each entity the other names of its pairs, sorted; pairs are never chained."""
-    wanted, found = set(entities), dict[str, list[str]]()
-    for one, other in pairs:
-        for name, alias in ((one, other), (other, one)):
+    wanted, aliases_of = set(entities), dict[str, list[str]]()
+    for first, other in pairs:
+        for name, alias in ((first, other), (other, first)):
             if name in wanted:
-                found.setdefault(name, []).append(alias)
-    return {name: tuple(sorted(aliases)) for name, aliases in found.items()}
+                aliases_of.setdefault(name, []).append(alias)
+    return {name: tuple(sorted(aliases)) for name, aliases in aliases_of.items()}
 
 
 def _make_id_query(ids: Sequence[str], fields: tuple[str, ...]) -> FilterQuery:

@@ -58,33 +58,35 @@ def ngrams(text: str, tokens: TokenEmbeddings, longest: int, pool: Pooling) -> N
 
     Of several n-grams with the same tokens only the shortest is returned.
     """
-    found = np.array(spans(text, longest), np.int64).reshape(-1, 2)
-    inside = _find_tokens(found, np.array(tokens.spans, np.int64).reshape(-1, 2))
+    positions = np.array(spans(text, longest), np.int64).reshape(-1, 2)
+    inside = _find_tokens(positions, np.array(tokens.spans, np.int64).reshape(-1, 2))
     chosen = _find_distinct(inside)
     vectors = [
         _pool_tokens(inside[chosen[start : start + _BLOCK]], tokens.vectors, pool)
         for start in range(0, max(1, len(chosen)), _BLOCK)
     ]
-    return Ngrams(tuple((start, end) for start, end in found[chosen].tolist()), normalize_rows(np.concatenate(vectors)))
+    return Ngrams(
+        tuple((start, end) for start, end in positions[chosen].tolist()), normalize_rows(np.concatenate(vectors))
+    )
 
 
-def _find_tokens(found: Integers, tokens: Integers) -> Integers:
+def _find_tokens(positions: Integers, tokens: Integers) -> Integers:
     """Return the tokens that share a character with each n-gram, ascending and padded with -1: (n-grams, most tokens).
 
     Tokens may overlap and nest; they are sorted by their first character. An n-gram shares characters only with tokens
     that begin before its end, and that come after all tokens that end before its start: few, if tokens are short.
     """
-    if not len(found) or not len(tokens):
-        return np.full((len(found), 0), -1, np.int64)
-    low = np.searchsorted(np.maximum.accumulate(tokens[:, 1]), found[:, 0], side="right")
-    high = np.searchsorted(tokens[:, 0], found[:, 1], side="left")
+    if not len(positions) or not len(tokens):
+        return np.full((len(positions), 0), -1, np.int64)
+    low = np.searchsorted(np.maximum.accumulate(tokens[:, 1]), positions[:, 0], side="right")
+    high = np.searchsorted(tokens[:, 0], positions[:, 1], side="left")
     width = max(1, int((high - low).max(initial=0)))
     blocks = []
-    for start in range(0, len(found), _BLOCK):
+    for start in range(0, len(positions), _BLOCK):
         rows = slice(start, start + _BLOCK)
         places = low[rows, None] + np.arange(width)
         ends = tokens[np.minimum(places, len(tokens) - 1), 1]
-        inside = (places < high[rows, None]) & (ends > found[rows, :1])
+        inside = (places < high[rows, None]) & (ends > positions[rows, :1])
         block = np.where(inside, places, -1)
         order = np.argsort(~inside, axis=1, kind="stable")  # padding last, so that equal tokens are equal rows
         blocks.append(np.take_along_axis(block, order, axis=1))
@@ -120,10 +122,10 @@ def _pool_tokens(inside: Integers, vectors: Floats, pool: Pooling) -> Floats:
 
 def ngrams_as_texts(texts: Sequence[str], encode: Callable[[Sequence[str]], Floats], longest: int) -> list[Ngrams]:
     """Return the n-grams of each text, with each n-gram encoded by itself, all in one batch."""
-    found = [spans(text, longest) for text in texts]
-    vectors = encode([text[start:end] for text, each in zip(texts, found, strict=True) for start, end in each])
-    ends = np.cumsum([0, *map(len, found)]).tolist()
-    return [Ngrams(tuple(each), vectors[low:high]) for each, (low, high) in zip(found, pairwise(ends), strict=True)]
+    positions = [spans(text, longest) for text in texts]
+    vectors = encode([text[start:end] for text, each in zip(texts, positions, strict=True) for start, end in each])
+    ends = np.cumsum([0, *map(len, positions)]).tolist()
+    return [Ngrams(tuple(each), vectors[low:high]) for each, (low, high) in zip(positions, pairwise(ends), strict=True)]
 
 
 def match_names(names: Floats, among: Ngrams) -> Matches:
@@ -209,14 +211,14 @@ def score_all(
     """
     triples = dict.fromkeys(triple for each in inputs for triple in each.triples)
     names = dict.fromkeys(
-        name for one in inputs for key in _list_keys(one) for name in (key, *one.aliases.get(key, ()))
+        name for line in inputs for key in _list_keys(line) for name in (key, *line.aliases.get(key, ()))
     )
     predicates = dict.fromkeys(triple.triple.predicate for triple in triples)
     partials = [id for triple in triples for id in triple.partials]
     of_names, of_predicates, often = index.stored(list(names), list(predicates), partials, frequency)
     entity = NameTable(of_names, {name: row for row, name in enumerate(names)})
     predicate = NameTable(of_predicates, {name: row for row, name in enumerate(predicates)})
-    return [_score_triples(one, often, entity, predicate, by_query=by_query) for one in inputs]
+    return [_score_triples(line, often, entity, predicate, by_query=by_query) for line in inputs]
 
 
 def _score_triples(
@@ -324,17 +326,19 @@ def rewrite(
     """
     mentions: dict[Span, str] = {}
     gone: list[Span] = []
-    for one in sorted(scored, key=lambda one: (-one.entity.score if order == "entity" else 0.0, -one.score)):
+    for triple in sorted(
+        scored, key=lambda triple: (-triple.entity.score if order == "entity" else 0.0, -triple.score)
+    ):
         if len(mentions) == most:
             break
-        mention = one.entity.span
-        if mention is None or one.entity.score < least_entity or any(_overlap(mention, span) for span in mentions):
+        mention = triple.entity.span
+        if mention is None or triple.entity.score < least_entity or any(_overlap(mention, span) for span in mentions):
             continue
-        if one.other_name.casefold() == question[slice(*mention)].casefold():
+        if triple.other_name.casefold() == question[slice(*mention)].casefold():
             continue
-        mentions[mention] = one.other_name
-        if one.predicate.span is not None and one.predicate.score >= _LEAST_PREDICATE:
-            gone.append(one.predicate.span)
+        mentions[mention] = triple.other_name
+        if triple.predicate.span is not None and triple.predicate.score >= _LEAST_PREDICATE:
+            gone.append(triple.predicate.span)
     left = [piece for span in gone for piece in _subtract_spans(span, list(mentions))]
     return _apply_edits(question, [*mentions.items(), *((span, "") for span in _remove_overlaps(left))]) or question
 

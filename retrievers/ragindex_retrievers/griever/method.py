@@ -208,8 +208,8 @@ class Griever(Scheme):
 
     def _aliases(self) -> Part[Collection]:
         by: Literal["evidence", "embedding"] = "embedding" if self.same_as == "embedding" else "evidence"
-        found = SameAs(of=NameVectors(over=self.triples), by=by)
-        return JudgedSameAs(of=found) if self.same_as == "llm" else found
+        same_as = SameAs(of=NameVectors(over=self.triples), by=by)
+        return JudgedSameAs(of=same_as) if self.same_as == "llm" else same_as
 
     def _shortlisted(self) -> Part[Any]:
         return self._partials() if self.shortlist == "partial" else self.triples
@@ -321,8 +321,8 @@ class GrieverRetriever:
         """Retrieve the next passages of every open line: from the base at first, then with the line's filter."""
         going = [line for line in lines if not line.over]
         retriever = self.base if iteration == 1 else self.follow
-        asked = [Query(query.id, line.text, line.wanted) for line in going]
-        answers = retriever.retrieve(asked, self.settings.base_k or k) if asked else []
+        queries = [Query(query.id, line.text, line.wanted) for line in going]
+        answers = retriever.retrieve(queries, self.settings.base_k or k) if queries else []
         for line, answer in zip(going, answers, strict=True):
             trace.of_base(answer.trace, iteration)
             line.add(answer.hits)
@@ -336,25 +336,25 @@ class GrieverRetriever:
         """
         settings = self.settings
         with trace.step(iteration, "shortlist", query.text) as step:
-            found = shortlist(lines, self.index, self.shortlister, query.filter)
-            step["ids"] = tuple(dict.fromkeys(id for one in found for id in one.found))
+            shortlists = shortlist(lines, self.index, self.shortlister, query.filter)
+            step["ids"] = tuple(dict.fromkeys(id for candidate in shortlists for id in candidate.found))
         with trace.step(iteration, "matched triples", query.text) as step:
-            scored = self._scored(lines, found)
-            ranked = scored if settings.triple_score == "subquery" else self._scored([first] * len(lines), found)
-            every = [(one, line.text) for line, each in zip(lines, scored, strict=True) for one in each]
+            scored = self._scored(lines, shortlists)
+            ranked = scored if settings.triple_score == "subquery" else self._scored([first] * len(lines), shortlists)
+            every = [(candidate, line.text) for line, each in zip(lines, scored, strict=True) for candidate in each]
             best = sorted(every, key=lambda pair: -pair[0].score)[:SHOWN_PASSAGES]
-            step["paths"] = tuple((one.stated.triple,) for one, _ in best)
-            step["scores"] = tuple(one.score for one, _ in best)
+            step["paths"] = tuple((candidate.stated.triple,) for candidate, _ in best)
+            step["scores"] = tuple(candidate.score for candidate, _ in best)
             step["note"] = " | ".join(dict.fromkeys(describe_matches(*pair) for pair in best))
-        extend_subgraphs(lines, found, ranked)
+        extend_subgraphs(lines, shortlists, ranked)
         if iteration < settings.iterations:
-            self._go_on(lines, found, scored, query, iteration, trace)
+            self._go_on(lines, shortlists, scored, query, iteration, trace)
 
     def _scored(self, lines: Sequence[SubquerySearch], shortlists: Sequence[Shortlist]) -> list[list[ScoredTriple]]:
         """Return the triples of each line, scored against its current text."""
         pairs = zip(lines, shortlists, strict=True)
-        asked = [ScoringInput(line.question, line.vector, one.kept, one.aliases) for line, one in pairs]
-        return score_all(asked, self.index, self.settings.frequency, by_query=self.settings.predicate_score == "query")
+        inputs = [ScoringInput(line.question, line.vector, choice.kept, choice.aliases) for line, choice in pairs]
+        return score_all(inputs, self.index, self.settings.frequency, by_query=self.settings.predicate_score == "query")
 
     def _go_on(
         self,
@@ -378,14 +378,14 @@ class GrieverRetriever:
                 self._rewrite(lines, scored)
                 step["note"] = " | ".join(line.text for line in lines)
 
-    def _joins(self, found: Shortlist, scored: Sequence[ScoredTriple]) -> tuple[str, ...]:
+    def _joins(self, shortlisted: Shortlist, scored: Sequence[ScoredTriple]) -> tuple[str, ...]:
         """Return the names that the next passages of a line must share: its join entities and their aliases (V4)."""
-        joins = entities_of(found.kept) if self.settings.join == "all" else found.joins
+        joins = entities_of(shortlisted.kept) if self.settings.join == "all" else shortlisted.joins
         if self.settings.join_best is not None:
-            best = sorted(scored, key=lambda one: -one.score)[: self.settings.join_best]
-            near = {one.stated.other(one.inverse) for one in best}
+            best = sorted(scored, key=lambda triple: -triple.score)[: self.settings.join_best]
+            near = {triple.stated.other(triple.inverse) for triple in best}
             joins = tuple(name for name in joins if name in near)
-        return tuple(dict.fromkeys([*joins, *(alias for each in joins for alias in found.aliases.get(each, ()))]))
+        return tuple(dict.fromkeys([*joins, *(alias for each in joins for alias in shortlisted.aliases.get(each, ()))]))
 
     def _rewrite(self, lines: Sequence[SubquerySearch], scored: Sequence[Sequence[ScoredTriple]]) -> None:
         settings = self.settings

@@ -132,11 +132,11 @@ class Subgraph:
         for places, score in zip(self.paths.places, self.paths.scores.tolist(), strict=True) if self.paths else ():
             for place in places:
                 best[place] = max(score, best.get(place, score))
-        found: dict[str, float] = {}
+        scores: dict[str, float] = {}
         for place, score in best.items():
             passage, value = self.triples[place].stated.passage_id, self.triples[place].score * score
-            found[passage] = max(value, found.get(passage, value))
-        return found
+            scores[passage] = max(value, scores.get(passage, value))
+        return scores
 
     def best_paths(self, count: int) -> list[tuple[tuple[Triple, ...], float]]:
         """Return the `count` paths with the highest scores, as triples, with their scores."""
@@ -214,9 +214,11 @@ def extend_subgraphs(
         of = [n for n, line in enumerate(lines) if id(line.subgraph) == key]
         known = {triple.stated.key for triple in subgraph.triples}
         best: dict[tuple[str, int], ScoredTriple] = {}
-        for one in (one for n in of for one in scored[n] if one.stated.key not in known):
-            if one.stated.key not in best or one.score > best[one.stated.key].score:
-                best[one.stated.key] = one
+        for scored_triple in (
+            scored_triple for n in of for scored_triple in scored[n] if scored_triple.stated.key not in known
+        ):
+            if scored_triple.stated.key not in best or scored_triple.score > best[scored_triple.stated.key].score:
+                best[scored_triple.stated.key] = scored_triple
         aliases: dict[str, tuple[str, ...]] = {}
         for name, others in (pair for n in of for pair in shortlists[n].aliases.items()):
             aliases[name] = tuple(dict.fromkeys((*aliases.get(name, ()), *others)))
@@ -261,14 +263,17 @@ class Shortlister:
 
     def nearest(self, lines: Sequence[SubquerySearch], among: Sequence[Ids]) -> list[tuple[str, ...]]:
         """Return for each line the ids of the records nearest its text among some."""
-        depth, asked = max(_DEPTH, self.t_max), list(zip(lines, among, strict=True))
+        depth, searches = max(_DEPTH, self.t_max), list(zip(lines, among, strict=True))
         by_text, by_vector = search_together(
             [
-                (self.text, [TextQuery(line.text, depth, (), where) for line, where in asked]),
-                (self.vectors, [VectorQuery(line.vector, depth, (), where) for line, where in asked]),
+                (self.text, [TextQuery(line.text, depth, (), where) for line, where in searches]),
+                (self.vectors, [VectorQuery(line.vector, depth, (), where) for line, where in searches]),
             ]
         )
-        fused = [reciprocal_rank_fusion([one.ids, other.ids]) for one, other in zip(by_text, by_vector, strict=True)]
+        fused = [
+            reciprocal_rank_fusion([text_result.ids, other.ids])
+            for text_result, other in zip(by_text, by_vector, strict=True)
+        ]
         return [tuple(id for id, _ in each[: self.t_max]) for each in fused]
 
 
@@ -282,14 +287,14 @@ def shortlist(
     """
     latest = [hit.id for line in lines for hit in line.latest]
     triples, pairs = index.around(latest, [list(line.found) for line in lines], where)
-    stated = [[one for hit in line.latest for one in triples.get(hit.id, ())] for line in lines]
+    stated = [[triple for hit in line.latest for triple in triples.get(hit.id, ())] for line in lines]
     entities = [entities_of(each) for each in stated]
     aliases = [aliases_in(*each) for each in zip(pairs, entities, strict=True)]
     if shortlister is None:
         return [Shortlist(tuple(each), of, also) for each, of, also in zip(stated, entities, aliases, strict=True)]
-    found = shortlister.nearest(lines, [Ids(_list_record_ids(shortlister.by, each)) for each in stated])
+    nearest = shortlister.nearest(lines, [Ids(_list_record_ids(shortlister.by, each)) for each in stated])
     choose = _select_by_partials if shortlister.by == "partial" else _select_by_triples
-    return [choose(*each) for each in zip(stated, found, aliases, strict=True)]
+    return [choose(*each) for each in zip(stated, nearest, aliases, strict=True)]
 
 
 def _list_record_ids(by: By, stated: Sequence[StatedTriple]) -> tuple[str, ...]:
@@ -299,28 +304,30 @@ def _list_record_ids(by: By, stated: Sequence[StatedTriple]) -> tuple[str, ...]:
     these records, since every partial triple of a passage belongs to an entity that its triples name.
     """
     if by == "full":
-        return tuple(triple_id(one.passage_id, one.number) for one in stated)
-    return tuple(dict.fromkeys(id for one in stated for id in one.partials))
+        return tuple(triple_id(triple.passage_id, triple.number) for triple in stated)
+    return tuple(dict.fromkeys(id for triple in stated for id in triple.partials))
 
 
-def _select_by_partials(stated: Sequence[StatedTriple], found: tuple[str, ...], aliases: Aliases) -> Shortlist:
+def _select_by_partials(stated: Sequence[StatedTriple], ids: tuple[str, ...], aliases: Aliases) -> Shortlist:
     """Keep the triples with a partial triple among those found; the entity that it lacks is joined on."""
-    known, kept, joins = set(found), [], []
-    for one in stated:
-        lacking = [one.other(inverse) for id, (_, inverse) in zip(one.partials, one.sides, strict=True) if id in known]
+    known, selected, joins = set(ids), [], []
+    for triple in stated:
+        lacking = [
+            triple.other(inverse) for id, (_, inverse) in zip(triple.partials, triple.sides, strict=True) if id in known
+        ]
         if lacking:
-            kept.append(one)
+            selected.append(triple)
             joins += lacking
-    return Shortlist(tuple(kept), tuple(dict.fromkeys(joins)), aliases, found)
+    return Shortlist(tuple(selected), tuple(dict.fromkeys(joins)), aliases, ids)
 
 
-def _select_by_triples(stated: Sequence[StatedTriple], found: tuple[str, ...], aliases: Aliases) -> Shortlist:
+def _select_by_triples(stated: Sequence[StatedTriple], ids: tuple[str, ...], aliases: Aliases) -> Shortlist:
     """Keep the triples that were found; both their entities are joined on."""
-    known = set(found)
-    kept = [one for one in stated if triple_id(one.passage_id, one.number) in known]
-    return Shortlist(tuple(kept), entities_of(kept), aliases, found)
+    known = set(ids)
+    selected = [triple for triple in stated if triple_id(triple.passage_id, triple.number) in known]
+    return Shortlist(tuple(selected), entities_of(selected), aliases, ids)
 
 
 def entities_of(stated: Sequence[StatedTriple]) -> tuple[str, ...]:
     """Return the entity keys of the triples, without duplicates."""
-    return tuple(dict.fromkeys(key for one in stated for key, _ in one.sides))
+    return tuple(dict.fromkeys(key for triple in stated for key, _ in triple.sides))

@@ -96,8 +96,11 @@ class EvidenceRetriever:
         """Rank the candidates of each question by the model."""
         model = read_weights(self.settings.weights)
         weights = np.array([model.weights.get(name, 0.0) for name in self.feature_names])
-        found = self._find(queries, k)
-        return [self._rank(query, *one, weights, model.intercept, k) for query, one in zip(queries, found, strict=True)]
+        candidates = self._find(queries, k)
+        return [
+            self._rank(query, *candidate, weights, model.intercept, k)
+            for query, candidate in zip(queries, candidates, strict=True)
+        ]
 
     def _rank(
         self,
@@ -241,9 +244,9 @@ def _strengths(hop: Hop) -> Doubles:
 
 def _keep_largest(count: int, places: Integers, values: Doubles) -> Doubles:
     """Return the largest of the values at each place, 0 where there is none."""
-    found = np.zeros(count)
-    np.maximum.at(found, places, values)
-    return found
+    largest = np.zeros(count)
+    np.maximum.at(largest, places, values)
+    return largest
 
 
 def _rank(values: Doubles, ids: Sequence[str]) -> Doubles:
@@ -294,13 +297,13 @@ def resolve_weights(written: str) -> str:
     name, _, known = written.partition("#")
     if name in list_shipped():
         return name
-    found = digest(read_weights(name).model_dump(mode="json", exclude={"questions"}))[:_HASH_LENGTH]
-    if known and known != found:
+    actual = digest(read_weights(name).model_dump(mode="json", exclude={"questions"}))[:_HASH_LENGTH]
+    if known and known != actual:
         raise UsageError(
-            f"The weights in {name} have changed: expected {known}, found {found}. "
+            f"The weights in {name} have changed: expected {known}, found {actual}. "
             f"To use them as they are now, write weights={name}."
         )
-    return f"{name}#{found}"
+    return f"{name}#{actual}"
 
 
 def read_weights(written: str) -> FeatureWeights:

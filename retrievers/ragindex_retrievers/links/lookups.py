@@ -112,36 +112,39 @@ class LinkLookups:
         read = self._read(seeds)
         holders, own, mentioning = self._find_holders(read)
         mentioned = {
-            one.id: [key for key in _keep_longest(one.mentions, holders) if key not in one.keys] for one in read
+            passage.id: [key for key in _keep_longest(passage.mentions, holders) if key not in passage.keys]
+            for passage in read
         }
         wanted = sorted({key for keys in mentioned.values() for key in keys if holders[key].linking})
         around = {
             key: {
                 id: names.find_longer(key, names.read_windows(row["windows"]))
-                for id, row in found.rows.items()
+                for id, row in links.rows.items()
                 if key not in row[self._keys]
             }
-            for key, found in mentioning.items()
-            if found.linking and own[key].linking
+            for key, links in mentioning.items()
+            if links.linking and own[key].linking
         }
         counts, longer = self._count_mentions(wanted, around)
-        found = [
-            Link(one.id, id, tuple(row["doc_ids"]), self._weigh(counts[key].documents, holders[key].passages), key)
-            for one in read
-            for key in mentioned[one.id]
+        links = [
+            Link(passage.id, id, tuple(row["doc_ids"]), self._weigh(counts[key].documents, holders[key].passages), key)
+            for passage in read
+            for key in mentioned[passage.id]
             if key in counts and counts[key].linking
             for id, row in holders[key].rows.items()
-            if one.documents.isdisjoint(row["doc_ids"])
+            if passage.documents.isdisjoint(row["doc_ids"])
         ]
-        found += [
-            Link(one.id, id, documents, self._weigh(mentioning[key].documents, own[key].passages), key, backward=True)
-            for one in read
-            for key in one.keys
+        links += [
+            Link(
+                passage.id, id, documents, self._weigh(mentioning[key].documents, own[key].passages), key, backward=True
+            )
+            for passage in read
+            for key in passage.keys
             for id, places in around.get(key, {}).items()
-            if one.documents.isdisjoint(documents := tuple(mentioning[key].rows[id]["doc_ids"]))
+            if passage.documents.isdisjoint(documents := tuple(mentioning[key].rows[id]["doc_ids"]))
             and any(longer.isdisjoint(place) for place in places)
         ]
-        return _keep_heaviest(link for link in found if link.weight > 0)
+        return _keep_heaviest(link for link in links if link.weight > 0)
 
     @cached_property
     def _count(self) -> int:
@@ -152,7 +155,7 @@ class LinkLookups:
         """The field of the passages' names: with titles, unless most documents have no word of theirs."""
         judged = Terms(TITLE, (CONFIRMED, UNCONFIRMED))
         (result,) = self.records.search([FilterQuery(judged, _MOST_TITLES, (TITLE,))])
-        titles = [one for row in result.records.column(TITLE).to_pylist() for one in row]
+        titles = [title for row in result.records.column(TITLE).to_pylist() for title in row]
         share = titles.count(CONFIRMED) / max(1, len(titles))
         return UNTITLED_KEYS if len(titles) >= _FEWEST_TITLES and share < self.settings.confirmed_titles else KEYS
 
@@ -190,8 +193,8 @@ class LinkLookups:
         having, mentioning = results[len(seeds) : len(seeds) + len(keys)], results[len(seeds) + len(keys) :]
         return (
             {key: self._judge_rows(rows) for key, rows in _read_holders(results[: len(seeds)], field).items()},
-            {key: self._judge(one) for key, one in zip(keys, having, strict=True)},
-            {key: self._judge(one, read=True) for key, one in zip(keys, mentioning, strict=True)},
+            {key: self._judge(result) for key, result in zip(keys, having, strict=True)},
+            {key: self._judge(result, read=True) for key, result in zip(keys, mentioning, strict=True)},
         )
 
     def _count_mentions(self, keys: Sequence[str], around: Around) -> tuple[_NameUses, set[str]]:

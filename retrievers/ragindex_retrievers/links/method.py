@@ -104,13 +104,13 @@ class CandidateScores:
         totals = self.total.tolist()
         return sorted(self.rows, key=lambda id: (-totals[self.rows[id]], id))
 
-    def rank(self, kept: int) -> dict[str, float]:
+    def rank(self, count: int) -> dict[str, float]:
         """Return all scores by id, best first, where the `kept` best by base score stay before all others.
 
         So that no score is greater than the one before, theirs are at least those of what follows.
         """
         base, total = self.base.tolist(), self.total.tolist()
-        first = sorted(self.rows, key=lambda id: (-base[self.rows[id]], id))[:kept]
+        first = sorted(self.rows, key=lambda id: (-base[self.rows[id]], id))[:count]
         order = [*first, *(id for id in self.best() if id not in first)]
         scores = [total[self.rows[id]] for id in order]
         raised = np.maximum.accumulate(scores[::-1])[::-1]
@@ -257,12 +257,12 @@ class LinkWalk:
         )
         rows = {id: row for row, id in enumerate(ids)}
         text = np.zeros((len(ids), len(self.words)))
-        for column, found in enumerate(by_word):
-            text[[rows[id] for id in found.ids], column] = found.scores
+        for column, result_of_word in enumerate(by_word):
+            text[[rows[id] for id in result_of_word.ids], column] = result_of_word.scores
         cosines = np.full(len(ids), np.nan)
         cosines[[rows[id] for id in near.ids]] = near.scores
         self.scores.add(ids, cosines, text)
-        return [id for other in others for one in other for id in one.ids]
+        return [id for other in others for result in other for id in result.ids]
 
     def follow_links(self) -> None:
         """Follow the links of the best passages that were no seeds yet, except back to earlier seeds."""

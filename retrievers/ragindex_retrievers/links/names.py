@@ -64,9 +64,9 @@ def find_keys(title: str, text: str, doc_id: str, headings: Iterable[str] = ()) 
         names = [strip_brackets(title)]
     else:
         names = [next(find_names(" ".join(text[:_OPENING_CHARACTERS].split())), "")]
-    found = [build_key(name) for name in [*names, *(_SECTION_NUMBER.sub("", heading) for heading in headings)]]
-    found += [build_document_key(doc_id)] if posixpath.splitext(doc_id)[1] else []  # hyperlinks lead to files
-    return list(dict.fromkeys(key for key in found if key))
+    keys = [build_key(name) for name in [*names, *(_SECTION_NUMBER.sub("", heading) for heading in headings)]]
+    keys += [build_document_key(doc_id)] if posixpath.splitext(doc_id)[1] else []  # hyperlinks lead to files
+    return list(dict.fromkeys(key for key in keys if key))
 
 
 def build_key(name: str) -> str:
@@ -134,7 +134,7 @@ def _split_words(text: str) -> tuple[list[str], str]:
         upper and (word not in ENGLISH_FUNCTION_WORDS or following)
         for word, upper, following in zip(words, capital, [*capital[1:], False], strict=False)
     ]
-    return words, "".join("1" if one or other else "0" for one, other in zip(named, marked, strict=True))
+    return words, "".join("1" if is_named or other else "0" for is_named, other in zip(named, marked, strict=True))
 
 
 def write_windows(windows: Iterable[Window]) -> str:
@@ -156,16 +156,16 @@ def list_prefixes(windows: Sequence[Window]) -> list[str]:
 
 def find_occurrences(windows: Sequence[Window]) -> dict[str, list[Occurrence]]:
     """Return each run of words that may be a name, with its places."""
-    found: dict[str, list[Occurrence]] = {}
+    occurrences: dict[str, list[Occurrence]] = {}
     for number, (words, starts) in enumerate(windows):
         for start in (place for place, mark in enumerate(starts) if mark == "1"):
             run = words[start]
             if is_key((run,)):
-                found.setdefault(run, []).append(Occurrence(number, start, start + 1))
+                occurrences.setdefault(run, []).append(Occurrence(number, start, start + 1))
             for end in range(start + 1, min(start + MAX_NAME_WORDS, len(words))):
                 run = f"{run} {words[end]}"
-                found.setdefault(run, []).append(Occurrence(number, start, end + 1))
-    return found
+                occurrences.setdefault(run, []).append(Occurrence(number, start, end + 1))
+    return occurrences
 
 
 def find_longer(key: str, windows: Sequence[Window]) -> list[list[str]]:
@@ -201,8 +201,8 @@ def find_targets(text: str, doc_id: str, pairs: Iterable[tuple[str, str]] = ()) 
     """
     shown = " ".join(text.split())
     addresses = [*_HYPERLINK.findall(text), *(address for visible, address in pairs if visible in shown)]
-    found = (_resolve_address(address, posixpath.dirname(doc_id)) for address in addresses[:_MAX_STARTS])
-    return list(dict.fromkeys(id for id in found if id and id != doc_id))
+    targets = (_resolve_address(address, posixpath.dirname(doc_id)) for address in addresses[:_MAX_STARTS])
+    return list(dict.fromkeys(id for id in targets if id and id != doc_id))
 
 
 def _resolve_address(address: str, folder: str) -> str:

@@ -132,12 +132,12 @@ def lifted(leaves: Sequence[Hit]) -> Mapping[str, LiftedScore]:
     leaf's is higher. A passage that is not itself among the leaves starts from the score of the last leaf.
     """
     last = min((hit.score for hit in leaves), default=0.0)
-    found = {hit.id: LiftedScore(hit.score) for hit in leaves if hit.kind == PASSAGE_KIND}
+    scores = {hit.id: LiftedScore(hit.score) for hit in leaves if hit.kind == PASSAGE_KIND}
     best: dict[str, Hit] = {}
     for hit in leaves:
         if hit.kind != PASSAGE_KIND:
             best |= {id: hit for id in hit.passage_ids if id not in best}
     for id, hit in best.items():
-        own = found.get(id, LiftedScore(last)).score
-        found[id] = LiftedScore((own + hit.score) / 2, f"{hit.kind} {hit.id}") if hit.score > own else LiftedScore(own)
-    return found
+        own = scores.get(id, LiftedScore(last)).score
+        scores[id] = LiftedScore((own + hit.score) / 2, f"{hit.kind} {hit.id}") if hit.score > own else LiftedScore(own)
+    return scores

@@ -150,14 +150,14 @@ class AliasCandidate(NamedTuple):
 
 def find_stated(mentions: NameMentions) -> Iterator[AliasCandidate]:
     """Yield the pairs that triples with alias-like predicates state, with the passages that state them."""
-    found: dict[tuple[int, int, str], set[int]] = defaultdict(set)
+    passages_of: dict[tuple[int, int, str], set[int]] = defaultdict(set)
     says = _find_alias_like(mentions)
     fit = {int(side): _can_have_alias(mentions, side) for side in np.unique(mentions.sides[says])}
     for row in np.flatnonzero(says).tolist():
         first, second = sorted(mentions.sides[row].tolist())
         if first != second and fit[first] and fit[second]:
-            found[first, second, mentions.spoken[mentions.predicates[row]]].add(int(mentions.owners[row]))
-    for (first, second, predicate), passages in sorted(found.items()):
+            passages_of[first, second, mentions.spoken[mentions.predicates[row]]].add(int(mentions.owners[row]))
+    for (first, second, predicate), passages in sorted(passages_of.items()):
         yield AliasCandidate(
             first, second, AliasEvidence("predicate", _STATED_SCORE, predicate, "given"), tuple(sorted(passages))
         )
@@ -203,8 +203,8 @@ def find_neighbours(
     """
     named = [place for place in range(len(mentions.names)) if _can_have_alias(mentions, place)]
     pairs = near_pairs(vectors[named], least, most, seed)
-    for one, other, cosine in zip(pairs.first.tolist(), pairs.second.tolist(), pairs.cosines.tolist(), strict=True):
-        first, second = named[one], named[other]
+    for left, other, cosine in zip(pairs.first.tolist(), pairs.second.tolist(), pairs.cosines.tolist(), strict=True):
+        first, second = named[left], named[other]
         if not spelt or alike(taken_apart(mentions.names[first]), taken_apart(mentions.names[second])):
             yield AliasCandidate(first, second, AliasEvidence(NEIGHBOUR, round(min(cosine, 1.0), 4), f"{cosine:.2f}"))
 
@@ -249,20 +249,20 @@ def _add_qualifier_passages(
         return candidate
     passages = mentions.passages_of.of(bare)
     named, owners = mentions.entities_of.of_many(passages)
-    found = passages[np.unique(owners[named == beside])]
+    qualified = passages[np.unique(owners[named == beside])]
     return candidate._replace(
-        passages=tuple(np.union1d(found, mentions.passages_of.of(full)).tolist() if len(found) else ())
+        passages=tuple(np.union1d(qualified, mentions.passages_of.of(full)).tolist() if len(qualified) else ())
     )
 
 
 def _find_within_passages(
     mentions: NameMentions, names: Sequence[Name], within: Mapping[int, Sequence[str]]
 ) -> Iterator[AliasCandidate]:
-    found: dict[AliasCandidate, set[int]] = defaultdict(set)
+    passages_of: dict[AliasCandidate, set[int]] = defaultdict(set)
     for passage in range(len(mentions.passages)):
         for candidate in _find_in_passage(names, mentions.entities_of.of(passage).tolist(), within):
-            found[candidate].add(passage)
-    for candidate, passages in found.items():
+            passages_of[candidate].add(passage)
+    for candidate, passages in passages_of.items():
         if candidate.evidence.kind != LAST_NAME or _is_mostly_full_name(candidate, names, mentions, len(passages)):
             yield candidate._replace(passages=tuple(sorted(passages)))
 
@@ -280,9 +280,9 @@ def _find_in_passage(
             groups[key].append(place)
     for group in groups.values():
         persons = [place for place in group if names[place].person][:_CROWD_SIZE]
-        one = all(likeness(names[first], names[second]) for first, second in combinations(persons, 2))
+        same_person = all(likeness(names[first], names[second]) for first, second in combinations(persons, 2))
         for candidate in _compare_names(names, group[:_CROWD_SIZE]):
-            if candidate.evidence.where != "apart" and (one or candidate.evidence.kind != LAST_NAME):
+            if candidate.evidence.where != "apart" and (same_person or candidate.evidence.kind != LAST_NAME):
                 yield candidate
 
 

@@ -86,14 +86,14 @@ def _compare_words(name: Name, other: Name) -> AliasEvidence | None:
     return AliasEvidence("left out", score, ", ".join(omitted), "apart" if two_things else "agreeing")
 
 
-def _is_one_name(one: str, other: str) -> bool:
+def _is_one_name(first: str, other: str) -> bool:
     """Return whether both names are several words with capitals, which are one name however they are spelt."""
-    return all(len(head.split()) > 1 and all(word[0].isupper() for word in head.split()) for head in (one, other))
+    return all(len(head.split()) > 1 and all(word[0].isupper() for word in head.split()) for head in (first, other))
 
 
-def _differ_in_capitals(one: str, other: str) -> bool:
+def _differ_in_capitals(first: str, other: str) -> bool:
     """Return whether capitals tell two words apart: US is not us, and IT is not it."""
-    return any(head.isupper() and len(head) > 1 for head in (one, other)) and (one.islower() or other.islower())
+    return any(head.isupper() and len(head) > 1 for head in (first, other)) and (first.islower() or other.islower())
 
 
 def more_beside(name: Name, other: Name) -> tuple[str, ...] | None:
@@ -143,7 +143,7 @@ def _compare_persons(one: Name, other: Name) -> AliasEvidence | None:
 def _contains_names(few: Sequence[str], many: Sequence[str]) -> bool:
     """Return whether the names `few` occur in `many` in order; an initial matches any name that begins with it."""
     rest = iter(many)
-    return all(any(name == one or (len(name) == 1 and one[0] == name) for one in rest) for name in few)
+    return all(any(name == words or (len(name) == 1 and words[0] == name) for words in rest) for name in few)
 
 
 # ---------------------------------------------------------------- names with near vectors
@@ -170,29 +170,29 @@ def alike(one: Name, other: Name) -> bool:
     return same_length and all(a == b or slip(a, b) for a, b in zip(one.words, other.words, strict=True))
 
 
-def slip(one: str, other: str) -> bool:
+def slip(first: str, other: str) -> bool:
     """Return whether two words differ by one or two letters inside.
 
     Their ends must be equal: "Julia" and "Julian" are two names.
     """
-    short, long = sorted((one, other), key=len)
-    if len(short) < _SLIP_LENGTH or short[0] != long[0] or short[-1] != long[-1] or not (one + other).isalpha():
+    short, long = sorted((first, other), key=len)
+    if len(short) < _SLIP_LENGTH or short[0] != long[0] or short[-1] != long[-1] or not (first + other).isalpha():
         return False
-    if (is_numeral(one) and is_numeral(other)) or _are_opposites(one, other):
+    if (is_numeral(first) and is_numeral(other)) or _are_opposites(first, other):
         return False
     return _count_changes(short, long) <= (2 if len(short) >= _TWO_SLIPS_LENGTH else 1)
 
 
-def _are_opposites(one: str, other: str) -> bool:
+def _are_opposites(first: str, other: str) -> bool:
     pairs = [*_OPPOSITES, *((b, a) for a, b in _OPPOSITES)]
-    return any(one.startswith(a) and other.startswith(b) for a, b in pairs)
+    return any(first.startswith(a) and other.startswith(b) for a, b in pairs)
 
 
-def _count_changes(one: str, other: str) -> int:
+def _count_changes(first: str, other: str) -> int:
     """Return how many letters are inserted, deleted or replaced; two swapped neighbours count as one."""
-    if len(one) == len(other):
-        places = [place for place in range(len(one)) if one[place] != other[place]]
-        if len(places) == 2 and places[1] == places[0] + 1 and sorted(one) == sorted(other):
+    if len(first) == len(other):
+        places = [place for place in range(len(first)) if first[place] != other[place]]
+        if len(places) == 2 and places[1] == places[0] + 1 and sorted(first) == sorted(other):
             return 1
-    steps = SequenceMatcher(None, one, other, autojunk=False).get_opcodes()
+    steps = SequenceMatcher(None, first, other, autojunk=False).get_opcodes()
     return sum(max(i2 - i1, j2 - j1) for step, i1, i2, j1, j2 in steps if step != "equal")

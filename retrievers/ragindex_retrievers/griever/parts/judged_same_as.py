@@ -119,13 +119,13 @@ class Statement(NamedTuple):
 def _read_statements(triples: Collection, pairs: Sequence[NameRow]) -> Mapping[str, Sequence[Statement]]:
     """Return all triples of the entities in the pairs, by entity key."""
     wanted = {key for pair in pairs for key in pair["aliases"]}
-    found: dict[str, list[Statement]] = defaultdict(list)
+    statements: dict[str, list[Statement]] = defaultdict(list)
     for row in (row for batch in triples.scan(_TRIPLE) for row in batch.to_pylist()):
         for side, far in (("subject", "object"), ("object", "subject")):
             (key,), (other,), (passage,) = row[f"{side}_key"], row[f"{far}_key"], row["passage_ids"]
             if key in wanted:
-                found[key].append(Statement(row["id"], passage, row["text"], row[side], other))
-    return found
+                statements[key].append(Statement(row["id"], passage, row["text"], row[side], other))
+    return statements
 
 
 def _describe_names(pair: NameRow, statements: Mapping[str, Sequence[Statement]]) -> list[dict[str, Any]]:
@@ -137,7 +137,9 @@ def _describe_names(pair: NameRow, statements: Mapping[str, Sequence[Statement]]
         ranked = sorted(
             (statement.other != other, statement) for statement in statements[key] if statement.passage in holds
         )
-        texts = dict.fromkeys(_shorten_line(one.text, _LONGEST_STATEMENT) for _, one in ranked)
+        texts = dict.fromkeys(
+            _shorten_line(ranked_statement.text, _LONGEST_STATEMENT) for _, ranked_statement in ranked
+        )
         name = _shorten_line(ranked[0][1].written, _LONGEST_NAME)
         shown.append({"name": name, "statements": list(texts)[:_MAX_STATEMENTS]})
     return shown

@@ -135,11 +135,11 @@ class PartialTriples(Part[Collection]):
 
     def _holders(self, partials: Mapping[str, str], context: BuildContext) -> set[str]:
         """Return the passages of the records of these partial triples."""
-        found: set[str] = set()
+        holders: set[str] = set()
         for batch in self._collections(context)[0].scan(("passage_ids",), self._among(partials)):
             own = pa.array([_strip_passage(id) in partials for id in batch.column("id").to_pylist()], pa.bool_())
-            found.update(batch.filter(own).column("passage_ids").flatten().unique().to_pylist())
-        return found
+            holders.update(batch.filter(own).column("passage_ids").flatten().unique().to_pylist())
+        return holders
 
     def _held(self, partials: Mapping[str, str] | None, records: Collection) -> set[str]:
         """Return the ids of the records of these partial triples; of all records if None."""
@@ -191,14 +191,14 @@ def _build_partials(
     keys = None if wanted is None else pa.array(sorted(set(wanted.values())), pa.string())
     for inverse in (False, True):
         for block in _split_blocks(table, inverse, keys):
-            found = [
+            partials = [
                 row
                 for (entity, predicate), rows in groupby(block.to_pylist(), itemgetter("entity", "predicate"))
                 if wanted is None or partial_id(entity, predicate, inverse) in wanted
                 for row in _merge_rows(entity, predicate, inverse, list(rows), part.scope)
             ]
-            if found:
-                yield _build_records(found, documents)
+            if partials:
+                yield _build_records(partials, documents)
 
 
 def _read_triples(triples: Collection, where: Filter | None) -> tuple[pa.Table, dict[str, Metadata]]:
@@ -270,7 +270,9 @@ def _build_records(partials: Sequence[_Partial], documents: Mapping[str, Metadat
         "kind": pa.array(["partial_triple"] * len(partials), pa.string()),
         "title": pa.array([""] * len(partials), pa.string()),
         "text": pa.array([partial.text for partial in partials], pa.string()),
-        "metadata": pa.array([json.dumps(one, ensure_ascii=False) if one else "" for one in known], pa.string()),
+        "metadata": pa.array(
+            [json.dumps(metadata, ensure_ascii=False) if metadata else "" for metadata in known], pa.string()
+        ),
         "predicate": pa.array([partial.predicate for partial in partials], pa.string()),
         "passage_ids": pa.array([partial.passage_ids for partial in partials], TEXTS),
         "doc_ids": pa.array([partial.doc_ids for partial in partials], TEXTS),

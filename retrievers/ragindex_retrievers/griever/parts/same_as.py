@@ -90,11 +90,11 @@ class SameAs(Part[Collection]):
         """Find all pairs anew in O(n log n) of the triples; only changed records are written."""
         names, triples, passages = context.inputs
         mentions = read_mentions(triples)
-        found = self._found(mentions, names, context.seed)
+        candidates = self._found(mentions, names, context.seed)
         known = make_contexts(mentions, passages, self.common, self.passage_cosine, self.most_passages)
-        pairs = list(_find_holding(found, known))
+        pairs = list(_find_holding(candidates, known))
         replace_records(context.collection("records", SAME_AS_SCHEMA), _build_records(pairs, mentions))
-        context.note(_describe_pairs(pairs, len(found)), detail=True)
+        context.note(_describe_pairs(pairs, len(candidates)), detail=True)
 
     def open(self, context: ReadContext) -> Collection:
         """Return the collection of pairs, with ids by `pair_id`.
@@ -111,10 +111,10 @@ class SameAs(Part[Collection]):
         vectors = read_vectors(names.entities, keys)
         spelt = self.by == "evidence"
         near = alias_pairs.find_neighbours(mentions, vectors, self.cosine, self.neighbours, seed, spelt)
-        found: dict[tuple[int, int], list[AliasCandidate]] = defaultdict(list)
-        for one in near if self.by == "embedding" else _drop_refuted(mentions, near):
-            found[one.first, one.second].append(one)
-        return found
+        candidates: dict[tuple[int, int], list[AliasCandidate]] = defaultdict(list)
+        for candidate in near if self.by == "embedding" else _drop_refuted(mentions, near):
+            candidates[candidate.first, candidate.second].append(candidate)
+        return candidates
 
 
 # ---------------------------------------------------------------- passages in which two names may mean the same
@@ -148,9 +148,9 @@ def read_vectors(records: Collection, ids: pa.Array) -> Floats:
     vectors = np.zeros((len(ids), records.schema.dimensions or 0), np.float32)
     for batch in records.scan(("vector",)):
         places = pc.index_in(batch.column("id").cast(pa.large_string()), value_set=ids.cast(pa.large_string()))
-        found = places.fill_null(-1).to_numpy(zero_copy_only=False)
+        stored = places.fill_null(-1).to_numpy(zero_copy_only=False)
         rows = batch.column("vector").flatten().to_numpy(zero_copy_only=False).reshape(len(batch), -1)
-        vectors[found[found >= 0]] = rows[found >= 0]
+        vectors[stored[stored >= 0]] = rows[stored >= 0]
     return vectors
 
 
@@ -160,18 +160,18 @@ def find_agreeing(known: Contexts, first: int, second: int, where: EvidenceScope
     Passages agree if they name both, share a telling entity with a passage of the other name, or are near one.
     Linear in the passages of the two names; at most `most` passages per name are compared.
     """
-    one, other = (known.mentions.passages_of.of(place) for place in (first, second))
-    both = np.intersect1d(one, other, assume_unique=True)
+    left, other = (known.mentions.passages_of.of(place) for place in (first, second))
+    both = np.intersect1d(left, other, assume_unique=True)
     if where == "everywhere":
-        return np.union1d(one, other)
+        return np.union1d(left, other)
     if where in ("together", "given"):
         return both if where == "together" else both[:0]
     if where == "apart" and len(both):
         return both[:0]
-    one, other = (_sample_passages(passages, both, known.most) for passages in (one, other))
-    shared = _share_entities(known, one, other, (first, second)), _share_entities(known, other, one, (first, second))
-    close = known.vectors[one] @ known.vectors[other].T >= known.near
-    return np.union1d(both, np.concatenate([one[shared[0] | close.any(axis=1)], other[shared[1] | close.any(axis=0)]]))
+    left, other = (_sample_passages(passages, both, known.most) for passages in (left, other))
+    shared = _share_entities(known, left, other, (first, second)), _share_entities(known, other, left, (first, second))
+    close = known.vectors[left] @ known.vectors[other].T >= known.near
+    return np.union1d(both, np.concatenate([left[shared[0] | close.any(axis=1)], other[shared[1] | close.any(axis=0)]]))
 
 
 def _sample_passages(passages: Integers, both: Integers, most: int) -> Integers:
@@ -189,8 +189,8 @@ def _share_entities(known: Contexts, these: Integers, those: Integers, names: tu
     here, owners = known.mentions.entities_of.of_many(these)
     there, _ = known.mentions.entities_of.of_many(those)
     telling = known.telling[here] & ~np.isin(here, names) & np.isin(here, there)
-    found: npt.NDArray[Any] = np.bincount(owners[telling], minlength=len(these)) > 0
-    return found
+    shared: npt.NDArray[Any] = np.bincount(owners[telling], minlength=len(these)) > 0
+    return shared
 
 
 # ---------------------------------------------------------------- pairs with their evidence
@@ -212,15 +212,15 @@ def pair_id(one: str, other: str) -> str:
 
 def _drop_refuted(mentions: NameMentions, near: Iterator[AliasCandidate]) -> Iterator[AliasCandidate]:
     apart = alias_pairs.find_different(mentions)
-    for found in (alias_pairs.find_stated(mentions), alias_pairs.find_alike(mentions), near):
-        for one in found:
-            if one.evidence.kind in _CERTAIN_KINDS or (one.first, one.second) not in apart:
-                yield one
+    for candidates in (alias_pairs.find_stated(mentions), alias_pairs.find_alike(mentions), near):
+        for candidate in candidates:
+            if candidate.evidence.kind in _CERTAIN_KINDS or (candidate.first, candidate.second) not in apart:
+                yield candidate
 
 
-def _find_holding(found: Mapping[tuple[int, int], list[AliasCandidate]], known: Contexts) -> Iterator[Holding]:
-    with progress_bar("same_as: comparing passages", len(found)) as advance:
-        for (first, second), candidates in sorted(found.items()):
+def _find_holding(candidates_of: Mapping[tuple[int, int], list[AliasCandidate]], known: Contexts) -> Iterator[Holding]:
+    with progress_bar("same_as: comparing passages", len(candidates_of)) as advance:
+        for (first, second), candidates in sorted(candidates_of.items()):
             ordered = sorted(candidates, key=_rank_evidence)
             passages = sorted(_find_passages(ordered, known))
             if passages:
@@ -243,24 +243,24 @@ def _find_passages(candidates: Sequence[AliasCandidate], known: Contexts) -> set
 def _build_records(pairs: Sequence[Holding], mentions: NameMentions) -> Iterator[pa.RecordBatch]:
     for start in range(0, len(pairs), _BATCH):
         block = pairs[start : start + _BATCH]
-        aliases = [[mentions.keys[one.first], mentions.keys[one.second]] for one in block]
-        passages = [mentions.passages.take(pa.array(one.passages)).to_pylist() for one in block]
-        reasons = [dict.fromkeys(str(each.evidence) for each in one.candidates) for one in block]
+        aliases = [[mentions.keys[holding.first], mentions.keys[holding.second]] for holding in block]
+        passages = [mentions.passages.take(pa.array(holding.passages)).to_pylist() for holding in block]
+        reasons = [dict.fromkeys(str(each.evidence) for each in holding.candidates) for holding in block]
         columns = [
             [pair_id(*keys) for keys in aliases],
-            [f"{mentions.names[one.first]} = {mentions.names[one.second]}" for one in block],
+            [f"{mentions.names[holding.first]} = {mentions.names[holding.second]}" for holding in block],
             ["; ".join(list(each)[:_MAX_REASONS]) for each in reasons],
             aliases,
             passages,
-            [one.candidates[0].evidence.score for one in block],
+            [holding.candidates[0].evidence.score for holding in block],
         ]
         arrays = [pa.array(column, field.type) for column, field in zip(columns, RECORDS, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=RECORDS)
 
 
-def _describe_pairs(pairs: Sequence[Holding], found: int) -> str:
-    kinds = Counter(one.candidates[0].evidence.kind for one in pairs)
-    ordered = sorted(kinds.items(), key=lambda one: (-one[1], one[0]))
+def _describe_pairs(pairs: Sequence[Holding], compared: int) -> str:
+    kinds = Counter(item.candidates[0].evidence.kind for item in pairs)
+    ordered = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
     counted = ", ".join(f"{count:,} by {kind}" for kind, count in ordered) or "none"
-    dropped = f"{found - len(pairs):,} more were dropped: no passages agree on them."
+    dropped = f"{compared - len(pairs):,} more were dropped: no passages agree on them."
     return f"{len(pairs):,} pairs of names are taken for one ({counted}). {dropped}"

@@ -39,8 +39,8 @@ class TriplePassages(Part[Collection]):
         """Replace the records of the batch."""
         records, extractions = _open_records(context), context.inputs[1]
         records.delete(change.remove)
-        found = extractions.get(list(change.upsert), ("triples",))
-        self._write(found.column("id").to_pylist(), found.column("triples").to_pylist(), 1.0, context)
+        extracted = extractions.get(list(change.upsert), ("triples",))
+        self._write(extracted.column("id").to_pylist(), extracted.column("triples").to_pylist(), 1.0, context)
 
     def finish(self, context: BuildContext) -> None:
         """Write the passages whose extraction failed, since no batch contains them."""
@@ -59,19 +59,19 @@ class TriplePassages(Part[Collection]):
 
     def _write(self, ids: Sequence[str], triples: Sequence[str], extracted: float, context: BuildContext) -> None:
         passages: Collection = context.inputs[0]
-        found = passages.get(ids, passages.fields())
-        if not len(found):
+        stored = passages.get(ids, passages.fields())
+        if not len(stored):
             return
         by_id = {id: dict.fromkeys(from_json(text)) for id, text in zip(ids, triples, strict=True)}
-        rows = [by_id[id] for id in found.column("id").to_pylist()]
+        rows = [by_id[id] for id in stored.column("id").to_pylist()]
         columns = {
             "triples": pa.array([to_json(list(row)) for row in rows], pa.string()),
-            "subjects": pa.array([sorted({self.over.key(one.subject) for one in row}) for row in rows], TEXTS),
-            "objects": pa.array([sorted({self.over.key(one.object) for one in row}) for row in rows], TEXTS),
+            "subjects": pa.array([sorted({self.over.key(triple.subject) for triple in row}) for row in rows], TEXTS),
+            "objects": pa.array([sorted({self.over.key(triple.object) for triple in row}) for row in rows], TEXTS),
             "extracted": pa.array([extracted] * len(rows), pa.float64()),
         }
         _open_records(context).upsert(
-            pa.RecordBatch.from_arrays([*found.columns, *columns.values()], names=[*found.schema.names, *columns])
+            pa.RecordBatch.from_arrays([*stored.columns, *columns.values()], names=[*stored.schema.names, *columns])
         )
 
 
