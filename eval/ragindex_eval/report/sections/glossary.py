@@ -74,8 +74,8 @@ _TESTS = (
     ),
     (
         "bold",
-        "The methods that cannot be excluded as the best of a column: none is better by the column's corrected p. "
-        "Nothing is bold where none can be excluded.",
+        "The methods that cannot be excluded as the best of a column: none is better by the column's corrected p, and "
+        "by latency none is at least twice as fast besides. Nothing is bold where none can be excluded.",
     ),
 )
 _UNANSWERED = (
