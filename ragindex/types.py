@@ -19,6 +19,8 @@ Span: TypeAlias = tuple[int, int]
 
 HYPERLINKS = "hyperlinks"
 """Metadata key of the hyperlinks of an HTML page to other files: pairs of visible text and address, in its order."""
+MODIFIED = "modified"
+"""Metadata key of the day of a file's last change. An index keeps it while the file's content stays the same."""
 NO_METADATA: Metadata = MappingProxyType({})
 
 

@@ -33,7 +33,7 @@ from ragindex.corpus.readers.rows import Rows
 from ragindex.corpus.readers.text_encodings import check_encoding
 from ragindex.corpus.reading_processes import ReadingProcesses
 from ragindex.errors import DataError, UsageError
-from ragindex.types import MetadataValue
+from ragindex.types import MODIFIED, MetadataValue
 
 SUFFIXES = tuple(READERS)
 """The suffixes of files that can be read."""
@@ -291,14 +291,12 @@ def _read_file(
         read = processes.read(raw, file, suffix, encoding, limits, selection.ocr, selection.rows)
     if not read.text.strip() and not read.inner:
         raise item.error(NO_TEXT, "none")
-    digest = hashlib.sha256(raw)
-    digest.update(_get_modification_date(file).encode())  # it is metadata
-    return replace(read, digest=digest.hexdigest()[:16])
+    return replace(read, digest=hashlib.sha256(raw).hexdigest()[:16])
 
 
 def _list_documents(read: FileContent, name: str, file: Path) -> list[RawDocument]:
     """Return the document of a file, unless it has no text of its own, and those inside of it as `FILE/NAME`."""
-    own: dict[str, MetadataValue] = {"source": name, "modified": _get_modification_date(file)}
+    own: dict[str, MetadataValue] = {"source": name, MODIFIED: _get_modification_date(file)}
     if read.reading is not None and read.reading.share < LEAST_SHARE:
         own[READ_SHARE] = math.floor(100 * read.reading.share) / 100
     parts = [("", read.title or file.stem, read)] if read.text.strip() else []

@@ -22,7 +22,7 @@ from ragindex.corpus.chunking import chunk, headings_within, id_mark, pages_with
 from ragindex.errors import UsageError
 from ragindex.index import revisions
 from ragindex.interfaces import Collection, Schema
-from ragindex.types import Chunking, Document, Passage, Position, Section, Span
+from ragindex.types import MODIFIED, Chunking, Document, Passage, Position, Section, Span
 
 _CONTENT = ("title", "text", "metadata", "sections", "blocks")
 DOCUMENT_SCHEMA = Schema(stored=(*_CONTENT, "revision", "source"), keywords=("passages",))
@@ -98,13 +98,14 @@ class Documents:
     ) -> DocumentChanges:
         """Add the documents of a source, replacing those with the same id. The ids must be unique.
 
-        `files` maps ids to hashes of the files that the documents were read from.
+        `files` maps ids to hashes of the files that the documents were read from. While a file stays the same, its
+        documents keep the date of its last change that they had: a copy of a folder has other dates.
         """
         coming, lookup = iter(documents), _FieldLookup(self.collection, "revision")
         added, changed, unchanged, reread = list[str](), list[str](), 0, 0
         while batch := list(islice(coming, _BATCH)):
             known = lookup.values([document.id for document in batch])
-            rows = [{**_build_row(item, self.chunking, files.get(item.id, "")), "source": source} for item in batch]
+            rows = self._build_rows(batch, source, known, files)
             new = [row for row in rows if known.get(row["id"]) != row["revision"]]
             if new:
                 self.collection.upsert(pa.RecordBatch.from_pylist(new, schema=DOCUMENT_ROWS))
@@ -123,6 +124,27 @@ class Documents:
         return DocumentChanges(
             len(added), len(changed), 0, unchanged, tuple(added), replaced=tuple(changed), reread=reread
         )
+
+    def _build_rows(
+        self, documents: Sequence[Document], source: str, known: Mapping[str, str], files: Mapping[str, str]
+    ) -> list[dict[str, Any]]:
+        """Return the records of documents. What is in an unchanged file keeps the date of change that is stored."""
+        rows = [_build_row(document, self.chunking, files.get(document.id, "")) for document in documents]
+        doubtful = [
+            place
+            for place, (document, row) in enumerate(zip(documents, rows, strict=True))
+            if MODIFIED in document.metadata
+            and _compare_revisions(known.get(row["id"], ""), row["revision"])[1]
+            and known[row["id"]] != row["revision"]
+        ]
+        stored = self.collection.get([documents[place].id for place in doubtful], ("metadata",)).to_pylist()
+        dates = {row["id"]: load_stored_json(row["metadata"]).get(MODIFIED) for row in stored}
+        for place in doubtful:
+            document = documents[place]
+            if (date := dates.get(document.id)) is not None:
+                dated = replace(document, metadata={**document.metadata, MODIFIED: date})
+                rows[place] = _build_row(dated, self.chunking, files[document.id])
+        return [{**row, "source": source} for row in rows]
 
     def rechunk(self, advance: Callable[[int], None] = lambda done: None) -> DocumentChanges:
         """Split all documents anew by `chunking`; those whose passages differ count as changed. Can be repeated."""

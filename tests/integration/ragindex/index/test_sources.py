@@ -1,6 +1,7 @@
 """Sources: whatever is indexed, added and removed from several folders, a workspace holds exactly what was named."""
 
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterable
@@ -17,6 +18,7 @@ from examples import examples
 from ragindex import read
 from ragindex.errors import DataError, RagindexError, UsageError, WorkspaceError
 from ragindex.index import sources
+from ragindex.index.documents import DocumentChanges
 from ragindex.index.index import Index
 from ragindex.index.manifest import DocumentSource
 from ragindex.types import Document
@@ -285,6 +287,27 @@ def test_a_folder_that_was_moved_keeps_its_ids(tmp_path: Path, workspace: Index)
         workspace.replace(read(tmp_path / "moved"))
     assert workspace.replace(read(tmp_path / "moved"), source="docs").unchanged == 2
     assert workspace.manifest.sources == {"docs": DocumentSource(root=str(tmp_path / "moved"), format="folder")}
+
+
+def test_a_fresh_copy_of_a_folder_changes_no_document(tmp_path: Path, workspace: Index) -> None:
+    """Its files have the day of the copy. The day that is stored goes on until the content is another."""
+
+    def index_of_day(seconds: int) -> tuple[DocumentChanges, dict[str, object]]:
+        for file in (tmp_path / "docs").iterdir():
+            os.utime(file, (seconds, seconds))
+        changes = workspace.replace(read(tmp_path / "docs"))
+        return changes, {document.id: document.metadata["modified"] for document in workspace.documents}
+
+    write(tmp_path / "docs", {"a.md": "a", "b.md": "b"})
+    _, days = index_of_day(1_000_000_000)
+    assert days == {"a.md": "2001-09-09", "b.md": "2001-09-09"}
+    revisions = workspace.documents.collection.get(["a.md", "b.md"], ("revision",)).to_pylist()
+    changes, days = index_of_day(1_500_000_000)
+    assert (changes.changed, changes.unchanged, days["a.md"]) == (0, 2, "2001-09-09")
+    assert workspace.documents.collection.get(["a.md", "b.md"], ("revision",)).to_pylist() == revisions
+    write(tmp_path / "docs", {"b.md": "b, written anew"})
+    changes, days = index_of_day(1_600_000_000)
+    assert (changes.replaced, days) == (("b.md",), {"a.md": "2001-09-09", "b.md": "2020-09-13"})
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "", " x", "x\n", "ü/"])
