@@ -98,6 +98,7 @@ def collect_texts() -> dict[str, tuple[AnyPattern, bool]]:
                 and isinstance(node.func, ast.Attribute)
                 and isinstance(node.func.value, ast.Name)
                 and node.func.value.id in MODULES
+                and node.func.attr != "compile"  # in a variable
                 and isinstance(node.args[0], ast.Constant)
             ):
                 compiled = MODULES[node.func.value.id].compile(node.args[0].value)
@@ -134,7 +135,7 @@ def grows_too_fast(pattern: AnyPattern, whole: bool, repeated: str) -> bool:
 
 def test_time_of_each_pattern_grows_with_the_text() -> None:
     in_variables, in_texts = collect_patterns(), collect_texts()
-    assert (len(in_variables) > 100, len(in_texts) > 30) == (True, True)
+    assert (len(in_variables) > 100, len(in_texts) > 20) == (True, True)
     patterns = in_variables | in_texts
     slow = [
         f"{place}, {repeated!r}: {pattern.pattern!r}"
