@@ -74,7 +74,7 @@ class Service:
             spec.name: open_collection(spec, settings, self._budget) for spec in settings.collections
         }
         self.ingestions: Mapping[str, Ingestion] = {
-            name: Ingestion(collection, self.metrics, settings.limits, settings.keys.count("write"))
+            name: Ingestion(collection, self.metrics, settings.limits, lambda: self.settings.keys)
             for name, collection in self.collections.items()
             if not collection.spec.exported
         }
