@@ -61,7 +61,7 @@ def find_wait(message: str) -> float | None:
     match = _WAIT.search(message.lower())
     if match is None:
         return None
-    parts = regex.findall(r"(\d+(?:\.\d+)?)\s?(ms|second|minute|s|m|h)", match[1])
+    parts = regex.findall(r"(?<!\d)(\d++(?:\.\d++)?)\s?(ms|second|minute|s|m|h)", match[1])
     return sum(float(number) * _SECONDS[unit] for number, unit in parts)
 
 

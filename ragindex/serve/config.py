@@ -52,7 +52,7 @@ class RequestLimits:
     pending: int = 100_000
     """Changes that may wait, in equal shares of the keys that may write."""
     metadata_keys: int = 900
-    """Metadata keys of all documents that came over HTTP, in equal shares of the keys that may write."""
+    """Metadata keys of all documents of a collection that came over HTTP, shared by the keys that may write there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,13 @@ class ServeSettings:
                 f"Clients on other machines could use {self.host}:{self.port} without a key. Set RAGINDEX_READ_KEY, "
                 "or give --keys FILE with a key that may read, or serve on --host 127.0.0.1 without --allow-host."
             )
+        for spec in self.collections:
+            stated = self.keys.stated_metadata_keys(spec.name)
+            if stated > self.limits.metadata_keys:
+                raise UsageError(
+                    f"The `metadata_keys` of the keys that may write into {spec.name!r} are {stated} together, of "
+                    f"{self.limits.metadata_keys} at most: one key could use up those of another."
+                )
         if not 0 <= self.trace_ratio <= 1:
             raise UsageError(f"--trace must be a share in the range [0, 1]. Got {self.trace_ratio} instead.")
 

@@ -17,7 +17,7 @@ from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from fastapi.security.base import SecurityBase
 from pydantic import BaseModel
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -29,7 +29,12 @@ from ragindex.serve.refusals import RefusalError, answer_refusal
 from ragindex.serve.service import Service
 from ragindex.serve.telemetry import log_event
 
-_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+)
+"""Headers of every response that has not its own."""
 _CLIENT_LEFT = 499
 """What the log has for a client that left before its answer."""
 
@@ -51,6 +56,7 @@ class RequestGuard:
             return
         start, status, verb = time.perf_counter(), 500, scope["method"]
         request_id = f"{self._server_id}{next(self._ids):08x}"
+        encoded_id = request_id.encode()
         scope = {**scope, "method": "GET" if verb == "HEAD" else verb}  # the server leaves out the body
         scope.setdefault("state", {})["request_id"] = request_id
 
@@ -58,10 +64,9 @@ class RequestGuard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
-                headers["X-Request-Id"] = request_id
-                for name, value in _HEADERS.items():
-                    headers.setdefault(name, value)
+                own = {name for name, _ in message["headers"]}
+                added = [header for header in _HEADERS if header[0] not in own]
+                message = {**message, "headers": [*message["headers"], (b"x-request-id", encoded_id), *added]}
             await send(message)
 
         try:
@@ -159,33 +164,57 @@ class KeyNeeded(SecurityBase):
 
 
 class GuardedRoute(APIRoute):
-    """A route that finds the key first, and reads and parses a body only then."""
+    """A route that finds the key first, and reads and parses a body only then.
+
+    An endpoint that takes nothing but the body, the request, the service and a key is called without FastAPI's
+    solution of dependencies, which takes longer than a small search.
+    """
 
     has_documents = False
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of requests."""
         handle = super().get_route_handler()
-        keys = [dep.call for dep in self.dependant.dependencies if isinstance(dep.call, KeyNeeded)]
+        needs = {str(need.name): need.call for need in self.dependant.dependencies}
+        keys = {name: call for name, call in needs.items() if isinstance(call, KeyNeeded)}
         model: Any = None if self.body_field is None else self.body_field.field_info.annotation
+        others = [name for name, call in needs.items() if call is not get_service and name not in keys]
+        direct = not (self.dependant.path_params or self.dependant.query_params or others)
+
+        async def call_endpoint(request: Request, service: Service, value: BaseModel) -> Response:
+            key = {name: request.state.access_key for name in keys}
+            more = {name: request for name in (self.dependant.request_param_name,) if name is not None}
+            response: Response = await self.endpoint(body=value, service=service, **key, **more)
+            return response
 
         async def handle_guarded(request: Request) -> Response:
             service = await get_service(request)
-            for key in keys:
+            for key in keys.values():
                 key.find(request, service)
             if model is None:
                 return await handle(request)
-            limits = service.settings.limits
+            limits, kind = service.settings.limits, request.headers.get("content-type", "")
             most = limits.documents_body if self.has_documents else limits.body
             room = service.documents_room if self.has_documents else service.room
             async with receive_body(request.headers, request.receive, room, most, limits.timeout) as body:
-                if len(body) <= _LARGE or "json" not in request.headers.get("content-type", ""):
+                if len(body) > _LARGE and "json" in kind:
+                    async with service.parsing:
+                        value = await service.work(partial(parse_large, body, model))
+                    return await handle(_ReadRequest(request, body, value))
+                small = _parse_small(body, model) if direct and kind == "application/json" else None
+                if small is None:
                     return await handle(_ReadRequest(request, body))
-                async with service.parsing:
-                    value = await service.work(partial(parse_large, body, model))
-                return await handle(_ReadRequest(request, body, value))
+                return await call_endpoint(request, service, small)
 
         return handle_guarded
+
+
+def _parse_small(body: bytes, model: type[BaseModel]) -> BaseModel | None:
+    """Return the value of a body; None if it is not valid: FastAPI says then what is wrong with it."""
+    try:
+        return model.model_validate(json.loads(body))
+    except (ValueError, RecursionError):
+        return None
 
 
 class DocumentsRoute(GuardedRoute):

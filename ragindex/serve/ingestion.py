@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ragindex._util.ids import find_spelling, spellings
 from ragindex._util.redaction import hide_secrets
@@ -11,7 +11,7 @@ from ragindex.errors import RagindexError, StoreError
 from ragindex.index.repair import find_documents_loss
 from ragindex.serve.collections import ServedCollection
 from ragindex.serve.config import RequestLimits
-from ragindex.serve.keys import AccessKey, passing_documents, require_own_id, require_writable_documents
+from ragindex.serve.keys import AccessKey, Keyring, passing_documents, require_own_id, require_writable_documents
 from ragindex.serve.refusals import RefusalError, busy
 from ragindex.serve.spool import ChangeState, Spool, SpoolTransaction, open_spool
 from ragindex.serve.telemetry import ServerMetrics, log_event
@@ -24,12 +24,15 @@ _CHECK_SECONDS = 1.0
 class Ingestion:
     """The documents of one collection on their way into its index."""
 
-    def __init__(self, collection: ServedCollection, metrics: ServerMetrics, limits: RequestLimits, keys: int) -> None:
-        """`keys` may write, and each has an equal share of what `limits` allow."""
-        self.collection, self.metrics = collection, metrics
-        self.most_pending, self.most_metadata_keys = (
-            most // max(1, keys) for most in (limits.pending, limits.metadata_keys)
-        )
+    def __init__(
+        self,
+        collection: ServedCollection,
+        metrics: ServerMetrics,
+        limits: RequestLimits,
+        read_keys: Callable[[], Keyring],
+    ) -> None:
+        """`read_keys` returns the keys of now, which share what `limits` allow."""
+        self.collection, self.metrics, self.limits, self._read_keys = collection, metrics, limits, read_keys
         self.spool: Spool = open_spool(collection.spec.folder)
         self.failure = ""
         self._wakes = asyncio.Event()
@@ -48,8 +51,9 @@ class Ingestion:
                 raise RefusalError(
                     409, f"The id {id!r} is that of a document that the key may not change. Use another id.", "id_taken"
                 )
-            if changes.count_pending(key.name) + len(documents) > self.most_pending:  # each key has as much room
-                raise busy(f"{self.most_pending} changes wait to be indexed. Try again later.", "backlog", seconds=30)
+            most = self.limits.pending // max(1, len(self._read_keys().writers(self.collection.name)))
+            if changes.count_pending(key.name) + len(documents) > most:
+                raise busy(f"{most} changes wait to be indexed. Try again later.", "backlog", seconds=30)
             before = changes.metadata_keys(key.name)
             changes.accept([(document.id, document) for document in documents], key.name)
             self._require_key_room(key, documents, before, changes.metadata_keys(key.name))
@@ -58,7 +62,7 @@ class Ingestion:
         self, key: AccessKey, documents: Sequence[Document], before: set[str], after: set[str]
     ) -> None:
         """Raise RefusalError if documents add metadata keys beyond the share of the key. They are written already."""
-        most = self.most_metadata_keys if key.metadata_keys is None else key.metadata_keys
+        most = self._read_keys().share_metadata_keys(key, self.collection.name, self.limits.metadata_keys)
         known = before & after
         for document in documents:
             known |= after & document.metadata.keys()

@@ -36,7 +36,7 @@ class AccessKey:
 
     `budget` caps what its requests may spend on paid services since the server started; None is no cap. `id_prefix`
     begins the ids of all documents that it writes. `metadata_keys` is how many metadata keys its documents may have
-    together in a collection; None is an equal share.
+    together in a collection; None is an equal share of what other keys have not for themselves.
     """
 
     name: str
@@ -84,11 +84,22 @@ class Keyring:
 
     def guards(self, right: Right) -> bool:
         """Return whether some key has this right."""
-        return self.count(right) > 0
+        return any(right in key.rights for key in self.keys)
 
-    def count(self, right: Right) -> int:
-        """Return how many keys have this right."""
-        return sum(right in key.rights for key in self.keys)
+    def writers(self, collection: str) -> list[AccessKey]:
+        """Return the keys that may write into a collection."""
+        return [key for key in self.keys if "write" in key.rights and key.opens(collection)]
+
+    def stated_metadata_keys(self, collection: str) -> int:
+        """Return how many metadata keys are set apart in a collection for keys with a number of their own."""
+        return sum(key.metadata_keys or 0 for key in self.writers(collection))
+
+    def share_metadata_keys(self, key: AccessKey, collection: str, most: int) -> int:
+        """Return how many of `most` metadata keys a key has: its own number, or an equal share of what those leave."""
+        if key.metadata_keys is not None:
+            return key.metadata_keys
+        sharing = sum(writer.metadata_keys is None for writer in self.writers(collection))
+        return max(0, most - self.stated_metadata_keys(collection)) // max(1, sharing)
 
 
 def _continue_budget(key: AccessKey, before: Budget | None) -> AccessKey:

@@ -1,6 +1,7 @@
 """The state of a running server, which its APIs share: settings, collections, work slots and metrics."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
@@ -27,23 +28,27 @@ class WorkSlots:
     """
 
     def __init__(self, most: int, metrics: ServerMetrics) -> None:
-        self.most, self.taken, self.overdue = most, 0, 0
+        self.most, self.overdue = most, 0
+        self._free = deque([None] * most)  # its methods are atomic: the event loop waits for no thread that has a lock
         self._lock, self._metrics = Lock(), metrics
+        metrics.working.set_function(lambda: self.taken)
+
+    @property
+    def taken(self) -> int:
+        """How many slots are taken."""
+        return self.most - len(self._free)
 
     def take(self) -> None:
         """Take a slot. Raises RefusalError (503 with Retry-After) if all are taken."""
-        with self._lock:
-            if self.taken >= self.most:
-                self._metrics.refused.labels("concurrency").inc()
-                raise busy(f"The server is answering {self.most} requests. Try again.")
-            self.taken += 1
-            self._metrics.working.set(self.taken)
+        try:
+            self._free.pop()
+        except IndexError:
+            self._metrics.refused.labels("concurrency").inc()
+            raise busy(f"The server is answering {self.most} requests. Try again.") from None
 
     def give_back(self) -> None:
         """Free a slot."""
-        with self._lock:
-            self.taken -= 1
-            self._metrics.working.set(self.taken)
+        self._free.append(None)
 
     def count_overdue(self, change: int) -> None:
         """Count work beyond its time (1), or its end (-1)."""
@@ -69,7 +74,7 @@ class Service:
             spec.name: open_collection(spec, settings, self._budget) for spec in settings.collections
         }
         self.ingestions: Mapping[str, Ingestion] = {
-            name: Ingestion(collection, self.metrics, settings.limits, settings.keys.count("write"))
+            name: Ingestion(collection, self.metrics, settings.limits, lambda: self.settings.keys)
             for name, collection in self.collections.items()
             if not collection.spec.exported
         }

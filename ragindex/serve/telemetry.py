@@ -22,13 +22,14 @@ _STANDARD_ERROR = 2
 _MOST_LINES = 10_000
 _DRAIN_SECONDS = 2.0
 _GATHER_SECONDS = 0.05
+_ENCODER = json.JSONEncoder(default=str)
 
 
 def log_event(event: str, **values: Any) -> None:
     """Log an event with its values. Texts of questions and documents are no values, unless `log_texts` is set."""
     if _logger.isEnabledFor(logging.INFO):
         line = {"time": round(time.time(), 3), "event": event, **values}
-        _logger.info(hide_secrets(json.dumps(line, ensure_ascii=True, default=str)))
+        _logger.info(hide_secrets(_ENCODER.encode(line)))
 
 
 def log_error(error: RagindexError) -> None:
@@ -45,37 +46,38 @@ class _ErrorWriter(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self._lines: queue.Queue[str] = queue.Queue(_MOST_LINES)
+        self._lines: queue.SimpleQueue[str | threading.Event] = queue.SimpleQueue()
         self._left_out = 0
         threading.Thread(target=self._write, name="ragindex-log", daemon=True).start()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Put a line into the queue."""
-        try:
-            if self._left_out:
-                self._lines.put_nowait(json.dumps({"event": "lines_left_out", "count": self._left_out}))
-                self._left_out = 0
-            self._lines.put_nowait(self.format(record))
-        except queue.Full:
+        if self._lines.qsize() >= _MOST_LINES:
             self._left_out += 1
+            return
+        if self._left_out:
+            self._lines.put(json.dumps({"event": "lines_left_out", "count": self._left_out}))
+            self._left_out = 0
+        self._lines.put(self.format(record))
 
     def drain(self) -> None:
         """Wait until all lines are written, for a few seconds at most."""
-        until = time.monotonic() + _DRAIN_SECONDS
-        while self._lines.unfinished_tasks and time.monotonic() < until:
-            time.sleep(0.01)
+        written = threading.Event()
+        self._lines.put(written)
+        written.wait(_DRAIN_SECONDS)
 
     def _write(self) -> None:
         while True:
-            lines = [self._lines.get()]
+            taken = [self._lines.get()]
             time.sleep(_GATHER_SECONDS)  # one call for many lines: requests wait while this thread has the lock
-            lines += [self._lines.get() for _ in range(self._lines.qsize())]
-            rest = "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
+            taken += [self._lines.get() for _ in range(self._lines.qsize())]
+            rest = "".join(f"{line}\n" for line in taken if isinstance(line, str)).encode("utf-8", "backslashreplace")
             with contextlib.suppress(OSError):  # nobody reads any more
                 while rest:  # not by sys.stderr, whose lock a thread that waits here would keep when the program ends
                     rest = rest[os.write(_STANDARD_ERROR, rest) :]
-            for _ in lines:
-                self._lines.task_done()
+            for written in taken:
+                if isinstance(written, threading.Event):
+                    written.set()
 
 
 def show_logs() -> None:

@@ -398,26 +398,37 @@ class LanceCollection:
         return not self._ids.isdisjoint(ids)
 
     def _add_columns(self, records: pa.RecordBatch) -> None:
-        columns = (column_name(name) for name in records.schema.names if name.startswith("meta."))
+        columns = [column_name(name) for name in records.schema.names if name.startswith("meta.")]
         new = [pa.field(name, pa.list_(pa.string())) for name in columns if name not in self.columns.names]
         if new and len(new) + len(self.columns.names) > _MAX_KEYS:
-            self._drop_unused_columns()
-            if len(new) + len(self.columns.names) > _MAX_KEYS:
-                raise UsageError(
-                    f"A collection has at most {_MAX_KEYS} metadata keys to filter by; {self.name} would have more. "
-                    "Put values that nothing filters by under one key, as a mapping."
-                )
+            self._free_columns(
+                records.column("id").to_pylist(), columns, len(new) + len(self.columns.names) - _MAX_KEYS
+            )
         if new:
             wait(self.table.add_columns(new))
             self._columns = None
 
-    def _drop_unused_columns(self) -> None:
-        """Remove the columns of metadata keys that no record has any more."""
+    def _free_columns(self, ids: list[str], wanted: Sequence[str], count: int) -> None:
+        """Remove the columns of metadata keys that no record has once the records `ids` are replaced.
+
+        The replaced records go first, because they may be the last that have them. Raises UsageError, with nothing
+        removed, if that frees less than `count` columns.
+        """
         metadata = [name for name in self.columns.names if field_name(name).startswith("meta.")]
-        unused = [name for name in metadata if not wait(self.table.count_rows(f"{name} IS NOT NULL"))]
-        if unused:
-            wait(self.table.drop_columns(unused))
-            self._columns = None
+        others = f"NOT ({self._condition(Ids(tuple(ids)))})"
+        unused = [
+            name
+            for name in metadata
+            if name not in wanted and not wait(self.table.count_rows(f"{name} IS NOT NULL AND {others}"))
+        ]
+        if len(unused) < count:
+            raise UsageError(
+                f"A collection has at most {_MAX_KEYS} metadata keys to filter by; {self.name} would have more. "
+                "Put values that nothing filters by under one key, as a mapping."
+            )
+        self.delete(ids)
+        wait(self.table.drop_columns(unused))
+        self._columns = None
 
     def _select(self, columns: list[str]) -> Any:
         return self.table.query().select(columns)

@@ -1,9 +1,10 @@
-"""The patterns of the packages that a server runs: on texts of strangers, their time grows with the text.
+"""The patterns of all packages, in variables and as texts: on texts of strangers, their time grows with the text.
 
 The growth is judged at 10 kB and 100 kB in CPU time. A linear pattern takes up to ten times as long, a quadratic one a
 hundred times; what is fast at 10 kB cannot cost much at 100 kB, and is not measured there.
 """
 
+import ast
 import importlib
 import re
 import string
@@ -50,6 +51,7 @@ FAST, SLOW = 0.06, 1.0  # seconds at 10 kB, at 100 kB
 APPLIED = "(match|fullmatch|search|sub|finditer|findall|split)"
 WHOLE = {"match", "fullmatch"}  # how patterns are applied to the beginning of a text only
 Pattern = (re.Pattern, regex.Pattern)
+MODULES = {"re": re, "regex": regex}
 
 
 def list_patterns(value: object) -> Iterator[AnyPattern]:
@@ -61,21 +63,46 @@ def list_patterns(value: object) -> Iterator[AnyPattern]:
             yield from list_patterns(item)
 
 
-def collect_patterns() -> dict[str, tuple[AnyPattern, bool]]:
-    """Return the compiled patterns of all modules by place, and whether they are only matched from a text's start."""
-    collected = dict[str, tuple[AnyPattern, bool]]()
+def list_sources() -> Iterator[tuple[str, str]]:
+    """Yield the name and the source of each module."""
     for package in PACKAGES:
         root = Path(str(importlib.import_module(package).__file__)).parent
         for file in sorted(root.rglob("*.py")):
-            source, name = file.read_text(), ".".join((package, *file.relative_to(root).with_suffix("").parts))
-            if name.startswith(LIMITED) or ".compile(" not in source:
-                continue
-            module = importlib.import_module(name.removesuffix(".__init__"))
-            for variable, value in vars(module).items():
-                applied = set(re.findall(rf"\b{variable}\.{APPLIED}\b|\.{APPLIED}\({variable}\)", source))
-                methods = {one or other for one, other in applied}
-                for number, pattern in enumerate(list_patterns(value)):
-                    collected[f"{name}.{variable}[{number}]"] = (pattern, bool(methods) and methods <= WHOLE)
+            name = ".".join((package, *file.relative_to(root).with_suffix("").parts))
+            if not name.startswith(LIMITED):
+                yield name, file.read_text()
+
+
+def collect_patterns() -> dict[str, tuple[AnyPattern, bool]]:
+    """Return the compiled patterns of all modules by place, and whether they are only matched from a text's start."""
+    collected = dict[str, tuple[AnyPattern, bool]]()
+    for name, source in list_sources():
+        if ".compile(" not in source:
+            continue
+        module = importlib.import_module(name.removesuffix(".__init__"))
+        for variable, value in vars(module).items():
+            applied = set(re.findall(rf"\b{variable}\.{APPLIED}\b|\.{APPLIED}\({variable}\)", source))
+            methods = {one or other for one, other in applied}
+            for number, pattern in enumerate(list_patterns(value)):
+                collected[f"{name}.{variable}[{number}]"] = (pattern, bool(methods) and methods <= WHOLE)
+    return collected
+
+
+def collect_texts() -> dict[str, tuple[AnyPattern, bool]]:
+    """Return the patterns that stand as texts where they are applied, by place, as `collect_patterns` does."""
+    collected = dict[str, tuple[AnyPattern, bool]]()
+    for name, source in list_sources():
+        for node in ast.walk(ast.parse(source)):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and isinstance(node.func.value, ast.Name)
+                and node.func.value.id in MODULES
+                and node.func.attr != "compile"  # in a variable
+                and isinstance(node.args[0], ast.Constant)
+            ):
+                compiled = MODULES[node.func.value.id].compile(node.args[0].value)
+                collected[f"{name}:{node.lineno}"] = (compiled, node.func.attr in WHOLE)
     return collected
 
 
@@ -107,8 +134,9 @@ def grows_too_fast(pattern: AnyPattern, whole: bool, repeated: str) -> bool:
 
 
 def test_time_of_each_pattern_grows_with_the_text() -> None:
-    patterns = collect_patterns()
-    assert len(patterns) > 100
+    in_variables, in_texts = collect_patterns(), collect_texts()
+    assert (len(in_variables) > 100, len(in_texts) > 20) == (True, True)
+    patterns = in_variables | in_texts
     slow = [
         f"{place}, {repeated!r}: {pattern.pattern!r}"
         for place, (pattern, whole) in patterns.items()

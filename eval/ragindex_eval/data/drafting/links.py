@@ -152,7 +152,7 @@ def _write_statement(clause: Clause, name: str, unknown: str, *, short: bool = F
     """Return the clause with `name` replaced by `unknown`; None if that is no sentence of its own."""
     start = f" {clause.rest}".find(f" {name}")
     before, after = clause.rest[: max(0, start)], clause.rest[start + len(name) :]
-    whole = start > 0 and NAME_ENDS.match(after) and not regex.search(r"(?:[\p{Lu}\p{N}][^ ]*|-) $", before)
+    whole = start > 0 and NAME_ENDS.match(after) and not regex.search(r"(?r)(?:[\p{Lu}\p{N}][^ ]*|-) $", before)
     if not whole or not clause.known or name in clause.subject or name in after:
         return None
     for rest in (tail_of(after),) if short else (after, tail_of(after)):

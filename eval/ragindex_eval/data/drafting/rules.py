@@ -194,7 +194,11 @@ def _ask_date(clause: Clause, mention: Mention, before: str, after: str) -> tupl
 def _choose_which(mention: Mention, preposition: str) -> str:
     if mention.kind == "year":
         return "which year"
-    return "which date" if preposition == "on" or regex.search(r"\d.*\d{4}|-", mention.text) else "which month"
+    return (
+        "which date"
+        if preposition == "on" or regex.search(r"(?m)^[^\d\n]*+\d.*\d{4}|-", mention.text)
+        else "which month"
+    )
 
 
 def _front_question(clause: Clause, asked: str, kept: str, tail: str) -> tuple[str, int] | None:
@@ -302,7 +306,9 @@ def _ask_gap(clause: Clause, mention: Mention, before: str, after: str) -> tuple
 
 def _is_whole_name(mention: Mention, before: str, after: str) -> bool:
     """Return whether a name is complete and not part of a list."""
-    whole = not regex.search(r"(?:[\p{Lu}\p{N}][^ ]*|-) ?$", before) and not regex.match(r"[-’']| [\p{Lu}\p{N}]", after)
+    whole = not regex.search(r"(?r)(?:[\p{Lu}\p{N}][^ ]*|-) ?$", before) and not regex.match(
+        r"[-’']| [\p{Lu}\p{N}]", after
+    )
     listed = before.rstrip().endswith((",", "and", "or")) or regex.match(r",? (?:and|or) |, \p{Lu}[^,]*(?:,|$)", after)
     return whole and not listed and len(mention.text) > 2
 

@@ -9,13 +9,18 @@ from pathlib import Path
 import pytest
 from served import build_index
 
+import ragindex
+from ragindex.errors import UsageError
 from ragindex.filters import meta
 from ragindex.serve.collections import open_collection
 from ragindex.serve.config import RequestLimits, ServeSettings, parse_collections
 from ragindex.serve.ingestion import Ingestion
-from ragindex.serve.keys import AccessKey
+from ragindex.serve.keys import AccessKey, Keyring
 from ragindex.serve.refusals import RefusalError
+from ragindex.serve.service import Service
+from ragindex.serve.sync_process import sync_accepted
 from ragindex.serve.telemetry import ServerMetrics
+from ragindex.stores.lancedb import collection
 from ragindex.types import Document
 
 RED, BLUE = (AccessKey(team, frozenset({"read", "write"}), where=meta("team", team)) for team in ("red", "blue"))
@@ -30,9 +35,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def ingestion(folder: Path) -> Iterator[Ingestion]:
     settings = ServeSettings(parse_collections([f"docs={folder}"], ("bm25",)))
-    collection = open_collection(settings.collections[0], settings, None)
-    yield Ingestion(collection, ServerMetrics(), RequestLimits(pending=10, metadata_keys=6), 1)
-    collection.close()
+    served = open_collection(settings.collections[0], settings, None)
+    yield Ingestion(served, ServerMetrics(), RequestLimits(pending=10, metadata_keys=6), lambda: Keyring((ALL,)))
+    served.close()
     for path in folder.glob("accepted.sqlite*"):
         path.unlink()
 
@@ -114,6 +119,54 @@ def test_each_key_has_its_share_of_metadata_keys(ingestion: Ingestion) -> None:
     send(RED, "sixth", "j")  # a share that has shrunk takes no new key, and those of before
     with pytest.raises(RefusalError, match="more than 6"):
         send(RED, "seventh", "k")
+
+
+def test_no_tenant_uses_up_the_metadata_keys_of_another(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a tenant gives up is free for another, also within one sync; shares are those of the keys of now."""
+    monkeypatch.setattr(collection, "_MAX_KEYS", 40)
+    first, later = Keyring((RED,)), Keyring((RED, BLUE))
+    rings = [first, later, later]  # what each reading of the file of keys returns
+    settings = ServeSettings(
+        parse_collections([f"docs={folder}"], ("bm25",)), keys=first, limits=RequestLimits(metadata_keys=24)
+    )
+    service = Service(settings, lambda: rings.pop())
+    service.reload_keys()
+    ingestion = service.ingestions["docs"]
+
+    def send(key: AccessKey, letter: str, count: int = 11) -> None:
+        names = [f"{key.name}{letter}{number}" for number in range(count)]
+        document = Document(f"keys of {key.name}", "", f"Text {letter}.", {"team": key.name, **dict.fromkeys(names, 1)})
+        ingestion.accept_documents(key, [document])
+
+    with ragindex.open(folder) as index:
+        for key in (RED, BLUE):
+            with pytest.raises(RefusalError, match="more than 12"):
+                send(key, "a", 12)
+        send(RED, "a")
+        sync_accepted(index, ingestion.spool)
+        for letter in "bcd":
+            send(RED, letter)
+            send(BLUE, letter)
+            sync_accepted(index, ingestion.spool)
+            states = ingestion.spool.states(["keys of red", "keys of blue"])
+            assert [(state.status, state.reason) for state in states.values()] == [("indexed", "")] * 2
+        assert len(index.retriever("bm25").search("text", where={"meta.blued10": 1})) == 1
+        index.remove(["keys of red", "keys of blue"])
+        index.build()
+    service.close()
+    for path in folder.glob("accepted.sqlite*"):
+        path.unlink()
+
+
+def test_metadata_keys_are_set_apart_for_keys_with_a_number() -> None:
+    ten, other = replace(RED, metadata_keys=10), replace(BLUE, metadata_keys=15, collections=frozenset({"other"}))
+    keys = Keyring((ten, other, BLUE, ALL, AccessKey("reader", frozenset({"read"}))))
+    assert [keys.share_metadata_keys(key, "docs", 24) for key in (ten, BLUE, ALL)] == [10, 7, 7]
+    assert [keys.share_metadata_keys(key, "other", 30) for key in (ten, other, BLUE)] == [10, 15, 2]
+    specs = parse_collections(["docs=a", "other=b"], ())
+    ServeSettings(specs, keys=keys, limits=RequestLimits(metadata_keys=25))
+    with pytest.raises(UsageError, match="may write into 'other' are 25 together, of 24 at most"):
+        ServeSettings(specs, keys=keys, limits=RequestLimits(metadata_keys=24))
 
 
 def test_prefix_of_ids_hides_which_others_exist(ingestion: Ingestion) -> None:

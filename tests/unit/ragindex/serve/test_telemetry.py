@@ -23,7 +23,7 @@ def test_lines_that_nobody_reads_are_counted(monkeypatch: pytest.MonkeyPatch) ->
         log(f"{number:0100d}")
     with os.fdopen(reading) as read:
         lines = [read.readline()]
-        while handler._lines.unfinished_tasks > 90:
+        while handler._lines.qsize() > 90:
             lines.append(read.readline())
         log("the last")
         while lines[-1] != "the last\n":
@@ -32,3 +32,15 @@ def test_lines_that_nobody_reads_are_counted(monkeypatch: pytest.MonkeyPatch) ->
     counts = [json.loads(line)["count"] for line in lines if line.startswith("{")]
     assert counts
     assert sum(counts) + len(lines) - len(counts) - 1 == sent
+
+
+def test_all_lines_are_written_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    monkeypatch.setattr(telemetry, "_STANDARD_ERROR", writing)
+    handler = telemetry._ErrorWriter()
+    for number in range(20):
+        handler.emit(logging.LogRecord("x", logging.INFO, "", 0, f"line {number}", None, None))
+    handler.drain()
+    os.close(writing)
+    with os.fdopen(reading) as read:
+        assert read.read().splitlines() == [f"line {number}" for number in range(20)]
