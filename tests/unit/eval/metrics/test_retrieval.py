@@ -8,7 +8,7 @@ from ir_measures import RR, R, Success, nDCG
 
 from examples import examples
 from ragindex_eval.data.gold import gains
-from ragindex_eval.metrics.retrieval import means, metric_names, ranking, score_hits
+from ragindex_eval.metrics.retrieval import gold_ranks, means, metric_names, ranking, score_hits
 
 DOCUMENTS = [f"d{number}" for number in range(12)]
 HITS = st.lists(st.lists(st.sampled_from(DOCUMENTS), min_size=1, max_size=3, unique=True), max_size=12)
@@ -66,6 +66,12 @@ def test_a_metric_at_k_is_that_of_a_search_for_k_hits(
 
 def test_a_hit_that_names_one_document_twice_is_a_hit_of_one_document() -> None:
     assert score_hits([["a", "a"], [], ["b"]], {"a": 1, "b": 1}, (1, 2))["one_doc_R@2"] == 1
+
+
+def test_gold_rank_is_that_of_the_first_hit_on_a_document_or_its_copy() -> None:
+    hits = [["x"], ["a", "y"], ["copy of c"], ["b", "a"], ["c"]]
+    assert gold_ranks(hits, {"a", "b", "c", "d"}, {"copy of c": "c"}) == {"a": 2, "c": 3, "b": 4}
+    assert gold_ranks(hits, {"c"}) == {"c": 5}
 
 
 def test_nothing_found_scores_zero_everywhere() -> None:
