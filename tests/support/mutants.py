@@ -217,11 +217,16 @@ class _Failures:
             self.names.append(report.nodeid)
 
 
-def run_mutants(path: str, tests: Sequence[str], seed: int, count: int, seconds: float, out: Path) -> None:
-    """Write a record for each of `count` mutants of a module."""
+def draw(path: str, seed: int, count: int) -> list[int]:
+    """Return the numbers of `count` mutants of a module, or of all if there are fewer."""
+    total = len(find_mutants(ast.parse(Path(path).read_text(encoding="utf-8"))))
+    return sorted(random.Random(seed).sample(range(total), min(count, total)))
+
+
+def run_mutants(path: str, tests: Sequence[str], drawn: Sequence[int], seconds: float, out: Path) -> None:
+    """Write a record for each of the mutants of a module with the numbers `drawn`."""
     tree = ast.parse(Path(path).read_text(encoding="utf-8"))
     every = find_mutants(tree)
-    drawn = sorted(random.Random(seed).sample(range(len(every)), min(count, len(every))))
     mutants = [every[place] for place in drawn]
     print(f"{path}: {len(mutants)} of {len(every)} mutants")
     out.write_text("")
@@ -252,10 +257,12 @@ def main() -> None:
     parser.add_argument("tests", nargs="+")
     for name, value in {"seed": 46, "count": 150, "seconds": 60.0}.items():
         parser.add_argument(f"--{name}", type=type(value), default=value)
+    parser.add_argument("--numbers", type=int, nargs="+", help="of mutants to run, in place of drawn ones")
     parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"))
     options = parser.parse_args()
     path = str(Path(options.file).resolve())
-    run_mutants(path, options.tests, options.seed, options.count, options.seconds, options.out)
+    drawn = options.numbers or draw(path, options.seed, options.count)
+    run_mutants(path, options.tests, drawn, options.seconds, options.out)
     outcomes = [json.loads(line)["killed_by"] for line in options.out.read_text().splitlines()]
     print(f"{sum(map(bool, outcomes))} of {len(outcomes)} mutants killed; the others are in {options.out}")
 

@@ -90,3 +90,7 @@ def test_no_gold_is_an_error() -> None:
 def test_means_count_every_question() -> None:
     assert means([{"R@5": 1.0}, {"R@5": 0.0}, {"R@5": 0.5}]) == {"R@5": 0.5}
     assert means([]) == {}
+
+
+def test_mean_of_a_metric_is_over_the_questions_that_have_it() -> None:
+    assert means([{"R@5": 1.0, "F1": 0.25}, {"R@5": 0.0}]) == {"R@5": 0.5, "F1": 0.25}
