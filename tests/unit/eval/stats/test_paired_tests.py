@@ -138,6 +138,16 @@ def test_interval_ends_at_zero_where_the_corrected_p_reaches_the_level(seed: int
     assert run_with(least).low[0, 0] <= 0 < run_with(most).low[0, 0] < 1e-6
 
 
+@pytest.mark.parametrize("scale", [1e-6, 1e3])
+def test_unit_of_unbounded_values_changes_only_the_intervals(scale: float) -> None:
+    """Money in cents or in dollars: the largest difference is that of the data."""
+    rows = np.random.default_rng(4).random((25, 3)) + np.array([0.0, 0.1, 0.3])
+    tests, scaled = run_all(rows, None), run_all(rows * scale, None)
+    assert scaled.p == pytest.approx(tests.p)
+    assert scaled.adjusted == pytest.approx(tests.adjusted)
+    assert (scaled.low / scale, scaled.high / scale) == (pytest.approx(tests.low), pytest.approx(tests.high))
+
+
 def test_corrected_p_is_never_below_one_in_all_draws() -> None:
     assert run_all([[1, 0]] * 200, draws=1_000).adjusted[0, 0] == pytest.approx(1 / 1_001)
 
