@@ -78,7 +78,9 @@ def read_spreadsheet(raw: bytes, path: Path, encoding: str | None) -> FileConten
 
 def _write_percents(sheet: CalamineSheet, places: Set[tuple[int, int]]) -> Iterator[list[_Cell]]:
     """Yield the rows of a sheet, with the numbers at these places (row and column, from 0) as percents."""
-    first = (sheet.start or (0, 0))[1]
+    if sheet.start is None:  # the sheet is empty, and `iter_rows` of calamine 0.5 panics
+        return
+    first = sheet.start[1]
     for number, row in enumerate(sheet.iter_rows()):
         for at, cell in enumerate(row if places else ()):
             if isinstance(cell, float) and (number, first + at) in places:

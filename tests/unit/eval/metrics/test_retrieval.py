@@ -8,7 +8,7 @@ from ir_measures import RR, R, Success, nDCG
 
 from examples import examples
 from ragindex_eval.data.gold import gains
-from ragindex_eval.metrics.retrieval import means, metric_names, ranking, score_hits
+from ragindex_eval.metrics.retrieval import gold_ranks, means, metric_names, ranking, score_hits
 
 DOCUMENTS = [f"d{number}" for number in range(12)]
 HITS = st.lists(st.lists(st.sampled_from(DOCUMENTS), min_size=1, max_size=3, unique=True), max_size=12)
@@ -68,6 +68,12 @@ def test_a_hit_that_names_one_document_twice_is_a_hit_of_one_document() -> None:
     assert score_hits([["a", "a"], [], ["b"]], {"a": 1, "b": 1}, (1, 2))["one_doc_R@2"] == 1
 
 
+def test_gold_rank_is_that_of_the_first_hit_on_a_document_or_its_copy() -> None:
+    hits = [["x"], ["a", "y"], ["copy of c"], ["b", "a"], ["c"]]
+    assert gold_ranks(hits, {"a", "b", "c", "d"}, {"copy of c": "c"}) == {"a": 2, "c": 3, "b": 4}
+    assert gold_ranks(hits, {"c"}) == {"c": 5}
+
+
 def test_nothing_found_scores_zero_everywhere() -> None:
     assert score_hits([], {"a": 1}, (5, 10)) == dict.fromkeys(metric_names((5, 10)), 0.0)
 
@@ -84,3 +90,7 @@ def test_no_gold_is_an_error() -> None:
 def test_means_count_every_question() -> None:
     assert means([{"R@5": 1.0}, {"R@5": 0.0}, {"R@5": 0.5}]) == {"R@5": 0.5}
     assert means([]) == {}
+
+
+def test_mean_of_a_metric_is_over_the_questions_that_have_it() -> None:
+    assert means([{"R@5": 1.0, "F1": 0.25}, {"R@5": 0.0}]) == {"R@5": 0.5, "F1": 0.25}

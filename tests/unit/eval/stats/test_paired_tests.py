@@ -121,6 +121,37 @@ def test_interval_and_p_never_disagree(rows: list[list[float]], largest: float |
         assert tests.low[number, 0] - 1e-9 <= difference <= tests.high[number, 0] + 1e-9
 
 
+@pytest.mark.parametrize("draws", [999, 1_000])  # 5 % of one draw more is a whole number, or is not
+@pytest.mark.parametrize("methods", [2, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_interval_ends_at_zero_where_the_corrected_p_reaches_the_level(seed: int, methods: int, draws: int) -> None:
+    """The first method's gain is halved in on: p falls below 5 % where the interval of the first pair leaves 0."""
+    noise = np.random.default_rng(seed).normal(0, 0.1, (30, methods))
+
+    def run_with(gain: float) -> PairedTests:
+        return run_all(noise + np.where(np.arange(methods) == 0, gain, 0.0), draws=draws)
+
+    least, most = -0.2, 0.4
+    for _ in range(50):
+        middle = (least + most) / 2
+        least, most = (least, middle) if run_with(middle).adjusted[0, 0] < LEVEL else (middle, most)
+    assert run_with(least).low[0, 0] <= 0 < run_with(most).low[0, 0] < 1e-6
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e3])
+def test_unit_of_unbounded_values_changes_only_the_intervals(scale: float) -> None:
+    """Money in cents or in dollars: the largest difference is that of the data."""
+    rows = np.random.default_rng(4).random((25, 3)) + np.array([0.0, 0.1, 0.3])
+    tests, scaled = run_all(rows, None), run_all(rows * scale, None)
+    assert scaled.p == pytest.approx(tests.p)
+    assert scaled.adjusted == pytest.approx(tests.adjusted)
+    assert (scaled.low / scale, scaled.high / scale) == (pytest.approx(tests.low), pytest.approx(tests.high))
+
+
+def test_corrected_p_is_never_below_one_in_all_draws() -> None:
+    assert run_all([[1, 0]] * 200, draws=1_000).adjusted[0, 0] == pytest.approx(1 / 1_001)
+
+
 def test_small_gains_and_rare_losses_are_no_difference() -> None:
     """Equal means: a gain of 0.045 on 19 of 20 questions, a loss of 0.9 on the other."""
     wrong = 0

@@ -63,6 +63,16 @@ def test_methods_that_answer_alike_are_accepted_and_never_dropped() -> None:
     assert 0 < found.accepted[0, 0] < 200
 
 
+def test_a_race_of_one_question_is_decided_by_it() -> None:
+    """It is all there is: equal methods are accepted and a worse one is dropped. Numbers of questions are whole."""
+    found = run_races(np.array([[[1.0, 1.0]], [[1.0, 0.0]]]), np.arange(2), RaceRules(0.05, 0.05, 1))
+    assert found.accepted.tolist() == [[1, 1], [1, 0]]
+    assert found.dropped.tolist() == [[0, 0], [0, 1]]
+    assert found.asked.tolist() == [[1, 1], [1, 1]]
+    assert found.ended.tolist() == [True, True]
+    assert {numbers.dtype for numbers in (found.accepted, found.dropped, found.asked)} == {np.dtype(np.int64)}
+
+
 def test_of_these_questions_all_are_decided_when_all_are_asked() -> None:
     """The last questions leave nothing open, so every method is dropped or accepted, and rightly so."""
     generator = np.random.default_rng(3)

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragindex.retrieval.fusion import convex_combination, normalize_scores, reciprocal_rank_fusion
+from ragindex.retrieval.fusion import convex_combination, normalize_scores, reciprocal_rank_fusion, scores_differ
 
 rankings = st.lists(st.lists(st.sampled_from("abcdefgh"), unique=True), max_size=4)
 
@@ -66,6 +66,26 @@ def test_weighted_means_are_those_of_plain_loops(scores: list[dict[str, int]], w
     found = convex_combination([list(each.items()) for each in scores], weights)
     assert dict(found) == pytest.approx(expected)
     assert found == sorted(found, key=lambda pair: (-pair[1], pair[0]))
+
+
+def test_each_ranking_has_a_weight() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        convex_combination([[("a", 1.0)], [("b", 1.0)]], [1.0])
+
+
+@pytest.mark.parametrize(
+    ("least", "greatest", "differ"),
+    [
+        (0.0, 1e-6, False),  # exactly the rounding error
+        (0.0, 1.5e-6, True),
+        (8.0, 8.0 + 7e-6, False),  # relative to the scores
+        (8.0, 8.0 + 9e-6, True),
+        (-8.0, -8.0 + 7e-6, False),
+        (-8.0, -8.0 + 9e-6, True),
+    ],
+)
+def test_scores_differ_by_more_than_the_rounding_of_float32(least: float, greatest: float, differ: bool) -> None:
+    assert scores_differ(least, greatest) is differ
 
 
 def test_normalised() -> None:

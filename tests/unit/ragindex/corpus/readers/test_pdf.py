@@ -286,7 +286,8 @@ def test_a_damaged_page_costs_itself_alone() -> None:
     content = content_of(raw)
     assert content.text == "One\n\nThree"
     assert [(one.start, one.page) for one in content.sections] == [(0, 1), (5, 2), (5, 3)]
-    assert content.notes == ("page 2 is damaged and left out (Failed to load page)",)
+    (note,) = content.notes
+    assert note.startswith("page 2 is damaged and left out (Failed to ")  # the rest is in the words of pdfium's version
 
 
 def test_files_inside_of_a_file_are_named() -> None:
