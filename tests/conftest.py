@@ -40,6 +40,11 @@ _COSTLY_EVENTS = ("os.fork", "os.posix_spawn", "socket.bind", "socket.connect", 
 _costs: list[str] = []
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the modules of slow tests where none of them is to run: they import torch and what is built on it."""
+    return True if collection_path == _SLOW and config.option.markexpr == "not slow" else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is slow and what takes random examples.
 

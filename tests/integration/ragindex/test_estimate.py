@@ -1,16 +1,13 @@
 """An estimate, held against what the run then uses; the tokenizer is a real one, made here and known to the server."""
 
-import json
-import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import openai_server
 import pytest
-import tiktoken
 from comparing import compare
+from counting_server import LLM, SCHEMES, build_and_count, count_tokens, counting
 from openai_server import OpenAIServer
 
 from ragindex.accounting.ledger import record_calls
@@ -19,7 +16,7 @@ from ragindex.errors import UsageError
 from ragindex.estimate import Estimate, estimate, estimate_encoding, estimate_questions
 from ragindex.index.index import Index
 from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
-from ragindex.llm import openai_chat, tokens
+from ragindex.llm import tokens
 from ragindex.llm.prices import load_prices
 from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Task
@@ -30,36 +27,10 @@ from ragindex.types import Query, Retrieval
 from ragindex_baselines.bm25 import BM25
 from ragindex_eval.data import datasets, worlds
 
-ENCODING = tiktoken.Encoding(
-    "words and signs", pat_str=r"\w+|\s|[^\w\s]", mergeable_ranks={bytes([n]): n for n in range(256)}, special_tokens={}
-)
-SCHEMES = [registry.scheme("bm25(over=triples)")]
-LLM = registry.llm("openai:small")
-
-
-def count(text: str) -> int:
-    return len(ENCODING.encode(text))
-
-
-def answer(body: Mapping[str, Any]) -> str:
-    """Longer than the rules' answers, and not always as long."""
-    text = body["messages"][-1]["content"]
-    rng = random.Random(text)
-    triples = [[f"subject {n}", "is related to", f"object {n}"] for n in range(rng.randrange(6, 13))]
-    return json.dumps({"entities": [f"object {n}" for n in range(10)], "triples": triples})
-
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[OpenAIServer]:
-    prices = tmp_path / "prices.yaml"
-    prices.write_text("models:\n  small: {input: 1.0, output: 4.0}\n")
-    monkeypatch.setattr(tokens, "load_tokenizer", lambda model: ENCODING)
-    monkeypatch.setattr(openai_chat, "_memories", {})
-    monkeypatch.setenv("OPENAI_API_KEY", openai_server.KEY)
-    monkeypatch.setenv("RAGINDEX_PRICES", str(prices))
-    with OpenAIServer() as running:
-        running.write, running.count = answer, count
-        monkeypatch.setenv("OPENAI_BASE_URL", running.url)
+    with counting(monkeypatch, tmp_path) as running:
         yield running
 
 
@@ -68,23 +39,13 @@ def corpus() -> Corpus:
     return Corpus("world", "world", tuple(worlds.make_documents(50)), 0, (), True)
 
 
-def used(corpus: Corpus, folder: Path, setting: LLMSettings) -> Any:
-    with (
-        record_calls() as tally,
-        Index.open(folder, llm=LLM, chunking=None, llm_settings=setting, create=True) as workspace,
-    ):
-        workspace.add(corpus.documents)
-        workspace.build(*SCHEMES)
-    return tally
-
-
 def test_without_a_sample_nothing_is_asked_and_input_is_near(
     server: OpenAIServer, corpus: Corpus, tmp_path: Path
 ) -> None:
     (one,) = estimate(corpus, SCHEMES, LLM, LLMSettings())
     assert server.requests == []
     assert (one.task, one.calls, one.sampled, one.counted) == ("extract", 50, False, True)
-    real = used(corpus, tmp_path / "w", LLMSettings()).first
+    real = build_and_count(corpus, tmp_path / "w", LLMSettings()).first
     assert one.input_tokens == pytest.approx(real.input_tokens, rel=0.05)
     assert one.money == pytest.approx(one.input_tokens / 1e6 + 4 * one.output_tokens / 1e6)
 
@@ -152,10 +113,10 @@ def test_a_paid_encoder_is_estimated_to_the_token(server: OpenAIServer, tmp_path
         workspace.build(*schemes.values())
     sent = [text for request in server.requests for text in request.body["input"]]
     # without `dimensions`, the encoder asks about one more short text to learn them
-    assert (index.task, index.calls, index.input_tokens) == ("encoding, index", len(sent), sum(map(count, sent)))
+    assert (index.task, index.calls, index.input_tokens) == ("encoding, index", len(sent), sum(map(count_tokens, sent)))
     assert index.money == pytest.approx(2.0 * index.input_tokens / 1e6)
     assert (index.output_tokens, index.counted) == (0, True)
-    questions = sum(count(query.text) for query in data.queries)
+    questions = sum(count_tokens(query.text) for query in data.queries)
     assert [(one.task, one.calls, one.input_tokens) for one in asked] == [
         ("encoding, dense", 4, questions),
         ("encoding, hybrid", 4, questions),

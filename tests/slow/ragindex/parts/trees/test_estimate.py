@@ -8,25 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiktoken
+from counting_server import LLM, counting
 from made_trees import task_of
-from openai_server import KEY, OpenAIServer
+from openai_server import OpenAIServer
 
 from ragindex.accounting.ledger import record_calls
 from ragindex.corpus import Corpus
 from ragindex.estimate import Estimate, estimate
 from ragindex.index.index import Index
-from ragindex.llm import openai_chat, tokens
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex_eval.data import worlds
 
-ENCODING = tiktoken.Encoding(
-    "words and signs", pat_str=r"\w+|\s|[^\w\s]", mergeable_ranks={bytes([n]): n for n in range(256)}, special_tokens={}
-)
 SIRERAG = [registry.scheme("sirerag")]
-LLM = registry.llm("openai:small")
 _NAME = re.compile(r"[A-Z]\w+(?: [A-Z]\w+)*")
 
 
@@ -46,13 +41,8 @@ def answer(body: Mapping[str, Any]) -> str:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setattr(tokens, "load_tokenizer", lambda model: ENCODING if model == "small" else None)
-    monkeypatch.setattr(openai_chat, "_memories", {})
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    with OpenAIServer() as running:
-        running.write, running.count = answer, lambda text: len(ENCODING.encode(text))
-        monkeypatch.setenv("OPENAI_BASE_URL", running.url)
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[OpenAIServer]:
+    with counting(monkeypatch, tmp_path, answer) as running:
         yield running
 
 
