@@ -54,12 +54,32 @@ def parse_xml(part: bytes) -> ElementTree.Element:
     return ElementTree.fromstring(part or b"<none/>")  # noqa: S314 - expat bounds how entities grow
 
 
+def parse_part(archive: zipfile.ZipFile, name: str) -> ElementTree.Element:
+    """Return the tree of a part of an archive; an element without content if it is missing, damaged or too large."""
+    try:
+        return parse_xml(read_part(archive, name))
+    except ElementTree.ParseError:
+        return parse_xml(b"")
+
+
+@contextmanager
+def name_panics() -> Iterator[None]:
+    """Raise ValueError where a library in Rust panics: its own error is no Exception, and would end the process."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ValueError(str(error)) from error
+
+
 @contextmanager
 def explain_damage(expected: str, raw: bytes, path: Path, *faults: type[Exception]) -> Iterator[None]:
     """Raise DataError for what a library raises for a damaged file: `faults`, or what is raised for an archive."""
     expected_faults: tuple[type[Exception], ...] = (*faults, *ARCHIVE_FAULTS)
     try:
-        yield
+        with name_panics():
+            yield
     except expected_faults as error:
         raise DataError(expected, _describe_damage(raw, error), path=path) from error
 

@@ -8,7 +8,7 @@ from typing import Any
 import docx
 import pptx
 import pytest
-from packed import OFFICE, PACKAGE, pack, pack_workbook, write_relations
+from packed import OFFICE, PACKAGE, pack, pack_binary_workbook, pack_workbook, write_relations
 
 from ragindex.corpus.readers import READERS, FileContent
 from ragindex.errors import DataError
@@ -397,3 +397,9 @@ def test_a_broken_office_file_is_one_error(name: str, content: bytes, found: str
     kind = kinds.get(name[1:3]) or kinds.get(name[-2:]) or "a spreadsheet"
     with pytest.raises(DataError, match=f"^{name}: expected {kind}; found {found}"):
         read_file(name, content)
+
+
+def test_panic_of_library_is_one_error() -> None:
+    """The errors of libraries in Rust that panic are no exceptions for Python."""
+    with pytest.raises(DataError, match=r"^a.xlsb: expected a spreadsheet; found a damaged one \(no entry found"):
+        read_file("a.xlsb", pack_binary_workbook("Ports"))
