@@ -91,6 +91,8 @@ def _describe_damage(raw: bytes, error: Exception) -> str:
         return "one that a password protects; save it without one"
     if not raw.startswith((b"PK", OLD_OFFICE, b"PAR1")):
         return "another kind of file"
+    if isinstance(error, RecursionError):
+        return "one that is nested too deeply"
     if "detect file format" in str(error):  # calamine, for an encrypted .xls file too
         return "a damaged one, or one that a password protects"
     return f"a damaged one ({describe_fault(error)})"

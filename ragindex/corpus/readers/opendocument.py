@@ -1,6 +1,6 @@
 """The reader of OpenDocument texts and slides: their XML as the elements that files of Office have, too."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, TreeBuilder, XMLParser
@@ -11,6 +11,7 @@ from ragindex.corpus.readers.archives import explain_damage, open_archive, read_
 from ragindex.corpus.readers.content import FileContent, clean_title
 from ragindex.corpus.readers.office import MOST_COLUMNS, build_document, build_slides
 from ragindex.errors import DataError
+from ragindex.types import MetadataValue
 
 _LEFT_OUT = frozenset(("tracked-changes", "forms", "note-citation", "page-thumbnail", "event-listeners"))
 _SPACES = {"s": " ", "tab": "\t", "line-break": "\n"}
@@ -34,11 +35,18 @@ def read_opendocument(raw: bytes, path: Path, encoding: str | None) -> FileConte
             raise DataError(expected, "one that a password protects; save it without one", path=path)
         content = _parse(archive.read("content.xml"))
         styles, meta = (_parse(read_part(archive, name) or b"<missing/>") for name in ("styles.xml", "meta.xml"))
+        return _build(content, styles, *_read_properties(meta))
+
+
+def _read_properties(meta: Element) -> tuple[str, dict[str, MetadataValue]]:
+    """Return title and other metadata."""
     properties = {_name(node): "".join(node.itertext()).strip() for node in meta.iter()}
-    title = clean_title(properties.get("title", ""))
     author = properties.get("initial-creator") or properties.get("creator", "")
     described = {"author": author, "subject": properties.get("subject", "")}
-    metadata = {key: value for key, value in described.items() if value}
+    return clean_title(properties.get("title", "")), {key: value for key, value in described.items() if value}
+
+
+def _build(content: Element, styles: Element, title: str, metadata: Mapping[str, MetadataValue]) -> FileContent:
     if slides := [node for node in content.iter() if _name(node) == "page"]:
         return build_slides([_read_slide(slide) for slide in slides], title, metadata)
     titles = {"Title"} | {

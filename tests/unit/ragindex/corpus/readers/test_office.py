@@ -377,6 +377,14 @@ def test_an_opendocument_file_that_is_refused(content: bytes, found: str) -> Non
         read_file("a.odt", content)
 
 
+@pytest.mark.parametrize(("name", "element"), [("a.odt", "text:section"), ("a.odp", "draw:page")])
+def test_nesting_beyond_limit_is_refused(name: str, element: str) -> None:
+    nested = f"{'<draw:g>' * 5_000}<text:p>a</text:p>{'</draw:g>' * 5_000}"
+    content = open_document(f"<office:body><{element}>{nested}</{element}></office:body>")
+    with pytest.raises(DataError, match=f"^{name}: expected an OpenDocument file; found one that is nested too deeply"):
+        read_file(name, content)
+
+
 # ---------------------------------------------------------------- damaged files
 
 
