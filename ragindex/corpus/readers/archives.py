@@ -62,6 +62,17 @@ def parse_part(archive: zipfile.ZipFile, name: str) -> ElementTree.Element:
         return parse_xml(b"")
 
 
+def get_attribute(node: ElementTree.Element, name: str) -> str:
+    """Return an attribute by its name without prefix; empty if there is none."""
+    return next((value for key, value in node.items() if key.rpartition("}")[2] == name), "")
+
+
+def get_count(node: ElementTree.Element, name: str) -> int:
+    """Return an attribute that is a number; 1 if there is none."""
+    number = get_attribute(node, name)
+    return int(number) if number.isdecimal() else 1
+
+
 @contextmanager
 def name_panics() -> Iterator[None]:
     """Raise ValueError where a library in Rust panics: its own error is no Exception, and would end the process."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from html import unescape
 from io import BytesIO
+from itertools import islice, product
 from pathlib import Path
 from typing import TypeAlias
 from xml.etree.ElementTree import Element
@@ -23,6 +24,8 @@ from ragindex.corpus.readers.archives import (
     FAULTS,
     describe_fault,
     explain_damage,
+    get_attribute,
+    get_count,
     name_panics,
     open_archive,
     parse_part,
@@ -32,12 +35,13 @@ from ragindex.corpus.readers.content import ContentBuilder, FileContent
 from ragindex.corpus.readers.office import CORE_PROPERTIES, note_hidden, read_title_property
 
 _Cell: TypeAlias = str | int | float | bool | datetime | date | time | timedelta
-_WORKBOOK, _STYLES = "xl/workbook.xml", "xl/styles.xml"
+_WORKBOOK, _STYLES, _CONTENT = "xl/workbook.xml", "xl/styles.xml", "content.xml"
+_MOST_REPEATED = 10_000  # cells that one cell of a file may stand for
 _PARAGRAPH = regex.compile(r"(?:\A|\})(?:p|comment)\Z")
 _MARGIN = regex.compile(rb"<(?:[\w.-]++:)?(?:odd|even|first)(?:Header|Footer)>([^<]++)<")
 _MARGIN_CODE = regex.compile(r'&(?:(&)|"[^"]*+"|\d++|K[\dA-F]{6}|[A-Z])', regex.IGNORECASE)
 _PERCENTS = {"9", "10"}
-"""The numbers of formats of percents that every file has."""
+"""The numbers of formats of percents that every .xlsx file has."""
 _OF_SHEETS, _OF_DRAWINGS = ("drawing", "comments"), ("chart", "diagramData")
 
 
@@ -117,16 +121,32 @@ class _SheetParts:
 
 
 def _read_parts(raw: bytes) -> tuple[str, list[_SheetParts]]:
-    """Return the title and the parts of each sheet, in order; none of a file that is no .xlsx file or is damaged."""
+    """Return the title and the parts of each sheet, in order; none of another file than .xlsx or .ods."""
     try:
         with open_archive(raw) as archive:
+            if b'"percentage"' in read_part(archive, _CONTENT):
+                tables = parse_part(archive, _CONTENT).iterfind("{*}body/{*}spreadsheet/{*}table")
+                return "", [_SheetParts(frozenset(_list_percentages(table))) for table in tables]
             targets = {link.get("Id"): target for link, target in _list_links(archive, _WORKBOOK)}
-            sheets = [_get(sheet, "id") for sheet in parse_part(archive, _WORKBOOK).iterfind("{*}sheets/{*}sheet")]
+            sheets = [
+                get_attribute(sheet, "id") for sheet in parse_part(archive, _WORKBOOK).iterfind("{*}sheets/{*}sheet")
+            ]
             styles = _find_percent_styles(parse_part(archive, _STYLES))
             title = read_title_property(read_part(archive, CORE_PROPERTIES))
             return title, [_read_sheet(archive, targets.get(id, ""), styles) for id in sheets]
     except ARCHIVE_FAULTS:
         return "", []
+
+
+def _list_percentages(table: Element) -> Iterator[tuple[int, int]]:
+    """Yield the places of the cells of a sheet of OpenDocument that show percents."""
+    next_row = 0
+    for row in table.iterfind(".//{*}table-row"):
+        first_row, next_row, next_column = next_row, next_row + get_count(row, "number-rows-repeated"), 0
+        for cell in row:
+            first, next_column = next_column, next_column + get_count(cell, "number-columns-repeated")
+            if get_attribute(cell, "value-type") == "percentage":
+                yield from islice(product(range(first_row, next_row), range(first, next_column)), _MOST_REPEATED)
 
 
 def _read_sheet(archive: zipfile.ZipFile, name: str, styles: Sequence[bytes]) -> _SheetParts:
@@ -165,11 +185,6 @@ def _find_percent_styles(styles: Element) -> list[bytes]:
     numbers = _PERCENTS | {code.get("numFmtId") for code in formats if "%" in code.get("formatCode", "")}
     cells = enumerate(styles.iterfind("{*}cellXfs/{*}xf"))
     return [b"%d" % number for number, cell in cells if cell.get("numFmtId") in numbers]
-
-
-def _get(node: Element, name: str) -> str:
-    """Return an attribute with a prefix."""
-    return next((value for key, value in node.items() if key.endswith(f"}}{name}")), "")
 
 
 def _number_column(letters: bytes) -> int:

@@ -9,6 +9,7 @@ import docx
 import pptx
 import pytest
 from packed import OFFICE, PACKAGE, pack, pack_binary_workbook, pack_workbook, write_relations
+from written_documents import write_odf
 
 from ragindex.corpus.readers import READERS, FileContent
 from ragindex.errors import DataError
@@ -299,6 +300,25 @@ def test_what_a_sheet_shows_besides_the_values_of_cells() -> None:
         *("Boxed <text\nbelow", "By port", "Ann:\nWhy?", "Harbour & R&D"),
     ]
     assert [(one.start, one.headings, one.page) for one in read.sections] == [(0, ("Yes",), 2)]
+
+
+def test_percents_of_opendocument_sheets() -> None:
+    def write_cell(kind: str, value: str, count: int) -> str:
+        return (
+            f'<table:table-cell table:number-columns-repeated="{count}" office:value-type="{kind}"'
+            f' office:value="{value}"/>'
+        )
+
+    cells = [write_cell("float", "0.5", 2), write_cell("percentage", "0.6667", 2), write_cell("float", "0.25", 1)]
+    body = (
+        '<table:table-row table:number-rows-repeated="3"><table:table-cell/></table:table-row><table:table-rows>'
+        f'<table:table-row table:number-rows-repeated="2"><table:table-cell/>{"".join(cells)}</table:table-row>'
+        "</table:table-rows>"
+    )
+    sheets = [f'<table:table table:name="{name}">{rows}</table:table>' for name, rows in (("No", ""), ("Yes", body))]
+    row = "| 0.5 | 0.5 | 66.67 % | 66.67 % | 0.25 |"
+    read = read_file("a.ods", write_odf("".join(sheets), "spreadsheet"))
+    assert read.text == f"Yes\n\n{row}\n|{' --- |' * 5}\n{row}"
 
 
 # ---------------------------------------------------------------- OpenDocument
