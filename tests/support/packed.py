@@ -1,6 +1,7 @@
 """Archives of XML, as books, Office files and OpenDocument files are."""
 
 import io
+import struct
 import zipfile
 from collections.abc import Mapping
 from pathlib import PurePath
@@ -10,7 +11,7 @@ PACKAGE = "http://schemas.openxmlformats.org/package/2006"
 SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 
 
-def pack(parts: Mapping[str, str]) -> bytes:
+def pack(parts: Mapping[str, str | bytes]) -> bytes:
     """Return an archive with these parts by name."""
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w") as archive:
@@ -50,3 +51,11 @@ def pack_workbook(
         **(parts or {}),
     }
     return pack(own)
+
+
+def pack_binary_workbook(sheet: str) -> bytes:
+    """Return an .xlsb file that names a sheet, and has no part with this sheet."""
+    strings = (struct.pack("<I", len(text)) + text.encode("utf-16-le") for text in ("rId1", sheet))
+    record = struct.pack("<II", 0, 1) + b"".join(strings)
+    workbook = b"\x9c\x01%c%s\x90\x01\x00" % (len(record), record)  # a sheet, and the end of all sheets
+    return pack({"xl/workbook.bin": workbook, "xl/_rels/workbook.bin.rels": "<Relationships/>"})

@@ -54,12 +54,43 @@ def parse_xml(part: bytes) -> ElementTree.Element:
     return ElementTree.fromstring(part or b"<none/>")  # noqa: S314 - expat bounds how entities grow
 
 
+def parse_part(archive: zipfile.ZipFile, name: str) -> ElementTree.Element:
+    """Return the tree of a part of an archive; an element without content if it is missing, damaged or too large."""
+    try:
+        return parse_xml(read_part(archive, name))
+    except ElementTree.ParseError:
+        return parse_xml(b"")
+
+
+def get_attribute(node: ElementTree.Element, name: str) -> str:
+    """Return an attribute by its name without prefix; empty if there is none."""
+    return next((value for key, value in node.items() if key.rpartition("}")[2] == name), "")
+
+
+def get_count(node: ElementTree.Element, name: str) -> int:
+    """Return an attribute that is a number; 1 if there is none."""
+    number = get_attribute(node, name)
+    return int(number) if number.isdecimal() else 1
+
+
+@contextmanager
+def name_panics() -> Iterator[None]:
+    """Raise ValueError where a library in Rust panics: its own error is no Exception, and would end the process."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ValueError(str(error)) from error
+
+
 @contextmanager
 def explain_damage(expected: str, raw: bytes, path: Path, *faults: type[Exception]) -> Iterator[None]:
     """Raise DataError for what a library raises for a damaged file: `faults`, or what is raised for an archive."""
     expected_faults: tuple[type[Exception], ...] = (*faults, *ARCHIVE_FAULTS)
     try:
-        yield
+        with name_panics():
+            yield
     except expected_faults as error:
         raise DataError(expected, _describe_damage(raw, error), path=path) from error
 
@@ -71,6 +102,8 @@ def _describe_damage(raw: bytes, error: Exception) -> str:
         return "one that a password protects; save it without one"
     if not raw.startswith((b"PK", OLD_OFFICE, b"PAR1")):
         return "another kind of file"
+    if isinstance(error, RecursionError):
+        return "one that is nested too deeply"
     if "detect file format" in str(error):  # calamine, for an encrypted .xls file too
         return "a damaged one, or one that a password protects"
     return f"a damaged one ({describe_fault(error)})"

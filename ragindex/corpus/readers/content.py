@@ -14,6 +14,7 @@ SOFT_HYPHEN = "\N{SOFT HYPHEN}"
 Blocks: TypeAlias = tuple[Span, ...]
 """Start and end of tables and code blocks in a text, as `ragindex.Document` describes them."""
 _MOST_LINKS = 200
+_MOST_PADDED = 1_000_000  # cells of a table whose rows are all filled up to the width of the longest
 _NO_TITLE = regex.compile(
     r"word document|document ?\d*|(?:slide|folie) ?\d+|powerpoint[ -]pr[äe]sentation(?: - .*)?"
     r"|pr[ée]sentation powerpoint|presentaci[óo]n de powerpoint|presentazione standard di powerpoint"
@@ -200,9 +201,11 @@ def format_table(rows: Sequence[Sequence[str]]) -> str:
         assert format_table([["port", "hour"], ["Ely", ""]]) == "| port | hour |\n| --- | --- |\n| Ely |  |"
     """
     width = max(map(len, rows), default=0)
+    is_padded = width * len(rows) <= max(_MOST_PADDED, 10 * sum(map(len, rows)))  # one row may have thousands of cells
     lines = list[str]()
     for row in rows:
-        cells = (" ".join(clean_text(cell).split()).replace("|", r"\|") for cell in (*row, *[""] * (width - len(row))))
+        padding = [""] * (width - len(row) if is_padded else 0)
+        cells = (" ".join(clean_text(cell).split()).replace("|", r"\|") for cell in (*row, *padding))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines[:1], "|" + " --- |" * width, *lines[1:]]) if width else ""
 

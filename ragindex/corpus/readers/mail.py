@@ -33,7 +33,18 @@ _ESCAPED_FROM = regex.compile(rb"^>(>*+From )", regex.MULTILINE)
 _QUOTED = regex.compile(r"^[ \t]*+(>[^\n]*+(?:\n[ \t]*+>[^\n]*+)*+)", regex.MULTILINE)
 _EXCHANGE_NAME = regex.compile(r" </o=[^>]*+>", regex.IGNORECASE)  # where an address should stand
 _SURROGATE = regex.compile(r"\p{Cs}")
-_LONGEST_FIELD = 500  # characters of a field that are kept
+_LONGEST_FIELD, _LONGEST_HEADER = 500, 10_000  # characters of a field that are kept, and of a header that are parsed
+
+
+class _Policy(email.policy.EmailPolicy):
+    """Cuts off long headers: the time that parsing one takes grows with the square of its length."""
+
+    def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
+        name, value = super().header_source_parse(sourcelines)
+        return name, value[:_LONGEST_HEADER]
+
+
+_POLICY = _Policy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +115,7 @@ def read_outlook(raw: bytes, path: Path, encoding: str | None, read_attachment: 
 
 def read_saved_page(raw: bytes, path: Path, encoding: str | None) -> FileContent:
     """Read a page of HTML that was saved with its pictures as one message (.mht). Raises DataError."""
-    message = email.message_from_bytes(raw, policy=email.policy.default)
+    message = email.message_from_bytes(raw, policy=_POLICY)
     pages = [part for part in _list_parts(message) if part.get_content_subtype() in ("html", "xhtml+xml")]
     if not pages:
         raise DataError("a page that was saved with its pictures (.mht)", "no page in it", path=path)
@@ -146,7 +157,7 @@ def _build(mail: _Mail, path: Path, read_attachment: ReadAttachment) -> FileCont
 
 
 def _parse(raw: bytes, path: Path, encoding: str | None) -> _Mail:
-    message = email.message_from_bytes(raw, policy=email.policy.default)
+    message = email.message_from_bytes(raw, policy=_POLICY)
     fields = {name: _read_field(message, name, path) for name in ("from", "to", "cc", "date")}
     with suppress(*FAULTS):  # one that cannot be parsed stays as it is
         fields["date"] = parsedate_to_datetime(fields["date"]).isoformat()

@@ -1,8 +1,8 @@
 """Which share of a file's words its reader read: the words are counted by another way than the reader's.
 
 Text, Markdown and tables of text are compared with the decoded file, pages of HTML with their text outside of scripts,
-Office files and books with the text in the XML of the archive. A PDF file can only be compared with what PDFium sees of
-some of its pages. Other formats are not measured.
+Office files and books with the text in the XML of the archive, and .xls files with what another library reads of them.
+A PDF file can only be compared with what PDFium sees of some of its pages. Other formats are not measured.
 """
 
 import json
@@ -17,6 +17,7 @@ from typing import Any
 from xml.etree.ElementTree import ParseError
 from xml.parsers.expat import ExpatError
 
+import office_oxide
 import regex
 
 from ragindex._util.text import many
@@ -76,7 +77,7 @@ def measure(raw: bytes, suffix: str, content: FileContent, seconds: float = _MOS
                 return None
             pieces.append(piece)
         return _compare(pieces, "\n".join(_list_texts(content)))
-    except (*ARCHIVE_FAULTS, ExpatError, ParseError, RagindexError, MemoryError):
+    except (*ARCHIVE_FAULTS, ExpatError, office_oxide.OfficeOxideError, ParseError, RagindexError, MemoryError):
         return None  # what was read stays, whatever is wrong with the file or with this count
 
 
@@ -204,6 +205,15 @@ def _list_cells(raw: bytes) -> Iterator[Piece]:
         yield from (Piece(kind, number, piece.text) for piece in _list_lines(text, markup))
 
 
+def _list_old_cells(raw: bytes) -> Iterator[Piece]:
+    """Yield the texts of an .xls file by office-oxide, which is not its reader, without names of sheets and numbers."""
+    document = office_oxide.Document.from_bytes(raw, "xls")
+    names = {section.get("title") for section in document.to_ir()["sections"]}
+    for number, text in enumerate(regex.split(r"[\t\n]", document.plain_text())):
+        if text not in names and not any(map(str.isdigit, text)):  # which have other formats
+            yield Piece("text", number, text)
+
+
 def _decode(raw: bytes, content: FileContent) -> str:
     encoding = content.metadata.get("text_encoding")
     return clean_text(decode_text(raw, Path(), encoding if isinstance(encoding, str) else None)[0])
@@ -248,6 +258,7 @@ _LISTERS: Mapping[str, Callable[[bytes, FileContent], Iterator[Piece]]] = {
         if line.strip()
     ),
     ".pdf": _list_pdf,
+    ".xls": lambda raw, content: _list_old_cells(raw),
     **dict.fromkeys(
         (".docx", ".docm", ".pptx", ".pptm", ".xlsx", ".xlsm", ".odt", ".odp", ".ods", ".epub"),
         lambda raw, content: list_archive_pieces(raw),

@@ -1,16 +1,17 @@
 """The reader of OpenDocument texts and slides: their XML as the elements that files of Office have, too."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, TreeBuilder, XMLParser
 
 import regex
 
-from ragindex.corpus.readers.archives import explain_damage, open_archive, read_part
+from ragindex.corpus.readers.archives import explain_damage, get_attribute, get_count, open_archive, read_part
 from ragindex.corpus.readers.content import FileContent, clean_title
 from ragindex.corpus.readers.office import MOST_COLUMNS, build_document, build_slides
 from ragindex.errors import DataError
+from ragindex.types import MetadataValue
 
 _LEFT_OUT = frozenset(("tracked-changes", "forms", "note-citation", "page-thumbnail", "event-listeners"))
 _SPACES = {"s": " ", "tab": "\t", "line-break": "\n"}
@@ -34,18 +35,25 @@ def read_opendocument(raw: bytes, path: Path, encoding: str | None) -> FileConte
             raise DataError(expected, "one that a password protects; save it without one", path=path)
         content = _parse(archive.read("content.xml"))
         styles, meta = (_parse(read_part(archive, name) or b"<missing/>") for name in ("styles.xml", "meta.xml"))
+        return _build(content, styles, *_read_properties(meta))
+
+
+def _read_properties(meta: Element) -> tuple[str, dict[str, MetadataValue]]:
+    """Return title and other metadata."""
     properties = {_name(node): "".join(node.itertext()).strip() for node in meta.iter()}
-    title = clean_title(properties.get("title", ""))
     author = properties.get("initial-creator") or properties.get("creator", "")
     described = {"author": author, "subject": properties.get("subject", "")}
-    metadata = {key: value for key, value in described.items() if value}
+    return clean_title(properties.get("title", "")), {key: value for key, value in described.items() if value}
+
+
+def _build(content: Element, styles: Element, title: str, metadata: Mapping[str, MetadataValue]) -> FileContent:
     if slides := [node for node in content.iter() if _name(node) == "page"]:
         return build_slides([_read_slide(slide) for slide in slides], title, metadata)
     titles = {"Title"} | {
-        _attribute(node, "name") for node in content.iter() if _attribute(node, "parent-style-name") == "Title"
+        get_attribute(node, "name") for node in content.iter() if get_attribute(node, "parent-style-name") == "Title"
     }
     for node in content.iter():
-        if _name(node) == "p" and _attribute(node, "style-name") in titles:  # a heading above all others
+        if _name(node) == "p" and get_attribute(node, "style-name") in titles:  # a heading above all others
             node.tag = "h"
             node.set("outline-level", "0")
     body = [node for node in content if _name(node) == "body"]
@@ -68,21 +76,12 @@ def _name(node: Element) -> str:
     return node.tag.rpartition("}")[2]
 
 
-def _attribute(node: Element, name: str) -> str:
-    return next((value for key, value in node.items() if key.rpartition("}")[2] == name), "")
-
-
-def _count(node: Element, name: str) -> int:
-    number = _attribute(node, name)
-    return int(number) if number.isdecimal() else 1
-
-
 def _read_slide(slide: Element) -> dict[str, Any]:
     elements, notes = list[dict[str, Any]](), list[dict[str, Any]]()
     for shape in slide:
-        kind = _attribute(shape, "class")
+        kind = get_attribute(shape, "class")
         if _name(shape) == "notes":
-            notes += _read_elements(node for node in shape if _attribute(node, "class") != "page-number")
+            notes += _read_elements(node for node in shape if get_attribute(node, "class") != "page-number")
         elif kind == "title":
             elements.append(_make_paragraph([{"type": "text", "text": " ".join(shape.itertext())}], 1))
         elif kind != "page-number":
@@ -114,7 +113,7 @@ def _read_paragraph(node: Element) -> list[dict[str, Any]]:
     """Return a paragraph, or a heading, and what is anchored in it: pictures, text boxes, footnotes, comments."""
     runs, anchored = list[dict[str, Any]](), list[dict[str, Any]]()
     _add_runs(node, "", runs, anchored)
-    return [_make_paragraph(runs, _count(node, "outline-level") if _name(node) == "h" else None), *anchored]
+    return [_make_paragraph(runs, get_count(node, "outline-level") if _name(node) == "h" else None), *anchored]
 
 
 def _add_runs(node: Element, address: str, runs: list[dict[str, Any]], anchored: list[dict[str, Any]]) -> None:
@@ -122,11 +121,11 @@ def _add_runs(node: Element, address: str, runs: list[dict[str, Any]], anchored:
     for child in node:
         name = _name(child)
         if name in _SPACES:
-            runs.append({"type": "text", "text": _SPACES[name] * min(_count(child, "c"), _MOST_SPACES)})
+            runs.append({"type": "text", "text": _SPACES[name] * min(get_count(child, "c"), _MOST_SPACES)})
         elif name in ("note", "annotation") or (":drawing:" in child.tag and name != "a"):
             anchored += _read_elements([child])
         elif name not in _LEFT_OUT:
-            _add_runs(child, _attribute(child, "href") or address, runs, anchored)
+            _add_runs(child, get_attribute(child, "href") or address, runs, anchored)
         runs.append({"type": "text", "text": _WHITE_SPACE.sub(" ", child.tail or ""), "hyperlink": address})
 
 
@@ -154,10 +153,10 @@ def _read_table(node: Element) -> list[dict[str, Any]]:
         for cell in (cell for cell in row if _name(cell) == "table-cell"):
             content = {
                 "content": _read_elements(cell),
-                "col_span": _count(cell, "number-columns-spanned"),
-                "row_span": _count(cell, "number-rows-spanned"),
+                "col_span": get_count(cell, "number-columns-spanned"),
+                "row_span": get_count(cell, "number-rows-spanned"),
             }
-            cells += [content] * min(_count(cell, "number-columns-repeated"), MOST_COLUMNS)
+            cells += [content] * min(get_count(cell, "number-columns-repeated"), MOST_COLUMNS)
         rows.append({"cells": cells})
     return [{"type": "table", "rows": rows}]
 

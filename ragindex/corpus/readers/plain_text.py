@@ -137,21 +137,30 @@ def read_table(raw: bytes, path: Path, encoding: str | None) -> FileContent:
     A row with a quotation mark that is not closed is divided at every delimiter, and a note says so.
     """
     text, detected = decode_text(raw, path, encoding)
-    lines = clean_text(text).split("\n")
-    first = int(lines[0].lower() in [f"sep={mark}" for mark in _DELIMITERS])  # for Excel
-    delimiter = lines[0][-1] if first else "\t" if path.suffix.lower() == ".tsv" else ""
-    with _allow_long_fields():
-        rows, strays = _read_rows(lines, first, delimiter or _find_delimiter(lines))
+    rows, notes = split_rows(text, path.suffix.lower())
     before, builder = _count_leading(rows), ContentBuilder()
     for row in rows[:before]:
         builder.add_paragraph(" ".join(filter(None, map(str.strip, row))))
     builder.add_table([row for row in rows[before:] if any(map(str.strip, row))])
+    return builder.build(metadata=name_encoding(detected), notes=notes)
+
+
+def split_rows(text: str, suffix: str) -> tuple[list[list[str]], list[str]]:
+    """Return the rows of CSV or TSV, and notes on those with a quotation mark that is not closed.
+
+    A first line `sep=;`, which is for Excel, is a blank row.
+    """
+    lines = clean_text(text).split("\n")
+    first = int(lines[0].lower() in [f"sep={mark}" for mark in _DELIMITERS])
+    delimiter = lines[0][-1] if first else "\t" if suffix == ".tsv" else ""
+    with _allow_long_fields():
+        rows, strays = _read_rows(lines, first, delimiter or _find_delimiter(lines))
     notes = _note_lines(
         strays,
         "row has a stray quotation mark and is divided at every delimiter",
         "rows have a stray quotation mark and are divided at every delimiter",
     )
-    return builder.build(metadata=name_encoding(detected), notes=notes)
+    return [[""]] * first + rows, notes
 
 
 def _read_rows(lines: Sequence[str], start: int, delimiter: str) -> tuple[list[list[str]], list[int]]:
@@ -217,10 +226,8 @@ def _allow_long_fields() -> Iterator[None]:
         csv.field_size_limit(limit)
 
 
-def read_csv_rows(text: str, path: Path, *, blank: bool = False) -> Iterator[tuple[Item, list[str]]]:
-    """Yield the rows of CSV, each with its place; the delimiter is a comma, semicolon, tab or bar.
-
-    Rows that are blank are left out, unless `blank` asks for them.
+def read_csv_rows(text: str, path: Path) -> Iterator[tuple[Item, list[str]]]:
+    """Yield the rows of CSV that are not blank, each with its place; the delimiter is a comma, semicolon, tab or bar.
 
     Raises DataError, with the line, if the text cannot be parsed.
     """
@@ -229,7 +236,7 @@ def read_csv_rows(text: str, path: Path, *, blank: bool = False) -> Iterator[tup
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=_find_delimiter(text.splitlines()), strict=True)
         try:
             for row in reader:
-                if blank or any(cell.strip() for cell in row):
+                if any(cell.strip() for cell in row):
                     yield Item({}, path, line), row
                 line = reader.line_num + 1
         except csv.Error as error:

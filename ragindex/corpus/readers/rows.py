@@ -20,7 +20,7 @@ from ragindex._util.text import first_names, many
 from ragindex.corpus.json_reader import Problems, decode_utf8, parse_json, parse_json_lines
 from ragindex.corpus.readers.archives import FAULTS, describe_fault, explain_damage
 from ragindex.corpus.readers.content import FileContent, clean_text
-from ragindex.corpus.readers.plain_text import read_csv_rows
+from ragindex.corpus.readers.plain_text import split_rows
 from ragindex.corpus.readers.text_encodings import decode_text, name_encoding
 from ragindex.errors import DataError, UsageError
 from ragindex.types import NO_METADATA, MetadataValue, Section
@@ -73,7 +73,8 @@ def write_cell(value: Any) -> str:
 
 def _read_csv(raw: bytes, path: Path, encoding: str | None, notes: list[str]) -> Iterator[RowTable]:
     text, used = decode_text(raw, path, encoding)
-    rows = (row for _, row in read_csv_rows(clean_text(text), path, blank=True))
+    rows, remarks = split_rows(text, path.suffix.lower())
+    notes += remarks
     yield replace(_make_table("", enumerate(rows, 1), notes), metadata=name_encoding(used))
 
 

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from html import unescape
 from io import BytesIO
+from itertools import islice, product
 from pathlib import Path
 from typing import TypeAlias
+from xml.etree.ElementTree import Element
 
 import regex
 from python_calamine import CalamineError, CalamineSheet, SheetTypeEnum, SheetVisibleEnum, load_workbook
@@ -22,26 +24,24 @@ from ragindex.corpus.readers.archives import (
     FAULTS,
     describe_fault,
     explain_damage,
+    get_attribute,
+    get_count,
+    name_panics,
     open_archive,
+    parse_part,
     read_part,
-    read_parts,
 )
 from ragindex.corpus.readers.content import ContentBuilder, FileContent
 from ragindex.corpus.readers.office import CORE_PROPERTIES, note_hidden, read_title_property
 
 _Cell: TypeAlias = str | int | float | bool | datetime | date | time | timedelta
-_WORKBOOK, _STYLES = "xl/workbook.xml", "xl/styles.xml"
-_ELEMENT = rb"<(?:[\w.-]++:)?%s((?:\s[^<>]*+)?)>"
-_SHEET, _LINK, _FORMAT, _CELL_FORMAT = (
-    regex.compile(_ELEMENT % name) for name in (b"sheet", b"Relationship", b"numFmt", b"xf")
-)
-_CELL_FORMATS = regex.compile(rb"<(?:[\w.-]++:)?cellXfs\b.*?</(?:[\w.-]++:)?cellXfs>", regex.DOTALL)
-_TEXT = regex.compile(rb"<(?:[\w.-]++:)?t(?:\s[^<>]*+)?>([^<]*+)<")
-_END = regex.compile(rb"</(?:[\w.-]++:)?(?:p|comment)>")
+_WORKBOOK, _STYLES, _CONTENT = "xl/workbook.xml", "xl/styles.xml", "content.xml"
+_MOST_REPEATED = 10_000  # cells that one cell of a file may stand for
+_PARAGRAPH = regex.compile(r"(?:\A|\})(?:p|comment)\Z")
 _MARGIN = regex.compile(rb"<(?:[\w.-]++:)?(?:odd|even|first)(?:Header|Footer)>([^<]++)<")
 _MARGIN_CODE = regex.compile(r'&(?:(&)|"[^"]*+"|\d++|K[\dA-F]{6}|[A-Z])', regex.IGNORECASE)
-_PERCENTS = {b"9", b"10"}
-"""The numbers of formats of percents that every file has."""
+_PERCENTS = {"9", "10"}
+"""The numbers of formats of percents that every .xlsx file has."""
 _OF_SHEETS, _OF_DRAWINGS = ("drawing", "comments"), ("chart", "diagramData")
 
 
@@ -53,11 +53,12 @@ def read_spreadsheet(raw: bytes, path: Path, encoding: str | None) -> FileConten
     builder, notes = ContentBuilder(), list[str]()
     with explain_damage("a spreadsheet", raw, path, CalamineError), load_workbook(BytesIO(raw)) as workbook:
         sheets = workbook.sheets_metadata
-        others = _read_sheets(raw)
+        title, others = _read_parts(raw)
         for place, sheet in enumerate(sheets):
             parts = others[place] if place < len(others) else _SheetParts()
             try:
-                rows = _format_rows(_write_percents(workbook.get_sheet_by_index(place), parts.percents))
+                with name_panics():
+                    rows = _format_rows(_write_percents(workbook.get_sheet_by_index(place), parts.percents))
             except (CalamineError, *FAULTS) as error:
                 notes.append(f"the sheet {sheet.name!r} cannot be read ({describe_fault(error)})")
                 if len(notes) == len(sheets):
@@ -72,7 +73,6 @@ def read_spreadsheet(raw: bytes, path: Path, encoding: str | None) -> FileConten
     charts = [sheet.name for sheet in sheets if sheet.typ != SheetTypeEnum.WorkSheet]
     notes += [f"of the sheet {name!r}, a chart or macro, only values are read" for name in charts]
     hidden = [sheet.name for sheet in sheets if sheet.visible != SheetVisibleEnum.Visible]
-    title = read_title_property(*read_parts(raw, CORE_PROPERTIES))
     return builder.build(title, {"pages": len(sheets)}, [*note_hidden("sheet", hidden), *notes])
 
 
@@ -122,20 +122,37 @@ class _SheetParts:
     texts: tuple[str, ...] = ()
 
 
-def _read_sheets(raw: bytes) -> list[_SheetParts]:
-    """Return the parts of each sheet, in order; none of a file that is no .xlsx file or is damaged."""
+def _read_parts(raw: bytes) -> tuple[str, list[_SheetParts]]:
+    """Return the title and the parts of each sheet, in order; none of another file than .xlsx or .ods."""
     try:
         with open_archive(raw) as archive:
-            targets = {id: target for id, _, target in _list_links(archive, _WORKBOOK)}
-            sheets = [_read_attribute(sheet[1], b"id") for sheet in _SHEET.finditer(read_part(archive, _WORKBOOK))]
-            styles = _find_percent_styles(read_part(archive, _STYLES))
-            return [_read_sheet(archive, targets.get(id, ""), styles) for id in sheets]
+            if b'"percentage"' in read_part(archive, _CONTENT):
+                tables = parse_part(archive, _CONTENT).iterfind("{*}body/{*}spreadsheet/{*}table")
+                return "", [_SheetParts(frozenset(_list_percentages(table))) for table in tables]
+            targets = {link.get("Id"): target for link, target in _list_links(archive, _WORKBOOK)}
+            sheets = [
+                get_attribute(sheet, "id") for sheet in parse_part(archive, _WORKBOOK).iterfind("{*}sheets/{*}sheet")
+            ]
+            styles = _find_percent_styles(parse_part(archive, _STYLES))
+            title = read_title_property(read_part(archive, CORE_PROPERTIES))
+            return title, [_read_sheet(archive, targets.get(id, ""), styles) for id in sheets]
     except ARCHIVE_FAULTS:
-        return []
+        return "", []
 
 
-def _read_sheet(archive: zipfile.ZipFile, name: str, styles: set[bytes]) -> _SheetParts:
-    sheet = read_part(archive, name)
+def _list_percentages(table: Element) -> Iterator[tuple[int, int]]:
+    """Yield the places of the cells of a sheet of OpenDocument that show percents."""
+    next_row = 0
+    for row in table.iterfind(".//{*}table-row"):
+        first_row, next_row, next_column = next_row, next_row + get_count(row, "number-rows-repeated"), 0
+        for cell in row:
+            first, next_column = next_column, next_column + get_count(cell, "number-columns-repeated")
+            if get_attribute(cell, "value-type") == "percentage":
+                yield from islice(product(range(first_row, next_row), range(first, next_column)), _MOST_REPEATED)
+
+
+def _read_sheet(archive: zipfile.ZipFile, name: str, styles: Sequence[bytes]) -> _SheetParts:
+    sheet = read_part(archive, name)  # may be too large for a tree
     pattern = rb'<(?:[\w.-]++:)?c(?=[^<>]*?\ss="(?:%s)")[^<>]*?\sr="([A-Z]++)(\d++)"' % b"|".join(styles)
     cells = regex.finditer(pattern, sheet) if styles else ()
     places = frozenset((int(cell[2]) - 1, _number_column(cell[1])) for cell in cells)
@@ -147,40 +164,29 @@ def _read_sheet(archive: zipfile.ZipFile, name: str, styles: set[bytes]) -> _She
 
 def _list_texts(archive: zipfile.ZipFile, name: str, kinds: Sequence[str]) -> Iterator[str]:
     """Yield the texts of the parts of these kinds that a sheet or a drawing has."""
-    for _, kind, target in _list_links(archive, name):
+    for link, target in _list_links(archive, name):
+        kind = link.get("Type", "").rpartition("/")[2]
         if kind in kinds:
-            lines = (
-                b"".join(_TEXT.findall(part)).decode(errors="replace")
-                for part in _END.split(read_part(archive, target))
-            )
-            yield "\n".join(text for line in lines if (text := unescape(line).strip()))
+            paragraphs = (node for node in parse_part(archive, target).iter() if _PARAGRAPH.search(node.tag))
+            lines = ("".join(text.text or "" for text in node.iterfind(".//{*}t")).strip() for node in paragraphs)
+            yield "\n".join(filter(None, lines))
         if kind == "drawing" in kinds:
             yield from _list_texts(archive, target, _OF_DRAWINGS)
 
 
-def _list_links(archive: zipfile.ZipFile, name: str) -> Iterator[tuple[bytes, str, str]]:
-    """Yield id, kind and target of each relationship of a part."""
+def _list_links(archive: zipfile.ZipFile, name: str) -> Iterator[tuple[Element, str]]:
+    """Yield each relationship of a part, and the name of the part that it leads to."""
     folder, _, file = name.rpartition("/")
-    for link in _LINK.finditer(read_part(archive, f"{folder}/_rels/{file}.rels")):
-        id, kind, target = (_read_attribute(link[1], key) for key in (b"Id", b"Type", b"Target"))
-        path = posixpath.join(f"/{folder}", target.decode(errors="replace"))
-        yield id, kind.rpartition(b"/")[2].decode(errors="replace"), posixpath.normpath(path).lstrip("/")
+    for link in parse_part(archive, f"{folder}/_rels/{file}.rels"):
+        yield link, posixpath.normpath(posixpath.join(f"/{folder}", link.get("Target", ""))).lstrip("/")
 
 
-def _find_percent_styles(styles: bytes) -> set[bytes]:
+def _find_percent_styles(styles: Element) -> list[bytes]:
     """Return the numbers of the styles of cells that show percents."""
-    codes = {
-        _read_attribute(one[1], b"numFmtId"): _read_attribute(one[1], b"formatCode") for one in _FORMAT.finditer(styles)
-    }
-    numbers = _PERCENTS | {number for number, code in codes.items() if b"%" in code}
-    listed = _CELL_FORMATS.search(styles)
-    formats = _CELL_FORMAT.finditer(listed[0]) if listed else ()
-    return {b"%d" % at for at, one in enumerate(formats) if _read_attribute(one[1], b"numFmtId") in numbers}
-
-
-def _read_attribute(attributes: bytes, name: bytes) -> bytes:
-    match = regex.search(rb'[\s:]%s="([^"]*+)"' % name, attributes)
-    return bytes(match[1]) if match else b""
+    formats = styles.iterfind("{*}numFmts/{*}numFmt")
+    numbers = _PERCENTS | {code.get("numFmtId") for code in formats if "%" in code.get("formatCode", "")}
+    cells = enumerate(styles.iterfind("{*}cellXfs/{*}xf"))
+    return [b"%d" % number for number, cell in cells if cell.get("numFmtId") in numbers]
 
 
 def _number_column(letters: bytes) -> int:

@@ -1,6 +1,7 @@
 """Readers of mail."""
 
 from datetime import UTC, datetime
+from email import _header_value_parser
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -184,3 +185,19 @@ def test_outlook(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_damaged_file_of_outlook(raw: bytes) -> None:
     with pytest.raises(DataError, match=r"expected a mail that Outlook saved \(\.msg\); found a damaged one"):
         read(raw, ".msg")
+
+
+def test_long_header_is_cut_before_it_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parser of the standard library takes a time that grows with the square of a header's length."""
+    lengths = list[int]()
+
+    def parse(value: str) -> object:
+        lengths.append(len(value))
+        return parse_addresses(value)
+
+    parse_addresses = _header_value_parser.get_address_list
+    monkeypatch.setattr(_header_value_parser, "get_address_list", parse)
+    content = read(f"To: {'Ann <ann@example.org>, ' * 4_000}\n\nHello")
+    assert content.text == "Hello"
+    assert str(content.metadata["to"]).startswith("Ann <ann@example.org>, Ann")
+    assert 500 < max(lengths) <= 10_000

@@ -3,7 +3,9 @@
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
+import office_oxide
 import pypdfium2
 import pytest
 from packed import pack
@@ -176,3 +178,14 @@ def test_what_is_lost_is_a_note_that_passes_between_processes(monkeypatch: pytes
     assert describe_reading(ReadWords(4, 0, (), ("page 1 is a picture",))) == (
         "0 % of its words were read; not read (page 1 is a picture)"
     )
+
+
+def test_texts_of_old_workbook_are_compared_with_those_of_another_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comment is lost; names of sheets and numbers, which are written otherwise, are not compared."""
+    workbook = SimpleNamespace(
+        to_ir=lambda: {"sections": [{"title": "Tides"}, {"title": "Empty"}]},
+        plain_text=lambda: "Tides\nPort\tHigh water\nEly\t1,000.50\nA1 (Ann): Why?\nlow by spring tide\nEmpty\n",
+    )
+    monkeypatch.setattr(office_oxide, "Document", SimpleNamespace(from_bytes=lambda raw, kind: workbook))
+    reading = measure(b"", ".xls", FileContent("", "Tides\n\n| Port | High water |\n| --- | --- |\n| Ely | 1000.5 |"))
+    assert reading == ReadWords(8, 4, ("low", "by", "spring", "tide"), ("1 text",))

@@ -8,7 +8,8 @@ from typing import Any
 import docx
 import pptx
 import pytest
-from packed import OFFICE, PACKAGE, pack, pack_workbook, write_relations
+from packed import OFFICE, PACKAGE, pack, pack_binary_workbook, pack_workbook, write_relations
+from written_documents import write_odf
 
 from ragindex.corpus.readers import READERS, FileContent
 from ragindex.errors import DataError
@@ -301,6 +302,25 @@ def test_what_a_sheet_shows_besides_the_values_of_cells() -> None:
     assert [(one.start, one.headings, one.page) for one in read.sections] == [(0, ("Yes",), 2)]
 
 
+def test_percents_of_opendocument_sheets() -> None:
+    def write_cell(kind: str, value: str, count: int) -> str:
+        return (
+            f'<table:table-cell table:number-columns-repeated="{count}" office:value-type="{kind}"'
+            f' office:value="{value}"/>'
+        )
+
+    cells = [write_cell("float", "0.5", 2), write_cell("percentage", "0.6667", 2), write_cell("float", "0.25", 1)]
+    body = (
+        '<table:table-row table:number-rows-repeated="3"><table:table-cell/></table:table-row><table:table-rows>'
+        f'<table:table-row table:number-rows-repeated="2"><table:table-cell/>{"".join(cells)}</table:table-row>'
+        "</table:table-rows>"
+    )
+    sheets = [f'<table:table table:name="{name}">{rows}</table:table>' for name, rows in (("No", ""), ("Yes", body))]
+    row = "| 0.5 | 0.5 | 66.67 % | 66.67 % | 0.25 |"
+    read = read_file("a.ods", write_odf("".join(sheets), "spreadsheet"))
+    assert read.text == f"Yes\n\n{row}\n|{' --- |' * 5}\n{row}"
+
+
 # ---------------------------------------------------------------- OpenDocument
 
 
@@ -377,6 +397,14 @@ def test_an_opendocument_file_that_is_refused(content: bytes, found: str) -> Non
         read_file("a.odt", content)
 
 
+@pytest.mark.parametrize(("name", "element"), [("a.odt", "text:section"), ("a.odp", "draw:page")])
+def test_nesting_beyond_limit_is_refused(name: str, element: str) -> None:
+    nested = f"{'<draw:g>' * 5_000}<text:p>a</text:p>{'</draw:g>' * 5_000}"
+    content = open_document(f"<office:body><{element}>{nested}</{element}></office:body>")
+    with pytest.raises(DataError, match=f"^{name}: expected an OpenDocument file; found one that is nested too deeply"):
+        read_file(name, content)
+
+
 # ---------------------------------------------------------------- damaged files
 
 
@@ -397,3 +425,9 @@ def test_a_broken_office_file_is_one_error(name: str, content: bytes, found: str
     kind = kinds.get(name[1:3]) or kinds.get(name[-2:]) or "a spreadsheet"
     with pytest.raises(DataError, match=f"^{name}: expected {kind}; found {found}"):
         read_file(name, content)
+
+
+def test_panic_of_library_is_one_error() -> None:
+    """The errors of libraries in Rust that panic are no exceptions for Python."""
+    with pytest.raises(DataError, match=r"^a.xlsb: expected a spreadsheet; found a damaged one \(no entry found"):
+        read_file("a.xlsb", pack_binary_workbook("Ports"))

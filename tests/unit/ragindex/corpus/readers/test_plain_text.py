@@ -56,6 +56,13 @@ def test_no_cell_of_a_table_is_lost(content: str, before: str, rows: list[list[s
     assert read.text[read.blocks[0][0] :] == format_table(rows)
 
 
+def test_one_wide_row_does_not_widen_thousands() -> None:
+    """Filled up to 3,000 cells, these rows would be 18 million characters."""
+    read = read_file("a.csv", f"a,b\nx{',' * 3_000}y\n" + "3,4\n" * 3_000)
+    lines = read.text.split("\n")
+    assert lines[2:] == [f"| x |{'  |' * 2_999} y |", *["| 3 | 4 |"] * 3_000]
+
+
 def test_a_tsv_file_is_divided_at_tabs_alone() -> None:
     assert read_file("a.tsv", "word\none, two\nthree, four").text == format_table(
         [["word"], ["one, two"], ["three, four"]]

@@ -283,3 +283,18 @@ def test_rows_are_suggested_for_long_tables_with_a_text(header: str, row: str, c
     raw = "\n".join([header, *(row.format(number) for number in range(count))]).encode()
     said = f"its {count} rows are one document; to make each a document: --rows {flag}"
     assert suggest_rows(raw, Path("a.csv"), ".csv", None) == (said if flag else None)
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "numbers"),
+    [
+        ("a.csv", 'id,text\n1,Tides turn\n2,"5" pipe\n3,Ebb', [2, 3, 4]),
+        ("a.csv", 'sep=;\nid;text\n1;Tides, turn\n2;"5" pipe\n3;Ebb', [3, 4, 5]),
+        ("a.tsv", 'id\ttext\n1\tTides, turn, a\n2\t"5" pipe\n3\tEbb', [2, 3, 4]),
+    ],
+)
+def test_stray_quotation_mark_costs_one_row_a_note(name: str, written: str, numbers: list[int]) -> None:
+    content = read(name, written.encode())
+    assert [row[3] for row in list_rows(content)] == numbers
+    assert [row[2] for row in list_rows(content)][1:] == ['"5" pipe', "Ebb"]
+    assert content.notes == (f"1 row has a stray quotation mark and is divided at every delimiter: line {numbers[1]}",)
