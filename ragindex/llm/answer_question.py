@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, field_validator
 from ragindex.accounting import ledger
 from ragindex.english import extract_answer, find_sentences, nearest_texts, overlaps, split_sentences
 from ragindex.errors import UsageError
-from ragindex.llm.tasks import LLM, Task
+from ragindex.interfaces.llm import LLM
+from ragindex.llm.tasks import Task
 from ragindex.llm.tokens import count_text_tokens
 from ragindex.types import Hit, Retrieval
 

@@ -11,13 +11,13 @@ from typing import Any
 from ragindex._util.http import Trouble, TroubleError, retry, suggest_address
 from ragindex.accounting import ledger
 from ragindex.errors import LLMError, ServiceError
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import tokens
 from ragindex.llm.budget import reserve_money
 from ragindex.llm.cache import CachedResponse, CallSource
 from ragindex.llm.openai_chat import SCHEMA_HINT, ChatRequest, OpenAIChat, Reply
-from ragindex.llm.plugins import ChatParameters
+from ragindex.llm.openai_parameters import ChatParameters
 from ragindex.llm.rate_limits import Limits
-from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Message, Task
 
 

@@ -9,14 +9,15 @@ from typing import Any
 from ragindex._util.canonical import digest
 from ragindex.accounting import ledger
 from ragindex.errors import LLMError, ServiceError, UsageError
+from ragindex.interfaces.llm import LLM
 from ragindex.llm.batches.calls import BatchCalls, WantedCall
 from ragindex.llm.batches.endpoint import MOST_REQUESTS
 from ragindex.llm.cache import CachedResponse
 from ragindex.llm.cached_calls import CachedCalls
 from ragindex.llm.json_text import drop_thoughts
 from ragindex.llm.openai_chat import SCHEMA_HINT, ChatRequest, OpenAIChat
+from ragindex.llm.openai_parameters import ChatParameters
 from ragindex.llm.output import Reading, UnusableError, read_json, schema_text
-from ragindex.llm.plugins import ChatParameters
 from ragindex.llm.rate_limits import StoppedError, StopSignal, stopping
 from ragindex.llm.tasks import Failure, Message, Output, Task, may_wait, render_messages
 
@@ -27,7 +28,7 @@ _ENDPOINT_FAILURES = ("unreachable", "rejected")  # kinds of failure that may be
 _MAX_SHOWN = 4000  # characters of an unusable answer that the model is shown again
 
 
-class LLMClient:
+class LLMClient(LLM):
     """LLM that sends requests to a model. Thread-safe. Without a cache in a file, there are no `batches`."""
 
     def __init__(self, chat: OpenAIChat, calls: CachedCalls, batches: BatchCalls | None, given: ChatParameters) -> None:

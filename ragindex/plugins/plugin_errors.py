@@ -2,15 +2,16 @@
 
 import traceback
 from inspect import getsourcefile
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic_core import PydanticSerializationError
 
 from ragindex._util.redaction import hide_secrets
-from ragindex.errors import RagindexError
+from ragindex.errors import BrokenPluginError, RagindexError
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.base import Plugin
 
+_Opened = TypeVar("_Opened")
 # What the code of a plugin may raise, programming errors included, because plugins are not our code.
 _MISTAKES = (
     *(ValueError, ArithmeticError, LookupError, RuntimeError, OSError),
@@ -33,6 +34,20 @@ def find_fault(plugin: Plugin) -> str | None:
     if not isinstance(getattr(plugin, "version", None), int):
         return "has no version. Add: version: ClassVar[int] = 1"
     return _find_unwritable(plugin) or _find_wrong_entry_point(plugin)
+
+
+def check_opened(plugin: Plugin, opened: _Opened, base: type[Any]) -> _Opened:
+    """Return what a plugin has opened. Raises BrokenPluginError unless it is of its base class in ragindex.interfaces.
+
+    Its methods with defaults are called without a check, so another object would fail later and less plainly.
+    """
+    if isinstance(opened, base):
+        return opened
+    kind = type(opened).__qualname__
+    raise BrokenPluginError(
+        f"{describe_class(plugin)} opens {kind}, which must be a subclass of ragindex.interfaces.{base.__qualname__}. "
+        f"Write: class {kind}({base.__qualname__})"
+    )
 
 
 def _find_unwritable(plugin: Plugin) -> str | None:

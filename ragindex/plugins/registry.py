@@ -23,7 +23,7 @@ from ragindex.errors import (
     UsageError,
 )
 from ragindex.interfaces import EncoderPlugin, FittedEncoderPlugin, Part, Scheme, StorePlugin
-from ragindex.llm.plugins import LLMPlugin
+from ragindex.interfaces.llm import LLMPlugin
 from ragindex.plugins import code_fingerprint
 from ragindex.plugins.base import Plugin, require_no_secrets
 from ragindex.plugins.specs import Spec, parse_spec, render_spec

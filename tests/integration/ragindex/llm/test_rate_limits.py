@@ -18,11 +18,11 @@ from openai_server import KEY, Answer, Fault, OpenAIServer, Received, status
 from ragindex._util.http import Trouble, TroubleError, retry, retry_after, retry_delay
 from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, UsageError
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import rate_limits
 from ragindex.llm.budget import Budget
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.rate_limits import Bucket, Clock, Limits, StoppedError, StopSignal, sleep, stopping
-from ragindex.llm.settings import LLMSettings
 
 
 class Time:
