@@ -147,10 +147,8 @@ class CachedCalls:
                 booking.pay(self._record(task, answer, time.perf_counter() - start))
             return answer
 
-        def wait(trouble: Trouble, seconds: float) -> None:
+        def wait(_: Trouble, seconds: float) -> None:
             ledger.count_outcome(task.name, "retried")
-            if trouble.status == 429 and trouble.retry_after is not None:
-                self._limits.close(trouble.retry_after)
             self._setting.clock.sleep(seconds)
 
         try:

@@ -238,10 +238,8 @@ class EndpointScoring:
         return redact_account(text, self._key, self._address[0])
 
     def _retried(self, attempt: Callable[[], CachedResponse]) -> CachedResponse:
-        def wait(trouble: Trouble, seconds: float) -> None:
+        def wait(_: Trouble, seconds: float) -> None:
             ledger.count_outcome(TASK, "retried")
-            if trouble.status == 429 and trouble.retry_after is not None:
-                self.limits.close(trouble.retry_after)
             self.setting.clock.sleep(seconds)
 
         try:

@@ -85,6 +85,15 @@ def test_nobody_begins_while_the_server_wants_rest() -> None:
         assert now.seconds == 1005.0
 
 
+def test_retry_after_pauses_before_the_slot_is_free() -> None:
+    now = Time()
+    limits = Limits(1, clock=now.clock)
+    with pytest.raises(TroubleError), limits.slot(1):
+        raise TroubleError(Trouble("slow down", 429, retry_after=5.0))
+    with limits.slot(1):  # as of a thread that has waited for the slot
+        assert now.seconds == 1005.0
+
+
 def test_waiting_can_be_called_off() -> None:
     event = StopSignal()
     token = stopping.set(event)
