@@ -184,8 +184,10 @@ def answer_inputs(question: str, context: AnswerContext, language: str = "englis
 
 def answer_at_length_by_rule(inputs: Mapping[str, Any]) -> AnswerOutput:
     """Join the three sentences of the passages and notes that overlap most with the question, the nearest first."""
-    sentences = [(passage.number, one) for passage in inputs["passages"] for one in split_sentences(passage.text)]
-    sentences += [(0, one) for note in inputs["notes"] for one in split_sentences(note)]
+    sentences = [
+        (passage.number, sentence) for passage in inputs["passages"] for sentence in split_sentences(passage.text)
+    ]
+    sentences += [(0, sentence) for note in inputs["notes"] for sentence in split_sentences(note)]
     sentences = sentences[:_MOST_SENTENCES]
     texts = [text for _, text in sentences]
     chosen = nearest_texts(inputs["question"], texts, _LONG_ANSWER, inputs.get("language", "english"))

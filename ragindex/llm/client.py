@@ -91,7 +91,7 @@ class LLMClient(LLM):
 
     def _find_next(self, task: Task[Output], request: ChatRequest, again: bool) -> WantedCall | None:
         """Return what `run` would ask the model for next; None if the cache has it all. Records nothing."""
-        old: ChatRequest | None = None  # the first that was asked in an earlier run, of those without a usable answer
+        unusable: ChatRequest | None = None  # the first request of an earlier run without a usable answer
         for last in (False, True):
             answer, arrived = self._calls.find(self._calls.key(task, request))
             if answer is None:
@@ -100,11 +100,11 @@ class LLMClient(LLM):
                 _parse_output(task, answer, _is_cut(request, answer))
                 return None
             except UnusableError as error:
-                old = old if old or arrived else request
+                unusable = unusable if unusable or arrived else request
                 if error.kind == "refusal":
                     break
                 request = request if last else _build_retry(request, answer, error)
-        return WantedCall(old, first=False) if again and old else None
+        return WantedCall(unusable, first=False) if again and unusable else None
 
     def _request(self, task: Task[Output], inputs: Mapping[str, Any], repeat: int) -> ChatRequest:
         limit = min(task.max_tokens, self._given.max_tokens or task.max_tokens) + self._given.reasoning_tokens

@@ -64,9 +64,9 @@ def _find_unwritable(plugin: Plugin) -> str | None:
     if not _can_be_read(plugin):
         return None
     again = type(plugin).model_validate(written)
-    for name, told in written.items():
+    for name, text in written.items():
         if getattr(again, name) != getattr(plugin, name):
-            return f"the parameter {name!r} is {getattr(plugin, name)!r}, and from its JSON {told!r} it becomes another"
+            return f"the parameter {name!r} is {getattr(plugin, name)!r}, and from its JSON {text!r} it becomes another"
     return None
 
 
@@ -129,8 +129,8 @@ def find_place(error: BaseException, plugin: Plugin | None = None) -> str | None
     named = {"__main__", *(_top_of(module) for module in registry.plugin_modules())}
     own = set() if plugin is None else {_top_of(type(plugin).__module__)}
     tops = {top for top in named | own if code_fingerprint.foreign(top)}
-    found = None
+    place = None
     for frame, line in traceback.walk_tb(error.__traceback__):
         if _top_of(str(frame.f_globals.get("__name__"))) in tops:
-            found = f"{frame.f_code.co_filename}, line {line}, in {frame.f_code.co_name}"
-    return found
+            place = f"{frame.f_code.co_filename}, line {line}, in {frame.f_code.co_name}"
+    return place
