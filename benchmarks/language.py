@@ -19,10 +19,10 @@ from pydantic import BaseModel
 
 from benchmarks.waiting_server import waiting_server
 from ragindex.accounting import ledger
+from ragindex.interfaces.llm import LLM, LLMSettings
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
-from ragindex.llm.settings import LLMSettings
-from ragindex.llm.tasks import LLM, Task
+from ragindex.llm.tasks import Task
 
 MESSAGE = {"role": "assistant", "content": '{"triples": [["a", "is", "b"], ["b", "is", "c"]]}'}
 BODY = json.dumps(

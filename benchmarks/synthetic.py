@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from ragindex.interfaces import EncoderPlugin, Floats
-from ragindex.llm.settings import LLMSettings
+from ragindex.interfaces import Encoder, EncoderPlugin, Floats
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.types import Document
 
 _VOCABULARY, _LENGTH = 30_000, 80
@@ -49,7 +49,7 @@ class RandomVectors(EncoderPlugin):
 
 
 @dataclass(frozen=True)
-class RandomEncoder:
+class RandomEncoder(Encoder):
     dimensions: int
 
     @property

@@ -33,8 +33,8 @@ from rich.table import Table
 from benchmarks import alone
 from benchmarks.gear import ENCODER, KS, beside_the_model
 from ragindex.index.index import Index
-from ragindex.interfaces import EncoderPlugin, Floats
-from ragindex.llm.settings import LLMSettings
+from ragindex.interfaces import Encoder, EncoderPlugin, Floats
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.parts.trees.summary_tree import SummaryTree
 from ragindex.parts.trees.tree_pool import TreePool
 from ragindex.plugins import registry
@@ -187,7 +187,7 @@ class Gathered(EncoderPlugin):
 
 
 @dataclass(frozen=True)
-class GatheredVectors:
+class GatheredVectors(Encoder):
     """See Gathered."""
 
     topics: int

@@ -19,8 +19,8 @@ from benchmarks.link_corpora import KS, recall_of
 from benchmarks.synthetic import RandomEncoder
 from ragindex.corpus.chunking import passage_text
 from ragindex.index.index import Index
-from ragindex.interfaces import EncoderPlugin, Floats
-from ragindex.llm.settings import LLMSettings
+from ragindex.interfaces import Encoder, EncoderPlugin, Floats
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.plugins import registry
 from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
@@ -42,7 +42,7 @@ class TruthVectors(EncoderPlugin):
 
 
 @dataclass(frozen=True)
-class TruthEncoder:
+class TruthEncoder(Encoder):
     """`gold` has the texts of the gold passages of each question."""
 
     gold: Mapping[str, tuple[str, ...]]

@@ -24,13 +24,12 @@ from ragindex.encoders.common import normalize_rows
 from ragindex.errors import ServiceError, UsageError
 from ragindex.index.index import Index
 from ragindex.index.parts import tasks_of, topological_order, uses_encoder
-from ragindex.interfaces import EncoderPlugin, Floats, Part, Scheme
+from ragindex.interfaces import Encoder, EncoderPlugin, Floats, Part, Scheme
+from ragindex.interfaces.llm import LLM, LLMPlugin, LLMSettings, PaidPlugin
 from ragindex.llm import answer_question, tokens
 from ragindex.llm.offline import OfflineRules
-from ragindex.llm.plugins import LLMPlugin, PaidPlugin
 from ragindex.llm.prices import Prices
-from ragindex.llm.settings import LLMSettings
-from ragindex.llm.tasks import LLM, Output, Task, render_messages
+from ragindex.llm.tasks import Output, Task, render_messages
 from ragindex.plugins.base import Plugin, asks_service
 from ragindex.types import Document, Query
 
@@ -358,7 +357,7 @@ class CountingEncoder(EncoderPlugin):
 
 
 @dataclass(frozen=True)
-class MadeUpVectors:
+class MadeUpVectors(Encoder):
     """The encoder that `CountingEncoder` opens: the vector of a text is drawn by the hash of the text."""
 
     model: str

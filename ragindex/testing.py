@@ -24,9 +24,8 @@ from ragindex.filters import Filter, meta
 from ragindex.index.index import Index
 from ragindex.index.parts import tasks_of, topological_order
 from ragindex.interfaces import Collection, Part, Retriever, Schema, Scheme, Store
+from ragindex.interfaces.llm import LLMPlugin, LLMSettings
 from ragindex.llm.offline import OfflineRules
-from ragindex.llm.plugins import LLMPlugin
-from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Output, Task
 from ragindex.plugins import registry
 from ragindex.plugins.base import Plugin

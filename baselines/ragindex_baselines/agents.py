@@ -6,8 +6,8 @@ from itertools import zip_longest
 from typing import Literal, TypeAlias
 
 from ragindex.interfaces import OpenIndex, Retriever, Scheme
+from ragindex.interfaces.llm import LLM
 from ragindex.llm.answer_question import AnswerContext, build_context
-from ragindex.llm.tasks import LLM
 from ragindex.plugins.registry import label
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
 from ragindex.retrieval.trace import Trace

@@ -27,8 +27,8 @@ from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.index import manifest, sources
 from ragindex.index.index import Index
 from ragindex.index.notes import describe_drafts, describe_unknown_words, format_changes
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import parse_budget
-from ragindex.llm.settings import LLMSettings
 
 
 def add(

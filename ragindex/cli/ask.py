@@ -28,6 +28,7 @@ from ragindex.cli.options import (
     StoreOption,
 )
 from ragindex.index.index import Index
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.answer_question import (
     ANSWER,
     DEFAULT_TOKENS,
@@ -40,7 +41,6 @@ from ragindex.llm.answer_question import (
 )
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.offline import is_offline
-from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.retrieval.formatting import format_positions, position_to_json
 from ragindex.retrieval.matching import MatchedWords, cite_evidence, find_matching_evidence

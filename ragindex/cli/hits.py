@@ -12,7 +12,7 @@ from ragindex.errors import MissingPartError
 from ragindex.index.index import Index
 from ragindex.index.notes import suggest_for_unknown_words
 from ragindex.index.parts import list_working_methods, require_working
-from ragindex.interfaces import Retriever, Scheme, TextQuery, VocabularyEncoder
+from ragindex.interfaces import Retriever, Scheme, TextQuery
 from ragindex.parts.text.passages import Passages
 from ragindex.plugins import registry
 from ragindex.retrieval.formatting import format_path, format_positions, place_snippet
@@ -83,14 +83,14 @@ def describe_question_words(index: Index, scheme: Scheme, question: str) -> str 
     if name is None:
         return None
     encoder = index.encoder
-    if not isinstance(encoder, VocabularyEncoder):  # others know parts of every word
-        return None
     checked = encoder.check_words(question)
+    if checked is None:
+        return None
     unknown = [word for word, is_known in checked.items() if not is_known]
     texts_with = find_words_in_passages(index, scheme, unknown)
     if texts_with:
         # a new fit learns words as they stand in the passages, and no other forms of them
-        learns = any(word in encoder.check_words(text) for word, texts in texts_with.items() for text in texts)
+        learns = any(word in (encoder.check_words(text) or ()) for word, texts in texts_with.items() for text in texts)
         form, advice = ("", f" {suggest_for_unknown_words(index)}") if learns else (" in other forms", "")
         return (
             f"The encoder {name} does not know {first_names(list(texts_with))}, which passages contain{form}: vectors "

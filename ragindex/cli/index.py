@@ -60,8 +60,8 @@ from ragindex.index.parts import TRIPLES, list_working_methods, require_reader, 
 from ragindex.index.repair import move_aside
 from ragindex.index.sync import finished_parts
 from ragindex.interfaces import Part, Scheme
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import parse_budget
-from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
 

@@ -13,8 +13,8 @@ from ragindex.cli.console import command_spending, print_note, stdout, write_res
 from ragindex.cli.options import BudgetOption, EncoderOption, IndexOption, JsonOption, StoreOption, WaitOption
 from ragindex.index import sources
 from ragindex.index.index import Index
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import parse_budget
-from ragindex.llm.settings import LLMSettings
 
 
 def remove(

@@ -29,8 +29,8 @@ from ragindex.cli.options import (
 from ragindex.errors import UsageError
 from ragindex.index.index import Index
 from ragindex.interfaces import Scheme
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import parse_budget
-from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.plugins.registry import label
 from ragindex.retrieval.formatting import retrieval_to_json

@@ -20,7 +20,7 @@ from pydantic import Field
 from ragindex import text_analysis
 from ragindex.encoders.common import normalize_rows
 from ragindex.errors import StoreError
-from ragindex.interfaces import FittedEncoderPlugin, Floats, TokenEmbeddings
+from ragindex.interfaces import Encoder, FittedEncoderPlugin, Floats, TokenEmbeddings
 from ragindex.types import Span
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Lsa(FittedEncoderPlugin):
         return LsaEncoder(fit["id"], fit["language"], numbers, idf, projection)
 
 
-class LsaEncoder:
+class LsaEncoder(Encoder):
     """A loaded fit. Encodes questions and documents in the same way. Immutable and thread-safe."""
 
     def __init__(self, id: str, language: str, vocabulary: Mapping[str, int], idf: Floats, projection: Floats) -> None:
@@ -125,11 +125,6 @@ class LsaEncoder:
         """Return the words of a text but stop words, and whether each is in the vocabulary."""
         stops = _stop_words(self._language)
         return {word: word in self._vocabulary for word in text_analysis.analyse(text, _WORDS) if word not in stops}
-
-    @property
-    def max_tokens(self) -> None:
-        """None: texts of any length are read."""
-        return None
 
     def token_spans(self, text: str) -> list[Span]:
         """Return the characters of each word of the text, also of those that the fit does not know."""

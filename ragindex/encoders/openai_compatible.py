@@ -3,7 +3,7 @@
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from threading import Lock
@@ -31,12 +31,11 @@ from ragindex._util.http import (
 from ragindex.accounting import ledger
 from ragindex.encoders.common import PROBE, normalize_rows, separate_failures
 from ragindex.errors import RequestError, ServiceError, UsageError
-from ragindex.interfaces import EncoderPlugin, EncodingFailure, Floats
+from ragindex.interfaces import Encoder, EncoderPlugin, EncodingFailure, Floats
+from ragindex.interfaces.llm import LLMSettings, PaidPlugin
 from ragindex.llm import tokens
 from ragindex.llm.budget import reserve_money
-from ragindex.llm.plugins import PaidPlugin
 from ragindex.llm.prices import Prices
-from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tokens import TokenCount
 from ragindex.plugins.base import Contact
 from ragindex.plugins.specs import Spec, render_spec
@@ -142,31 +141,27 @@ class _Answer:
     tokens: int | None
 
 
-class OpenAIEncoder:
+class OpenAIEncoder(Encoder):
     """A client of one server. Thread-safe. Records each answered request in the ledger once.
 
     A text that the server refuses as too long is cut to half its characters until it fits. Each such text is logged
     and counted in `truncated`. A batch that it refuses is sent in halves; if that helps, later batches have no more
     texts (`texts_a_request`). So is a batch that it fails on while it answers others, down to the texts at fault.
-    Blank texts are not sent; their vectors are zero. If tiktoken knows the model, it is a TokenCounter, whose
-    `max_tokens` leave room for the prefix of documents.
+    Blank texts are not sent; their vectors are zero. It counts tokens if tiktoken knows the model; `max_tokens` leave
+    space for the prefix of documents.
     """
-
-    max_tokens: int | None
-    token_spans: Callable[[str], list[Span]]
 
     def __init__(self, plugin: OpenAICompatible, base_url: str, key: str, setting: LLMSettings) -> None:
         self._plugin, self._key, self._where = plugin, key, strip_credentials(base_url)
         self._client, self._rng = make_http_client(base_url, key, plugin.timeout), Random()  # noqa: S311  # for jitter only
         self._setting, self._lock = setting, Lock()
         self._dimensions = plugin.dimensions
-        self.texts_a_request = plugin.batch_size
+        self.texts_a_request: int = plugin.batch_size
         self._query_prefix, self._document_prefix = plugin.query_prefix or "", plugin.document_prefix or ""
-        if tokens.knows_tokenizer(plugin.model):
-            longest = _MAX_TOKENS.get(plugin.model)
+        self._counts, self._max_tokens = tokens.knows_tokenizer(plugin.model), _MAX_TOKENS.get(plugin.model)
+        if self._counts and self._max_tokens:
             prefix = tokens.count_text_tokens(self._document_prefix, plugin.model).tokens
-            self.max_tokens = longest and max(1, longest - prefix)
-            self.token_spans = self._find_spans
+            self._max_tokens = max(1, self._max_tokens - prefix)
         self.truncated = 0
 
     @property
@@ -298,15 +293,22 @@ class OpenAIEncoder:
             self.texts_a_request = most
         _log.warning("%s refuses larger batches: %d texts are sent at once from here on (batch_size)", self.id, most)
 
-    def _find_spans(self, text: str) -> list[Span]:
+    @property
+    def max_tokens(self) -> int | None:
+        """The model's limit less the tokens of the prefix; None if tiktoken does not know the model."""
+        return self._max_tokens if self._counts else None
+
+    def token_spans(self, text: str) -> list[Span]:
         """Return the characters of each token of a text. Raises UsageError if the vocabulary cannot be downloaded."""
-        token_spans = tokens.find_token_spans(encodable(text), self._plugin.model)
-        if token_spans is None:
+        if not self._counts:
+            return super().token_spans(text)
+        spans = tokens.find_token_spans(encodable(text), self._plugin.model)
+        if spans is None:
             raise UsageError(
                 f"Tokens of openai:{self._plugin.model} cannot be counted: its vocabulary is not here and cannot be "
                 "downloaded. Connect to the network, or use: by=words"
             )
-        return token_spans
+        return spans
 
     def _encode_truncated(self, text: str) -> tuple[Floats, Mapping[int, str]]:
         """Encode the first half of a text, or a quarter, and so on, until the server accepts it."""

@@ -38,8 +38,8 @@ from ragindex.encoders.transformer_model import (
     read_model_settings,
 )
 from ragindex.errors import UsageError
-from ragindex.interfaces import EncoderPlugin, Floats, TokenEmbeddings
-from ragindex.llm.settings import LLMSettings
+from ragindex.interfaces import Encoder, EncoderPlugin, Floats, TokenEmbeddings
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.plugins.base import Contact
 from ragindex.types import Span
 
@@ -199,7 +199,7 @@ def describe_engine() -> tuple[str, str]:
     return ("torch", f"on cpu; {faster}") if there else ("none", install_line("sentence-transformers"))
 
 
-class SentenceTransformerEncoder:
+class SentenceTransformerEncoder(Encoder):
     """A model at work; one thread computes at a time, because tokenizers cannot be shared."""
 
     def __init__(self, plugin: SentenceTransformers, model: Any, content: str) -> None:

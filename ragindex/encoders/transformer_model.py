@@ -23,7 +23,7 @@ from ragindex._util.canonical import encodable
 from ragindex._util.distribution import require_module
 from ragindex.encoders.common import normalize_rows
 from ragindex.encoders.token_spans import locate_tokens
-from ragindex.interfaces import Floats, TokenEmbeddings
+from ragindex.interfaces import Encoder, Floats, TokenEmbeddings
 from ragindex.types import Span
 
 TokenIds: TypeAlias = npt.NDArray[np.int64]
@@ -116,7 +116,7 @@ class _Encoded:
     special: Sequence[int]
 
 
-class TransformerEncoder:
+class TransformerEncoder(Encoder):
     """A model in ONNX form at work. Thread-safe: each batch runs on one thread, batches run in parallel."""
 
     def __init__(

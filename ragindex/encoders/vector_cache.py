@@ -30,11 +30,9 @@ from ragindex.interfaces import (
     Encoder,
     EncodingFailure,
     Floats,
-    PaidEncoder,
-    TokenCounter,
+    QueryEncoder,
     TokenEmbeddings,
     TokenEncoder,
-    VocabularyEncoder,
 )
 from ragindex.llm import key_locks
 from ragindex.types import Span, Usage
@@ -77,17 +75,13 @@ class _Row:
     cost: _Cost
 
 
-class CachedEncoder:
+class CachedEncoder(QueryEncoder):
     """An encoder whose document vectors are cached in the SQLite file `path`. Safe for threads and processes.
 
-    It is a TokenEncoder, TokenCounter or VocabularyEncoder if the given encoder is. The file is opened when documents
-    are encoded, so encoding questions needs no writable folder.
+    It is a TokenEncoder if the given encoder is. The file is opened when documents are encoded, so encoding questions
+    needs no writable folder.
     """
 
-    max_tokens: int | None
-    token_spans: Callable[[str], list[Span]]
-    check_words: Callable[[str], dict[str, bool]]
-    is_full: bool
     encode_tokens: Callable[[Sequence[str]], list[TokenEmbeddings]]
     encode_queries_with_tokens: Callable[[Sequence[str]], tuple[Floats, list[TokenEmbeddings]]]
 
@@ -96,10 +90,6 @@ class CachedEncoder:
         if isinstance(encoder, TokenEncoder):
             self.encode_tokens = partial(self._tokens, encoder.encode_tokens)
             self.encode_queries_with_tokens = partial(self._with_tokens, encoder.encode_queries_with_tokens)
-        if isinstance(encoder, TokenCounter):
-            self.max_tokens, self.token_spans = encoder.max_tokens, encoder.token_spans
-        if isinstance(encoder, VocabularyEncoder):
-            self.check_words, self.is_full = encoder.check_words, encoder.is_full
 
     @property
     def id(self) -> str:
@@ -110,6 +100,24 @@ class CachedEncoder:
     def dimensions(self) -> int:
         """The length of the vectors."""
         return self._encoder.dimensions
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Those of the encoder."""
+        return self._encoder.max_tokens
+
+    def token_spans(self, text: str) -> list[Span]:
+        """Call the encoder."""
+        return self._encoder.token_spans(text)
+
+    def check_words(self, text: str) -> dict[str, bool] | None:
+        """Call the encoder."""
+        return self._encoder.check_words(text)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the encoder has no room for more words."""
+        return self._encoder.is_full
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
         """Encode queries; cached only inside `share_question_vectors`."""
@@ -179,7 +187,7 @@ class CachedEncoder:
             rows = self._read_rows(connection, list(wanted))
             missing = [key for key in wanted if key not in rows]
             costs = [row.cost for row in rows.values()]
-            size = self._encoder.texts_a_request if isinstance(self._encoder, PaidEncoder) else _BATCH
+            size = self._encoder.texts_a_request or _BATCH
             for start in range(0, len(missing), size):
                 batch = missing[start : start + size]
                 with key_locks.hold_key(self._path, turn):
@@ -281,7 +289,7 @@ class CachedEncoder:
 
     def _encode_by_request(self, texts: Sequence[str]) -> Iterator[Floats | EncodingFailure]:
         """Yield the vectors of `texts` in order, one array per request, and a failure for each text without one."""
-        if not isinstance(self._encoder, PaidEncoder):
+        if self._encoder.texts_a_request is None:
             yield from self._isolate(self._encoder.encode_documents(texts), len(texts))
             return
         left = len(texts)

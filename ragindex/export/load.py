@@ -36,9 +36,9 @@ from ragindex.index.manifest import libraries, require_manifest
 from ragindex.index.models import Encoders, Model
 from ragindex.index.retriever import IndexRetriever
 from ragindex.interfaces import Scheme
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import Budget, parse_budget
 from ragindex.llm.offline import Offline
-from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.plugins.base import Plugin, walk_plugins
 from ragindex.stores.packed import Packed

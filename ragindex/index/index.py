@@ -53,10 +53,11 @@ from ragindex.index.sources import describe_sources
 from ragindex.index.state import IndexState
 from ragindex.index.sync import BuildResult, current_keys, drop_part, sync
 from ragindex.interfaces import Part, Retriever, Scheme, Store
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import Budget, parse_budget
 from ragindex.llm.cache import ResponseCache
-from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
+from ragindex.plugins.plugin_errors import check_opened
 from ragindex.plugins.registry import PluginSpec
 from ragindex.stores.metered import MeteredCollection
 from ragindex.types import Document, Usage
@@ -127,7 +128,7 @@ class Index(IndexState):
         if manifest is None:
             with wrap_write_errors(f"The index {folder} cannot be created"):
                 folder.mkdir(parents=True, exist_ok=True)
-        opened = plugin.open(folder / "store")
+        opened = check_opened(plugin, plugin.open(folder / "store"), Store)
         if manifest is None:
             manifest = _create_manifest(folder, opened, settings, seed or 0)
             # Another process may have created the index in the meantime.

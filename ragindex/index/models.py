@@ -25,12 +25,11 @@ from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import DamagedError, MissingPartError, UsageError
 from ragindex.index.manifest import wrap_write_errors
 from ragindex.interfaces import Encoder, EncoderPlugin, FittedEncoderPlugin
+from ragindex.interfaces.llm import LLM, LLMPlugin, LLMSettings
 from ragindex.llm.cache import NoCache, ResponseCache, SQLiteCache
-from ragindex.llm.plugins import LLMPlugin
-from ragindex.llm.settings import LLMSettings
-from ragindex.llm.tasks import LLM
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.code_fingerprint import sourced
+from ragindex.plugins.plugin_errors import check_opened
 
 _GROWTH_LIMIT, _SHRINK_LIMIT = 1.5, 0.5
 """The encoder is fitted again once the corpus has grown or shrunk by half since the last fit."""
@@ -91,7 +90,7 @@ class Encoders:
             with progress_bar(f"fitting {self.name} to {size:,} passages", None):
                 self.plugin.fit(texts(), self.language, self.seed, partial)
             durable_files.write_hashes(partial)
-            fitted = self.plugin.load(partial).id
+            fitted = check_opened(self.plugin, self.plugin.load(partial), Encoder).id
             id = sourced(self.plugin, fitted)
             if self.damage(id):
                 self._opened.pop(id, None)
@@ -156,7 +155,7 @@ class Encoders:
         with suppress(OSError):  # an index that cannot be written is read, and reading caches no vectors
             (self.folder / "caches").mkdir(exist_ok=True)
         if not isinstance(self.plugin, FittedEncoderPlugin):
-            return self.plugin.open(replace(self.setting, workspace=self.folder))
+            return check_opened(self.plugin, self.plugin.open(replace(self.setting, workspace=self.folder)), Encoder)
         wrong = durable_files.find_folder_damage(self._place(id))
         if wrong is not None:
             seed = ["--seed", str(self.seed)] if self.seed else []
@@ -164,7 +163,7 @@ class Encoders:
             raise DamagedError(
                 f"The fit of the encoder {self.name}: {wrong}. {durable_files.repair_hint(self.folder)} {flags}"
             )
-        return self.plugin.load(self._place(id))
+        return check_opened(self.plugin, self.plugin.load(self._place(id)), Encoder)
 
     def _place(self, id: str) -> Path:
         return self.folder / "encoders" / id
@@ -225,7 +224,8 @@ class Model:
     @cached_property
     def language(self) -> LLM:
         """The LLM, opened on first access. Opening sends no request."""
-        return self.plugin.open(replace(self.setting, cache=self.calls, workspace=self.folder))
+        opened = self.plugin.open(replace(self.setting, cache=self.calls, workspace=self.folder))
+        return check_opened(self.plugin, opened, LLM)
 
     @property
     def calls(self) -> ResponseCache:

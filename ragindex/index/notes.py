@@ -7,7 +7,7 @@ from ragindex.accounting.ledger import DRAFT, THOUGHTS, Tally
 from ragindex.errors import ServiceError
 from ragindex.index.documents import DocumentChanges
 from ragindex.index.index import Index
-from ragindex.interfaces import FittedEncoderPlugin, Scheme, VocabularyEncoder
+from ragindex.interfaces import FittedEncoderPlugin, Scheme
 
 _MAX_REASONS, _BATCH = 3, 1024
 _MUCH_UNKNOWN = 0.1
@@ -78,13 +78,13 @@ def describe_unknown_words(index: Index, changed: DocumentChanges, fit: str | No
     fitted = isinstance(index.encoders.plugin, FittedEncoderPlugin)  # another one would be loaded in vain
     if not (ids and fit and fitted) or index.encoder_id != fit:
         return None
-    if not isinstance(index.encoder, VocabularyEncoder):
-        return None
     unknown: dict[str, None] = {}
     documents = 0
     for start in range(0, len(ids), _BATCH):
         for document in index.documents.read(ids[start : start + _BATCH]):
             known = index.encoder.check_words(f"{document.title}\n{document.text}")
+            if known is None:
+                return None
             others = [word for word, is_known in known.items() if not is_known]
             if len(others) > _MUCH_UNKNOWN * len(known):
                 documents += 1
@@ -104,7 +104,7 @@ def describe_full_vocabulary(index: Index, schemes: Sequence[Scheme], fit: str |
     if not any(map(index.encoder_of, schemes)):
         return None
     encoder = index.encoder
-    if index.encoder_id == fit or not isinstance(encoder, VocabularyEncoder) or not encoder.is_full:
+    if index.encoder_id == fit or not encoder.is_full:
         return None
     return (
         f"The vocabulary of {index.encoder_name} is full: it has no words of the fewest passages, so methods with "
@@ -131,7 +131,7 @@ def describe_old_fit(index: Index, schemes: Sequence[Scheme]) -> str | None:
 def suggest_for_unknown_words(index: Index) -> str:
     """Return the sentence on what to do about words that the fitted encoder of the index does not know."""
     encoder = index.encoder
-    if isinstance(encoder, VocabularyEncoder) and encoder.is_full:
+    if encoder.is_full:
         return (
             "Its vocabulary is full, so a new fit leaves the words of the fewest passages out again, first those with "
             f"digits: {index.command('index', '--refit')}, or search with bm25."

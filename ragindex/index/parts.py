@@ -42,11 +42,9 @@ from ragindex.interfaces import (
     Schema,
     Scheme,
     Store,
-    TokenCounter,
     Uses,
 )
-from ragindex.llm.plugins import PaidPlugin
-from ragindex.llm.tasks import LLM
+from ragindex.interfaces.llm import LLM, PaidPlugin
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.base import Plugin
 from ragindex.plugins.plugin_errors import describe_class, describe_failure, find_fault
@@ -229,12 +227,7 @@ class TokenChunks(Chunks):
     uses: ClassVar[Uses] = frozenset({"encoder"})
 
     def _tokens(self, context: BuildContext) -> TokenSpans:
-        encoder: Encoder = context.encoder
-        if not isinstance(encoder, TokenCounter):
-            raise UsageError(
-                f"The encoder {encoder.id} counts no tokens, so passages cannot be chunked by tokens. Use: by=words"
-            )
-        return encoder.token_spans
+        return context.encoder.token_spans
 
 
 def chunks_of(chunking: Chunking | None) -> Chunks | None:

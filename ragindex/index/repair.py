@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from itertools import count
 from pathlib import Path
-from typing import Concatenate, ParamSpec, Protocol, TypeVar, runtime_checkable
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -86,7 +86,7 @@ def find_changes(folder: Path, manifest: Manifest, store: Store) -> list[str]:
     """Return one sentence for the documents, and each collection and folder of a part, if they have changed."""
     wrong = find_documents_damage(store, manifest)
     changed = [*([] if wrong is None else [wrong]), *damaged_files(folder, manifest, manifest.parts)]
-    if isinstance(store, RescuingStore):
+    if store.keeps_files:
         names = (name for name in store.names() if name != "documents")
         changed += [wrong for name in names if (wrong := store.find_changed_file(name)) is not None]
     return changed
@@ -160,7 +160,7 @@ def _check_collections(
         if wrong is not None:
             findings.removed.append(f"The part {part}: {wrong}")
             # its texts may be all that is left of a lost document
-            if findings.lost and isinstance(store, RescuingStore):
+            if findings.lost:
                 for collection in record.collections if record else ():
                     store.set_aside(f"{part}.{collection}")
             drop(part)
@@ -205,7 +205,7 @@ def _find_collection_damage(store: Store, name: str, pinned: int | None, identit
         newest = store.version(name)
         if newest is None:
             return f"the collection {name} is gone"
-        if isinstance(store, RescuingStore) and (changed := store.find_changed_file(name)) is not None:
+        if (changed := store.find_changed_file(name)) is not None:
             return changed
         for version in sorted({newest, *([pinned] if pinned else [])}):
             collection = store.open(name, version)
@@ -273,23 +273,6 @@ RESCUED_FILES = "documents.*.rescued.arrow"
 """The pattern of the files of documents that were read by a repair that was killed."""
 
 
-@runtime_checkable
-class RescuingStore(Protocol):
-    """A store whose damaged collections can be found by hashes, read in part, and moved away."""
-
-    def find_changed_file(self, name: str) -> str | None:
-        """Describe a file of a collection that has changed since it was written, or return None. Raises EngineError."""
-        ...
-
-    def rescue(self, name: str, version: int) -> Iterator[pa.Table]:
-        """Yield the records of a version that can be read, with all their fields. Raises EngineError if none can."""
-        ...
-
-    def set_aside(self, name: str) -> Path | None:
-        """Move a collection's files out of the way and return their new path."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Rescued:
     """The new collection, the ids of the documents that could not be read, and where the old files lie.
@@ -341,7 +324,7 @@ def find_documents_damage(store: Store, manifest: Manifest) -> str | None:
 
 def rescue_documents(folder: Path, manifest: Manifest, store: Store) -> Rescued | None:
     """Carry the readable documents over into a new collection; None if the store cannot do that. Raises StoreError."""
-    if not isinstance(store, RescuingStore):
+    if not store.keeps_files:
         return None
     file = folder / f"documents.{manifest.documents_identity[:8]}-{manifest.documents_version}.rescued.arrow"
     known = _list_newest_ids(store, manifest)
@@ -395,7 +378,7 @@ def _list_built_ids(store: Store, manifest: Manifest) -> frozenset[str]:
     return frozenset(ids)
 
 
-def _read_documents(store: RescuingStore, versions: Iterable[int | None], wanted: frozenset[str]) -> Iterator[pa.Table]:
+def _read_documents(store: Store, versions: Iterable[int | None], wanted: frozenset[str]) -> Iterator[pa.Table]:
     """Yield the whole records of the documents `wanted` (empty: of any), each from the first version that has it."""
     taken = set[str]()
     for version in dict.fromkeys(number for number in versions if number):

@@ -24,10 +24,8 @@ from ragindex.index.parts import (
     topological_order,
     uses_encoder,
 )
-from ragindex.index.repair import RescuingStore
 from ragindex.interfaces import Collection, Part, Scheme, Store, StorePlugin
-from ragindex.llm.plugins import PaidPlugin
-from ragindex.llm.tasks import LLM
+from ragindex.interfaces.llm import LLM, PaidPlugin
 from ragindex.plugins import registry
 from ragindex.stores.metered import MeteredCollection
 from ragindex.types import Chunking
@@ -163,7 +161,7 @@ class IndexState:
             self.reload()
             if self.manifest.documents and self.store.version("documents") is None:
                 # An empty collection would look like a corpus without documents; what is left may be the only copy.
-                if owner != INDEXING or isinstance(self.store, RescuingStore):
+                if owner != INDEXING or self.store.keeps_files:
                     raise self.lost()
                 # The new collection may reach the version number of the lost one.
                 self.save(documents_version=0, documents_identity="")
@@ -211,7 +209,7 @@ class IndexState:
 
     def lost(self) -> StoreError:
         """Return the error for an index whose documents collection is lost."""
-        rescues = isinstance(self.store, RescuingStore)
+        rescues = self.store.keeps_files
         command = durable_files.repair_hint(self.folder) if rescues else f"Run: {self.command('index', 'DATA')}"
         return StoreError(f"The store of the index {self.folder} has lost its documents. {command}")
 

@@ -57,7 +57,8 @@ from ragindex.index.parts import (
 from ragindex.index.repair import damaged_files
 from ragindex.index.state import IndexState
 from ragindex.interfaces import Change, Collection, Encoder, Part, Scheme, Store
-from ragindex.llm.tasks import LLM, answers_can_wait, inputs_at_once
+from ragindex.interfaces.llm import LLM
+from ragindex.llm.tasks import answers_can_wait
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.plugin_errors import is_of_plugin
 from ragindex.plugins.registry import describe, name_of
@@ -387,7 +388,7 @@ def _build_passages(task: Building, todo: pa.Table) -> int:
         task.part.apply(Change({}), task.context)  # an empty part needs its collections too
     size = min(_BATCH, _DEAR_BATCH) if task.part.uses & {"encoder", "model"} else _BATCH
     if "model" in task.part.uses:
-        size = inputs_at_once(task.context.llm, size)
+        size = max(size, task.context.llm.batch_size)
     with progress_bar(f"{task.name}: indexing", len(todo)) as advance:
         for start in range(0, len(todo), size):
             batch = todo.slice(start, size)

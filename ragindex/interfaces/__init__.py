@@ -1,23 +1,20 @@
 """The interfaces of ragindex: base classes of plugins, and protocols of the objects that plugins open and use.
 
 A plugin is a frozen pydantic model: its fields are its parameters, serialized as JSON. Its `open` method returns the
-working object. See docs/writing-a-retriever.md for a complete plugin, and ragindex.llm.plugins for LLMs.
+working object. See docs/writing-a-retriever.md for a complete plugin.
 """
 
 from ragindex.interfaces.encoders import (
-    CachingEncoder,
     Encoder,
     EncoderPlugin,
     EncodingFailure,
     FittedEncoderPlugin,
     Floats,
-    PaidEncoder,
     QueryEncoder,
-    TokenCounter,
     TokenEmbeddings,
     TokenEncoder,
-    VocabularyEncoder,
 )
+from ragindex.interfaces.llm import LLM, LLMPlugin, LLMSettings, PaidPlugin
 from ragindex.interfaces.methods import (
     CandidateFeatures,
     ChunkedIndex,
@@ -33,7 +30,6 @@ from ragindex.interfaces.stores import (
     Collection,
     FilterQuery,
     InMemoryVectors,
-    MultiSearchCollection,
     RecordBatch,
     Schema,
     SearchRequest,
@@ -45,8 +41,8 @@ from ragindex.interfaces.stores import (
 )
 
 __all__ = [
+    "LLM",
     "BuildContext",
-    "CachingEncoder",
     "CandidateFeatures",
     "Change",
     "ChunkedIndex",
@@ -60,9 +56,10 @@ __all__ = [
     "FittedEncoderPlugin",
     "Floats",
     "InMemoryVectors",
-    "MultiSearchCollection",
+    "LLMPlugin",
+    "LLMSettings",
     "OpenIndex",
-    "PaidEncoder",
+    "PaidPlugin",
     "Part",
     "PartContext",
     "PositionLookup",
@@ -78,10 +75,8 @@ __all__ = [
     "Store",
     "StorePlugin",
     "TextQuery",
-    "TokenCounter",
     "TokenEmbeddings",
     "TokenEncoder",
     "Uses",
     "VectorQuery",
-    "VocabularyEncoder",
 ]

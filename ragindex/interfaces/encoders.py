@@ -1,9 +1,9 @@
 """Encoders: models that map texts to vectors, and what some of them can do besides.
 
-An optional ability is a protocol that is checked at run time, such as `TokenEncoder`.
+What an encoder may be able to do besides has a default in `Encoder`; token vectors are a protocol of their own.
 """
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,45 +12,101 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from ragindex.errors import UsageError
 from ragindex.plugins.base import Plugin
 
 if TYPE_CHECKING:
-    from ragindex.llm.settings import LLMSettings
+    from ragindex.interfaces.llm import LLMSettings
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 
 
-class Encoder(Protocol):
-    """A model that maps texts to vectors of length one. Thread-safe."""
+@dataclass(frozen=True, slots=True)
+class EncodingFailure:
+    """Why one text has no vector, although others have."""
+
+    reason: str
+
+
+class Encoder(ABC):
+    """Base class of models that map texts to vectors of length one. Thread-safe."""
+
+    texts_a_request: int | None = None
+    """The largest number of texts in one paid request; None for an encoder that costs nothing."""
 
     @property
+    @abstractmethod
     def id(self) -> str:
         """The id of what vectors depend on (model and revision, or fit); part of the identity of every vector part."""
-        ...
 
     @property
+    @abstractmethod
     def dimensions(self) -> int:
         """The length of the vectors."""
-        ...
 
+    @abstractmethod
     def encode_documents(self, texts: Sequence[str]) -> Floats:
         """Encode texts of the index: shape (len(texts), dimensions), unit rows; an empty text may give a zero row."""
-        ...
 
+    @abstractmethod
     def encode_queries(self, texts: Sequence[str]) -> Floats:
         """Encode questions: shape (len(texts), dimensions), unit rows; an empty text may give a zero row."""
-        ...
+
+    def encode_by_request(self, texts: Sequence[str]) -> Iterator[Floats | EncodingFailure]:
+        """Yield the rows of `texts` in order, one array per request, so that each is stored before the next request.
+
+        Called if `texts_a_request` is given. An EncodingFailure stands in the place of a text that the service refuses
+        while it takes others. Before each request its cost is reserved in the budget (ragindex.llm.budget); after the
+        response the call is recorded in the ledger (ragindex.accounting.ledger). Default: one array.
+        """
+        yield self.encode_documents(texts)
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The number of tokens of a text that are encoded, without special ones. Default: None, all or not known."""
+        return None
+
+    def token_spans(self, text: str) -> list[tuple[int, int]]:
+        """Return the characters (start, end) of each token of the whole text, in order, without special tokens.
+
+        Default: raise UsageError, so that passages cannot be chunked by tokens.
+        """
+        raise UsageError(
+            f"The encoder {self.id} counts no tokens, so passages cannot be chunked by tokens. Use: by=words"
+        )
+
+    def check_words(self, text: str) -> dict[str, bool] | None:
+        """Return the words of a text that carry meaning, in their order, and whether the encoder knows each.
+
+        Default: None, as of an encoder that knows parts of every word. With words, `ragindex add` names unknown ones.
+        """
+        return None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has as many words as it can hold, so that a new fit may leave rare words out again."""
+        return False
+
+    def encode_each(self, texts: Sequence[str]) -> tuple[Floats, dict[int, EncodingFailure]]:
+        """Encode texts of the index; also return, by position, the failures of those that alone have no vector.
+
+        Their rows are zero. Their failures are not cached. Default: `encode_documents`, without failures.
+        """
+        return self.encode_documents(texts), {}
+
+    def forget(self, texts: Sequence[str]) -> None:  # noqa: B027  # most encoders keep nothing
+        """Mark the vectors of these texts as unused by a part; a cache may remove them. Default: no effect."""
 
 
-class QueryEncoder(Encoder, Protocol):
+class QueryEncoder(Encoder):
     """The encoder of an open index, for use by retrievers."""
 
+    @abstractmethod
     def encode_passing(self, texts: Sequence[str]) -> Floats:
         """Encode texts that are neither in the index nor questions (chains of triples, a made-up answer) as documents.
 
         Never cached.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,76 +134,6 @@ class TokenEncoder(Protocol):
 
     def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenEmbeddings]]:
         """Return the result of `encode_queries` and the token vectors of the same forward pass."""
-        ...
-
-
-@runtime_checkable
-class TokenCounter(Protocol):
-    """An encoder that tells how it splits texts into tokens. Optional; chunking by tokens needs it."""
-
-    @property
-    def max_tokens(self) -> int | None:
-        """The number of tokens of a text that are encoded, without special ones; None: all."""
-        ...
-
-    def token_spans(self, text: str) -> list[tuple[int, int]]:
-        """Return the characters (start, end) of each token of the whole text, in order, without special tokens."""
-        ...
-
-
-@runtime_checkable
-class VocabularyEncoder(Protocol):
-    """An encoder that knows only the words it was fitted to. Optional; then `ragindex add` names the others."""
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it has as many words as it can hold, so that a new fit may leave rare words out again."""
-        ...
-
-    def check_words(self, text: str) -> dict[str, bool]:
-        """Return the words of a text that carry meaning, in their order, and whether the encoder knows each."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class EncodingFailure:
-    """Why one text has no vector, although others have."""
-
-    reason: str
-
-
-@runtime_checkable
-class PaidEncoder(Protocol):
-    """An encoder whose requests cost money (remote services).
-
-    Before each request it reserves its cost in the budget (ragindex.llm.budget); after the response it records the
-    call in the ledger (ragindex.accounting.ledger).
-    """
-
-    texts_a_request: int
-    """The largest number of texts in one request."""
-
-    def encode_by_request(self, texts: Sequence[str]) -> Iterator[Floats | EncodingFailure]:
-        """Yield the rows of `texts` in order, one array per request, so that each is stored before the next request.
-
-        An EncodingFailure stands in the place of a text that the service refuses while it takes others.
-        """
-        ...
-
-
-@runtime_checkable
-class CachingEncoder(Protocol):
-    """An encoder that caches vectors: the index's encoder while parts are built."""
-
-    def encode_each(self, texts: Sequence[str]) -> tuple[Floats, dict[int, EncodingFailure]]:
-        """Encode texts of the index; also return, by position, the failures of those that alone have no vector.
-
-        Their rows are zero. Their failures are not cached.
-        """
-        ...
-
-    def forget(self, texts: Sequence[str]) -> None:
-        """Mark the vectors of these texts as unused by the part; they may be removed unless requested again."""
         ...
 
 

@@ -15,9 +15,9 @@ from ragindex.interfaces.stores import Collection, SearchRequest
 from ragindex.types import Chunking, Position, Query, Retrieval
 
 if TYPE_CHECKING:
+    from ragindex.interfaces.llm import LLM, LLMSettings
     from ragindex.llm.cache import ResponseCache
-    from ragindex.llm.settings import LLMSettings
-    from ragindex.llm.tasks import LLM, Task
+    from ragindex.llm.tasks import Task
 
 Opened = TypeVar("Opened")
 

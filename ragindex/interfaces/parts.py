@@ -15,7 +15,8 @@ from ragindex.plugins.base import Plugin
 from ragindex.types import Chunking
 
 if TYPE_CHECKING:
-    from ragindex.llm.tasks import LLM, Task
+    from ragindex.interfaces.llm import LLM
+    from ragindex.llm.tasks import Task
 
 Opened_co = TypeVar("Opened_co", covariant=True)
 Uses: TypeAlias = frozenset[Literal["encoder", "model", "prompts", "import", "seed"]]

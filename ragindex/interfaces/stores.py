@@ -1,16 +1,17 @@
 """Stores: engines with named, versioned collections of records, which are searched by words, vectors and filters."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ragindex.errors import EngineError
 from ragindex.filters import Filter
 from ragindex.interfaces.encoders import Floats
 from ragindex.plugins.base import Plugin
@@ -85,112 +86,127 @@ class InMemoryVectors:
     vectors: Floats
 
 
-class Collection(Protocol):
-    """A set of records with one schema in a store."""
+class Collection(ABC):
+    """Base class of sets of records with one schema in a store."""
 
     @property
+    @abstractmethod
     def schema(self) -> Schema:
         """The schema that the collection was created with."""
-        ...
 
     @property
+    @abstractmethod
     def version(self) -> int:
         """The version to pass to `Store.open` to read the current records; increases with every write."""
-        ...
 
     @property
+    @abstractmethod
     def identity(self) -> str:
         """A string that differs from that of a dropped collection of the same name, whose versions may be equal."""
-        ...
 
+    @abstractmethod
     def fields(self) -> tuple[str, ...]:
         """Return the names of all fields except `id` and `vector`, including the `meta.KEY` fields of records."""
-        ...
 
+    @abstractmethod
     def upsert(self, records: RecordBatch) -> None:
         """Add records, replacing those with the same id; durable on return. Missing `meta.KEY` fields become null."""
-        ...
 
+    @abstractmethod
     def delete(self, ids: Iterable[str]) -> None:
         """Remove records; unknown ids are ignored."""
-        ...
 
+    @abstractmethod
     def get(self, ids: Sequence[str], fields: Sequence[str]) -> RecordBatch:
         """Return the existing records among `ids`, in that order, with `id` and `fields`."""
-        ...
 
+    @abstractmethod
     def scan(self, fields: Sequence[str], where: Filter | None = None) -> Iterator[RecordBatch]:
         """Yield all records that match `where`, with `id` and `fields`, in bounded batches, in no defined order."""
-        ...
 
+    @abstractmethod
     def search(self, requests: Sequence[SearchRequest]) -> list[SearchResult]:
         """Answer all requests in one round trip, in order."""
-        ...
-
-    def resident(self) -> InMemoryVectors | None:
-        """Return all vectors if the engine holds them in memory, else None. Callers must not write to them."""
-        ...
-
-    def count(self) -> int:
-        """Return the number of records."""
-        ...
-
-    def finish(self) -> None:
-        """Update the statistics and indexes that searches use. Call it after the last write."""
-        ...
-
-    def describe(self) -> Mapping[str, str | int | float]:
-        """Describe how searches run (`search`: exact or approximate, in memory or not) and the `bytes` on disk."""
-        ...
-
-
-@runtime_checkable
-class MultiSearchCollection(Protocol):
-    """A collection whose engine can search several collections in one round trip (ragindex.stores.metered)."""
 
     def search_with(
-        self, asked: Sequence[tuple[Collection, Sequence[SearchRequest]]]
+        self, searches: Sequence[tuple["Collection", Sequence[SearchRequest]]]
     ) -> list[list[SearchResult]] | None:
-        """Search each collection of `asked`, in order. Return None if one of them belongs to another engine."""
-        ...
+        """Search each collection of `searches`, in order, in one round trip (ragindex.stores.metered).
+
+        Return None if one of them belongs to another engine. Default: None, as of an engine without such requests.
+        """
+        return None
+
+    @abstractmethod
+    def resident(self) -> InMemoryVectors | None:
+        """Return all vectors if the engine holds them in memory, else None. Callers must not write to them."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """Return the number of records."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Update the statistics and indexes that searches use. Call it after the last write."""
+
+    @abstractmethod
+    def describe(self) -> Mapping[str, str | int | float]:
+        """Describe how searches run (`search`: exact or approximate, in memory or not) and the `bytes` on disk."""
 
 
-class Store(Protocol):
-    """A storage engine with named, versioned collections."""
+class Store(ABC):
+    """Base class of storage engines with named, versioned collections."""
 
+    @abstractmethod
     def create(self, name: str, schema: Schema) -> Collection:
         """Open the newest state of `name` for writing, or create it. Raises if it was created with another schema."""
-        ...
 
+    @abstractmethod
     def open(self, name: str, version: int) -> Collection:
         """Open `name` read-only in its state at `version`. A version can be opened after the next `Collection.finish`.
 
         A store may keep finished states only: a version before `finish` then opens the newest state, or raises.
         """
-        ...
 
+    @abstractmethod
     def names(self) -> list[str]:
         """Return the names of all collections, sorted."""
-        ...
 
+    @abstractmethod
     def version(self, name: str) -> int | None:
         """Return the newest version of `name`, or None if there is no such collection."""
-        ...
 
+    @abstractmethod
     def clean(self, name: str, kept: Set[int]) -> None:
         """Remove the versions of `name` that are neither in `kept` nor the newest; nobody reads them any more.
 
         The caller holds the lease. Unknown versions in `kept` are ignored.
         """
-        ...
 
+    @abstractmethod
     def drop(self, name: str) -> None:
         """Remove a collection; do nothing if it does not exist."""
-        ...
 
+    @abstractmethod
     def lease(self, owner: str) -> AbstractContextManager[None]:
         """Acquire the exclusive right to write. Raises WriterBusyError, which names the holder, if it is taken."""
-        ...
+
+    # What a store can do for collections whose files are damaged. Defaults: those of a store on a server.
+
+    keeps_files: bool = False
+    """Whether collections are files in the index's folder, which `find_changed_file`, `rescue` and `set_aside` read."""
+
+    def find_changed_file(self, name: str) -> str | None:
+        """Describe a file of a collection that has changed since it was written, or return None. Raises EngineError."""
+        return None
+
+    def rescue(self, name: str, version: int) -> Iterator[pa.Table]:
+        """Yield the records of a version that can be read, with all their fields. Raises EngineError if none can."""
+        raise EngineError(f"The collection {name} has no files that could be read in part.")
+
+    def set_aside(self, name: str) -> Path | None:
+        """Move a collection's files out of the way and return their new path."""
+        return None
 
 
 class StorePlugin(Plugin):

@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, field_validator
 from ragindex.accounting import ledger
 from ragindex.english import extract_answer, find_sentences, nearest_texts, overlaps, split_sentences
 from ragindex.errors import UsageError
-from ragindex.llm.tasks import LLM, Task
+from ragindex.interfaces.llm import LLM
+from ragindex.llm.tasks import Task
 from ragindex.llm.tokens import count_text_tokens
 from ragindex.types import Hit, Retrieval
 
@@ -183,8 +184,10 @@ def answer_inputs(question: str, context: AnswerContext, language: str = "englis
 
 def answer_at_length_by_rule(inputs: Mapping[str, Any]) -> AnswerOutput:
     """Join the three sentences of the passages and notes that overlap most with the question, the nearest first."""
-    sentences = [(passage.number, one) for passage in inputs["passages"] for one in split_sentences(passage.text)]
-    sentences += [(0, one) for note in inputs["notes"] for one in split_sentences(note)]
+    sentences = [
+        (passage.number, sentence) for passage in inputs["passages"] for sentence in split_sentences(passage.text)
+    ]
+    sentences += [(0, sentence) for note in inputs["notes"] for sentence in split_sentences(note)]
     sentences = sentences[:_MOST_SENTENCES]
     texts = [text for _, text in sentences]
     chosen = nearest_texts(inputs["question"], texts, _LONG_ANSWER, inputs.get("language", "english"))

@@ -172,7 +172,7 @@ class SQLiteCache:
 
     def put_many(self, answers: Sequence[tuple[str, CallSource, CachedResponse]]) -> None:
         """Store responses in one transaction, replacing those with the same keys. Raises StoreError."""
-        rows = [_encode_row(*one) for one in answers]
+        rows = [_encode_row(*answer) for answer in answers]
         with self.connection() as connection, connection:
             connection.executemany(_WRITE, map(_add_checksum, rows))
 
@@ -402,6 +402,6 @@ def _parse_row(line: str, path: Path, number: int) -> CacheRow:
         row = _ExportedCall.model_validate_json(line)
     except ValidationError as error:
         problem = error.errors()[0]
-        found = f"{problem['msg']} at {'.'.join(map(str, problem['loc'])) or 'the line'}"
-        raise DataError("a call in the format of an export", found, path=path, line=number) from None
+        problem_text = f"{problem['msg']} at {'.'.join(map(str, problem['loc'])) or 'the line'}"
+        raise DataError("a call in the format of an export", problem_text, path=path, line=number) from None
     return tuple(getattr(row, name) for name in CACHE_COLUMNS)

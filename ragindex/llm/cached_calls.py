@@ -11,13 +11,13 @@ from typing import Any
 from ragindex._util.http import Trouble, TroubleError, retry, suggest_address
 from ragindex.accounting import ledger
 from ragindex.errors import LLMError, ServiceError
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import tokens
 from ragindex.llm.budget import reserve_money
 from ragindex.llm.cache import CachedResponse, CallSource
 from ragindex.llm.openai_chat import SCHEMA_HINT, ChatRequest, OpenAIChat, Reply
-from ragindex.llm.plugins import ChatParameters
+from ragindex.llm.openai_parameters import ChatParameters
 from ragindex.llm.rate_limits import Limits
-from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Message, Task
 
 
@@ -147,10 +147,8 @@ class CachedCalls:
                 booking.pay(self._record(task, answer, time.perf_counter() - start))
             return answer
 
-        def wait(trouble: Trouble, seconds: float) -> None:
+        def wait(_: Trouble, seconds: float) -> None:
             ledger.count_outcome(task.name, "retried")
-            if trouble.status == 429 and trouble.retry_after is not None:
-                self._limits.close(trouble.retry_after)
             self._setting.clock.sleep(seconds)
 
         try:

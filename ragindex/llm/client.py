@@ -9,14 +9,15 @@ from typing import Any
 from ragindex._util.canonical import digest
 from ragindex.accounting import ledger
 from ragindex.errors import LLMError, ServiceError, UsageError
+from ragindex.interfaces.llm import LLM
 from ragindex.llm.batches.calls import BatchCalls, WantedCall
 from ragindex.llm.batches.endpoint import MOST_REQUESTS
 from ragindex.llm.cache import CachedResponse
 from ragindex.llm.cached_calls import CachedCalls
 from ragindex.llm.json_text import drop_thoughts
 from ragindex.llm.openai_chat import SCHEMA_HINT, ChatRequest, OpenAIChat
+from ragindex.llm.openai_parameters import ChatParameters
 from ragindex.llm.output import Reading, UnusableError, read_json, schema_text
-from ragindex.llm.plugins import ChatParameters
 from ragindex.llm.rate_limits import StoppedError, StopSignal, stopping
 from ragindex.llm.tasks import Failure, Message, Output, Task, may_wait, render_messages
 
@@ -27,7 +28,7 @@ _ENDPOINT_FAILURES = ("unreachable", "rejected")  # kinds of failure that may be
 _MAX_SHOWN = 4000  # characters of an unusable answer that the model is shown again
 
 
-class LLMClient:
+class LLMClient(LLM):
     """LLM that sends requests to a model. Thread-safe. Without a cache in a file, there are no `batches`."""
 
     def __init__(self, chat: OpenAIChat, calls: CachedCalls, batches: BatchCalls | None, given: ChatParameters) -> None:
@@ -90,7 +91,7 @@ class LLMClient:
 
     def _find_next(self, task: Task[Output], request: ChatRequest, again: bool) -> WantedCall | None:
         """Return what `run` would ask the model for next; None if the cache has it all. Records nothing."""
-        old: ChatRequest | None = None  # the first that was asked in an earlier run, of those without a usable answer
+        unusable: ChatRequest | None = None  # the first request of an earlier run without a usable answer
         for last in (False, True):
             answer, arrived = self._calls.find(self._calls.key(task, request))
             if answer is None:
@@ -99,11 +100,11 @@ class LLMClient:
                 _parse_output(task, answer, _is_cut(request, answer))
                 return None
             except UnusableError as error:
-                old = old if old or arrived else request
+                unusable = unusable if unusable or arrived else request
                 if error.kind == "refusal":
                     break
                 request = request if last else _build_retry(request, answer, error)
-        return WantedCall(old, first=False) if again and old else None
+        return WantedCall(unusable, first=False) if again and unusable else None
 
     def _request(self, task: Task[Output], inputs: Mapping[str, Any], repeat: int) -> ChatRequest:
         limit = min(task.max_tokens, self._given.max_tokens or task.max_tokens) + self._given.reasoning_tokens

@@ -18,7 +18,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-_held: set[int] = set()
+_descriptors: set[int] = set()
 """Open descriptors of this process. A forked child closes its copies, which would keep the locks of a dead parent."""
 
 
@@ -53,7 +53,7 @@ def _lock(path: Path) -> int:
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        _held.add(descriptor)
+        _descriptors.add(descriptor)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             if _is_at(path, descriptor):
@@ -65,7 +65,7 @@ def _lock(path: Path) -> int:
 
 
 def _unlock(descriptor: int) -> None:
-    _held.discard(descriptor)
+    _descriptors.discard(descriptor)
     fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing alone would leave it to children that are being forked
     os.close(descriptor)
 
@@ -78,9 +78,9 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 def _close_inherited() -> None:
-    for descriptor in _held:
+    for descriptor in _descriptors:
         os.close(descriptor)
-    _held.clear()
+    _descriptors.clear()
 
 
 if hasattr(os, "register_at_fork"):

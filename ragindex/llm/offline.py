@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 from ragindex._util.workers import map_in_processes
 from ragindex.accounting import ledger
 from ragindex.errors import LLMError, UsageError
-from ragindex.llm.plugins import LLMPlugin
-from ragindex.llm.settings import LLMSettings
+from ragindex.interfaces.llm import LLM, LLMPlugin, LLMSettings
 from ragindex.llm.tasks import Failure, Output, Task
 
 
@@ -32,7 +31,7 @@ class Offline(LLMPlugin):
         return OfflineRules()
 
 
-class OfflineRules:
+class OfflineRules(LLM):
     """LLM that applies the rules of tasks and sends no requests."""
 
     id = "offline rules"

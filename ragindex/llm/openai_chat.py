@@ -26,8 +26,8 @@ from ragindex._util.http import (
     strip_credentials,
 )
 from ragindex.errors import UsageError
+from ragindex.llm.openai_parameters import ChatParameters
 from ragindex.llm.output import drop_lengths, is_closed
-from ragindex.llm.plugins import ChatParameters
 from ragindex.llm.tasks import Message
 
 if TYPE_CHECKING:

@@ -3,15 +3,15 @@
 from dataclasses import replace
 
 from ragindex._util.http import digest_account, read_address
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.batches.calls import BatchCalls
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.cached_calls import CachedCalls
 from ragindex.llm.client import LLMClient
 from ragindex.llm.openai_chat import OpenAIChat
-from ragindex.llm.plugins import ChatParameters
+from ragindex.llm.openai_parameters import ChatParameters
 from ragindex.llm.prices import Prices
 from ragindex.llm.rate_limits import Limits
-from ragindex.llm.settings import LLMSettings
 from ragindex.plugins.base import Contact
 
 _URL_VARIABLES = ("OPENAI_BASE_URL",)

@@ -73,27 +73,27 @@ def drop_lengths(schema: Any) -> Any:
 def _narrow(node: dict[str, Any]) -> dict[str, Any]:
     if "$ref" in node:
         return {"$ref": node["$ref"]}
-    kept = {key: node[key] for key in _KEPT_KEYWORDS if key in node}
+    narrowed = {key: node[key] for key in _KEPT_KEYWORDS if key in node}
     choices = node.get("anyOf") or node.get("oneOf") or node.get("allOf")
     if choices:
-        kept["anyOf"] = [_narrow(choice) for choice in choices]
+        narrowed["anyOf"] = [_narrow(choice) for choice in choices]
     if "prefixItems" in node:
         items = [_narrow(item) for item in node["prefixItems"]]
         different = [item for i, item in enumerate(items) if item not in items[:i]]
-        kept["items"] = different[0] if len(different) == 1 else {"anyOf": different}
+        narrowed["items"] = different[0] if len(different) == 1 else {"anyOf": different}
     elif node.get("type") == "array":
-        kept["items"] = _narrow(node["items"]) if node.get("items") else {"type": "string"}
-    if "items" in kept and node.get("minItems") is not None and node["minItems"] == node.get("maxItems"):
-        kept |= {"minItems": node["minItems"], "maxItems": node["maxItems"]}
+        narrowed["items"] = _narrow(node["items"]) if node.get("items") else {"type": "string"}
+    if "items" in narrowed and node.get("minItems") is not None and node["minItems"] == node.get("maxItems"):
+        narrowed |= {"minItems": node["minItems"], "maxItems": node["maxItems"]}
     if "properties" in node:
-        kept.pop("description", None)  # the docstring of the class, which is written for programmers
-        kept["properties"] = {name: _narrow(value) for name, value in node["properties"].items()}
-        kept["required"] = list(node["properties"])
-        kept["additionalProperties"] = False
+        narrowed.pop("description", None)  # the docstring of the class, which is written for programmers
+        narrowed["properties"] = {name: _narrow(value) for name, value in node["properties"].items()}
+        narrowed["required"] = list(node["properties"])
+        narrowed["additionalProperties"] = False
     elif node.get("type") == "object":
         values = node.get("additionalProperties", True)
-        kept["additionalProperties"] = _narrow(values) if isinstance(values, dict) else values
-    return kept
+        narrowed["additionalProperties"] = _narrow(values) if isinstance(values, dict) else values
+    return narrowed
 
 
 # ---------------------------------------------------------------- from strict to tolerant

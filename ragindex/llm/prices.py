@@ -170,10 +170,10 @@ def _read_prices(path: Path) -> dict[str, Price]:
         return _PriceFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8"))).models
     except ValidationError as error:
         problem = error.errors()[0]
-        found = f"{problem['msg']} at {'.'.join(map(str, problem['loc'])) or 'the top'}"
+        problem_text = f"{problem['msg']} at {'.'.join(map(str, problem['loc'])) or 'the top'}"
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        found = " ".join(str(error).split())
-    raise DataError(expected, found, path=path)
+        problem_text = " ".join(str(error).split())
+    raise DataError(expected, problem_text, path=path)
 
 
 # ---------------------------------------------------------------- genai-prices

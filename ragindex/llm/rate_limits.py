@@ -164,7 +164,8 @@ class Limits:
     def slot(self, tokens: int) -> Iterator[Callable[[int], None]]:
         """Wait for a slot for one request of at most `tokens` tokens; yield a function to report the actual number.
 
-        The block sends the request. Its TroubleError with status 429 lowers the limit of requests in flight.
+        The block sends the request. Its TroubleError with status 429 lowers the limit of requests in flight, and its
+        Retry-After starts a pause before the slot is free: a request that waits for the slot would not know of it.
         """
         shared = self._shared
         with self._own_slots:
@@ -183,7 +184,10 @@ class Limits:
                     if shared.answered >= shared.limit:
                         shared.limit, shared.answered = min(shared.limit + 1, shared.largest), 0
             except TroubleError as error:
-                refused = error.trouble.status == _TOO_MANY and not error.trouble.out_of_quota
+                trouble = error.trouble
+                refused = trouble.status == _TOO_MANY and not trouble.out_of_quota
+                if refused and trouble.passes and trouble.retry_after is not None:
+                    self.close(trouble.retry_after)
                 with self._changed:
                     if refused and sent_in == shared.round:  # its reason is not that of the last 429
                         shared.limit, shared.answered, shared.round = max(shared.limit // 2, 1), 0, shared.round + 1

@@ -1,12 +1,12 @@
 """LLM tasks: a name, a prompt, an output type and, optionally, a rule that does the task without an LLM."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 import regex
 from jinja2 import Environment, StrictUndefined, Template, TemplateSyntaxError, UndefinedError
@@ -81,40 +81,6 @@ class Task(Generic[Output]):
         return [self.name, self.version, self.hash, *([] if source is None else [source])]
 
 
-class LLM(Protocol):
-    """Interface to run tasks with a language model or by rules. Thread-safe."""
-
-    @property
-    def id(self) -> str:
-        """Identifies everything that answers depend on: model, address, parameters. Part of the identity of results."""
-        ...
-
-    def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
-        """Answer one input.
-
-        `repeat` distinguishes several answers to equal inputs. With `again`, cached unusable answers are requested
-        again. Raises LLMError if this input has no usable answer; BudgetError, ServiceError, StoreError or UsageError
-        if every other input would fail too.
-        """
-        ...
-
-    def map(
-        self,
-        task: Task[Output],
-        many: Iterable[Mapping[str, Any]],
-        *,
-        repeat: int = 0,
-        again: bool = False,
-        progress: Callable[[int], None] = ...,
-    ) -> "list[Output | Failure]":
-        """Run the task on all inputs concurrently; return the results in input order.
-
-        An input without a usable answer gives a Failure; other errors are raised as by `run`. `progress` is called
-        with the number of newly completed inputs.
-        """
-        ...
-
-
 # ---------------------------------------------------------------- answers that can wait
 
 _can_wait: ContextVar[bool] = ContextVar("ragindex_can_wait", default=False)
@@ -136,24 +102,6 @@ def answers_can_wait() -> Iterator[None]:
 def may_wait() -> bool:
     """Return whether this code runs inside `answers_can_wait`."""
     return _can_wait.get()
-
-
-@runtime_checkable
-class BatchingLLM(Protocol):
-    """An LLM that answers up to `batch_size` inputs of one `map` in one batch; 1 without batches."""
-
-    @property
-    def batch_size(self) -> int:
-        """Inputs in a batch."""
-        ...
-
-
-def inputs_at_once(llm: LLM, usual: int) -> int:
-    """Return how many inputs to give to one `map`: at least `usual`, and more for an LLM that sends batches.
-
-    Each `map` waits for its own batches, so an LLM with batches gets as many inputs as there are.
-    """
-    return max(usual, llm.batch_size) if isinstance(llm, BatchingLLM) else usual
 
 
 # ---------------------------------------------------------------- prompts

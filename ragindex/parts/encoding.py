@@ -6,14 +6,7 @@ import numpy as np
 
 from ragindex._util.text import many
 from ragindex.errors import UsageError
-from ragindex.interfaces import BuildContext, CachingEncoder, Collection, Encoder, EncodingFailure, Floats, TokenCounter
-
-
-def encode_each(texts: Sequence[str], encoder: Encoder) -> tuple[Floats, dict[int, EncodingFailure]]:
-    """Return the vectors of texts, and by position the failures of those that alone have none; their rows are zero."""
-    if isinstance(encoder, CachingEncoder):
-        return encoder.encode_each(texts)
-    return encoder.encode_documents(texts), {}
+from ragindex.interfaces import BuildContext, Collection, Encoder, Floats
 
 
 def encode_records(texts: Sequence[str], ids: Sequence[str], context: BuildContext) -> tuple[list[int], Floats]:
@@ -21,7 +14,7 @@ def encode_records(texts: Sequence[str], ids: Sequence[str], context: BuildConte
 
     The others are reported to the context, so the next sync encodes them again.
     """
-    vectors, failures = encode_each(texts, context.encoder)
+    vectors, failures = context.encoder.encode_each(texts)
     for row, failure in failures.items():
         context.failed(ids[row], failure.reason)
     rows = np.array([row for row in range(len(texts)) if row not in failures], np.int64)
@@ -34,18 +27,11 @@ TOKENS = "tokens"
 
 def token_fields(encoder: Encoder) -> tuple[str, ...]:
     """Return the number fields that records of encoded texts need: `tokens` if the encoder reads only so many."""
-    return () if find_token_limit(encoder) is None else (TOKENS,)
-
-
-def find_token_limit(encoder: Encoder) -> int | None:
-    """Return how many tokens of a text the encoder reads; None: all, or it does not tell."""
-    return encoder.max_tokens if isinstance(encoder, TokenCounter) else None
+    return () if encoder.max_tokens is None else (TOKENS,)
 
 
 def count_record_tokens(texts: Sequence[str], encoder: Encoder) -> list[float]:
-    """Return the number of tokens of each text, 0 where the encoder cannot count (a vocabulary that is not here)."""
-    if not isinstance(encoder, TokenCounter):
-        return [0.0] * len(texts)
+    """Return the number of tokens of each text, 0 where the encoder cannot count (as without its vocabulary)."""
     try:
         return [float(len(encoder.token_spans(text))) for text in texts]
     except UsageError:
@@ -54,7 +40,7 @@ def count_record_tokens(texts: Sequence[str], encoder: Encoder) -> list[float]:
 
 def note_unread(records: Collection, context: BuildContext) -> None:
     """Note the records with more tokens than the encoder reads, from what is stored with them."""
-    limit = find_token_limit(context.encoder)
+    limit = context.encoder.max_tokens
     if limit is None:
         return
     batches = (batch.column(TOKENS).to_numpy(zero_copy_only=False) for batch in records.scan((TOKENS,)))

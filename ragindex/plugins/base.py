@@ -94,4 +94,4 @@ def walk_plugins(plugin: Plugin) -> Iterator[Plugin]:
 
 def asks_service(plugin: Plugin) -> bool:
     """Return whether a plugin or one in its parameters contacts a host."""
-    return any(one.contacts() for one in walk_plugins(plugin))
+    return any(inner.contacts() for inner in walk_plugins(plugin))

@@ -36,23 +36,23 @@ class _Code:
 
 def of(*defined: Any) -> str | None:
     """Return a hash of the code of these classes and functions; None if none of it is third-party code."""
-    modules = {name for one in defined for name in _find_defining_modules(one)}
+    modules = {name for value in defined for name in _find_defining_modules(value)}
     if not modules:
         return None
     parts = sorted(f"{name} {hash}" for name, hash in _hash_closure(modules).items())
     typed = sorted(
-        _identify_session_code(one)
-        for one in defined
-        if any(_find_file(name) is None for name in _find_defining_modules(one))
+        _identify_session_code(value)
+        for value in defined
+        if any(_find_file(name) is None for name in _find_defining_modules(value))
     )
     return hashlib.sha256("\n".join([*parts, *typed]).encode()).hexdigest()[:16]
 
 
 def of_modules(modules: Iterable[str]) -> str | None:
     """Return a hash of the code of these modules, without importing them; None if none of it is third-party code."""
-    found = _hash_closure({name for name in modules if foreign(name)})
-    joined = "\n".join(sorted(f"{name} {hash}" for name, hash in found.items()))
-    return hashlib.sha256(joined.encode()).hexdigest()[:16] if found else None
+    hashes = _hash_closure({name for name in modules if foreign(name)})
+    joined = "\n".join(sorted(f"{name} {hash}" for name, hash in hashes.items()))
+    return hashlib.sha256(joined.encode()).hexdigest()[:16] if hashes else None
 
 
 def sourced(plugin: object, id: str) -> str:
@@ -78,28 +78,28 @@ def _is_ours(top: str) -> bool:
 # ---------------------------------------------------------------- which modules
 
 
-def _find_defining_modules(one: Any) -> list[str]:
+def _find_defining_modules(value: Any) -> list[str]:
     """Return the foreign modules that define a function, or a class and its base classes without pydantic's."""
-    modules = [cls.__module__ or "__main__" for cls in (one.__mro__ if isinstance(one, type) else [one])]
+    modules = [cls.__module__ or "__main__" for cls in (value.__mro__ if isinstance(value, type) else [value])]
     return [module for module in modules if foreign(module) and not module.startswith("pydantic.")]
 
 
 def _hash_closure(modules: set[str]) -> dict[str, str]:
     """Return the file hashes of the modules and of their transitive imports from the same distribution or from none."""
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     tops = {name.partition(".")[0] for name in modules}
     own = {distribution for top in tops for distribution in _distributions().get(top, ())}
     waiting = list(modules)
     while waiting:
         name = waiting.pop()
         file = _find_file(name)
-        if name in found or file is None:
+        if name in hashes or file is None:
             continue
         code = _code(name, file)
-        found[name] = code.hash
-        names = {part for one in (name, *code.imports) for part in _with_parents(one)}
-        waiting += [one for one in sorted(names) if one not in found and _is_covered(one, tops, own)]
-    return found
+        hashes[name] = code.hash
+        names = {part for module in (name, *code.imports) for part in _with_parents(module)}
+        waiting += [module for module in sorted(names) if module not in hashes and _is_covered(module, tops, own)]
+    return hashes
 
 
 def _is_covered(name: str, tops: set[str], own: set[str]) -> bool:
@@ -125,9 +125,9 @@ def _distributions() -> dict[str, list[str]]:
 def _code(name: str, file: Path) -> _Code:
     """Return a module's code, read once per load of the module, because the loaded version is what runs."""
     loaded = getattr(sys.modules.get(name), "__spec__", None)
-    held = _code_cache.get(name)
-    if held is not None and loaded is not None and held[0] is loaded:
-        return held[1]
+    cached = _code_cache.get(name)
+    if cached is not None and loaded is not None and cached[0] is loaded:
+        return cached[1]
     code = _Code(name, file)
     if loaded is not None:
         _code_cache[name] = (loaded, code)
@@ -146,7 +146,7 @@ def _find_file(name: str) -> Path | None:
     if not rest:
         return places[0] if places and places[0].is_file() else None
     candidates = (place.joinpath(*rest) for place in places if place.is_dir())
-    files = (file for one in candidates for file in (one / "__init__.py", one.with_suffix(".py")))
+    files = (file for path in candidates for file in (path / "__init__.py", path.with_suffix(".py")))
     return next((file.resolve() for file in files if file.is_file()), None)
 
 
@@ -187,9 +187,9 @@ def _parse_import_from(node: ast.ImportFrom, package: str) -> Iterator[str]:
     yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
-def _identify_session_code(one: Any) -> str:
+def _identify_session_code(value: Any) -> str:
     """Identify code defined in an interactive session: its source, if available, prefixed by an id of the session."""
     try:
-        return f"{_SESSION} {inspect.getsource(one)}"
+        return f"{_SESSION} {inspect.getsource(value)}"
     except (OSError, TypeError):
         return _SESSION

@@ -2,15 +2,16 @@
 
 import traceback
 from inspect import getsourcefile
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic_core import PydanticSerializationError
 
 from ragindex._util.redaction import hide_secrets
-from ragindex.errors import RagindexError
+from ragindex.errors import BrokenPluginError, RagindexError
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.base import Plugin
 
+_Opened = TypeVar("_Opened")
 # What the code of a plugin may raise, programming errors included, because plugins are not our code.
 _MISTAKES = (
     *(ValueError, ArithmeticError, LookupError, RuntimeError, OSError),
@@ -35,6 +36,20 @@ def find_fault(plugin: Plugin) -> str | None:
     return _find_unwritable(plugin) or _find_wrong_entry_point(plugin)
 
 
+def check_opened(plugin: Plugin, opened: _Opened, base: type[Any]) -> _Opened:
+    """Return what a plugin has opened. Raises BrokenPluginError unless it is of its base class in ragindex.interfaces.
+
+    Its methods with defaults are called without a check, so another object would fail later and less plainly.
+    """
+    if isinstance(opened, base):
+        return opened
+    kind = type(opened).__qualname__
+    raise BrokenPluginError(
+        f"{describe_class(plugin)} opens {kind}, which must be a subclass of ragindex.interfaces.{base.__qualname__}. "
+        f"Write: class {kind}({base.__qualname__})"
+    )
+
+
 def _find_unwritable(plugin: Plugin) -> str | None:
     """Return the fault if a parameter is not JSON, or is read back from its JSON as another value.
 
@@ -49,9 +64,9 @@ def _find_unwritable(plugin: Plugin) -> str | None:
     if not _can_be_read(plugin):
         return None
     again = type(plugin).model_validate(written)
-    for name, told in written.items():
+    for name, text in written.items():
         if getattr(again, name) != getattr(plugin, name):
-            return f"the parameter {name!r} is {getattr(plugin, name)!r}, and from its JSON {told!r} it becomes another"
+            return f"the parameter {name!r} is {getattr(plugin, name)!r}, and from its JSON {text!r} it becomes another"
     return None
 
 
@@ -114,8 +129,8 @@ def find_place(error: BaseException, plugin: Plugin | None = None) -> str | None
     named = {"__main__", *(_top_of(module) for module in registry.plugin_modules())}
     own = set() if plugin is None else {_top_of(type(plugin).__module__)}
     tops = {top for top in named | own if code_fingerprint.foreign(top)}
-    found = None
+    place = None
     for frame, line in traceback.walk_tb(error.__traceback__):
         if _top_of(str(frame.f_globals.get("__name__"))) in tops:
-            found = f"{frame.f_code.co_filename}, line {line}, in {frame.f_code.co_name}"
-    return found
+            place = f"{frame.f_code.co_filename}, line {line}, in {frame.f_code.co_name}"
+    return place

@@ -23,7 +23,7 @@ from ragindex.errors import (
     UsageError,
 )
 from ragindex.interfaces import EncoderPlugin, FittedEncoderPlugin, Part, Scheme, StorePlugin
-from ragindex.llm.plugins import LLMPlugin
+from ragindex.interfaces.llm import LLMPlugin
 from ragindex.plugins import code_fingerprint
 from ragindex.plugins.base import Plugin, require_no_secrets
 from ragindex.plugins.specs import Spec, parse_spec, render_spec
@@ -105,7 +105,7 @@ def load_plugin(group: PluginGroup, name: str) -> Any:
     """
     point = entry(group, name)
     try:
-        found = point.load()
+        loaded = point.load()
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             f"The {_SINGULAR[group]} {name!r} needs the package {error.name!r}, which is not installed. "
@@ -113,10 +113,10 @@ def load_plugin(group: PluginGroup, name: str) -> Any:
         ) from error
     except (Exception, SystemExit) as error:
         raise _make_broken_error(group, name, point, describe_error(error)) from error
-    wrong = _explain_mismatch(group, found)
+    wrong = _explain_mismatch(group, loaded)
     if wrong:
         raise _make_broken_error(group, name, point, wrong)
-    return found
+    return loaded
 
 
 def describe_error(error: BaseException) -> str:
@@ -125,18 +125,18 @@ def describe_error(error: BaseException) -> str:
     return " ".join(" ".join([f"{type(error).__name__}: {error}", *notes]).split())
 
 
-def _explain_mismatch(group: PluginGroup, found: Any) -> str | None:
+def _explain_mismatch(group: PluginGroup, loaded: Any) -> str | None:
     """Return why an object has the wrong type for the group; None if it is right."""
     bases = _BASES.get(group)
     if bases is None:
-        return None if callable(found) else f"a {_SINGULAR[group]} must be a function, and it is {found!r}"
-    if not (isinstance(found, type) and issubclass(found, bases)):
+        return None if callable(loaded) else f"a {_SINGULAR[group]} must be a function, and it is {loaded!r}"
+    if not (isinstance(loaded, type) and issubclass(loaded, bases)):
         wanted = " or ".join(f"{base.__module__}.{base.__name__}" for base in bases)
-        return f"a {_SINGULAR[group]} must be a subclass of {wanted}, and it is {found!r}"
-    if issubclass(found, Scheme) and not (found.open is Scheme.open and found.parts is Scheme.parts):
+        return f"a {_SINGULAR[group]} must be a subclass of {wanted}, and it is {loaded!r}"
+    if issubclass(loaded, Scheme) and not (loaded.open is Scheme.open and loaded.parts is Scheme.parts):
         return "a method must define '_open' and '_parts' in place of 'open' and 'parts', which call them"
-    missing = sorted(found.__abstractmethods__)
-    if issubclass(found, Scheme | Part) and not isinstance(getattr(found, "version", None), int):
+    missing = sorted(loaded.__abstractmethods__)
+    if issubclass(loaded, Scheme | Part) and not isinstance(getattr(loaded, "version", None), int):
         missing.append("version")
     return f"a {_SINGULAR[group]} must define {missing[0]!r}, and it does not" if missing else None
 
@@ -284,7 +284,7 @@ def _shorten_spec(described: Mapping[str, Any], plugin: BaseModel) -> Spec:
 
 def _shorten_value(value: Any, dumped: Any) -> Any:
     if isinstance(value, Chunking):
-        return Spec("passages", {key: one for key, one in dumped.items() if one not in (None, 0, "title")})
+        return Spec("passages", {key: item for key, item in dumped.items() if item not in (None, 0, "title")})
     if isinstance(value, BaseModel):
         return _shorten_spec(dumped, value)
     if isinstance(value, tuple | list):

@@ -59,17 +59,17 @@ class _Reader:
 
     def match(self, pattern: "regex.Pattern[str]") -> str | None:
         self.skip()
-        found = pattern.match(self.text, self.at)
-        if found is None:
+        match = pattern.match(self.text, self.at)
+        if match is None:
             return None
-        self.at = found.end()
-        return str(found.group())
+        self.at = match.end()
+        return str(match.group())
 
     def name(self, expected: str) -> str:
-        found = self.match(_NAME)
-        if found is None:
+        name = self.match(_NAME)
+        if name is None:
             raise self.error(expected)
-        return found
+        return name
 
     def call(self) -> Spec:
         name = self.name("a name")
@@ -140,13 +140,13 @@ def parse_spec(text: str) -> Spec:
 def parse_many(text: str) -> list[Spec]:
     """Parse specifications separated by commas, as in `bm25,gear(base=hybrid)`. Raises UsageError."""
     reader = _Reader(text)
-    found = [reader.call()]
+    calls = [reader.call()]
     while reader.take(","):
-        found.append(reader.call())
+        calls.append(reader.call())
     reader.skip()
     if reader.at < len(text):
         raise reader.error("',' or the end")
-    return found
+    return calls
 
 
 def render_spec(spec: Spec) -> str:

@@ -37,9 +37,9 @@ def _judge(value: Any, annotation: Any) -> _Verdict:
     if origin is Annotated:
         return _judge(value, args[0])
     if origin in (Union, types.UnionType):
-        return _combine_any(_judge(value, one) for one in args)
+        return _combine_any(_judge(value, member) for member in args)
     if isinstance(value, Mapping):
-        return _combine_all(_judge(one, args[1]) for one in value.values()) if len(args) == 2 else "other"
+        return _combine_all(_judge(member, args[1]) for member in value.values()) if len(args) == 2 else "other"
     if isinstance(value, list | tuple | set | frozenset):
         return _judge_items(list(value), origin, args)
     return _judge_scalar(value, annotation, args if origin is Literal else (annotation,))
@@ -49,7 +49,7 @@ def _judge_items(values: list[Any], origin: Any, args: tuple[Any, ...]) -> _Verd
     if origin is None or origin is Literal or not args:
         return "other"
     each = args if origin is tuple and args[-1] is not Ellipsis else args[:1] * len(values)
-    return _combine_all(_judge(value, one) for value, one in zip(values, each, strict=False))
+    return _combine_all(_judge(value, member) for value, member in zip(values, each, strict=False))
 
 
 def _judge_scalar(value: Any, annotation: Any, allowed: tuple[Any, ...]) -> _Verdict:
@@ -58,15 +58,15 @@ def _judge_scalar(value: Any, annotation: Any, allowed: tuple[Any, ...]) -> _Ver
         return "other"
     if annotation in (bool, *_NUMBERS):
         return "takes" if (annotation is bool) == isinstance(value, bool) else "refuses"
-    equal = [one for one in allowed if isinstance(one, _NUMBERS) and one == value]
+    equal = [member for member in allowed if isinstance(member, _NUMBERS) and member == value]
     if not equal:
         return "other"
-    return "takes" if any(isinstance(one, bool) == isinstance(value, bool) for one in equal) else "refuses"
+    return "takes" if any(isinstance(member, bool) == isinstance(value, bool) for member in equal) else "refuses"
 
 
 def _combine_any(verdicts: Iterable[_Verdict]) -> _Verdict:
-    found = set(verdicts)
-    return "takes" if "takes" in found else "refuses" if "refuses" in found else "other"
+    distinct = set(verdicts)
+    return "takes" if "takes" in distinct else "refuses" if "refuses" in distinct else "other"
 
 
 def _combine_all(verdicts: Iterable[_Verdict]) -> _Verdict:

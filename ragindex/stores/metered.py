@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from ragindex.accounting import timing
 from ragindex.filters import Filter
-from ragindex.interfaces import Collection, InMemoryVectors, MultiSearchCollection, Schema, SearchRequest, SearchResult
+from ragindex.interfaces import Collection, InMemoryVectors, Schema, SearchRequest, SearchResult
 
 
 @dataclass(frozen=True, slots=True)
-class MeteredCollection:
+class MeteredCollection(Collection):
     """A collection that records lookup and search time as store time, and holds the lease on the version it reads."""
 
     inner: Collection
@@ -90,9 +90,8 @@ def search_together(asked: Sequence[tuple[Collection, Sequence[SearchRequest]]])
         (collection.inner if isinstance(collection, MeteredCollection) else collection, requests)
         for collection, requests in asked
     ]
-    first: object = bare[0][0] if bare else None
     start = time.perf_counter()
-    results = first.search_with(bare) if isinstance(first, MultiSearchCollection) else None
+    results = bare[0][0].search_with(bare) if bare else None
     if results is None:
         return [collection.search(requests) for collection, requests in asked]
     timing.add_seconds("store", time.perf_counter() - start)

@@ -27,6 +27,7 @@ from ragindex.interfaces import (
     Schema,
     SearchRequest,
     SearchResult,
+    Store,
     StorePlugin,
 )
 from ragindex.stores.memory.search import MemoryImage
@@ -80,7 +81,7 @@ class Packed(StorePlugin):
 
 
 @dataclass(slots=True)
-class PackedStore:
+class PackedStore(Store):
     """The read-only implementation of ragindex.interfaces.Store."""
 
     folder: Path
@@ -126,7 +127,7 @@ class PackedStore:
 
 
 @dataclass(frozen=True)
-class PackedCollection:
+class PackedCollection(Collection):
     """The read-only implementation of ragindex.interfaces.Collection."""
 
     path: Path

@@ -21,7 +21,7 @@ from ragindex.accounting import ledger
 from ragindex.corpus.chunk_spans import by_tokens
 from ragindex.encoders.lsa import Lsa
 from ragindex.encoders.vector_cache import CachedEncoder
-from ragindex.interfaces import Encoder, EncoderPlugin, PaidEncoder, TokenCounter, TokenEncoder, VocabularyEncoder
+from ragindex.interfaces import Encoder, EncoderPlugin, TokenEncoder
 from ragindex.llm import tokens as llm_tokens
 from ragindex.plugins import registry
 
@@ -135,10 +135,11 @@ def test_batches_do_not_matter(encoder: Encoder) -> None:
 
 
 def test_words_that_are_not_known_change_nothing(encoder: Encoder) -> None:
-    if not isinstance(encoder, VocabularyEncoder):
-        assert not hasattr(encoder, "check_words")
-        return
     words = encoder.check_words("The furnace of Murano burns quartz, and the furnace sings.")
+    if words is None:
+        assert encoder.check_words("") is None
+        assert not encoder.is_full
+        return
     assert words == {"furnace": True, "murano": False, "burns": True, "quartz": False, "sings": False}
     known = " ".join(word for word, is_known in words.items() if is_known)
     vectors = encoder.encode_documents([known, f"{known} murano quartz sings"])
@@ -206,24 +207,22 @@ def test_tokens(encoder: Encoder) -> None:
     assert {"sand", "quarry", "river"} <= words
 
 
-def _is_counter(encoder: Encoder) -> TokenCounter:
-    assert isinstance(encoder, TokenCounter)
-    return encoder
+def _is_paid(encoder: Encoder) -> bool:
+    return encoder.texts_a_request is not None
 
 
 def test_token_counts(encoder: Encoder, tmp_path: Path) -> None:
-    counter = _is_counter(encoder)
-    assert _is_counter(CachedEncoder(encoder, tmp_path / "cache")).max_tokens == counter.max_tokens
+    assert CachedEncoder(encoder, tmp_path / "cache").max_tokens == encoder.max_tokens
     expected = {"lsa": None, "openai": 8192, "sentence": 254}  # 256 without [CLS] and [SEP]
-    assert counter.max_tokens == expected[encoder.id.partition("-")[0]]
+    assert encoder.max_tokens == expected[encoder.id.partition("-")[0]]
     text = " sand  and\nsand "
-    spelt = [text[start:end].strip() for start, end in counter.token_spans(text)]
-    if not isinstance(encoder, PaidEncoder):  # the vocabulary above has " sand", else bytes
+    spelt = [text[start:end].strip() for start, end in encoder.token_spans(text)]
+    if not _is_paid(encoder):  # the vocabulary above has " sand", else bytes
         assert spelt == ["sand", "and", "sand"]
-    assert len(counter.token_spans("glass " * 3000)) >= 3000
-    assert counter.token_spans("") == counter.token_spans(" \n") == [] or isinstance(encoder, PaidEncoder)
+    assert len(encoder.token_spans("glass " * 3000)) >= 3000
+    assert encoder.token_spans("") == encoder.token_spans(" \n") == [] or _is_paid(encoder)
     for text in (*CORPUS, *SCRIPTS, *ODD):
-        spans = counter.token_spans(text)
+        spans = encoder.token_spans(text)
         assert spans == sorted(spans)
         assert all(0 <= start < end <= len(text) for start, end in spans)
 
@@ -238,8 +237,8 @@ TEXT = st.lists(st.tuples(st.one_of(WORDS, st.text(max_size=6)), st.sampled_from
 @given(drawn=TEXT, size=st.integers(1, 12), share=st.integers(0, 11))
 def test_windows_of_tokens(encoder: Encoder, drawn: list[tuple[str, str]], size: int, share: int) -> None:
     """They lie in order, leave out white space only, and fit, unless they cannot be divided."""
-    counter, text, overlap = _is_counter(encoder), "".join(map("".join, drawn)), min(share, size - 1)
-    spans = list(by_tokens(text, counter.token_spans, size, overlap))
+    text, overlap = "".join(map("".join, drawn)), min(share, size - 1)
+    spans = list(by_tokens(text, encoder.token_spans, size, overlap))
     assert spans == sorted(spans)
     assert len({start for start, _ in spans}) == len({end for _, end in spans}) == len(spans)
     kept = {place for start, end in spans for place in range(start, end)}
@@ -248,7 +247,7 @@ def test_windows_of_tokens(encoder: Encoder, drawn: list[tuple[str, str]], size:
         window = text[start:end]
         assert window == window.strip()
         assert window
-        tokens = counter.token_spans(window)
+        tokens = encoder.token_spans(window)
         within = {place for span in tokens for place in span} - {0, len(window)}  # else it cannot be divided
         assert len(tokens) <= size or not within
     if not overlap:
@@ -259,7 +258,7 @@ def test_what_is_paid_is_booked_once(encoder: Encoder) -> None:
     with ledger.record_calls() as asked:
         encoder.encode_documents(CORPUS)
         encoder.encode_queries(CORPUS)
-    if not isinstance(encoder, PaidEncoder):
+    if not _is_paid(encoder):
         assert asked.entries == ()
         return
     assert {entry.task for entry in asked.entries} == {ledger.EMBEDDING}

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ragindex.errors import ServiceError
-from ragindex.interfaces import Floats
+from ragindex.interfaces import Encoder, Floats
 
 
 @dataclass
-class Plain:
+class Plain(Encoder):
     """Four numbers of a hash; remembers what it was asked."""
 
     id: str = "plain"

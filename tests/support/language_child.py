@@ -7,9 +7,9 @@ import openai  # noqa: F401  # imported before "ready", so that the kill falls i
 from made_language import ECHO, PRICES, QUICK, texts
 
 from ragindex.accounting import ledger
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
-from ragindex.llm.settings import LLMSettings
 
 if __name__ == "__main__":
     url, path, count, concurrency = sys.argv[1:]

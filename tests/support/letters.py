@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from ragindex.interfaces import EncoderPlugin, Floats
-from ragindex.llm.settings import LLMSettings
+from ragindex.interfaces import Encoder, EncoderPlugin, Floats
+from ragindex.interfaces.llm import LLMSettings
 
 ENCODED: list[str] = []
 """The texts of the index that were encoded, in order."""
@@ -24,7 +24,7 @@ class Letters(EncoderPlugin):
 
 
 @dataclass(frozen=True)
-class LettersEncoder:
+class LettersEncoder(Encoder):
     id: str = "letters"
     dimensions: int = 26
     encoded: list[str] = field(default_factory=lambda: ENCODED)

@@ -9,8 +9,8 @@ from made_language import PRICES, QUICK
 from openai_server import OpenAIServer
 
 from ragindex.index.index import Index
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
-from ragindex.llm.settings import LLMSettings
 from ragindex.types import Document
 
 

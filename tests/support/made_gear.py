@@ -17,10 +17,10 @@ from openai_server import OpenAIServer
 
 from ragindex.accounting import ledger
 from ragindex.index.index import Index
-from ragindex.interfaces import EncoderPlugin, Floats
+from ragindex.interfaces import Encoder, EncoderPlugin, Floats
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
-from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Task, render_messages
 from ragindex.plugins import registry
 from ragindex.plugins.registry import PluginSpec
@@ -235,7 +235,7 @@ class WrittenVectors(EncoderPlugin):
 
 
 @dataclass(frozen=True)
-class WrittenEncoder:
+class WrittenEncoder(Encoder):
     """See WrittenVectors. A text or question that is not written down is a KeyError or ValueError."""
 
     questions: tuple[str, ...]

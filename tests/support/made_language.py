@@ -10,13 +10,13 @@ import pytest
 from openai_server import KEY, OpenAIServer
 from pydantic import BaseModel
 
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import openai_chat
 from ragindex.llm.cache import CachedResponse, CallSource, SQLiteCache
 from ragindex.llm.client import LLMClient
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.prices import Price, Prices
 from ragindex.llm.rate_limits import Clock, sleep
-from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Task
 
 PROMPT = Path(__file__).with_name("echo.jinja")

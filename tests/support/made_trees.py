@@ -12,9 +12,9 @@ from made_language import PRICES, QUICK
 from openai_server import OpenAIServer
 
 from ragindex.index.index import Index
-from ragindex.interfaces import EncoderPlugin, Floats
+from ragindex.interfaces import Encoder, EncoderPlugin, Floats
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
-from ragindex.llm.settings import LLMSettings
 from ragindex.parts.records import DIGEST
 from ragindex.types import Document
 
@@ -32,7 +32,7 @@ class Compass(EncoderPlugin):
 
 
 @dataclass(frozen=True)
-class CompassEncoder:
+class CompassEncoder(Encoder):
     """The direction of the sum of all `@x,y,z` in a text; none: zero."""
 
     id: str = "compass"

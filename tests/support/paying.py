@@ -15,10 +15,10 @@ from openai_server import OpenAIServer
 
 from ragindex.encoders.openai_compatible import OpenAICompatible, OpenAIEncoder
 from ragindex.encoders.vector_cache import CachedEncoder
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.rate_limits import Limits
-from ragindex.llm.settings import LLMSettings
 from ragindex_baselines.rerank.endpoint import Endpoint, EndpointScoring
 
 KEY = "sk-a-secret-of-this-test"

@@ -28,7 +28,8 @@ from ragindex.interfaces import (
     SearchResult,
     VectorQuery,
 )
-from ragindex.llm.tasks import LLM, Task
+from ragindex.interfaces.llm import LLM
+from ragindex.llm.tasks import Task
 from ragindex.parts.records import Doubles
 from ragindex.parts.text.passages import OVER_PASSAGES, Passages, PassagesField
 from ragindex.parts.triples.sparse_graph import AnyIntegers

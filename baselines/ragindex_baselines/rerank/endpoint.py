@@ -32,13 +32,12 @@ from ragindex.accounting import ledger
 from ragindex.corpus import passage_text
 from ragindex.errors import RequestError, ServiceError, UsageError
 from ragindex.interfaces import OpenIndex
+from ragindex.interfaces.llm import LLMSettings, PaidPlugin
 from ragindex.llm import tokens
 from ragindex.llm.budget import reserve_money
 from ragindex.llm.cache import CachedResponse, CallSource, ResponseCache
-from ragindex.llm.plugins import PaidPlugin
 from ragindex.llm.prices import Prices
 from ragindex.llm.rate_limits import Limits
-from ragindex.llm.settings import LLMSettings
 from ragindex.plugins.base import Contact
 from ragindex_baselines.rerank.rerankers import PlaceScores, Reranker
 
@@ -239,10 +238,8 @@ class EndpointScoring:
         return redact_account(text, self._key, self._address[0])
 
     def _retried(self, attempt: Callable[[], CachedResponse]) -> CachedResponse:
-        def wait(trouble: Trouble, seconds: float) -> None:
+        def wait(_: Trouble, seconds: float) -> None:
             ledger.count_outcome(TASK, "retried")
-            if trouble.status == 429 and trouble.retry_after is not None:
-                self.limits.close(trouble.retry_after)
             self.setting.clock.sleep(seconds)
 
         try:

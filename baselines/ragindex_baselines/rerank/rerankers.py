@@ -19,8 +19,9 @@ from ragindex.encoders.model_hub import hub_contacts, list_model_folders
 from ragindex.english import nearest_texts
 from ragindex.errors import UsageError
 from ragindex.interfaces import OpenIndex
+from ragindex.interfaces.llm import LLM
 from ragindex.llm.answer_question import NumberedPassage
-from ragindex.llm.tasks import LLM, Task
+from ragindex.llm.tasks import Task
 from ragindex.plugins.base import Contact, Plugin
 
 TitledTexts: TypeAlias = Sequence[tuple[str, str]]

@@ -36,10 +36,10 @@ from ragindex.index.manifest import require_apart
 from ragindex.index.models import CALLS
 from ragindex.index.parts import tasks_of
 from ragindex.interfaces import Scheme
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.answer_question import DEFAULT_TOKENS
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.cache import NoCache, SQLiteCache
-from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
 from ragindex_eval.data import datasets

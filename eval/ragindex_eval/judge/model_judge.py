@@ -9,7 +9,8 @@ from pydantic import BaseModel
 
 from ragindex._util.progress import progress_bar
 from ragindex.corpus.judgements import GRADES, add_judgement
-from ragindex.llm.tasks import LLM, Failure, Task, answers_can_wait, inputs_at_once
+from ragindex.interfaces.llm import LLM
+from ragindex.llm.tasks import Failure, Task, answers_can_wait
 from ragindex.text_analysis import analyse
 from ragindex_eval.judge.pool import Pool, PooledDocument, PooledQuestion
 from ragindex_eval.judge.session import Grades, read_pair_grades
@@ -66,7 +67,7 @@ def judge_pool(pool: Pool, llm: LLM, language: str, folder: Path) -> int:
     """
     pair_grades, failed = read_pair_grades(folder), 0
     pairs = [(question, document) for question in pool.questions for document in question.documents]
-    size = inputs_at_once(llm, _BATCH)
+    size = max(_BATCH, llm.batch_size)
     with progress_bar(f"{llm.id}: judging", len(pairs)) as advance, answers_can_wait():
         for start in range(0, len(pairs), size):
             batch = pairs[start : start + size]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ragindex.corpus import Corpus
 from ragindex.estimate import estimate
-from ragindex.llm.settings import LLMSettings
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.plugins import registry
 from ragindex_eval.format import short
 from ragindex_eval.recommend.rules import RecommendRules

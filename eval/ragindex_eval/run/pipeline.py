@@ -36,8 +36,8 @@ from ragindex.index.manifest import require_apart
 from ragindex.index.notes import format_changes
 from ragindex.index.parts import TRIPLES, broken_plugin, require_reader
 from ragindex.interfaces import Scheme
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import Budget, parse_budget
-from ragindex.llm.settings import LLMSettings
 from ragindex.mlflow_tracing import trace_if_enabled
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.plugin_errors import is_of_plugin

@@ -17,6 +17,7 @@ from ragindex.corpus import Chunking, chunk
 from ragindex.english import overlaps
 from ragindex.index.index import Index
 from ragindex.interfaces import Retriever
+from ragindex.interfaces.llm import LLM
 from ragindex.llm import answer_question
 from ragindex.llm.answer_question import (
     CHOICE,
@@ -28,7 +29,7 @@ from ragindex.llm.answer_question import (
     choice_inputs,
     parse_choice,
 )
-from ragindex.llm.tasks import LLM, Failure, Task
+from ragindex.llm.tasks import Failure, Task
 from ragindex.types import Document, Hit, Passage, Query, Retrieval, Usage
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold

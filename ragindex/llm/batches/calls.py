@@ -18,6 +18,7 @@ from ragindex._util.http import Trouble, TroubleError
 from ragindex._util.text import many
 from ragindex.accounting import ledger
 from ragindex.errors import LLMError, ServiceError, UsageError
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.batches.endpoint import (
     MOST_REQUESTS,
     BatchEndpoint,
@@ -33,8 +34,7 @@ from ragindex.llm.budget import Booking
 from ragindex.llm.cache import CallSource, SQLiteCache
 from ragindex.llm.cached_calls import CachedCalls
 from ragindex.llm.openai_chat import ChatRequest, OpenAIChat
-from ragindex.llm.plugins import ChatParameters
-from ragindex.llm.settings import LLMSettings
+from ragindex.llm.openai_parameters import ChatParameters
 from ragindex.llm.tasks import Task
 
 _FEW = 100  # fewer requests that follow a batch are asked one by one

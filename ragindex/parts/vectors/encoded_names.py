@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from ragindex._util.progress import progress_bar
 from ragindex.interfaces import BuildContext, Floats, Schema
-from ragindex.parts.encoding import encode_each
 from ragindex.parts.records import large_text
 
 _BLOCK = 8192
@@ -92,7 +91,7 @@ def store_name_vectors(
     with progress_bar(f"{part}: encoding {collection}", len(names)) as advance:
         for start in range(0, len(names), _BLOCK):
             block = names.slice(start, _BLOCK)
-            rows, failures = encode_each(block.to_pylist(), context.encoder)
+            rows, failures = context.encoder.encode_each(block.to_pylist())
             if into is not None:
                 into[start : start + len(rows)] = rows
             new = fresh.slice(start, _BLOCK).to_numpy(zero_copy_only=False)

@@ -31,7 +31,7 @@ from ragindex.interfaces import (
     TokenEncoder,
     Uses,
 )
-from ragindex.parts.encoding import TOKENS, count_record_tokens, find_token_limit, note_unread
+from ragindex.parts.encoding import TOKENS, count_record_tokens, note_unread
 from ragindex.parts.records import Doubles, Integers, encoded_fields, encoded_text
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors import quantized_tokens
@@ -115,7 +115,7 @@ class TokenVectors(Part["TokenIndex"]):
         return TokenIndex(stored_records.ids, rows, files, stored_records.places, averages, self.coding(context))
 
     def _count_tokens(self, texts: Sequence[str], context: BuildContext) -> list[float]:
-        limited = "encoder" in self.uses and find_token_limit(context.encoder) is not None
+        limited = "encoder" in self.uses and context.encoder.max_tokens is not None
         return count_record_tokens(texts, context.encoder) if limited else [0.0] * len(texts)
 
     def coding(self, context: PartContext) -> local_models.TokenCoding:

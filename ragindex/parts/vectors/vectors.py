@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 from pydantic import AfterValidator, Field
 
 from ragindex.filters import Filter, Overlaps
-from ragindex.interfaces import BuildContext, CachingEncoder, Change, Collection, Part, ReadContext, Uses
-from ragindex.parts.encoding import count_record_tokens, encode_each, note_unread, token_fields
+from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Uses
+from ragindex.parts.encoding import count_record_tokens, note_unread, token_fields
 from ragindex.parts.records import encoded_fields, encoded_text
 from ragindex.parts.text.passages import Passages
 from ragindex.plugins.registry import PartField
@@ -110,7 +110,7 @@ def _delete_removed(records: Collection, removed: Sequence[str], context: BuildC
 
 def _forget_cached(texts: Sequence[str], context: BuildContext) -> None:
     """Let the encoder's cache drop the vectors of `texts`: this part no longer needs them."""
-    if texts and isinstance(context.encoder, CachingEncoder):
+    if texts:
         context.encoder.forget(texts)
 
 
@@ -151,7 +151,7 @@ def _find_changed(now: pa.Table, stored: pa.Table) -> pa.Table:
 def _encode(table: pa.Table, passages: Sequence[str], records: Collection, context: BuildContext) -> None:
     """Write records with their vectors; those without one are deleted, and fail those of `passages` they belong to."""
     texts = _read_texts(table)
-    vectors, failures = encode_each(texts, context.encoder)
+    vectors, failures = context.encoder.encode_each(texts)
     for name in token_fields(context.encoder):
         table = table.append_column(name, pa.array(count_record_tokens(texts, context.encoder), pa.float64()))
     column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])

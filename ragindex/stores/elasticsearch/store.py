@@ -27,7 +27,7 @@ from ragindex._util import files as durable_files
 from ragindex._util.http import read_variable, require_bare
 from ragindex.errors import DamagedError, StoreError
 from ragindex.filters import Filter
-from ragindex.interfaces import Collection, InMemoryVectors, Schema, SearchRequest, SearchResult, StorePlugin
+from ragindex.interfaces import Collection, InMemoryVectors, Schema, SearchRequest, SearchResult, Store, StorePlugin
 from ragindex.plugins.base import Contact
 from ragindex.stores.elasticsearch import client, indices
 from ragindex.stores.elasticsearch import lease as elastic_lease
@@ -141,7 +141,7 @@ class Elasticsearch(StorePlugin):
 
 
 @dataclass(slots=True)
-class ElasticsearchStore:
+class ElasticsearchStore(Store):
     """The Elasticsearch implementation of ragindex.interfaces.Store.
 
     `held` is the writer's lease, if this process holds it.
@@ -310,7 +310,7 @@ def _read_namespace(folder: Path) -> str:
 
 
 @dataclass(slots=True)
-class ElasticsearchCollection:
+class ElasticsearchCollection(Collection):
     """The Elasticsearch implementation of ragindex.interfaces.Collection.
 
     `pinned` is the state that a reader stays at. If it is None, every call looks up the newest state.
@@ -430,11 +430,11 @@ class ElasticsearchCollection:
         return elastic_search.search_views([(self._view(), requests)])[0] if requests else []
 
     def search_with(
-        self, asked: Sequence[tuple[Collection, Sequence[SearchRequest]]]
+        self, searches: Sequence[tuple[Collection, Sequence[SearchRequest]]]
     ) -> list[list[SearchResult]] | None:
         """Search several collections in one `_msearch`. Return None if one of them is not on this cluster."""
-        beside = [(other, requests) for other, requests in asked if isinstance(other, ElasticsearchCollection)]
-        if len(beside) < len(asked) or any(other.store.server is not self.store.server for other, _ in beside):
+        beside = [(other, requests) for other, requests in searches if isinstance(other, ElasticsearchCollection)]
+        if len(beside) < len(searches) or any(other.store.server is not self.store.server for other, _ in beside):
             return None
         return elastic_search.search_views([(other._view(), requests) for other, requests in beside])
 

@@ -109,7 +109,7 @@ class Database:
 
 
 @dataclass(slots=True)
-class LanceCollection:
+class LanceCollection(Collection):
     """The LanceDB implementation of ragindex.interfaces.Collection."""
 
     database: Database
@@ -236,11 +236,11 @@ class LanceCollection:
             return _search_tables([(self, requests)])[0] if image is None else image.search(requests)
 
     def search_with(
-        self, asked: Sequence[tuple[Collection, Sequence[SearchRequest]]]
+        self, searches: Sequence[tuple[Collection, Sequence[SearchRequest]]]
     ) -> list[list[SearchResult]] | None:
         """Search several collections, those beyond memory at once. Return None if one is not in LanceDB."""
-        ours = [(other, requests) for other, requests in asked if isinstance(other, LanceCollection)]
-        if len(ours) < len(asked):
+        ours = [(other, requests) for other, requests in searches if isinstance(other, LanceCollection)]
+        if len(ours) < len(searches):
             return None
         images = [other.image() for other, _ in ours]
         beyond = [search for search, image in zip(ours, images, strict=True) if image is None]

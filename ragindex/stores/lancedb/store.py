@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 from pydantic import Field
 
 from ragindex.errors import WriterBusyError
-from ragindex.interfaces import Schema, StorePlugin
+from ragindex.interfaces import Schema, Store, StorePlugin
 from ragindex.stores.lancedb import files
 from ragindex.stores.lancedb.collection import Database, LanceCollection
 from ragindex.stores.lancedb.engine import wait, wrap_engine_errors
@@ -54,10 +54,11 @@ class LanceDB(StorePlugin):
 
 
 @dataclass(frozen=True, slots=True)
-class LanceStore:
+class LanceStore(Store):
     """The LanceDB implementation of ragindex.interfaces.Store."""
 
     database: Database
+    keeps_files = True
 
     def create(self, name: str, schema: Schema) -> "LanceCollection":
         """Open a collection for writing, creating it if needed. Raises StoreError if it has another schema."""

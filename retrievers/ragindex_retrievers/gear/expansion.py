@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias
 
 from ragindex.encoders.vector_cache import share_question_vectors
 from ragindex.interfaces import Collection, Floats, QueryEncoder, Retriever
+from ragindex.interfaces.llm import LLM
 from ragindex.llm.answer_question import NumberedPassage
-from ragindex.llm.tasks import LLM
 from ragindex.parts.records import Integers
 from ragindex.parts.triples.triples import Triples
 from ragindex.retrieval.fusion import reciprocal_rank_fusion

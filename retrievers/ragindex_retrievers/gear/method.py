@@ -10,7 +10,8 @@ from ragindex.accounting import ledger
 from ragindex.encoders.vector_cache import share_question_vectors
 from ragindex.errors import LLMError
 from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
-from ragindex.llm.tasks import LLM, Task
+from ragindex.interfaces.llm import LLM
+from ragindex.llm.tasks import Task
 from ragindex.parts.text.passages import OVER_PASSAGES, Passages, PassagesField
 from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.base_field import FlatField, is_flat, over

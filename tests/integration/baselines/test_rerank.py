@@ -19,9 +19,9 @@ from rerank_server import reranking, results, whole
 from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, LLMError, ServiceError, UsageError
 from ragindex.index.index import Index
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import Budget
 from ragindex.llm.prices import Price, Prices
-from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex.types import Document, Query, Retrieval
 from ragindex_baselines.rerank import rerankers

@@ -16,9 +16,9 @@ from ragindex.errors import UsageError
 from ragindex.estimate import Estimate, estimate, estimate_encoding, estimate_questions
 from ragindex.index.index import Index
 from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import tokens
 from ragindex.llm.prices import load_prices
-from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Task
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.triples.extractions import EXTRACT

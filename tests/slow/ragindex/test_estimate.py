@@ -11,8 +11,8 @@ from openai_server import OpenAIServer
 
 from ragindex.corpus import Corpus
 from ragindex.estimate import estimate, estimate_questions
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.cache import SQLiteCache
-from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex_eval.data import datasets, worlds
 

@@ -22,6 +22,7 @@ from ragindex.interfaces import (
     BuildContext,
     Change,
     Collection,
+    Encoder,
     EncoderPlugin,
     Floats,
     Part,
@@ -30,9 +31,8 @@ from ragindex.interfaces import (
     Scheme,
     TokenEmbeddings,
 )
+from ragindex.interfaces.llm import LLMPlugin, LLMSettings
 from ragindex.llm.offline import OfflineRules
-from ragindex.llm.plugins import LLMPlugin
-from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Output, Task
 from ragindex.parts.text.passages import Passages
 from ragindex.plugins import registry
@@ -123,7 +123,7 @@ class Hashed(EncoderPlugin):
 
 
 @dataclass(frozen=True)
-class HashedEncoder:
+class HashedEncoder(Encoder):
     salt: str
     dimensions: int = 12
 

@@ -22,8 +22,8 @@ from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
 from ragindex.estimate import estimate
 from ragindex.index.index import Index
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
-from ragindex.llm.settings import LLMSettings
 from ragindex.parts.records import DIGEST
 from ragindex.parts.triples.extractions import Extractions
 from ragindex.parts.triples.triples import Triples

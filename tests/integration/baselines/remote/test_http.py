@@ -20,7 +20,7 @@ from ragindex.errors import RequestError, ServiceError, UsageError
 from ragindex.estimate import estimate_questions
 from ragindex.filters import meta
 from ragindex.index.index import Index
-from ragindex.llm.settings import LLMSettings
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.plugins import registry
 from ragindex.retrieval.trace import UNKNOWN_DOCUMENTS
 from ragindex.types import Query, Retrieval

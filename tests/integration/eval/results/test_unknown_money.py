@@ -19,9 +19,9 @@ from ragindex.accounting import ledger
 from ragindex.encoders.openai_compatible import OpenAICompatible
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.index.coverage import Journal, PartCoverage
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.prices import Prices
-from ragindex.llm.settings import LLMSettings
 from ragindex.stores.lancedb.store import LanceDB
 from ragindex.types import Usage
 from ragindex_eval import mlflow_values

@@ -18,10 +18,10 @@ from ragindex.accounting import ledger
 from ragindex.corpus import Chunking, Corpus
 from ragindex.errors import BelowThresholdError, BudgetError, QuestionError, UsageError
 from ragindex.index.index import Index
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import openai_chat
 from ragindex.llm.budget import Budget
 from ragindex.llm.offline import OfflineRules
-from ragindex.llm.settings import LLMSettings
 from ragindex.types import Document, Hit, Query, Retrieval, Usage
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold

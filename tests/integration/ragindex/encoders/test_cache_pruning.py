@@ -14,14 +14,14 @@ from ragindex.encoders.vector_cache import _SUM, CachedEncoder, _add_checksum
 from ragindex.errors import StoreError
 from ragindex.index.coverage import Journal
 from ragindex.index.index import Index
-from ragindex.interfaces import Floats
+from ragindex.interfaces import Encoder, Floats
 from ragindex.types import Document
 from ragindex_baselines.dense import Dense
 
 MIB = cache_pruning.MIB
 
 
-class Counted:
+class Counted(Encoder):
     """Vectors of 1 KiB; counts the texts that it has encoded."""
 
     id, dimensions = "counted", 256

@@ -17,8 +17,8 @@ from ragindex.encoders.openai_compatible import OpenAICompatible, OpenAIEncoder
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import BudgetError, RequestError, ServiceError, UsageError
 from ragindex.interfaces import EncodingFailure, TokenEncoder
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import Budget
-from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 
 TEXTS = ["one red fish", "two", "the blue fish swims"]

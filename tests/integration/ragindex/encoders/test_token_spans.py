@@ -17,7 +17,7 @@ from ragindex.encoders.common import normalize_rows
 from ragindex.encoders.token_spans import check_token_embeddings
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import UsageError
-from ragindex.interfaces import Floats, TokenEmbeddings
+from ragindex.interfaces import Encoder, Floats, TokenEmbeddings
 from ragindex.plugins import registry
 from ragindex.types import Query, Triple
 from ragindex_retrievers.griever.lookups import StatedTriple
@@ -83,7 +83,7 @@ def test_many_ngrams_are_pooled_a_block_at_a_time() -> None:
 
 
 @dataclass(frozen=True)
-class Tokenized:
+class Tokenized(Encoder):
     """An encoder whose token spans are `give`'s."""
 
     inner: Any

@@ -16,6 +16,7 @@ from examples import examples
 from ragindex.accounting import ledger
 from ragindex.errors import UsageError
 from ragindex.index.index import Index
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import answer_question, tokens
 from ragindex.llm.answer_question import (
     ANSWER,
@@ -29,7 +30,6 @@ from ragindex.llm.answer_question import (
 )
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
-from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import render_messages
 from ragindex.types import Hit, Retrieval
 

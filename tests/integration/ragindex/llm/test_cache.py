@@ -17,6 +17,7 @@ from openai_server import KEY, OpenAIServer, chat, slow, status
 
 from ragindex.accounting import ledger
 from ragindex.errors import DataError, LLMError, ServiceError, StoreError
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import key_locks, openai_chat
 from ragindex.llm.cache import (
     CachedResponse,
@@ -30,7 +31,6 @@ from ragindex.llm.cache import (
     summarize,
 )
 from ragindex.llm.prices import Price, Prices
-from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Failure, Task
 from ragindex.types import Usage
 

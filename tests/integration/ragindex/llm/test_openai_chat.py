@@ -16,10 +16,10 @@ from ragindex.accounting import ledger
 from ragindex.accounting.ledger import Tally
 from ragindex.errors import LLMError, ServiceError, UsageError
 from ragindex.index.notes import describe_drafts
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.offline import Offline
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.output import schema_text
-from ragindex.llm.settings import LLMSettings
 from ragindex.llm.tasks import Failure, Task
 from ragindex.parts.triples.extractions import EXTRACT
 from ragindex.plugins import registry

@@ -18,11 +18,11 @@ from openai_server import KEY, Answer, Fault, OpenAIServer, Received, status
 from ragindex._util.http import Trouble, TroubleError, retry, retry_after, retry_delay
 from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, UsageError
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import rate_limits
 from ragindex.llm.budget import Budget
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.rate_limits import Bucket, Clock, Limits, StoppedError, StopSignal, sleep, stopping
-from ragindex.llm.settings import LLMSettings
 
 
 class Time:
@@ -82,6 +82,15 @@ def test_nobody_begins_while_the_server_wants_rest() -> None:
     limits.close(5.0)
     limits.close(3.0)
     with limits.slot(1):
+        assert now.seconds == 1005.0
+
+
+def test_retry_after_pauses_before_the_slot_is_free() -> None:
+    now = Time()
+    limits = Limits(1, clock=now.clock)
+    with pytest.raises(TroubleError), limits.slot(1):
+        raise TroubleError(Trouble("slow down", 429, retry_after=5.0))
+    with limits.slot(1):  # as of a thread that has waited for the slot
         assert now.seconds == 1005.0
 
 

@@ -9,7 +9,7 @@ from made_trees import notes
 
 from ragindex.index.index import Index
 from ragindex.interfaces import EncoderPlugin, TokenEmbeddings
-from ragindex.llm.settings import LLMSettings
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.plugins import registry
 from ragindex.types import Document
 

@@ -27,7 +27,7 @@ from ragindex.index.index import Index
 from ragindex.index.models import Encoders
 from ragindex.index.parts import KeyInputs, part_key
 from ragindex.interfaces import EncoderPlugin, FittedEncoderPlugin, Part, ReadContext, Retriever, Scheme, Uses
-from ragindex.llm.settings import LLMSettings
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.tasks import Task
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.base import Plugin

@@ -13,8 +13,8 @@ from made_language import PRICES, QUICK, answering
 from openai_server import OpenAIServer
 
 from ragindex.index.index import Index
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
-from ragindex.llm.settings import LLMSettings
 from ragindex.types import Document
 from ragindex_retrievers.griever.parts.judged_same_as import JudgedSameAs
 from ragindex_retrievers.griever.parts.same_as import SameAs, pair_id

@@ -12,7 +12,7 @@ from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import UsageError
 from ragindex.index.index import Index
 from ragindex.interfaces import Floats
-from ragindex.llm.plugins import LLMPlugin
+from ragindex.interfaces.llm import LLM, LLMPlugin
 from ragindex.llm.tasks import Task
 from ragindex.plugins import registry
 from ragindex.retrieval.trace import IF_STOPPED
@@ -97,12 +97,12 @@ def test_stopping_after_one_iteration_is_told(workspace: Index) -> None:
 class Silent(LLMPlugin):
     """A language model that must not be asked."""
 
-    def open(self, setting: object = None) -> "Silent":
-        return self
+    def open(self, setting: object = None) -> "SilentModel":
+        return SilentModel()
 
-    @property
-    def id(self) -> str:
-        return "silent"
+
+class SilentModel(LLM):
+    id = "silent"
 
     def run(self, task: Task[Any], inputs: Mapping[str, Any]) -> Any:
         raise AssertionError(f"{task.name} was asked")

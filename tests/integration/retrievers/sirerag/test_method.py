@@ -16,9 +16,9 @@ from ragindex.errors import UsageError
 from ragindex.filters import meta
 from ragindex.index.index import Index
 from ragindex.interfaces import Floats
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import answer_question
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
-from ragindex.llm.settings import LLMSettings
 from ragindex.parts.text.propositions import Propositions
 from ragindex.parts.trees.aggregates import Aggregates
 from ragindex.parts.trees.summary_tree import SummaryTree, write_sentences

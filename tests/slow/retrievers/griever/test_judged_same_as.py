@@ -13,8 +13,8 @@ from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
 from ragindex.estimate import estimate
 from ragindex.index.index import Index
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
-from ragindex.llm.settings import LLMSettings
 from ragindex.parts.triples.extractions import EXTRACT
 from ragindex.plugins import registry
 from ragindex_eval.data import worlds

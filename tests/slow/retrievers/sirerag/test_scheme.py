@@ -12,7 +12,7 @@ from openai_server import OpenAIServer
 from ragindex.corpus import Corpus
 from ragindex.estimate import estimate
 from ragindex.index.index import Index
-from ragindex.llm.settings import LLMSettings
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.parts.trees.aggregates import Aggregates
 from ragindex.parts.trees.summary_tree import SummaryTree
 from ragindex.parts.trees.tree_pool import TreePool

@@ -14,12 +14,12 @@ from openai_server import KEY, Fault, Received, drop, says, slow, status
 
 from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, ServiceError, UsageError
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import openai_chat
 from ragindex.llm.batches import calls, endpoint
 from ragindex.llm.budget import Budget
 from ragindex.llm.cache import SQLiteCache
-from ragindex.llm.settings import LLMSettings
-from ragindex.llm.tasks import Failure, answers_can_wait, inputs_at_once
+from ragindex.llm.tasks import Failure, answers_can_wait
 
 BATCHED = {"batch": True, "batch_poll_seconds": 0.5}
 
@@ -144,8 +144,8 @@ def test_a_file_is_at_most_so_many_bytes(server: BatchServer, path: Path, monkey
 
 
 def test_who_batches_gets_all_inputs_at_once(server: BatchServer) -> None:
-    assert inputs_at_once(opened(server, **BATCHED), 64) == 50_000
-    assert inputs_at_once(opened(server), 64) == 64
+    assert opened(server, **BATCHED).batch_size == 50_000
+    assert opened(server).batch_size == 1
 
 
 # ---------------------------------------------------------------- what a batch does not answer

@@ -17,7 +17,7 @@ from ragindex.corpus import Corpus
 from ragindex.estimate import estimate
 from ragindex.index.index import Index
 from ragindex.interfaces import Part
-from ragindex.llm.settings import LLMSettings
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.parts.text.contexts import PLACING_SENTENCE, PassageContexts, below_title, bound_sentence
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.text.preceding import Preceding

@@ -15,7 +15,7 @@ from openai_server import OpenAIServer, Received, chat
 from ragindex.corpus import Corpus
 from ragindex.estimate import estimate
 from ragindex.index.index import Index
-from ragindex.llm.settings import LLMSettings
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.parts.text.topics import TOPIC, Topics
 from ragindex.plugins import registry
 from ragindex.types import Document, Query

@@ -31,8 +31,8 @@ from ragindex.errors import UsageError
 from ragindex.estimate import estimate
 from ragindex.filters import meta
 from ragindex.index.index import Index
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
-from ragindex.llm.settings import LLMSettings
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.trees.summary_tree import SUMMARY, SummaryTree
 from ragindex.parts.vectors.vectors import Vectors, vectors_of

@@ -21,7 +21,7 @@ from ragindex.errors import DamagedError, StoreError, UsageError
 from ragindex.index.index import Index
 from ragindex.index.notes import format_part_notes
 from ragindex.interfaces import Collection, Floats
-from ragindex.llm.settings import LLMSettings
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.parts.records import Doubles
 from ragindex.parts.vectors import token_vectors
 from ragindex.parts.vectors.quantized_tokens import RecordRows, average, compress, maxsim, quantize_question, restore

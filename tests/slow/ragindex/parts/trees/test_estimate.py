@@ -16,8 +16,8 @@ from ragindex.accounting.ledger import record_calls
 from ragindex.corpus import Corpus
 from ragindex.estimate import Estimate, estimate
 from ragindex.index.index import Index
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.cache import SQLiteCache
-from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 from ragindex_eval.data import worlds
 

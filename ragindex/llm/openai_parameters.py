@@ -1,6 +1,5 @@
-"""Base classes of LLM plugins, with the parameters of OpenAI's chat protocol, and of plugins for paid services."""
+"""Parameters of LLMs at an endpoint with OpenAI's chat protocol."""
 
-from abc import abstractmethod
 from typing import ClassVar, Literal
 
 import regex
@@ -8,42 +7,11 @@ from pydantic import Field, JsonValue, field_validator
 
 from ragindex._util.http import drop_version, require_bare
 from ragindex.errors import UsageError
-from ragindex.llm.prices import Prices
-from ragindex.llm.settings import LLMSettings
-from ragindex.llm.tasks import LLM
-from ragindex.plugins.base import Plugin
+from ragindex.interfaces.llm import LLMPlugin, PaidPlugin
 
 _VARIABLE = regex.compile(r"[A-Z_][A-Z0-9_]*")
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _RESERVED = frozenset({"model", "messages", "temperature", "seed", "response_format", *_LIMITS, "stream", "n"})
-
-
-class PaidPlugin(Plugin):
-    """Base class of plugins whose requests cost money: LLMs, encoders and rerankers behind a remote service."""
-
-    def price_list(self, prices: Prices) -> Prices:
-        """Return `prices` as they are at the address that the plugin asks. Default: at OpenAI's."""
-        return prices
-
-    @abstractmethod
-    def price_missing(self, prices: Prices) -> str | None:
-        """Return the error message for a missing price, or None if it is known. A budget requires every price."""
-
-
-class LLMPlugin(Plugin):
-    """Base class of the parameters of an LLM."""
-
-    def requests_at_once(self) -> int:
-        """Return how many requests may be in flight at once. Default: one."""
-        return 1
-
-    def batches(self) -> bool:
-        """Return whether answers that can wait are asked for in batches, at the price of a batch. Default: no."""
-        return False
-
-    @abstractmethod
-    def open(self, setting: LLMSettings | None = None) -> LLM:
-        """Open the LLM, which runs tasks (`ragindex.llm.tasks`). Sends no request yet."""
 
 
 class ChatParameters(LLMPlugin, PaidPlugin):
