@@ -21,8 +21,8 @@ SERVER_PACKAGES = ("fastapi", "mcp", "prometheus-client", "sse-starlette", "star
 
 def entry_points(group: str) -> EntryPoints:
     """Return the installed entry points of a group. Those of all groups are read once, as it takes a while."""
-    found: EntryPoints = _read_entry_points(tuple(sys.path)).select(group=group)
-    return found
+    points: EntryPoints = _read_entry_points(tuple(sys.path)).select(group=group)
+    return points
 
 
 @cache

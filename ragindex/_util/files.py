@@ -110,7 +110,10 @@ def find_folder_damage(folder: Path) -> str | None:
         return f"{folder / HASHES_FILE} cannot be read ({error.strerror or error})"
     if wanted is None:
         return f"{folder / HASHES_FILE} has changed since it was written"
-    return next((found for name, hashed in wanted.items() if (found := find_file_damage(folder / name, hashed))), None)
+    return next(
+        (file_damage for name, hashed in wanted.items() if (file_damage := find_file_damage(folder / name, hashed))),
+        None,
+    )
 
 
 def find_named_folder_damage(folder: Path) -> str | None:

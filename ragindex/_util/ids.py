@@ -37,7 +37,7 @@ def is_row(id: str) -> bool:
 
 def find_spelling(name: str, known: Container[str]) -> str | None:
     """Return which of the spellings of a name is known, as it is written if possible; None if none is."""
-    return next((one for one in spellings(name) if one in known), None)
+    return next((spelling for spelling in spellings(name) if spelling in known), None)
 
 
 def describe_control(id: str) -> str | None:

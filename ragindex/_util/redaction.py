@@ -76,7 +76,7 @@ def find_secrets(address: str) -> Iterator[str]:
 def holds_secret(value: Any) -> bool:
     """Return whether a value contains an address with a login or token, or a field whose name marks a secret."""
     if isinstance(value, str):
-        has_login = any(found.string.startswith("//", found.start() - 2) for found in _find_logins(value))
+        has_login = any(login.string.startswith("//", login.start() - 2) for login in _find_logins(value))
         return has_login or _IN_QUERY.search(value) is not None
     if isinstance(value, list | tuple):
         return any(map(holds_secret, value))

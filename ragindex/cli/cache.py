@@ -76,7 +76,7 @@ def cache(
             stdout().print(escape_markup(_format_batch(batch)), soft_wrap=True)
         stdout().print(f"{size / 1e6:.1f} MB")
 
-    sent = [{"id": one.id, "task": one.task, "requests": len(one.keys), "sent": one.at} for one in batches]
+    sent = [{"id": batch.id, "task": batch.task, "requests": len(batch.keys), "sent": batch.at} for batch in batches]
     write_result({"bytes": size, "tasks": [asdict(item) for item in tasks], "batches": sent}, json, show)
 
 

@@ -105,7 +105,7 @@ def _describe_file(name: str, file: Path, content: FileContent) -> dict[str, Any
     inner = [one for _, one in content.inner]
     blocks = [one.text[start:end] for one in (content, *inner) for start, end in one.blocks]
     links = content.metadata.get(HYPERLINKS, ())
-    headings = [one.headings for one in content.sections]
+    headings = [section.headings for section in content.sections]
     whole = 1.0 if is_taken_whole(file) else None
     return {
         "file": name,
@@ -113,7 +113,7 @@ def _describe_file(name: str, file: Path, content: FileContent) -> dict[str, Any
         "reader": name_reader_of(file),
         "words": sum(len(find_words(one.text)) for one in (content, *inner)),
         "share": whole if content.reading is None else round(content.reading.share, 4),
-        "pages": len({one.page for one in content.sections} - {None}),
+        "pages": len({section.page for section in content.sections} - {None}),
         "headings": sum(1 for before, after in pairwise([(), *headings]) if after and after != before),
         "tables": sum(1 for block in blocks if block.lstrip().startswith("|")),
         "links": len(links) if isinstance(links, Sequence) else 0,
@@ -135,7 +135,7 @@ def _print_text(content: FileContent) -> None:
     stdout().print(Text(strip_controls(content.title or "(no title)"), "bold"))
     for note in content.notes:
         print_note(note)
-    starts = [one.start for one in content.sections]
+    starts = [section.start for section in content.sections]
     stdout().print(Text(strip_controls(content.text[: starts[0] if starts else None])), soft_wrap=True)
     for section, (start, end) in zip(content.sections, pairwise([*starts, len(content.text)]), strict=True):
         page = [] if section.page is None else [f"page {section.page}"]
@@ -150,6 +150,8 @@ def _list_text(content: FileContent) -> dict[str, Any]:
     return {
         "title": content.title,
         "text": content.text,
-        "sections": [{"start": one.start, "headings": one.headings, "page": one.page} for one in content.sections],
+        "sections": [
+            {"start": section.start, "headings": section.headings, "page": section.page} for section in content.sections
+        ],
         "inner": {name: _list_text(inner) for name, inner in content.inner},
     }

@@ -122,6 +122,6 @@ def parse_large(body: bytes, model: type[BaseModel]) -> BaseModel:
         raise RequestValidationError(found) from None
     except ValidationError as error:
         errors = error.errors(include_url=False, include_context=False, include_input=False)
-        raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in errors]) from None
+        raise RequestValidationError([{**error, "loc": ("body", *error["loc"])} for error in errors]) from None
     except (ValueError, RecursionError):  # no text, an endless number, or a depth that no document needs
         raise RefusalError(400, "There was an error parsing the body.", "invalid_body") from None

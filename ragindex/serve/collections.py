@@ -147,12 +147,12 @@ def _label(method: str) -> str:
 class _SparePositions(PassagePositions):
     """Positions that are left out where the documents cannot be read: what was found is answered without them."""
 
-    def locate(self, found: Sequence[Retrieval], first: int | None = None) -> list[Retrieval]:
+    def locate(self, retrievals: Sequence[Retrieval], first: int | None = None) -> list[Retrieval]:
         try:
-            return super().locate(found, first)
+            return super().locate(retrievals, first)
         except StoreError as error:
             log_error(error)
-            return list(found)
+            return list(retrievals)
 
 
 def _open_retriever(index: Index, method: str) -> IndexRetriever:
@@ -170,7 +170,7 @@ def _check_state(state: ServedState, broken: Mapping[str, StoreError] | None = N
 
     Raises UsageError if a key has a cap and a price that it needs is unknown, and StoreError if all are broken.
     """
-    state.index.require_prices([registry.scheme(one) for one in state.retrievers], reads=True)
+    state.index.require_prices([registry.scheme(retriever) for retriever in state.retrievers], reads=True)
     broken = dict(broken or {})
     for method in state.retrievers:
         try:
@@ -179,7 +179,7 @@ def _check_state(state: ServedState, broken: Mapping[str, StoreError] | None = N
             broken[method] = error
     for damage in broken.values():
         log_error(damage)
-    intact = {method: one for method, one in state.retrievers.items() if method not in broken}
+    intact = {method: retriever for method, retriever in state.retrievers.items() if method not in broken}
     if broken and not intact:
         raise next(iter(broken.values()))
     return replace(state, retrievers=intact, broken={method: str(damage) for method, damage in broken.items()})

@@ -123,7 +123,7 @@ def parse_collections(written: Sequence[str], methods: Sequence[str]) -> tuple[C
                 f"A collection's name must be unique, of at most 64 letters, digits and . _ -. Got {name!r}. "
                 "Write NAME=FOLDER."
             )
-    wanted = [(match[1], match[2]) if (match := _NAMED.fullmatch(one)) else ("", one) for one in methods]
+    wanted = [(match[1], match[2]) if (match := _NAMED.fullmatch(method)) else ("", method) for method in methods]
     for name, method in wanted:
         if name and name not in names:
             raise UsageError(f"--method {name}={method} names no collection. Available: {', '.join(names)}.")

@@ -121,8 +121,8 @@ class Ingestion:
         waiting = [state.document for state in changes.states(ids).values() if state.document is not None]
         hidden = list[str]()
         for documents in (self._newest_documents(ids), waiting):
-            passing = passing_documents(key.where, {one.id: one.metadata for one in documents})
-            hidden += [one.id for one in documents if one.id not in passing]
+            passing = passing_documents(key.where, {document.id: document.metadata for document in documents})
+            hidden += [document.id for document in documents if document.id not in passing]
         return hidden
 
     def explain(self, key: AccessKey, change: ChangeState | None) -> str:

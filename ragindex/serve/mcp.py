@@ -78,7 +78,8 @@ def make_mcp_server(service: Service, local: AccessKey | None = None) -> MCPServ
         base = _base_url(ctx)
         return {
             "results": [
-                {**one, "url": one["url"] or _document_url(base, one["id"], found.collection.name)} for one in results
+                {**result, "url": result["url"] or _document_url(base, result["id"], found.collection.name)}
+                for result in results
             ],
             "truncated": truncated,
             "collection": found.collection.name,
@@ -121,18 +122,18 @@ async def _work(service: Service, task: Any) -> Any:
 def _search(
     service: Service, key: AccessKey, order: SearchOrder, where: dict[str, Any] | None, max_tokens: int
 ) -> tuple[FoundHits, list[dict[str, Any]], bool]:
-    found = search_collection(service, key, replace(order, where=None if where is None else from_mapping(where)))
-    words, model = find_question_words(order.query, found.state.language), found.state.tokenizer
+    collection = search_collection(service, key, replace(order, where=None if where is None else from_mapping(where)))
+    words, model = find_question_words(order.query, collection.state.language), collection.state.tokenizer
     results, used, truncated = list[dict[str, Any]](), 0, False
-    for hit in found.hits:
-        begin, end = find_window(hit.text, words, found.state.language, _SNIPPET)
+    for hit in collection.hits:
+        begin, end = find_window(hit.text, words, collection.state.language, _SNIPPET)
         tokens = count_text_tokens(f"{hit.title}\n{hit.text[begin:end]}", model).tokens
         if used + tokens > max_tokens:
             truncated = True
             continue
         used += tokens
         results.append(_result(hit, begin, end))
-    return found, results, truncated
+    return collection, results, truncated
 
 
 def _result(hit: Hit, begin: int, end: int) -> dict[str, Any]:

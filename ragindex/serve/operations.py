@@ -44,7 +44,9 @@ async def ready_route(request: Request) -> Response:
     """
     service: Service = request.app.state.service
     checks: Mapping[str, SearchCheck] = request.app.state.search_checks
-    reasons = {name: await checks[name].find_reason(service, one) for name, one in service.collections.items()}
+    reasons = {
+        name: await checks[name].find_reason(service, collection) for name, collection in service.collections.items()
+    }
     ready = not any(reasons.values())
     shown = await asyncio.to_thread(_describe_visible, request, service, reasons)
     body = {"status": "ready" if ready else "not ready", "collections": shown}
@@ -86,8 +88,12 @@ def _describe_visible(request: Request, service: Service, reasons: Mapping[str, 
         return {}
     hidden = () if key is None or key.where is None else _OF_ALL_DOCUMENTS
     return {
-        name: {field: value for field, value in _describe(service, one, reasons[name]).items() if field not in hidden}
-        for name, one in service.collections.items()
+        name: {
+            field: value
+            for field, value in _describe(service, collection, reasons[name]).items()
+            if field not in hidden
+        }
+        for name, collection in service.collections.items()
         if key is None or key.opens(name)
     }
 

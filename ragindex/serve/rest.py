@@ -110,27 +110,27 @@ def _event(name: str, value: Any) -> ServerSentEvent:
     return ServerSentEvent(json.dumps(value, ensure_ascii=False), event=name)
 
 
-def note_search(request: Request, service: Service, found: FoundHits) -> None:
+def note_search(request: Request, service: Service, hits: FoundHits) -> None:
     """Count a search in the metrics, and leave what the log tells of it."""
-    service.metrics.searches.labels(found.collection.name, found.method).inc()
-    request.state.collection, request.state.method = found.collection.name, found.method
-    request.state.hits = len(found.hits)
+    service.metrics.searches.labels(hits.collection.name, hits.method).inc()
+    request.state.collection, request.state.method = hits.collection.name, hits.method
+    request.state.hits = len(hits.hits)
     if service.settings.log_texts:
-        request.state.query = found.order.query
+        request.state.query = hits.order.query
 
 
-def found_to_json(found: FoundHits, *, trace: bool) -> dict[str, Any]:
+def found_to_json(hits: FoundHits, *, trace: bool) -> dict[str, Any]:
     """Return a `SearchAnswer`."""
     return {
-        "collection": found.collection.name,
-        "method": found.method,
-        "query": found.order.query,
-        "hits": [{**hit_to_json(hit), "shortened": hit.id in found.shortened} for hit in found.hits],
-        "notes": list(found.retrieval.notes),
-        "trace": [step_to_json(step) for step in found.retrieval.trace] if trace else None,
-        "tokens": found.tokens,
-        "truncated": found.truncated,
-        "left_out": found.left_out,
+        "collection": hits.collection.name,
+        "method": hits.method,
+        "query": hits.order.query,
+        "hits": [{**hit_to_json(hit), "shortened": hit.id in hits.shortened} for hit in hits.hits],
+        "notes": list(hits.retrieval.notes),
+        "trace": [step_to_json(step) for step in hits.retrieval.trace] if trace else None,
+        "tokens": hits.tokens,
+        "truncated": hits.truncated,
+        "left_out": hits.left_out,
     }
 
 
@@ -180,10 +180,10 @@ _InCollection = Annotated[str, Query(max_length=200, description="Name of the co
 async def add_route(body: DocumentsBody, service: ServiceNeeded, key: WriteKey) -> Response:
     """Add documents, or change those with the same ids. The answer comes when they are on the disk."""
     most = service.settings.limits.documents
-    ids = [one.id for one in body.documents]
+    ids = [document.id for document in body.documents]
     if len(ids) > most or len(set(ids)) < len(ids):
         raise RefusalError(400, f"A request has at most {most} documents, each id once.", "documents")
-    documents = [Document(one.id, one.title, one.text, one.metadata) for one in body.documents]
+    documents = [Document(document.id, document.title, document.text, document.metadata) for document in body.documents]
     ingestion = find_ingestion(service, key, body.collection)
     await service.work(partial(ingestion.accept_documents, key, documents))
     ingestion.wake()

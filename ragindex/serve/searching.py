@@ -103,17 +103,17 @@ def search_collection(service: "Service", key: AccessKey, order: SearchOrder) ->
     method, retriever = collection.retriever(order.method, state)
     query = Query("search", order.query, combine_filters(key.where, order.where))
     with charge(key, service.metrics) as paid, ledger.attribute_calls("query", method):
-        (found,) = retriever.retrieve([query], order.k)
+        (retrieval,) = retriever.retrieve([query], order.k)
     if key.where is not None:
-        found = Retrieval(keep_permitted(key, found.hits))
-    hits, shortened = _cap_texts(found.hits, service.settings.limits.text)
+        retrieval = Retrieval(keep_permitted(key, retrieval.hits))
+    hits, shortened = _cap_texts(retrieval.hits, service.settings.limits.text)
     tokens: int | None = None
     left_out = 0
     if order.max_tokens is not None:
         fit = fit_hits(hits, order.max_tokens, state.tokenizer)
         hits, tokens, left_out = fit.hits, fit.tokens, fit.left_out
         shortened = (shortened & {hit.id for hit in hits}) | fit.shortened
-    bounded = Retrieval(hits, found.trace, found.notes)
+    bounded = Retrieval(hits, retrieval.trace, retrieval.notes)
     return FoundHits(order, collection, state, method, bounded, paid.spent, tokens, shortened, left_out)
 
 
@@ -162,20 +162,20 @@ class ComposedAnswer:
         return {number: hits[id] for number, id in self.answer.passages.items()}
 
 
-def compose_answer(service: "Service", key: AccessKey, found: FoundHits) -> ComposedAnswer:
+def compose_answer(service: "Service", key: AccessKey, hits: FoundHits) -> ComposedAnswer:
     """Answer the question from the hits. Without a model, find the sentences that match. Raises RagindexError."""
-    index, order, language = found.state.index, found.order, found.state.language
+    index, order, language = hits.state.index, hits.order, hits.state.language
     budget = order.max_tokens or DEFAULT_TOKENS
-    context = build_context(found.hits, found.retrieval.notes, budget, found.state.tokenizer)
+    context = build_context(hits.hits, hits.retrieval.notes, budget, hits.state.tokenizer)
     if is_offline(index.llm_name):
         evidence = find_matching_evidence(order.query, context, language)
-        return ComposedAnswer(found, context, cite_evidence(evidence, context), index.llm_name, found.paid, evidence)
+        return ComposedAnswer(hits, context, cite_evidence(evidence, context), index.llm_name, hits.paid, evidence)
     if not (context.passages or context.notes):
-        return ComposedAnswer(found, context, CitedAnswer("", found=False), index.llm_name, found.paid)
-    with charge(key, service.metrics) as paid, ledger.attribute_calls("query", found.method):
+        return ComposedAnswer(hits, context, CitedAnswer("", found=False), index.llm_name, hits.paid)
+    with charge(key, service.metrics) as paid, ledger.attribute_calls("query", hits.method):
         output = index.llm.run(ANSWER, answer_inputs(order.query, context, language))
     answer = resolve_citations(output, context)
-    return ComposedAnswer(found, context, answer, index.llm_name, found.paid + paid.spent)
+    return ComposedAnswer(hits, context, answer, index.llm_name, hits.paid + paid.spent)
 
 
 _URL_KEYS = ("url", "source_url", "link")

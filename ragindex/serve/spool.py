@@ -197,16 +197,16 @@ class Spool:
         """Record that changes are made, or why the document (by id) failed; earlier changes of it are forgotten."""
         now = time.time()
         with self._begin("IMMEDIATE") as connection:
-            for one in changes:
-                reason = failed.get(one.id, "")
-                status = "failed" if reason else "deleted" if one.document is None else "indexed"
+            for change in changes:
+                reason = failed.get(change.id, "")
+                status = "failed" if reason else "deleted" if change.document is None else "indexed"
                 connection.execute(
                     "UPDATE changes SET status = ?, reason = ?, finished = ?, body = CASE WHEN ? THEN body END "
                     "WHERE sequence = ?",
-                    [status, reason, now, bool(reason), one.sequence],
+                    [status, reason, now, bool(reason), change.sequence],
                 )
-                connection.execute(f"UPDATE changes SET hash = {_HASH} WHERE sequence = ?", [one.sequence])  # noqa: S608
-                connection.execute("DELETE FROM changes WHERE id = ? AND sequence < ?", [one.id, one.sequence])
+                connection.execute(f"UPDATE changes SET hash = {_HASH} WHERE sequence = ?", [change.sequence])  # noqa: S608
+                connection.execute("DELETE FROM changes WHERE id = ? AND sequence < ?", [change.id, change.sequence])
 
     def states(self, ids: Sequence[str]) -> dict[str, ChangeState]:
         """Return what has become of the last change of each document that ever had one."""
@@ -254,7 +254,7 @@ class Spool:
         """Keep damaged rows apart, as they are."""
         with self._begin("IMMEDIATE") as connection:
             connection.executemany(
-                "UPDATE changes SET status = 'damaged' WHERE sequence = ?", [[one] for one in sequences]
+                "UPDATE changes SET status = 'damaged' WHERE sequence = ?", [[sequence] for sequence in sequences]
             )
             connection.execute("REINDEX changes")  # the indexes may hold what a damaged row held before
 

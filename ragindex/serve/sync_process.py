@@ -49,7 +49,7 @@ def sync_accepted(index: Index, spool: Spool) -> int:
     """
     changes = spool.pending(_BATCH)
     if changes:
-        last = {one.id: one for one in changes}  # the last change of a document counts
+        last = {change.id: change for change in changes}  # the last change of a document counts
         gone = [one.id for one in last.values() if one.document is None]
         existing = index.documents.sources(gone)
         if existing:
@@ -61,7 +61,7 @@ def sync_accepted(index: Index, spool: Spool) -> int:
 
 def _index_documents(index: Index, documents: Sequence[Document]) -> dict[str, str]:
     """Add documents and build; return the reasons of those that fail. Raises RagindexError if it is none of theirs."""
-    before = {one.id: one for one in index.read([one.id for one in documents])}
+    before = {one.id: one for one in index.read([document.id for document in documents])}
     try:
         failed = _add_documents(index, documents)
         index.build()
@@ -80,8 +80,10 @@ def _index_documents(index: Index, documents: Sequence[Document]) -> dict[str, s
 
 def _put_back(index: Index, documents: Sequence[Document], before: Mapping[str, Document]) -> None:
     """Put documents into the state from before they were added: away, or with the earlier content."""
-    _add_documents(index, [before[one.id] for one in documents if before.get(one.id, one) != one])
-    existing = index.documents.sources([one.id for one in documents if one.id not in before])
+    _add_documents(
+        index, [before[document.id] for document in documents if before.get(document.id, document) != document]
+    )
+    existing = index.documents.sources([document.id for document in documents if document.id not in before])
     if existing:
         index.remove(list(existing))
 

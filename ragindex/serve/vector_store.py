@@ -114,8 +114,8 @@ async def search_store_route(
 def _search_to_page(
     service: Service, key: AccessKey, order: SearchOrder, body: VectorStoreBody
 ) -> tuple[FoundHits, Response]:
-    found = search_collection(service, key, order)
-    return found, JSONResponse(_page(found, body))
+    collection = search_collection(service, key, order)
+    return collection, JSONResponse(_page(collection, body))
 
 
 def _order(store: str, body: VectorStoreBody) -> SearchOrder:

@@ -67,8 +67,12 @@ async def page_route() -> Response:
 async def collections_route(service: ServiceNeeded, key: AnyKey) -> Response:
     """Return the collections that the key opens, with their methods, and what it may do."""
     found = [
-        {"name": name, "methods": list(one.methods), "documents": len(one.state.index) if key.where is None else None}
-        for name, one in service.collections.items()
+        {
+            "name": name,
+            "methods": list(collection.methods),
+            "documents": len(collection.state.index) if key.where is None else None,
+        }
+        for name, collection in service.collections.items()
         if key.opens(name)
     ]
     return JSONResponse({"collections": found if "read" in key.rights else [], "rights": sorted(key.rights)})
@@ -84,8 +88,8 @@ async def page_search_route(body: PageSearchBody, request: Request, service: Ser
 
 def _search(service: Service, key: AccessKey, body: PageSearchBody) -> tuple[TimedSearch, str]:
     start = time.perf_counter()
-    found = search_collection(service, key, SearchOrder(body.query, body.collection, body.method, body.k))
-    timed = TimedSearch(found, 1e3 * (time.perf_counter() - start))
+    collection = search_collection(service, key, SearchOrder(body.query, body.collection, body.method, body.k))
+    timed = TimedSearch(collection, 1e3 * (time.perf_counter() - start))
     return timed, render_found(timed)
 
 

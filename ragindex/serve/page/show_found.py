@@ -171,7 +171,7 @@ def _place(hit: Hit, start: int) -> str:
 
 def _view_step(step: Step) -> StepView:
     paths = [format_path(path) for path in step.paths[:_FACTS]]
-    facts = [f"{one.subject} –{one.predicate}→ {one.object}" for one in step.triples[:_FACTS]]
+    facts = [f"{triple.subject} –{triple.predicate}→ {triple.object}" for triple in step.triples[:_FACTS]]
     more = len(step.ids) - _IDS
     ids = ", ".join(step.ids[:_IDS]) + (f" and {more} more" if more > 0 else "")
     return StepView(
@@ -185,12 +185,12 @@ def _view_step(step: Step) -> StepView:
     )
 
 
-def _find_titles(found: FoundHits) -> dict[str, str]:
+def _find_titles(hits: FoundHits) -> dict[str, str]:
     """Return the titles of the passages that facts and paths of the trace name by their ids."""
-    facts = list_trace_facts(found.retrieval.trace)[:_LOOKED_UP]
+    facts = list_trace_facts(hits.retrieval.trace)[:_LOOKED_UP]
     names = {name for fact in facts for name in (fact.subject, fact.object)}
-    index = found.state.index
+    index = hits.state.index
     owner = index.finished_documents().owner
     owners = {name: owner(name) for name in names}
-    titles = {one.id: one.title or one.id for one in index.read(sorted({one for one in owners.values() if one}))}
+    titles = {one.id: one.title or one.id for one in index.read(sorted({owner for owner in owners.values() if owner}))}
     return {name: titles[id] for name, id in owners.items() if id in titles}

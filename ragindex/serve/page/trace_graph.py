@@ -202,7 +202,7 @@ def _choose_columns(graph: TraceGraph) -> dict[str, int]:
     """Return the column of each node. Hits stand last, unless passages lead to one another: then lists stand first."""
     columns: dict[str, int] = {}
     led_to = {edge.target for edge in graph.edges if graph.nodes[edge.source].kind != "list"}
-    from_lists = [one for one in graph.edges if graph.nodes[one.source].kind == "list" and one.target not in led_to]
+    from_lists = [edge for edge in graph.edges if graph.nodes[edge.source].kind == "list" and edge.target not in led_to]
     for edge in [*from_lists, *graph.edges]:
         first = columns.setdefault(edge.source, 0)
         columns.setdefault(edge.target, min(first + 1, _MOST_COLUMNS - 1))
