@@ -122,18 +122,18 @@ async def _work(service: Service, task: Any) -> Any:
 def _search(
     service: Service, key: AccessKey, order: SearchOrder, where: dict[str, Any] | None, max_tokens: int
 ) -> tuple[FoundHits, list[dict[str, Any]], bool]:
-    collection = search_collection(service, key, replace(order, where=None if where is None else from_mapping(where)))
-    words, model = find_question_words(order.query, collection.state.language), collection.state.tokenizer
+    found_hits = search_collection(service, key, replace(order, where=None if where is None else from_mapping(where)))
+    words, model = find_question_words(order.query, found_hits.state.language), found_hits.state.tokenizer
     results, used, truncated = list[dict[str, Any]](), 0, False
-    for hit in collection.hits:
-        begin, end = find_window(hit.text, words, collection.state.language, _SNIPPET)
+    for hit in found_hits.hits:
+        begin, end = find_window(hit.text, words, found_hits.state.language, _SNIPPET)
         tokens = count_text_tokens(f"{hit.title}\n{hit.text[begin:end]}", model).tokens
         if used + tokens > max_tokens:
             truncated = True
             continue
         used += tokens
         results.append(_result(hit, begin, end))
-    return collection, results, truncated
+    return found_hits, results, truncated
 
 
 def _result(hit: Hit, begin: int, end: int) -> dict[str, Any]:

@@ -114,8 +114,8 @@ async def search_store_route(
 def _search_to_page(
     service: Service, key: AccessKey, order: SearchOrder, body: VectorStoreBody
 ) -> tuple[FoundHits, Response]:
-    collection = search_collection(service, key, order)
-    return collection, JSONResponse(_page(collection, body))
+    found_hits = search_collection(service, key, order)
+    return found_hits, JSONResponse(_page(found_hits, body))
 
 
 def _order(store: str, body: VectorStoreBody) -> SearchOrder:

@@ -88,8 +88,8 @@ async def page_search_route(body: PageSearchBody, request: Request, service: Ser
 
 def _search(service: Service, key: AccessKey, body: PageSearchBody) -> tuple[TimedSearch, str]:
     start = time.perf_counter()
-    collection = search_collection(service, key, SearchOrder(body.query, body.collection, body.method, body.k))
-    timed = TimedSearch(collection, 1e3 * (time.perf_counter() - start))
+    found_hits = search_collection(service, key, SearchOrder(body.query, body.collection, body.method, body.k))
+    timed = TimedSearch(found_hits, 1e3 * (time.perf_counter() - start))
     return timed, render_found(timed)
 
 
