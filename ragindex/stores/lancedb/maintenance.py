@@ -37,7 +37,10 @@ _FRAGMENTS = 64
 _DELETED = 0.1
 """The share of deleted records above which the table is rewritten. LanceDB does not compact fragments with fewer."""
 _MAX_MERGED = 50_000
-"""The most records of small fragments to merge in memory. For more, LanceDB rewrites the table in a stream."""
+"""The most records of small fragments to merge. For more, LanceDB rewrites the table, 8,192 records at a time."""
+_BLOCK_BYTES, _BLOCK_RECORDS = 32 << 20, 128
+"""Records are merged in blocks of about so many bytes, read so many records at a time: a record may have 64 KiB of
+metadata, and a merge takes five times the memory of what it writes."""
 _ANN_FROM = 10_000
 """The number of records from which vectors get an index. Below it, LanceDB compares all vectors, fast and exactly."""
 _MAX_LACKING_SHARE = 0.1
@@ -64,10 +67,7 @@ def compact_table(table: Any, folder: Path, version: int) -> bool:
     elif len(now.fragments) > _FRAGMENTS:
         small = _select_small(now.fragments)
         if small and sum(fragment.rows - fragment.deleted for fragment in small) <= _MAX_MERGED:
-            # in one write, so that a concurrent reader sees each record once
-            ranges = " OR ".join(f"(_rowid >= {part.id << 32} AND _rowid < {(part.id + 1) << 32})" for part in small)
-            rows = wait(table.query().where(ranges).to_arrow())
-            wait(table.merge_insert("id").when_matched_update_all().execute(rows))
+            _merge(table, small)
         else:
             _rewrite(table)
     else:
@@ -88,6 +88,24 @@ def _select_small(fragments: Sequence[Fragment]) -> list[Fragment]:
             return by_size[:number]
         rows += fragment.rows
     return []
+
+
+def _merge(table: Any, small: Sequence[Fragment]) -> None:
+    """Write the records of fragments anew, a block at once, so that a concurrent reader sees each record once."""
+    ranges = " OR ".join(f"(_rowid >= {part.id << 32} AND _rowid < {(part.id + 1) << 32})" for part in small)
+    batches = fetch_batches(table, table.query().where(ranges), _BLOCK_RECORDS)
+    block = list[pa.RecordBatch]()
+    for batch in batches:
+        block.append(batch)
+        if sum(each.nbytes for each in block) > _BLOCK_BYTES:
+            _write_block(table, block)
+            block = []
+    if block:
+        _write_block(table, block)
+
+
+def _write_block(table: Any, block: Sequence[pa.RecordBatch]) -> None:
+    wait(table.merge_insert("id").when_matched_update_all().execute(pa.Table.from_batches(block)))
 
 
 def _rewrite(table: Any) -> None:

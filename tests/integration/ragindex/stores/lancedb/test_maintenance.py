@@ -131,6 +131,24 @@ def test_small_fragments_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert found == ["r003", "r007", "s003", "s007"]
 
 
+def test_large_records_are_merged_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A merge takes several times the memory of the records that it writes at once."""
+    monkeypatch.setattr(maintenance, "_FRAGMENTS", 6)
+    monkeypatch.setattr(maintenance, "_BLOCK_RECORDS", 2)
+    monkeypatch.setattr(maintenance, "_BLOCK_BYTES", 45_000)
+    store = LanceDB(memory_gib=0).open(tmp_path)
+    collection = store.create("some", SCHEMA)
+    collection.upsert(records({f"large{n}": "oak " * 2_500 for n in range(20)}))
+    for number in range(7):
+        collection.upsert(records({f"s{number}{n}": f"w{number} " + "fen " * 2_500 for n in range(2)}))
+    collection.finish()
+    now = files.read_version(store.database.place("some"), collection.version)
+    assert len(now.fragments) <= 7
+    assert sorted(fragment.rows for fragment in now.fragments) == [2, 4, 4, 4, 20]
+    assert collection.count() == 34
+    assert collection.search([TextQuery("w3", 10)])[0].ids == ["s30", "s31"]
+
+
 def test_records_that_were_deleted_go_from_the_disk(tmp_path: Path) -> None:
     store = LanceDB(memory_gib=0).open(tmp_path)
     collection = store.create("some", SCHEMA)
