@@ -37,6 +37,7 @@ ARCHIVES = (
 )
 SLOW_SECONDS = 10.0
 """Seconds after which a copy is reported, although reading it has a limit."""
+_MOST_BYTES = 10_000_000  # of what is repeated
 _MANY = (30, 300, 3_000, 30_000)  # how often hostile markup is repeated
 _NESTED = (
     *("<div>", "<b>", "<table><tr><td>", "<ul><li>", "<blockquote>", "<select>", "<svg>", "<a href=x>", "<!--"),
@@ -60,6 +61,10 @@ _NESTED = (
 )
 
 
+def _repeat(part: bytes, count: int) -> bytes:
+    return part * max(1, min(count, _MOST_BYTES // max(1, len(part))))
+
+
 def flip_bytes(raw: bytes, random: Random) -> bytes:
     """Change some bytes, a few or one in a hundred."""
     content = bytearray(raw)
@@ -79,8 +84,12 @@ def move_part(raw: bytes, random: Random) -> bytes:
     start, end, place = sorted(random.randrange(len(raw) + 1) for _ in range(3))
     part = raw[start:end]
     return random.choice(
-        (raw[:start] + raw[end:], raw[:end] + part * random.choice(_MANY[:2]) + raw[end:place], raw[end:] + part)
-    )[:20_000_000]
+        (
+            raw[:start] + raw[end:],
+            raw[:end] + _repeat(part, random.choice(_MANY[:2])) + raw[end:place],
+            raw[end:] + part,
+        )
+    )
 
 
 def insert_markup(raw: bytes, random: Random) -> bytes:
@@ -109,8 +118,7 @@ def nest_element(raw: bytes, random: Random) -> bytes:
         return insert_markup(raw, random)
     count, tag = random.choice(_MANY), raw[start : end + 1]
     name = tag[1:-1].split()[0].rstrip(b"/") if tag[1:-1].split() else b"a"
-    closed = raw[:start] + tag.replace(b"/>", b">") * count + b"a" + b"</%s>" % name * count + raw[start:]
-    return closed[:20_000_000]
+    return raw[:start] + _repeat(tag.replace(b"/>", b">"), count) + b"a" + _repeat(b"</%s>" % name, count) + raw[start:]
 
 
 FLAT: Sequence[Damage] = (flip_bytes, truncate, move_part, insert_markup, change_numbers, nest_element)

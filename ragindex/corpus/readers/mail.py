@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from email.header import decode_header, make_header
-from email.message import MIMEPart
+from email.message import EmailMessage, MIMEPart
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+from typing import cast
 
 import regex
 
@@ -44,7 +45,7 @@ class _Policy(email.policy.EmailPolicy):
         return name, value[:_LONGEST_HEADER]
 
 
-_POLICY = _Policy()
+_POLICY = cast("email.policy.Policy[EmailMessage]", _Policy())
 
 
 @dataclass(frozen=True, slots=True)
