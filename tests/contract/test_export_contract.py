@@ -1,5 +1,7 @@
 """Every registered scheme answers alike after it was exported and loaded, from its index and packed."""
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,8 +30,10 @@ def hits_of(found: list[Retrieval]) -> list[object]:
 @pytest.mark.parametrize(
     "written", [*registry.plugin_names("schemes"), *(pytest.param(one, marks=pytest.mark.slow) for one in VARIANTS)]
 )
-def test_an_exported_method_answers_as_before(written: str, tmp_path: Path) -> None:
+def test_an_exported_method_answers_as_before(written: str, tmp_path: Path, built: Callable[[str], Path]) -> None:
     scheme = default_scheme(written)
+    build(scheme, built(written), "lsa").close()
+    shutil.copytree(built(written), tmp_path / "index")
     with build(scheme, tmp_path / "index", "lsa") as workspace:
         expected = workspace.positions(scheme).locate(ask_questions(workspace.open_method(scheme), 10))
         export_retriever(workspace, scheme, tmp_path / "referred")

@@ -1,7 +1,8 @@
 """Filtered searches by every scheme, beside searches of an index of what passes, and beside what passes, on worlds."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,21 @@ def build(folder: Path, encoder: str, documents: Sequence[Document], scheme: Sch
     return workspace
 
 
+@pytest.fixture(scope="module")
+def worlds_of_groups(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], tuple[list[Document], Index]]:
+    """Return by seed the documents and the index that all methods share, and with it the parts that several need."""
+
+    @cache
+    def open_world(seed: int) -> tuple[list[Document], Index]:
+        documents = make_documents(random.Random(seed))
+        folder = tmp_path_factory.mktemp("groups")
+        workspace = Index.open(folder, encoder="lsa:32", chunking=None, create=True)
+        workspace.add(documents)
+        return documents, workspace
+
+    return open_world
+
+
 @pytest.mark.parametrize(
     "written",
     [pytest.param(one, marks=() if one in QUICK else pytest.mark.slow) for one in WITHOUT_STATISTICS],
@@ -123,11 +139,14 @@ def test_a_filter_finds_what_an_index_of_what_passes_finds(written: str, words: 
         *("hipporag(mode=facts)", "raptor(mode=traversal)", "sirerag(ranking=lifted)", "bm25(over=aggregates)"),
     ],
 )
-def test_nothing_is_told_of_documents_that_a_random_filter_keeps_out(written: str, seed: int, tmp_path: Path) -> None:
+def test_nothing_is_told_of_documents_that_a_random_filter_keeps_out(
+    written: str, seed: int, worlds_of_groups: Callable[[int], tuple[list[Document], Index]]
+) -> None:
     rng = random.Random(f"{written} {seed}")
-    documents = make_documents(rng)
+    documents, workspace = worlds_of_groups(seed)
     scheme = default_scheme(written, documents)
-    retriever = scheme.open(build(tmp_path / "w", "lsa:32", documents, scheme))
+    workspace.build(scheme)
+    retriever = scheme.open(workspace)
     told = 0
     for number in range(12):
         where, query = draw_filter(rng, documents), rng.choice(QUESTIONS)

@@ -73,4 +73,4 @@ def wait_until(holds: Any, seconds: float = 60.0) -> None:
     until = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < until, "it did not happen in time"
-        time.sleep(0.05)
+        time.sleep(0.1)  # every look is a request, which costs more than waiting

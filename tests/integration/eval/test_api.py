@@ -13,8 +13,6 @@ from ragindex_eval.data import datasets
 from ragindex_eval.result import Result
 from ragindex_eval.results.load import load_results
 
-pytestmark = pytest.mark.usefixtures("few_rounds")
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

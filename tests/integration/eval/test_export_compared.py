@@ -10,8 +10,6 @@ from command_line import ragindex as run
 import ragindex
 from ragindex.errors import UsageError
 
-pytestmark = pytest.mark.usefixtures("few_rounds")
-
 QUESTION = "Which hill is highest?"
 
 

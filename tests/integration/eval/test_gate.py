@@ -10,8 +10,6 @@ from made_comparisons import made
 from ragindex_eval.results.model import Study
 from ragindex_eval.results.save import save_results
 
-pytestmark = pytest.mark.usefixtures("few_rounds")
-
 
 @pytest.fixture(autouse=True)
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -13,8 +13,6 @@ from mlflow_database import all_runs, parent_of
 from ragindex_eval import mlflow_live, mlflow_runs
 from ragindex_eval.results.model import MethodResult
 
-pytestmark = pytest.mark.usefixtures("few_rounds")
-
 COMMAND = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25,dense", "--k", "1")
 COMMAND += ("--encoder", "lsa:1")
 FINISHED = {"": "FINISHED", "0/bm25": "FINISHED", "0/dense": "FINISHED"}

@@ -94,13 +94,16 @@ def _find_matches(world: World, entity: WorldEntity, conditions: tuple[Condition
     Only the neighbourhood of the first condition's object is searched: whatever meets that condition is there.
     """
     wanted = [_follow(world, entity, condition.path)[-1] for condition in conditions]
+    noun = _noun(entity)
     return [
         one.ref
         for region in world.layout.neighbours(wanted[0].region)
         for one in world.region(region)
         if one.ref.kind == entity.ref.kind
-        and _noun(one) == _noun(entity)
-        and [_follow(world, one, condition.path)[-1:] for condition in conditions] == [[end] for end in wanted]
+        and _noun(one) == noun
+        and all(
+            _follow(world, one, condition.path)[-1:] == [end] for condition, end in zip(conditions, wanted, strict=True)
+        )
     ]
 
 

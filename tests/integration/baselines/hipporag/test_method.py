@@ -24,7 +24,6 @@ from ragindex.parts.vectors.similar_pairs import SimilarPairs
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.retrieval.fusion import normalize_scores
-from ragindex.testing import DOCUMENTS, build, check_batches, check_filter, check_hits
 from ragindex.types import Document, Query, Triple
 from ragindex_baselines.hipporag import spread_vectors, weighted_graph
 from ragindex_baselines.hipporag.method import QUESTION_ENTITIES, FactRetriever, HippoRAG, name_entities_by_rule
@@ -447,14 +446,3 @@ def test_a_model_is_asked_for_entities_alone() -> None:
 def test_another_part_is_no_graph() -> None:
     with pytest.raises(UsageError, match="'graph' parameter of hipporag must be"):
         registry.scheme("hipporag(graph=passages)")
-
-
-def test_contract(tmp_path: Path) -> None:
-    """Of facts, which the contract suite has in histories and on Elasticsearch only."""
-    for check in (check_hits, check_batches, check_filter):
-        check(FACTS, tmp_path / check.__name__, "lsa", built=tmp_path / "built")
-    # what `check_finds` asks of a scheme, this mode does not give where a passage has no triple to lead to it
-    retriever = FACTS.open(build(FACTS, tmp_path / "built", "lsa"))
-    queries = [Query(one.id, f"{one.title}: {one.text}") for one in DOCUMENTS]
-    found = [{id for hit in each.hits for id in hit.doc_ids} for each in retriever.retrieve(queries, 3)]
-    assert [query.id for query, ids in zip(queries, found, strict=True) if query.id not in ids] == ["d12", "d18"]

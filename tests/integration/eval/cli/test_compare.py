@@ -13,8 +13,6 @@ from unrecorded import record_nothing
 from ragindex.errors import BelowThresholdError, DataError, LeftOutError, UnknownNameError, UsageError
 from ragindex_eval.cli import compare
 
-pytestmark = pytest.mark.usefixtures("few_rounds")
-
 Run = Callable[..., Result]
 
 

@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from examples import examples
 from ragindex.index.manifest import read_manifest
 
-pytestmark = pytest.mark.usefixtures("few_rounds")
-
 STORES = ("lancedb", "lancedb(memory_gib=0)")  # searched in memory, and beyond it
 
 

@@ -8,8 +8,6 @@ from command_line import QUESTIONS, TEXTS, ragindex, write
 from snapshots import SENTENCE, assert_matches, masked
 from unrecorded import record_nothing
 
-pytestmark = pytest.mark.usefixtures("few_rounds")
-
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
 

@@ -7,8 +7,6 @@ from command_line import failed, make_desk, ragindex, write
 
 from ragindex_eval.data import datasets
 
-pytestmark = pytest.mark.usefixtures("few_rounds")
-
 NOTES = {
     "mill.md": "# Old Mill\n\nThe Old Mill was founded in 1871 by Ada Miller. It has three wheels.\n",
     "brother.md": '# Brother\n\n"Brother" is a song by the rock band Pale Jam.\n',

@@ -36,8 +36,6 @@ from ragindex_eval.run.near_gold import find_near_gold
 from ragindex_eval.run.read_answers import GoldPassages
 from ragindex_eval.stats import by_iteration
 
-pytestmark = pytest.mark.usefixtures("few_rounds")
-
 GAIN = "stands in several documents: found with the first of them, and the others gain nothing"
 KS = (1, 2, 3, 5)
 NAMES = [ir_measures.parse_measure(f"{name}@{k}") for name in ("R", "Success", "RR", "nDCG") for k in KS]

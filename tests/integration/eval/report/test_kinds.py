@@ -17,8 +17,6 @@ from ragindex_eval.report.terminal import render_comparison
 from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Comparison, Study
 
-pytestmark = pytest.mark.usefixtures("few_rounds")
-
 KINDS = ["single"] * 10 + ["two"] * 2
 # a finds every `single` and no `two`; b half of the `single` and every `two`. Only q11 and q12 name no title.
 RECALLS = {"a": [1.0] * 10 + [0.0] * 2, "b": [1.0, 0.0] * 5 + [1.0] * 2}

@@ -18,8 +18,6 @@ from ragindex_eval.results.model import Comparison, Study
 from ragindex_eval.results.save import save_results
 from ragindex_eval.stats.seeds import study_to_json
 
-pytestmark = pytest.mark.usefixtures("few_rounds")
-
 DOCUMENTS = (
     Document("anna", "Grey Anna", "Grey Anna is the highest hill of the north."),
     Document("sarn", "Sarn", "The Sarn is a river that carries barges with slate."),

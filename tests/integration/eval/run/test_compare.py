@@ -33,8 +33,6 @@ from ragindex_eval.results.save import method_file_name
 from ragindex_eval.run import latency
 from ragindex_eval.stats.first_sentence import state_conclusion
 
-pytestmark = pytest.mark.usefixtures("few_rounds")
-
 
 class ReadsK(Scripted):
     """A fake scheme whose best document at k is another at each k."""
@@ -372,10 +370,8 @@ def test_latency_is_split_and_kept(tmp_path: Path) -> None:
     assert journal.read_text().count("\n") == asked.count("\n") + 5 + 2 * 3  # five to warm up, and rounds of three
 
 
-def test_each_question_is_timed_with_all_methods_in_random_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(latency, "_MOST_ROUNDS", 10)
+@pytest.mark.usefixtures("all_rounds")
+def test_each_question_is_timed_with_all_methods_in_random_order(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     first, second = (Scripted(journal=str(journal), mark=mark) for mark in ("a-", "b-"))
     asked = dataset([*QUESTIONS, "What is slate?", "Who printed cheap books?"], None)

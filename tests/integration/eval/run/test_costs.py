@@ -17,8 +17,6 @@ from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Study
 from ragindex_eval.results.save import save_results
 
-pytestmark = pytest.mark.usefixtures("few_rounds")
-
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[OpenAIServer]:

@@ -11,8 +11,6 @@ from ragindex_eval.metrics.evidence import TokensToRecall
 from ragindex_eval.report.sections.ablations import render_ablations
 from ragindex_eval.results.load import load_results
 
-pytestmark = pytest.mark.usefixtures("few_rounds")
-
 PIER = "# Pier\n\nThe old pier is shut.\n\n## Fees\n\nA berth costs nine crowns.\n\n## Tides\n\nA tide turns twice.\n"
 MILL = "# Mill\n\nThe mill grinds rye, and no berth is there.\n"
 QUESTIONS = """question,answer,documents,evidence

@@ -28,8 +28,6 @@ from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.results.model import Comparison
 from ragindex_eval.stats.first_sentence import state_conclusion
 
-pytestmark = pytest.mark.usefixtures("few_rounds")
-
 
 class Asking(Scheme):
     """BM25 that asks the model about every question first, `times` times."""

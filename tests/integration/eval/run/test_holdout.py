@@ -13,8 +13,6 @@ from unrecorded import record_nothing
 
 from ragindex_eval.run.question_uses import LEDGER, Ledger
 
-pytestmark = pytest.mark.usefixtures("few_rounds")
-
 GIVEN = ("mills", "--encoder", "lsa:1", "--k", "1", "--index", "w", "--questions", "main.csv")
 COMPARE = ("compare", *GIVEN, "--methods", "bm25,dense", "--json", "-")
 SEALED = ("--holdout", "sealed.csv")

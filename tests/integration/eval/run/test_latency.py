@@ -17,6 +17,8 @@ from ragindex_eval.results.model import LATENCY, Comparison
 from ragindex_eval.run import environment, latency
 from ragindex_eval.stats.conclusions import differ
 
+pytestmark = pytest.mark.usefixtures("all_rounds")
+
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Index]:

@@ -25,8 +25,6 @@ from ragindex_eval.run.read_answers import AnswerReader
 from ragindex_eval.run.settings import make_settings
 from ragindex_eval.stats.seeds import study_to_json
 
-pytestmark = pytest.mark.usefixtures("few_rounds")
-
 DOCUMENTS = (
     Document("mara", "Mara", "Mara left the valley in spring to find work. She never sang again."),
     Document("mill", "Mill", "The mill burned in the winter of 1871. Nobody swam in its pond."),

@@ -36,8 +36,6 @@ from ragindex_eval.run.grid import parse_threshold, require_reached
 from ragindex_eval.run.read_answers import AnswerReader, GoldPassages
 from ragindex_eval.stats.seeds import study_to_json
 
-pytestmark = pytest.mark.usefixtures("few_rounds")
-
 TEXTS = {
     "anna": ("Grey Anna", "Grey Anna is the highest hill of the north."),
     "sarn": ("Sarn", "The Sarn is a river that carries barges with slate. It was surveyed in 1871."),

@@ -15,8 +15,6 @@ from ragindex_eval.run.settings import CompareSettings, CorpusSettings
 from ragindex_eval.run.study import run_study
 from ragindex_eval.stats.seeds import group_by_seed
 
-pytestmark = pytest.mark.usefixtures("few_rounds")
-
 
 @pytest.fixture(autouse=True)
 def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

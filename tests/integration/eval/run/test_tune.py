@@ -12,8 +12,6 @@ from command_line import failed, ragindex
 from made_mills import write_mills
 from unrecorded import record_nothing
 
-pytestmark = pytest.mark.usefixtures("few_rounds")
-
 MILLS = ("mills", "--questions", "questions.csv", "--index", "index", "--k", "1,2")
 TUNE = ("tune", *MILLS, "--limit", "30")
 
