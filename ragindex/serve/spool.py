@@ -337,9 +337,13 @@ def open_spool(folder: Path) -> Spool:
 def _open(file: str) -> sqlite3.Connection:
     """Open a file, or the URI of one, with the function of `_HASH`; transactions are begun by statements."""
     connection = sqlite3.connect(file, timeout=_WAIT_SECONDS, isolation_level=None, uri=file.startswith("file:"))
-    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-    connection.create_function("row_hash", -1, _hash_values)
-    connection.execute("PRAGMA synchronous=FULL")
+    try:
+        connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        connection.create_function("row_hash", -1, _hash_values)
+        connection.execute("PRAGMA synchronous=FULL")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

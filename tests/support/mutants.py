@@ -38,6 +38,7 @@ _HEAVY = ("numpy", "pyarrow", "scipy.stats", "sklearn.linear_model", "pydantic",
 """Imported once, before processes are forked for mutants of what runs when the module is imported."""
 _WARM = ("-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning")
 _HOUR = 3600
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 _DIED = "the process died"
 _OPTIONS = ("-q", "-s", "-m", "not slow", "-p", "no:xdist", "-p", "no:cacheprovider", *_WARM)
 
@@ -56,7 +57,7 @@ def run_forked(work: Callable[[], Any], limit: float) -> Any:
             os.setsid()
             resource.setrlimit(resource.RLIMIT_CPU, (int(limit) + 1, int(limit) + 1))
             for stream in (1, 2):
-                os.dup2(os.open(os.environ.get("MUTANTS_LOG", os.devnull), os.O_WRONLY | os.O_APPEND), stream)
+                os.dup2(os.open(os.environ.get("MUTANTS_LOG", os.devnull), _APPEND), stream)
             try:
                 answer.write_text(json.dumps(work()))
             finally:

@@ -528,6 +528,17 @@ def test_the_seed_last_used_is_the_default(tmp_path: Path) -> None:
     assert ids(Index.open(tmp_path, create=True), "curling stones granite", 1, Dense()) == ["d10"]
 
 
+def test_a_sync_that_builds_nothing_makes_the_seed_the_default(index: BuiltIndex, tmp_path: Path) -> None:
+    """Passages do not depend on it."""
+    index("bm25").close()
+    with Index.open(tmp_path, seed=5) as reseeded:
+        parts = reseeded.manifest.parts
+        reseeded.build(BM25())
+        assert reseeded.manifest.parts == parts
+    with Index.open(tmp_path) as reopened:
+        assert reopened.seed == 5
+
+
 def test_refused_addition_writes_nothing(tmp_path: Path) -> None:
     workspace = Index.open(tmp_path, chunking=None, create=True)
     many = [Document(f"{n:04d}", "", "x") for n in range(2500)]

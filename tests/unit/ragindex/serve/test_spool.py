@@ -72,6 +72,24 @@ def test_killed_before_any_statement_of_the_first_change(tmp_path: Path, monkeyp
     require_usable(folder, "first")
 
 
+def test_a_connection_that_cannot_be_used_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = []
+
+    class Refusing(sqlite3.Connection):
+        def execute(self, *given: Any) -> sqlite3.Cursor:
+            raise sqlite3.OperationalError("disk I/O error")
+
+        def close(self) -> None:
+            closed.append(self)
+            super().close()
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *given, **named: connect(*given, **named, factory=Refusing))
+    with pytest.raises((StoreError, sqlite3.OperationalError), match="disk I/O error"):
+        accept(open_spool(tmp_path), "first")
+    assert len(closed) == 1
+
+
 @pytest.mark.parametrize("script", ["", "PRAGMA journal_mode = WAL;", FIRST_TABLES, "PRAGMA user_version = 0;"])
 def test_file_left_half_made_is_completed(script: str, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / SPOOL_FILE)) as connection:
