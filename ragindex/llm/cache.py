@@ -17,9 +17,9 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from threading import Lock
-from typing import IO, Any, Protocol, TypeAlias
+from typing import IO, Annotated, Any, Protocol, TypeAlias, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, NonNegativeFloat, NonNegativeInt, ValidationError, create_model
 
 from ragindex._util import files as durable_files
 from ragindex._util.canonical import encodable
@@ -46,12 +46,12 @@ class CachedResponse:
     finish: str
     refusal: str
     structure: str
-    input_tokens: int
-    cached_tokens: int
-    output_tokens: int
+    input_tokens: NonNegativeInt
+    cached_tokens: NonNegativeInt
+    output_tokens: NonNegativeInt
     estimated: bool
     money: float | None
-    seconds: float
+    seconds: NonNegativeFloat
     at: float
 
 
@@ -313,28 +313,14 @@ def prune_responses(cache: SQLiteCache, older_than: float | None = None, task: s
 # ---------------------------------------------------------------- export: others replay a study at no cost
 
 
-class _ExportedCall(BaseModel):
-    """A call in an export file, with the columns of `CACHE_COLUMNS`."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-
-    key: str = Field(pattern=r"^[0-9a-f]{64}$")
-    task: str
-    version: int
-    provider: str
-    model: str
-    base_url: str
-    text: str
-    finish: str
-    refusal: str
-    structure: str
-    input_tokens: int = Field(ge=0)
-    cached_tokens: int = Field(ge=0)
-    output_tokens: int = Field(ge=0)
-    estimated: bool
-    money: float | None
-    seconds: float = Field(ge=0)
-    at: float
+_ExportedCall = create_model(
+    "_ExportedCall",
+    __config__=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False),
+    key=Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")],
+    **get_type_hints(CallSource),
+    **get_type_hints(CachedResponse, include_extras=True),
+)
+"""A call in an export file, with the columns of `CACHE_COLUMNS`."""
 
 
 def export_calls(cache: SQLiteCache, path: Path) -> int:

@@ -137,7 +137,7 @@ def test_nothing_stays_open_when_no_claim_is_held(tmp_path: Path) -> None:
             key_locks.hold_key(tmp_path / f"{number}", key(number)),
         ):
             pass
-    assert (len(os.listdir("/proc/self/fd")), key_locks._held) == (before, set())
+    assert (len(os.listdir("/proc/self/fd")), key_locks._descriptors) == (before, set())
     assert list(tmp_path.glob("*.keys/*")) == []
 
 
@@ -159,14 +159,14 @@ def test_claim_file_deleted_while_another_waits(tmp_path: Path) -> None:
     with key_locks.hold_key(path, key(1)):
         thread = threading.Thread(target=wait)
         thread.start()
-        while len(key_locks._held) < 2:
+        while len(key_locks._descriptors) < 2:
             pass
         claim = Path(f"{path}.keys", key(1))
         claim.unlink()
         claim.touch()
         assert not inside.is_set()
     thread.join()
-    assert (order, claim.exists(), key_locks._held) == ([True], False, set())
+    assert (order, claim.exists(), key_locks._descriptors) == ([True], False, set())
 
 
 def test_killed_process_frees_its_claim(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_a_child_that_leaves_the_work_of_its_parent_gives_nothing_back(tmp_path:
         with key_locks.hold_key(path, key(1)):
             os._exit(0)
     assert ended(child) == 0
-    assert key_locks._held == set()
+    assert key_locks._descriptors == set()
 
 
 # ---------------------------------------------------------------- a database has one name
