@@ -192,7 +192,7 @@ def redact_account(text: str, key: str, base_url: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class RequestProblem:
     """The failure of a request. `status` is None without a response; `retry_after` is the server's value in seconds.
 
     `code` and `param` are the service's names for the error and for the parameter at fault, or empty. `away` says that
@@ -263,19 +263,19 @@ class Billed:
     output_tokens: int = 0
 
 
-class TroubleError(Exception):
-    """An error that carries a Trouble to the caller, which writes the message for the user.
+class RequestProblemError(Exception):
+    """An error that carries a RequestProblem to the caller, which writes the message for the user.
 
     `billed` is the token count of a response that was billed although it failed.
     """
 
-    def __init__(self, trouble: Trouble, billed: Billed | None = None) -> None:
-        super().__init__(str(trouble))
-        self.trouble, self.billed = trouble, billed
+    def __init__(self, problem: RequestProblem, billed: Billed | None = None) -> None:
+        super().__init__(str(problem))
+        self.problem, self.billed = problem, billed
 
 
 def send_request(call: Callable[[], _Result], key: str) -> _Result:
-    """Run `call`, a request through the openai package. Raises TroubleError, which never contains the key."""
+    """Run `call`, a request through the openai package. Raises RequestProblemError, which never contains the key."""
     from openai import APIConnectionError, APIStatusError
 
     try:
@@ -285,16 +285,18 @@ def send_request(call: Callable[[], _Result], key: str) -> _Result:
         texts = (details.message or error.message, details.code, details.param)
         message, code, param = (redact(text, key) for text in texts)
         wait = details.retry_after if asked is None else asked
-        trouble = Trouble(message[:_LONGEST_MESSAGE], error.status_code, code, param, wait)
+        problem = RequestProblem(message[:_LONGEST_MESSAGE], error.status_code, code, param, wait)
     except APIConnectionError as error:
         cause = str(error.__cause__ or error.message) or type(error.__cause__).__name__
         away = type(error.__cause__).__name__ in _CONNECT_ERRORS
         proxy = name_proxy(str(error.request.url)) if away else ""
-        trouble = Trouble(redact(cause, key)[:_LONGEST_MESSAGE], away=away, proxy=proxy)
-    raise TroubleError(trouble)  # outside of `except`, so that the error does not reference the request's headers
+        problem = RequestProblem(redact(cause, key)[:_LONGEST_MESSAGE], away=away, proxy=proxy)
+    raise RequestProblemError(
+        problem
+    )  # outside of `except`, so that the error does not reference the request's headers
 
 
-def read_error_answer(answer: Mapping[str, Any], hidden: Callable[[str], str]) -> Trouble | None:
+def read_error_answer(answer: Mapping[str, Any], hidden: Callable[[str], str]) -> RequestProblem | None:
     """Return the error in a successful response, as some endpoints send it; None if there is none."""
     error, details = answer.get("error"), read_error(answer)
     if not error or not details.message:
@@ -302,7 +304,7 @@ def read_error_answer(answer: Mapping[str, Any], hidden: Callable[[str], str]) -
     code = error.get("code") if isinstance(error, Mapping) else None
     status = code if isinstance(code, int) else None
     message = hidden(details.message)[:_LONGEST_MESSAGE]
-    return Trouble(message, status, hidden(details.code), retry_after=details.retry_after)
+    return RequestProblem(message, status, hidden(details.code), retry_after=details.retry_after)
 
 
 def as_mapping(value: Any) -> Mapping[str, Any]:
@@ -336,14 +338,14 @@ def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time
 # ---------------------------------------------------------------- retries
 
 
-def retry_delay(trouble: Trouble, attempt: int, rng: Random) -> float:
+def retry_delay(problem: RequestProblem, attempt: int, rng: Random) -> float:
     """Return the seconds to wait after failed attempt number `attempt` (from 0).
 
     The wait is what the server asked for, else exponential backoff. Both have random jitter, so that clients that
     failed together do not retry together.
     """
-    if trouble.retry_after is not None:
-        return trouble.retry_after + _FIRST_WAIT / 2 * rng.random()
+    if problem.retry_after is not None:
+        return problem.retry_after + _FIRST_WAIT / 2 * rng.random()
     longest = min(_LONGEST_BACKOFF, _FIRST_WAIT * 2.0 ** min(attempt, 16))
     return longest * (1.0 - rng.random() / 2)
 
@@ -352,20 +354,20 @@ def retry(
     ask: Callable[[], _Result],
     retries: int,
     rng: Random,
-    wait: Callable[[Trouble, float], None] = lambda _, seconds: time.sleep(seconds),
+    wait: Callable[[RequestProblem, float], None] = lambda _, seconds: time.sleep(seconds),
 ) -> _Result:
-    """Call `ask`, and retry up to `retries` times while its TroubleError is temporary (`Trouble.passes`).
+    """Call `ask`, and retry up to `retries` times while its RequestProblemError is temporary (`RequestProblem.passes`).
 
-    Raises the last TroubleError.
+    Raises the last RequestProblemError.
     """
     for attempt in range(retries):
         try:
             return ask()
-        except TroubleError as error:
-            if not error.trouble.passes:
+        except RequestProblemError as error:
+            if not error.problem.passes:
                 raise
-            trouble = error.trouble
-        wait(trouble, retry_delay(trouble, attempt, rng))
+            problem = error.problem
+        wait(problem, retry_delay(problem, attempt, rng))
     return ask()
 
 

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ragindex._util import distribution
-from ragindex._util import files as durable_files
+from ragindex._util import distribution, durable_files
 from ragindex._util.ids import list_places
 from ragindex._util.text import many
 from ragindex.cli.console import SHOW_TRACEBACK, stdout, text_table, write_result

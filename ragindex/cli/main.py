@@ -9,7 +9,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from ragindex._util import distribution
 from ragindex._util.distribution import entry_points
-from ragindex._util.files import expand_home
+from ragindex._util.durable_files import expand_home
 from ragindex.cli.console import handle_interrupts, print_note, run_with_exit_codes
 from ragindex.errors import RagindexError
 from ragindex.plugins.docstrings import read_docstring

@@ -10,8 +10,7 @@ from typing import Annotated
 
 import typer
 
-from ragindex._util import distribution
-from ragindex._util import files as durable_files
+from ragindex._util import distribution, durable_files
 from ragindex.cli.console import print_note, quote_argument, stdout, write_result
 from ragindex.cli.options import JsonOption
 from ragindex.errors import StoreError, UsageError

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ragindex._util.files import expand_home
+from ragindex._util.durable_files import expand_home
 from ragindex._util.ids import ROW_SUFFIXES
 from ragindex._util.text import describe_near, find_near_names, find_near_paths, first_names, many, suggest_names
 from ragindex.corpus.benchmarks import (

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ragindex._util.files import open_regular
+from ragindex._util.durable_files import open_regular
 from ragindex._util.text import describe_near, find_near_paths
 from ragindex.errors import DataError
 

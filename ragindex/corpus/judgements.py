@@ -19,7 +19,7 @@ from typing import TypeVar
 from filelock import FileLock, Timeout
 
 from ragindex._util.canonical import digest
-from ragindex._util.files import fsync
+from ragindex._util.durable_files import fsync
 from ragindex._util.ids import escape_field, unescape_field
 from ragindex.errors import DataError, StoreError, UsageError
 

@@ -67,20 +67,20 @@ def locate_model(model: str, revision: str = "") -> str:
         if snapshot is None:
             raise UsageError(f"The model {model!r} is not in the Hugging Face cache, and the hub must not be asked.")
         return str(snapshot)
-    trouble = find_trouble() if _HUB_NAME.fullmatch(model) else None  # a path that does not exist is not asked for
-    if trouble is None:
+    problem = find_problem() if _HUB_NAME.fullmatch(model) else None  # a path that does not exist is not asked for
+    if problem is None:
         return model
     cached = find_snapshot(model, revision)
     if cached is None:
         raise UsageError(
             f"The model {model!r} is neither a folder nor in the Hugging Face cache, and the hub cannot be reached "
-            f"({trouble}). Give the path of a model's folder, or set HF_ENDPOINT to a mirror."
+            f"({problem}). Give the path of a model's folder, or set HF_ENDPOINT to a mirror."
         )
     return str(cached)
 
 
 @cache
-def find_trouble() -> str | None:
+def find_problem() -> str | None:
     """Return why the hub does not answer; None if it does, or if it is not to be asked (HF_HUB_OFFLINE)."""
     if importlib.util.find_spec("huggingface_hub") is None:
         return None  # what needs it says so

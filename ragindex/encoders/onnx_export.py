@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from filelock import FileLock
 
-from ragindex._util import files as durable_files
+from ragindex._util import durable_files
 from ragindex._util.canonical import digest
 from ragindex.encoders.transformer_model import (
     ModelSettings,

@@ -15,8 +15,8 @@ from pydantic import Field
 
 from ragindex._util.canonical import digest, encodable
 from ragindex._util.http import (
-    Trouble,
-    TroubleError,
+    RequestProblem,
+    RequestProblemError,
     as_mapping,
     make_http_client,
     read_address,
@@ -136,7 +136,7 @@ class _Answer:
     `faults` are, by row, the reasons why some of the vectors are unusable.
     """
 
-    vectors: Floats | Trouble
+    vectors: Floats | RequestProblem
     faults: Mapping[int, str]
     tokens: int | None
 
@@ -343,22 +343,24 @@ class OpenAIEncoder(Encoder):
                 start = time.perf_counter()
                 try:
                     body = send_request(send, self._key)
-                except TroubleError as error:
-                    if _is_too_long(error.trouble):  # not to be retried, though some servers send it with status 500
-                        raise self._make_error(error.trouble) from None
+                except RequestProblemError as error:
+                    if _is_too_long(error.problem):  # not to be retried, though some servers send it with status 500
+                        raise self._make_error(error.problem) from None
                     raise
                 answered = _parse_answer(body, len(texts), self._dimensions)
                 booking.pay(self._record(answered, texts, time.perf_counter() - start))
-            if isinstance(answered.vectors, Trouble):
+            if isinstance(answered.vectors, RequestProblem):
                 raise self._make_error(answered.vectors)
             with self._lock:
                 self._dimensions = answered.vectors.shape[1]
-            return answered.vectors, {row: self._explain(Trouble(fault)) for row, fault in answered.faults.items()}
+            return answered.vectors, {
+                row: self._explain(RequestProblem(fault)) for row, fault in answered.faults.items()
+            }
 
         try:
             return retry(attempt, retries, self._rng)
-        except TroubleError as error:
-            raise self._make_error(error.trouble, retries + 1) from None
+        except RequestProblemError as error:
+            raise self._make_error(error.problem, retries + 1) from None
 
     def _estimate_cost(self, texts: Sequence[str]) -> float | None:
         """Return an upper estimate of the dollars that a request costs; None without a budget or a price."""
@@ -377,7 +379,7 @@ class OpenAIEncoder(Encoder):
 
         An unusable answer costs money if the server states the tokens; otherwise it is not recorded.
         """
-        if answered.tokens is None and isinstance(answered.vectors, Trouble):
+        if answered.tokens is None and isinstance(answered.vectors, RequestProblem):
             return 0.0
         model, stated = self._plugin.model, answered.tokens
         count = tokens.sum_text_tokens(texts, model) if stated is None else TokenCount(stated, False)
@@ -393,26 +395,26 @@ class OpenAIEncoder(Encoder):
         ledger.record_call(entry, seconds)
         return money or 0.0
 
-    def _make_error(self, trouble: Trouble, tries: int = 0) -> ServiceError:
+    def _make_error(self, problem: RequestProblem, tries: int = 0) -> ServiceError:
         """Make the error for the caller, after so many tries without an answer."""
-        status, kind = trouble.status, ServiceError if trouble.stops else RequestError
-        if _is_too_long(trouble):
+        status, kind = problem.status, ServiceError if problem.stops else RequestError
+        if _is_too_long(problem):
             kind = _TooLongError
-        elif status is not None and status < 500 and not (trouble.stops or trouble.passes):
+        elif status is not None and status < 500 and not (problem.stops or problem.passes):
             kind = _RefusedError
-        elif (status is None or status >= 500) and trouble.passes and not trouble.stops:
+        elif (status is None or status >= 500) and problem.passes and not problem.stops:
             kind = _UnansweredError
-        return kind(self._explain(trouble, tries))
+        return kind(self._explain(problem, tries))
 
-    def _explain(self, trouble: Trouble, tries: int = 0) -> str:
+    def _explain(self, problem: RequestProblem, tries: int = 0) -> str:
         """Return what went wrong, without the key."""
-        status, message = trouble.status, trouble.message.replace(self._key, "…")
-        if trouble.knows_no_such:
+        status, message = problem.status, problem.message.replace(self._key, "…")
+        if problem.knows_no_such:
             hint = f" Check --encoder, {' or '.join(_URL_VARIABLES)}.{suggest_address(self._where)}"
-        elif trouble.refuses_key:
+        elif problem.refuses_key:
             hint = f" Check {' or '.join(_KEY_VARIABLES)}."
         else:
-            hint = trouble.advise(_URL_VARIABLES) if trouble.away else ""
+            hint = problem.advise(_URL_VARIABLES) if problem.away else ""
         status_text = "" if status is None else f" with status {status}"
         silence = f"no answer after {tries} tries: " if tries and status is None else ""
         return f"openai:{self._plugin.model} at {self._where} failed{status_text}: {silence}{message}.{hint}"
@@ -430,12 +432,12 @@ class _TooLongError(_RefusedError):
     """The server refused the input as too long."""
 
 
-def _is_too_long(trouble: Trouble) -> bool:
-    message = trouble.message.lower()
-    if trouble.status in _TOO_LONG_STATUSES:
-        return not trouble.out_of_quota and any(words in message for words in _TOO_LONG)
-    words = _TOO_LONG_ELSEWHERE.get(trouble.status or 0)
-    return trouble.status == _TOO_LARGE_STATUS or (words is not None and words in message)
+def _is_too_long(problem: RequestProblem) -> bool:
+    message = problem.message.lower()
+    if problem.status in _TOO_LONG_STATUSES:
+        return not problem.out_of_quota and any(words in message for words in _TOO_LONG)
+    words = _TOO_LONG_ELSEWHERE.get(problem.status or 0)
+    return problem.status == _TOO_LARGE_STATUS or (words is not None and words in message)
 
 
 # ---------------------------------------------------------------- responses
@@ -446,13 +448,13 @@ def _parse_answer(body: str, count: int, dimensions: int | None) -> _Answer:
     try:
         parsed = json.loads(body)
     except (ValueError, RecursionError):
-        return _Answer(Trouble(f"expected JSON, got {body[:80]!r}"), {}, None)
+        return _Answer(RequestProblem(f"expected JSON, got {body[:80]!r}"), {}, None)
     answer = as_mapping(parsed)
     stated = read_count(as_mapping(answer.get("usage")).get("prompt_tokens"))
     try:
         return _Answer(*_read_vectors(answer, body, count, dimensions), stated)
     except ValueError as error:
-        return _Answer(read_error_answer(answer, encodable) or Trouble(str(error)), {}, stated)
+        return _Answer(read_error_answer(answer, encodable) or RequestProblem(str(error)), {}, stated)
 
 
 def _read_vectors(

@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ragindex._util import files as durable_files
+from ragindex._util import durable_files
 from ragindex._util.sqlite import require_sqlite_log, use_sqlite_log
 from ragindex._util.text import many
 from ragindex.accounting import ledger, timing

@@ -13,7 +13,7 @@ from typing import IO
 
 from filelock import FileLock
 
-from ragindex._util import files as durable_files
+from ragindex._util import durable_files
 from ragindex.errors import DamagedError, DataError, StoreError, UsageError
 from ragindex.export.retriever_file import (
     LARGEST_RETRIEVER_FILE,

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from ragindex._util import distribution
-from ragindex._util import files as durable_files
-from ragindex._util.files import expand_home
+from ragindex._util import distribution, durable_files
+from ragindex._util.durable_files import expand_home
 from ragindex.errors import RagindexError, StoreError, UsageError
 from ragindex.export.archive import ARCHIVE_SUFFIX, read_archive, write_archive
 from ragindex.export.consent import Consent, list_needed

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from ragindex._util import files as durable_files
+from ragindex._util import durable_files
 from ragindex.errors import DamagedError, UsageError
 from ragindex.export.state import needs_encoder, part_records
 from ragindex.index.manifest import MANIFEST_FILE, Manifest, PartRecord

@@ -18,7 +18,7 @@ import tomli_w
 from pydantic import ConfigDict, Field, ValidationError
 
 from ragindex._util.distribution import upgrade_line
-from ragindex._util.files import open_regular
+from ragindex._util.durable_files import open_regular
 from ragindex.errors import DamagedError, DataError, NewerFormatError
 from ragindex.plugins.strict_models import Strict
 

@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ragindex._util import files as durable_files
+from ragindex._util import durable_files
 from ragindex.index import revisions
 from ragindex.index.manifest import wrap_write_errors
 from ragindex.interfaces import Collection, Schema, Store

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ragindex import mlflow_tracing
 from ragindex._util import canonical
-from ragindex._util.files import expand_home
+from ragindex._util.durable_files import expand_home
 from ragindex._util.ids import find_spelling, spellings
 from ragindex._util.text import many
 from ragindex._util.workers import use_workers

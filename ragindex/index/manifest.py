@@ -19,8 +19,7 @@ from typing import Any
 from filelock import FileLock
 from pydantic import BaseModel, ValidationError
 
-from ragindex._util import distribution
-from ragindex._util import files as durable_files
+from ragindex._util import distribution, durable_files
 from ragindex.corpus import Chunking, Corpus
 from ragindex.errors import NewerFormatError, StoreError, UsageError, WorkspaceError
 from ragindex.plugins import registry

@@ -18,8 +18,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from ragindex._util import canonical
-from ragindex._util import files as durable_files
+from ragindex._util import canonical, durable_files
 from ragindex._util.progress import progress_bar
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import DamagedError, MissingPartError, UsageError

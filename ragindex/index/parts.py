@@ -15,8 +15,7 @@ import pyarrow as pa
 import regex
 from pydantic import Field
 
-from ragindex._util import canonical
-from ragindex._util import files as durable_files
+from ragindex._util import canonical, durable_files
 from ragindex.corpus.chunk_spans import TokenSpans
 from ragindex.errors import (
     BrokenPluginError,

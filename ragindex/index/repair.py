@@ -1,7 +1,7 @@
 """Detection of damaged data in an index, and removal of what the next sync can rebuild.
 
-Files are checked by their hashes (`ragindex._util.files`), those of the store too if it has hashes. Its collections
-are read completely besides. Documents that a program or a server added are nowhere else, so everything that can be read
+Files are checked by their hashes (`ragindex._util.durable_files`), those of the store too if it has hashes. Its
+collections are read completely besides. Documents that a program or a server added are nowhere else, so everything that can be read
 of a damaged collection is carried over into a new one, and the files of the old one are kept. Each document is verified
 by its revision. A repair that is killed goes on with the file of what it had read.
 
@@ -22,7 +22,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 import pyarrow as pa
 
-from ragindex._util import files as durable_files
+from ragindex._util import durable_files
 from ragindex._util.sqlite import require_sqlite_log
 from ragindex._util.text import first_names, many
 from ragindex.corpus.chunking import split_passage_id

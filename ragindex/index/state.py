@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ragindex._util import files as durable_files
+from ragindex._util import durable_files
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import DamagedError, MissingPartError, StoreError, UsageError, WriterBusyError
 from ragindex.index.documents import DOCUMENT_SCHEMA, Documents

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ragindex._util import files as durable_files
+from ragindex._util import durable_files
 from ragindex._util.cores import available_cores, limit_blas
 from ragindex._util.progress import progress_bar
 from ragindex._util.text import many

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ragindex._util import files as durable_files
+from ragindex._util import durable_files
 from ragindex.errors import DamagedError
 from ragindex.index.manifest import wrap_write_errors
 from ragindex.interfaces import BuildContext, Collection, Floats, Schema

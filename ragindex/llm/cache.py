@@ -21,9 +21,9 @@ from typing import IO, Annotated, Any, Protocol, TypeAlias, get_type_hints
 
 from pydantic import ConfigDict, Field, NonNegativeFloat, NonNegativeInt, ValidationError, create_model
 
-from ragindex._util import files as durable_files
+from ragindex._util import durable_files
 from ragindex._util.canonical import encodable
-from ragindex._util.files import RepairWarning
+from ragindex._util.durable_files import RepairWarning
 from ragindex._util.sqlite import require_sqlite_log, use_sqlite_log
 from ragindex.errors import DataError, StoreError
 from ragindex.llm import key_locks

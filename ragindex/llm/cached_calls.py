@@ -8,7 +8,7 @@ from dataclasses import asdict
 from random import Random
 from typing import Any
 
-from ragindex._util.http import Trouble, TroubleError, retry, suggest_address
+from ragindex._util.http import RequestProblem, RequestProblemError, retry, suggest_address
 from ragindex.accounting import ledger
 from ragindex.errors import LLMError, ServiceError
 from ragindex.interfaces.llm import LLMSettings
@@ -136,7 +136,7 @@ class CachedCalls:
                         reply = self._chat.send(request)
                         if reply.input_tokens is not None and reply.output_tokens is not None:
                             used(reply.input_tokens + reply.output_tokens)
-                except TroubleError as error:
+                except RequestProblemError as error:
                     if (billed := error.billed) is not None:
                         counts = (billed.input_tokens, billed.cached_tokens, billed.output_tokens)
                         at, money = time.time(), self._money(*counts)
@@ -147,39 +147,39 @@ class CachedCalls:
                 booking.pay(self._record(task, answer, time.perf_counter() - start))
             return answer
 
-        def wait(_: Trouble, seconds: float) -> None:
+        def wait(_: RequestProblem, seconds: float) -> None:
             ledger.count_outcome(task.name, "retried")
             self._setting.clock.sleep(seconds)
 
         try:
             return retry(attempt, self._given.retries, self._rng, wait)
-        except TroubleError as error:
-            trouble = error.trouble
-        raise self.explain(task, trouble)
+        except RequestProblemError as error:
+            problem = error.problem
+        raise self.explain(task, problem)
 
-    def explain(self, task: Task[Any], trouble: Trouble) -> ServiceError:
+    def explain(self, task: Task[Any], problem: RequestProblem) -> ServiceError:
         """Return the error for a failed request: an LLMError if other inputs may succeed, else a ServiceError."""
         model = f"{self._chat.provider}:{self._chat.model} at {self._chat.base_url}"
-        if trouble.refuses_key:
-            return ServiceError(f"{model} rejects the API key, {trouble}. Check {self._given.key_variable}.")
-        if trouble.knows_no_such:
+        if problem.refuses_key:
+            return ServiceError(f"{model} rejects the API key, {problem}. Check {self._given.key_variable}.")
+        if problem.knows_no_such:
             hint = f"Check --llm and OPENAI_BASE_URL.{suggest_address(self._chat.base_url)}"
-            return ServiceError(f"{model} has no such model or address, {trouble}. {hint}")
-        if trouble.out_of_quota:
-            return ServiceError(f"{model} needs a payment: the account has no credit, {trouble}.")
+            return ServiceError(f"{model} has no such model or address, {problem}. {hint}")
+        if problem.out_of_quota:
+            return ServiceError(f"{model} needs a payment: the account has no credit, {problem}.")
         tries = self._given.retries + 1
-        if trouble.away:
-            hint = trouble.advise(["OPENAI_BASE_URL"])
-            return ServiceError(f"{model} cannot be reached (attempts: {tries}); {trouble}.{hint}")
-        if trouble.passes:
+        if problem.away:
+            hint = problem.advise(["OPENAI_BASE_URL"])
+            return ServiceError(f"{model} cannot be reached (attempts: {tries}); {problem}.{hint}")
+        if problem.passes:
             ledger.count_outcome(task.name, "unreachable")
-            message = f"{task.name}: {model} did not answer (attempts: {tries}); {trouble}. Try again later."
+            message = f"{task.name}: {model} did not answer (attempts: {tries}); {problem}. Try again later."
             return LLMError(message, "unreachable")
-        if trouble.asks_to_wait:
-            return ServiceError(f"{model} asks to retry in {trouble.retry_after:.0f} seconds, {trouble}.")
-        kind = "refusal" if "content_filter" in trouble.code else "rejected"
+        if problem.asks_to_wait:
+            return ServiceError(f"{model} asks to retry in {problem.retry_after:.0f} seconds, {problem}.")
+        kind = "refusal" if "content_filter" in problem.code else "rejected"
         ledger.count_outcome(task.name, kind)
-        return LLMError(f"{task.name}: {model} rejects the input, {trouble}.", kind)
+        return LLMError(f"{task.name}: {model} rejects the input, {problem}.", kind)
 
     def _count(self, request: ChatRequest, reply: Reply, *, batched: bool = False) -> CachedResponse:
         """Return the reply with token counts and cost; counts missing from the response are computed here."""

@@ -14,8 +14,8 @@ from pydantic import JsonValue
 
 from ragindex._util.http import (
     Billed,
-    Trouble,
-    TroubleError,
+    RequestProblem,
+    RequestProblemError,
     as_mapping,
     make_http_client,
     read_count,
@@ -149,16 +149,16 @@ class OpenAIChat:
             return self._opened
 
     def send(self, request: ChatRequest) -> Reply:
-        """Send a request, in simpler forms if the endpoint refuses the form. Raises TroubleError, UsageError."""
+        """Send a request, in simpler forms if the endpoint refuses the form. Raises RequestProblemError, UsageError."""
         accepted = self._memory.of(request.schema)
         while True:
             start = time.perf_counter()
             try:
                 body = self.call(lambda client: _post(client, self._write(request, accepted)))  # noqa: B023  # at once
-            except TroubleError as error:
+            except RequestProblemError as error:
                 proven = accepted.structure in self._memory.proven
                 fixed = self._parameters.structure != "auto"
-                lower = step_down(accepted, error.trouble, fixed, proven)
+                lower = step_down(accepted, error.problem, fixed, proven)
                 if lower is None:
                     raise
                 accepted = lower
@@ -170,7 +170,7 @@ class OpenAIChat:
             return reply
 
     def call(self, ask: "Callable[[OpenAI], _Result]") -> _Result:
-        """Run a request of the openai package, once. Raises TroubleError, UsageError."""
+        """Run a request of the openai package, once. Raises RequestProblemError, UsageError."""
         return send_request(lambda: ask(self._client), self._key)
 
     def write(self, request: ChatRequest) -> tuple[dict[str, Any], Structure]:
@@ -179,11 +179,13 @@ class OpenAIChat:
         return self._write(request, accepted), accepted.structure
 
     def read(self, body: str, structure: Structure, seconds: float) -> Reply:
-        """Parse a chat completion, without secrets in its texts. Raises TroubleError if it is none."""
+        """Parse a chat completion, without secrets in its texts. Raises RequestProblemError if it is none."""
         try:
             parsed = as_mapping(json.loads(body))
         except (ValueError, RecursionError):
-            raise TroubleError(Trouble(f"expected JSON, got {self.hide(body)[:_LONGEST_SHOWN]!r}")) from None
+            raise RequestProblemError(
+                RequestProblem(f"expected JSON, got {self.hide(body)[:_LONGEST_SHOWN]!r}")
+            ) from None
         counts, choices = as_mapping(parsed.get("usage")), parsed.get("choices")
         read = read_count(counts.get("prompt_tokens"))
         cached = read_count(as_mapping(counts.get("prompt_tokens_details")).get("cached_tokens")) or 0
@@ -191,9 +193,9 @@ class OpenAIChat:
         choice = as_mapping(choices[0]) if isinstance(choices, list) and choices else {}
         message = choice.get("message")
         if not isinstance(message, Mapping):
-            unexpected = Trouble(f"expected choices with a message, got {self.hide(body)[:_LONGEST_SHOWN]!r}")
+            unexpected = RequestProblem(f"expected choices with a message, got {self.hide(body)[:_LONGEST_SHOWN]!r}")
             billed = Billed(read, cached, read_count(counts.get("completion_tokens")) or 0) if read else None
-            raise TroubleError(read_error_answer(parsed, self.hide) or unexpected, billed)
+            raise RequestProblemError(read_error_answer(parsed, self.hide) or unexpected, billed)
         text = self.hide(_join_text(message.get("content")))
         return Reply(
             text=text,
@@ -272,23 +274,25 @@ def _join_text(content: Any) -> str:
 # ---------------------------------------------------------------- what an endpoint accepts
 
 
-def step_down(accepted: EndpointFeatures, trouble: Trouble, fixed: bool, proven: bool) -> EndpointFeatures | None:
+def step_down(
+    accepted: EndpointFeatures, problem: RequestProblem, fixed: bool, proven: bool
+) -> EndpointFeatures | None:
     """Return the features to try after a refusal, without the one it names; None if the refusal has another cause.
 
     It is named by the error's `param` (OpenAI, Azure), else by words of its message, of which
     tests/unit/ragindex/test_error_bodies.py has examples. If the refusal names none, the structure is assumed to be the
     cause, unless it is `proven` to be accepted. A `fixed` structure is never changed.
     """
-    if trouble.status not in _REFUSAL_STATUSES or trouble.out_of_quota:
+    if problem.status not in _REFUSAL_STATUSES or problem.out_of_quota:
         return None
-    message = f"{trouble.param} {trouble.code} {trouble.message}".lower()
-    named = trouble.param.lower() or message
-    if trouble.status != 500:  # the message of an internal error may contain any of the words
+    message = f"{problem.param} {problem.code} {problem.message}".lower()
+    named = problem.param.lower() or message
+    if problem.status != 500:  # the message of an internal error may contain any of the words
         lighter = _drop_named_feature(accepted, named, message)
         if lighter is not None:
             return lighter
     blamed = any(words in named for words in _STRUCTURE_WORDS)
-    may_be_blamed = not (proven or trouble.param) and trouble.status in (400, 415, 422)
+    may_be_blamed = not (proven or problem.param) and problem.status in (400, 415, 422)
     if fixed or not (blamed or (may_be_blamed and not any(words in message for words in _LENGTH_WORDS))):
         return None
     lower = _NEXT_STRUCTURE.get(accepted.structure)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from threading import BoundedSemaphore, Condition, Event, Lock
 from weakref import WeakSet, WeakValueDictionary
 
-from ragindex._util.http import TroubleError
+from ragindex._util.http import RequestProblemError
 
 _TOO_MANY = 429
 
@@ -164,8 +164,8 @@ class Limits:
     def slot(self, tokens: int) -> Iterator[Callable[[int], None]]:
         """Wait for a slot for one request of at most `tokens` tokens; yield a function to report the actual number.
 
-        The block sends the request. Its TroubleError with status 429 lowers the limit of requests in flight, and its
-        Retry-After starts a pause before the slot is free: a request that waits for the slot would not know of it.
+        The block sends the request. Its RequestProblemError with status 429 lowers the limit of requests in flight, and
+        its Retry-After starts a pause before the slot is free: a request that waits for the slot would not know of it.
         """
         shared = self._shared
         with self._own_slots:
@@ -183,11 +183,11 @@ class Limits:
                     shared.answered += 1
                     if shared.answered >= shared.limit:
                         shared.limit, shared.answered = min(shared.limit + 1, shared.largest), 0
-            except TroubleError as error:
-                trouble = error.trouble
-                refused = trouble.status == _TOO_MANY and not trouble.out_of_quota
-                if refused and trouble.passes and trouble.retry_after is not None:
-                    self.close(trouble.retry_after)
+            except RequestProblemError as error:
+                problem = error.problem
+                refused = problem.status == _TOO_MANY and not problem.out_of_quota
+                if refused and problem.passes and problem.retry_after is not None:
+                    self.close(problem.retry_after)
                 with self._changed:
                     if refused and sent_in == shared.round:  # its reason is not that of the last 429
                         shared.limit, shared.answered, shared.round = max(shared.limit // 2, 1), 0, shared.round + 1

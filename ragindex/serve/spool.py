@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from ragindex._util import distribution
-from ragindex._util import files as durable_files
+from ragindex._util import distribution, durable_files
 from ragindex._util.canonical import document_metadata_json
 from ragindex._util.sqlite import require_sqlite_log, use_sqlite_log
 from ragindex._util.text import first_names, many

@@ -13,7 +13,7 @@ from unittest.mock import patch
 import pytest
 from unrecorded import record_nothing
 
-from ragindex._util.files import RepairWarning
+from ragindex._util.durable_files import RepairWarning
 from ragindex.cli import main
 from ragindex.errors import LanguageWarning, StaleWarning
 

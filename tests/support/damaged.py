@@ -12,7 +12,7 @@ from typing import TypeAlias
 from command_line import ragindex
 from made_extractions import openie, spelt
 
-from ragindex._util.files import RepairWarning
+from ragindex._util.durable_files import RepairWarning
 from ragindex.errors import RagindexError
 from ragindex.index.index import Index
 from ragindex.plugins import registry

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
-from ragindex._util import files as durable_files
+from ragindex._util import durable_files
 from ragindex.encoders import local_models, onnx_export
 from ragindex.encoders.transformer_model import read_model_settings
 

@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ragindex._util.canonical import encodable
-from ragindex._util.http import Trouble, TroubleError, redact, retry_after
+from ragindex._util.http import RequestProblem, RequestProblemError, redact, retry_after
 from ragindex._util.redaction import bare_address
 
 _LONGEST_MESSAGE = 300  # characters of a server's text in an error
@@ -49,7 +49,7 @@ class JsonAddress:
     def post(self, body: Mapping[str, Any]) -> Any:
         """Post a JSON object and return the parsed JSON answer.
 
-        Raises TroubleError, which never contains the key, for a status other than 200, a lost connection, and an
+        Raises RequestProblemError, which never contains the key, for a status other than 200, a lost connection, and an
         answer that takes too long, is too large, is compressed or is not JSON.
         """
         connection = self._take()
@@ -90,10 +90,10 @@ class JsonAddress:
                 connection = HTTPConnection(host, port, timeout=self.timeout)
             connection.connect()
         except OSError as error:
-            trouble = Trouble(f"no connection: {error.strerror or error}", away=True)
+            problem = RequestProblem(f"no connection: {error.strerror or error}", away=True)
         else:
             return connection
-        raise TroubleError(trouble)
+        raise RequestProblemError(problem)
 
     def _exchange(self, connection: HTTPConnection, sent: bytes) -> tuple[HTTPResponse, bytes]:
         """Send a request and read the answer, as far as it may be read."""
@@ -112,27 +112,27 @@ class JsonAddress:
         if cut.is_set():
             lost = late
         if lost:
-            raise TroubleError(Trouble(lost[:_LONGEST_MESSAGE]))
+            raise RequestProblemError(RequestProblem(lost[:_LONGEST_MESSAGE]))
         return answer, text
 
     def _parse(self, answer: HTTPResponse, text: bytes) -> Any:
         if answer.status != 200:
-            raise TroubleError(self._explain_status(answer, text))
+            raise RequestProblemError(self._explain_status(answer, text))
         if len(text) > self.max_bytes:
-            raise TroubleError(Trouble(f"more than {self.max_bytes:,} bytes were sent", 200))
+            raise RequestProblemError(RequestProblem(f"more than {self.max_bytes:,} bytes were sent", 200))
         if answer.headers.get("Content-Encoding", "identity") != "identity":
-            raise TroubleError(Trouble("the answer is compressed, which was not asked for", 200))
+            raise RequestProblemError(RequestProblem("the answer is compressed, which was not asked for", 200))
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
-            raise TroubleError(Trouble(f"expected JSON, got {self._show(text)!r}", 200)) from None
+            raise RequestProblemError(RequestProblem(f"expected JSON, got {self._show(text)!r}", 200)) from None
 
-    def _explain_status(self, answer: HTTPResponse, text: bytes) -> Trouble:
+    def _explain_status(self, answer: HTTPResponse, text: bytes) -> RequestProblem:
         message, headers = self._show(text), {name.lower(): value for name, value in answer.headers.items()}
         if 300 <= answer.status < 400:
             target = redact(bare_address(headers.get("location", "")), self.key)[:_LONGEST_MESSAGE]
             message = f"it redirects to {target!r}, and redirects are not followed"
-        return Trouble(message, answer.status, retry_after=retry_after(headers))
+        return RequestProblem(message, answer.status, retry_after=retry_after(headers))
 
     def _show(self, text: bytes) -> str:
         return redact(text.decode("utf-8", "replace"), self.key)[:_LONGEST_MESSAGE]
@@ -204,10 +204,10 @@ class Protocol:
     by_file_name: bool = False
 
     def read(self, answer: Any, k: int) -> list[ServiceHit]:
-        """Return the first `k` hits of an answer. Raises TroubleError if they are not as the protocol has them."""
+        """Return the first `k` hits of an answer. Raises RequestProblemError if they are in another form."""
         hits = answer.get(self.hits) if isinstance(answer, Mapping) else None
         if not isinstance(hits, list) or not all(isinstance(hit, Mapping) for hit in hits):
-            raise TroubleError(Trouble(f"expected an object with a list {self.hits!r} of objects", 200))
+            raise RequestProblemError(RequestProblem(f"expected an object with a list {self.hits!r} of objects", 200))
         return [self.read_hit(hit) for hit in hits[:k]]
 
 
@@ -216,7 +216,7 @@ def _read_plain(hit: Mapping[str, Any]) -> ServiceHit:
     documents = tuple(filter(None, map(_read_id, given))) if isinstance(given, list) else ()
     id = _read_id(hit.get("id"))
     if not id:
-        raise TroubleError(Trouble("expected an 'id' in every hit", 200))
+        raise RequestProblemError(RequestProblem("expected an 'id' in every hit", 200))
     title, text = _read_text(hit.get("title"), _LONGEST_TITLE), _read_text(hit.get("text"), _LONGEST_TEXT)
     return ServiceHit(id, (documents, (id,)), title, text, _read_score(hit))
 
@@ -227,7 +227,7 @@ def _read_openai(hit: Mapping[str, Any]) -> ServiceHit:
     text = "\n".join(text for text in texts if isinstance(text, str))
     file, name = _read_id(hit.get("file_id")), _read_id(hit.get("filename"))
     if not file:
-        raise TroubleError(Trouble("expected a 'file_id' in every result", 200))
+        raise RequestProblemError(RequestProblem("expected a 'file_id' in every result", 200))
     return ServiceHit(file, ((file,), (name,)), name[:_LONGEST_TITLE], text[:_LONGEST_TEXT], _read_score(hit))
 
 

@@ -15,7 +15,7 @@ import regex
 from pydantic import Field, field_validator, model_validator
 
 from ragindex._util.canonical import encodable
-from ragindex._util.http import TroubleError, read_secret, require_bare, retry
+from ragindex._util.http import RequestProblemError, read_secret, require_bare, retry
 from ragindex._util.ids import find_spelling, spellings
 from ragindex._util.redaction import names_secret
 from ragindex.accounting import ledger
@@ -153,19 +153,19 @@ class HttpRetriever:
 
         try:
             hits = retry(attempt, self.scheme.retries, self._rng, lambda _, seconds: rate_limits.sleep(seconds))
-        except TroubleError as error:
-            trouble = error.trouble
+        except RequestProblemError as error:
+            problem = error.problem
         else:
             if self.scheme.price:  # the time of a question is that of the method
                 price = self.scheme.price / 1_000
                 ledger.record_call(ledger.CallRecord("search over HTTP", self.scheme.url, money=price), 0.0)
             return hits
         # a refused key, no such address, no connection or a redirect fails every other question too
-        redirected = trouble.status is not None and 300 <= trouble.status < 400
-        kind = ServiceError if trouble.stops or redirected else RequestError
-        hint = f" Check {self.scheme.key}." if trouble.refuses_key and self.scheme.key else ""
-        hint = hint or (" Name the variable of its key: key=SEARCH_API_KEY." if trouble.refuses_key else "")
-        raise kind(f"{label(self.scheme)}: POST {self.scheme.url} failed, {trouble}.{hint}")
+        redirected = problem.status is not None and 300 <= problem.status < 400
+        kind = ServiceError if problem.stops or redirected else RequestError
+        hint = f" Check {self.scheme.key}." if problem.refuses_key and self.scheme.key else ""
+        hint = hint or (" Name the variable of its key: key=SEARCH_API_KEY." if problem.refuses_key else "")
+        raise kind(f"{label(self.scheme)}: POST {self.scheme.url} failed, {problem}.{hint}")
 
 
 # ---------------------------------------------------------------- hits of the service as hits of the corpus

@@ -14,8 +14,8 @@ from pydantic import Field, field_validator
 
 from ragindex._util.canonical import encodable
 from ragindex._util.http import (
-    Trouble,
-    TroubleError,
+    RequestProblem,
+    RequestProblemError,
     as_mapping,
     digest_account,
     make_http_client,
@@ -195,7 +195,9 @@ class EndpointScoring:
                     )
                     booking.pay(self._book(answer, time.perf_counter() - began if scored else 0.0))
                 if not scored:
-                    raise TroubleError(Trouble(f"expected a score for a passage, got {text[:_LONGEST_SHOWN]!r}"))
+                    raise RequestProblemError(
+                        RequestProblem(f"expected a score for a passage, got {text[:_LONGEST_SHOWN]!r}")
+                    )
             return answer
 
         return self._retried(attempt)
@@ -238,18 +240,18 @@ class EndpointScoring:
         return redact_account(text, self._key, self._address[0])
 
     def _retried(self, attempt: Callable[[], CachedResponse]) -> CachedResponse:
-        def wait(_: Trouble, seconds: float) -> None:
+        def wait(_: RequestProblem, seconds: float) -> None:
             ledger.count_outcome(TASK, "retried")
             self.setting.clock.sleep(seconds)
 
         try:
             return retry(attempt, self.plugin.retries, self._rng, wait)
-        except TroubleError as error:
-            trouble = error.trouble
-        hint = f" Check {' or '.join(self._address[1])}." if trouble.refuses_key else ""
-        hint = trouble.advise([_URL]) if trouble.away else hint
-        kind = ServiceError if trouble.stops else RequestError
-        raise kind(f"endpoint:{self.plugin.model} at {self.plugin.base_url} failed, {trouble}.{hint}")
+        except RequestProblemError as error:
+            problem = error.problem
+        hint = f" Check {' or '.join(self._address[1])}." if problem.refuses_key else ""
+        hint = problem.advise([_URL]) if problem.away else hint
+        kind = ServiceError if problem.stops else RequestError
+        raise kind(f"endpoint:{self.plugin.model} at {self.plugin.base_url} failed, {problem}.{hint}")
 
 
 # ---------------------------------------------------------------- the response
@@ -276,17 +278,17 @@ class EndpointResponse:
 def read_scores(body: str) -> EndpointResponse:
     """Parse `results` (or `data`, or a bare list) of objects with `index` and `relevance_score` (or `score`).
 
-    An invalid index becomes -1, an invalid score NaN. Raises TroubleError, which allows a retry, for any
+    An invalid index becomes -1, an invalid score NaN. Raises RequestProblemError, which allows a retry, for any
     other response.
     """
     try:
         parsed = json.loads(body)
     except (ValueError, RecursionError):
-        raise TroubleError(Trouble(f"expected JSON, got {body[:_LONGEST_SHOWN]!r}")) from None
+        raise RequestProblemError(RequestProblem(f"expected JSON, got {body[:_LONGEST_SHOWN]!r}")) from None
     outer = as_mapping(parsed)
     results = parsed if isinstance(parsed, list) else outer.get("results", outer.get("data"))
     if not isinstance(results, list) or not all(isinstance(result, Mapping) for result in results):
-        raise TroubleError(Trouble(f"expected a list of results, got {body[:_LONGEST_SHOWN]!r}"))
+        raise RequestProblemError(RequestProblem(f"expected a list of results, got {body[:_LONGEST_SHOWN]!r}"))
     scores = [
         (_read_position(result.get("index")), _read_score(result.get("relevance_score", result.get("score"))))
         for result in results

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ragindex._util.files import write_file
+from ragindex._util.durable_files import write_file
 from ragindex.cli.console import (
     command_spending,
     escape_markup,

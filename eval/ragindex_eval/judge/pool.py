@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ragindex._util import files as durable_files
+from ragindex._util import durable_files
 from ragindex.corpus.judgements import question_id
 from ragindex.errors import DataError, UsageError
 from ragindex.types import Document

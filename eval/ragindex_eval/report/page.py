@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from ragindex._util import files as durable_files
+from ragindex._util import durable_files
 from ragindex.errors import StoreError
 from ragindex_eval.format import block, many, shown, without_folders
 from ragindex_eval.report.sections import (

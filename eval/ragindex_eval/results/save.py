@@ -20,7 +20,7 @@ from typing import Any
 import regex
 
 from ragindex._util.canonical import digest
-from ragindex._util.files import HASH_DIGITS
+from ragindex._util.durable_files import HASH_DIGITS
 from ragindex._util.ids import escape_field
 from ragindex.errors import StoreError
 from ragindex_eval.data.gold import Gold

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from ragindex._util import files as durable_files
+from ragindex._util import durable_files
 from ragindex.errors import StoreError
 from ragindex_eval.results.json_values import answer_from_json, answer_to_json
 from ragindex_eval.results.model import MethodAnswer

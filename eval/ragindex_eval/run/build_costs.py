@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
-from ragindex._util import files as durable_files
+from ragindex._util import durable_files
 from ragindex._util.canonical import digest
 from ragindex.accounting import ledger
 from ragindex.index.index import Index

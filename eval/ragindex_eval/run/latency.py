@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from ragindex._util import files as durable_files
+from ragindex._util import durable_files
 from ragindex._util.canonical import digest
 from ragindex._util.progress import progress_bar
 from ragindex.accounting import ledger

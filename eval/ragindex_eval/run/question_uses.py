@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from filelock import FileLock
 
-from ragindex._util import files as durable_files
+from ragindex._util import durable_files
 from ragindex._util.canonical import digest
 from ragindex.errors import StoreError, UsageError
 from ragindex_eval.data.datasets import Dataset

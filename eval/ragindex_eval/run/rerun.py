@@ -22,7 +22,7 @@ from typing import Any
 import regex
 from pydantic import BaseModel, ValidationError
 
-from ragindex._util import files as durable_files
+from ragindex._util import durable_files
 from ragindex._util.canonical import digest, encodable
 from ragindex._util.redaction import bare_address
 from ragindex._util.text import first_names, many

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from ragindex._util.http import Trouble, TroubleError
+from ragindex._util.http import RequestProblem, RequestProblemError
 from ragindex._util.text import many
 from ragindex.accounting import ledger
 from ragindex.errors import LLMError, ServiceError, UsageError
@@ -45,7 +45,7 @@ _ROWS = 1_000  # answers committed at once
 _SILENCE = 600.0  # seconds without news, after which the same line is shown again
 _LONGEST_PAUSE = 3600.0  # seconds; a longer Retry-After is not waited for at once
 _TOO_MANY, _UNKNOWN = 429, 404
-_SHORT = Trouble("the result file is short")
+_SHORT = RequestProblem("the result file is short")
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ class BatchCalls:
     def _wait(self, batches: Sequence[BatchRecord], finish: Callable[[BatchRecord, BatchState], None]) -> None:
         """Call `finish` with each batch that has ended. Whatever ends the wait, the batches go on.
 
-        Raises TroubleError if the endpoint cannot be asked, ServiceError if it does not know a batch.
+        Raises RequestProblemError if the endpoint cannot be asked, ServiceError if it does not know a batch.
         """
         waiting = list(batches)
         try:
@@ -231,20 +231,20 @@ class BatchCalls:
         while True:
             try:
                 return self._endpoint.look(batch.id)
-            except TroubleError as error:
-                trouble = error.trouble
-            if trouble.status == _TOO_MANY and trouble.retry_after is not None:
-                self._clock.sleep(min(trouble.retry_after, _LONGEST_PAUSE))
+            except RequestProblemError as error:
+                problem = error.problem
+            if problem.status == _TOO_MANY and problem.retry_after is not None:
+                self._clock.sleep(min(problem.retry_after, _LONGEST_PAUSE))
                 continue
             failures += 1
-            if trouble.status == _UNKNOWN:
+            if problem.status == _UNKNOWN:
                 raise ServiceError(
-                    f"The endpoint {batch.base_url} knows no batch {batch.id} ({trouble}), which holds "
+                    f"The endpoint {batch.base_url} knows no batch {batch.id} ({problem}), which holds "
                     f"{len(batch.keys):,} requests that are paid for. Set the key of the account that sent it. "
                     "To give its answers up, run: ragindex cache --index DIR --forget-batches"
                 )
-            if not trouble.passes or failures > self._given.retries:
-                raise TroubleError(trouble)
+            if not problem.passes or failures > self._given.retries:
+                raise RequestProblemError(problem)
             self._clock.sleep(self._given.batch_poll_seconds)
 
     def _show(self, batch: BatchRecord, state: BatchState) -> None:
@@ -300,13 +300,13 @@ class BatchCalls:
             files = map(self._endpoint.download, state.files)
             results = read_results(files, batch.keys, lambda body: self._chat.read(body, batch.structure, seconds))
             if results.answered < state.completed:
-                raise TroubleError(_SHORT)
+                raise RequestProblemError(_SHORT)
             return results
 
         try:
             return self._endpoint.retry(read)
-        except TroubleError as error:
-            if error.trouble is not _SHORT:
+        except RequestProblemError as error:
+            if error.problem is not _SHORT:
                 raise
             return results
 
@@ -317,14 +317,14 @@ class BatchCalls:
         if any(code == _TOO_MANY_TOKENS for code, _ in state.problems) and len(batch.keys) > 1:
             self._most = min(self._most, len(batch.keys) // 2)
             return
-        troubles = results.troubles.values()
+        problems = results.problems.values()
         progress.tried |= batch.keys
-        progress.left |= {key for key, trouble in results.troubles.items() if not trouble.passes}
-        for trouble in troubles:
-            if trouble.stops:
-                raise self._explain(task, trouble)
+        progress.left |= {key for key, problem in results.problems.items() if not problem.passes}
+        for problem in problems:
+            if problem.stops:
+                raise self._explain(task, problem)
         outcome = _describe(batch, state)
-        reasons = [*(message for _, message in state.problems), *map(str, troubles)]
+        reasons = [*(message for _, message in state.problems), *map(str, problems)]
         reason = f" The first error: {self._chat.hide(reasons[0])}" if reasons else ""
         if state.status == "failed":
             raise ServiceError(f"The {outcome}; nothing was paid.{reason}")
@@ -332,29 +332,29 @@ class BatchCalls:
             hint = "The answers are kept. Run the same command to send the rest again."
             raise ServiceError(f"The {outcome}. {hint}{reason}")
         if not results.replies and len(batch.keys) >= _FEW:
-            passes = not troubles or any(trouble.passes for trouble in troubles)
+            passes = not problems or any(problem.passes for problem in problems)
             hint = " Run the same command to send them again, or set batch=false." if passes else ""
             raise ServiceError(f"The {outcome}.{hint}{reason}")
         ledger.count_outcome(task.name, "unanswered in a batch", len(batch.keys) - len(results.replies))
 
     @contextmanager
     def _explained(self, task: Task[Any]) -> Iterator[None]:
-        """Turn the TroubleError of a request inside into a ServiceError; what is on its way stays known."""
+        """Turn the RequestProblemError of a request inside into a ServiceError; what is on its way stays known."""
         try:
             yield
-        except TroubleError as error:
-            trouble = error.trouble
+        except RequestProblemError as error:
+            problem = error.problem
         else:
             return
-        raise self._explain(task, trouble)
+        raise self._explain(task, problem)
 
-    def _explain(self, task: Task[Any], trouble: Trouble) -> ServiceError:
-        if trouble.passes or trouble.away:
+    def _explain(self, task: Task[Any], problem: RequestProblem) -> ServiceError:
+        if problem.passes or problem.away:
             return ServiceError(
-                f"The Batch API at {self._chat.base_url} did not answer; {trouble}. What was sent goes on there. "
+                f"The Batch API at {self._chat.base_url} did not answer; {problem}. What was sent goes on there. "
                 "Run the same command to go on."
             )
-        return ServiceError(f"{self._calls.explain(task, trouble)}")
+        return ServiceError(f"{self._calls.explain(task, problem)}")
 
 
 def _describe(batch: BatchRecord, state: BatchState) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from uuid import uuid4
 
 from ragindex._util.error_bodies import ErrorDetails, read_error
-from ragindex._util.http import Trouble, TroubleError, as_mapping, retry
+from ragindex._util.http import RequestProblem, RequestProblemError, as_mapping, retry
 from ragindex.errors import ServiceError
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.openai_chat import ChatRequest, OpenAIChat, Reply, Structure
@@ -63,7 +63,7 @@ class BatchState:
 class BatchEndpoint:
     """The Batch API at the address of `chat`.
 
-    Each method sends its requests once, and raises TroubleError; `retry` repeats them.
+    Each method sends its requests once, and raises RequestProblemError; `retry` repeats them.
     """
 
     def __init__(self, chat: OpenAIChat, retries: int, seed: int, clock: Clock) -> None:
@@ -71,7 +71,7 @@ class BatchEndpoint:
         self._rng = Random(seed)  # noqa: S311  # jitter of waits
 
     def retry(self, ask: Callable[[], _Result]) -> _Result:
-        """Call `ask`, again while its failure may pass. Raises the last TroubleError."""
+        """Call `ask`, again while its failure may pass. Raises the last RequestProblemError."""
         return retry(ask, self._retries, self._rng, lambda _, seconds: self._clock.sleep(seconds))
 
     def require(self) -> None:
@@ -129,19 +129,19 @@ class BatchEndpoint:
     def _call(self, path: str, ask: "Callable[[OpenAI], _Result]") -> _Result:
         try:
             return self._chat.call(ask)
-        except TroubleError as error:
-            if error.trouble.status not in _MISSING_STATUSES:
+        except RequestProblemError as error:
+            if error.problem.status not in _MISSING_STATUSES:
                 raise
-            trouble = error.trouble
+            problem = error.problem
         raise ServiceError(
-            f"openai:{self._chat.model} at {self._chat.base_url} has no Batch API: {path} answers {trouble}. "
+            f"openai:{self._chat.model} at {self._chat.base_url} has no Batch API: {path} answers {problem}. "
             "Set batch=false."
         )
 
 
 def _parse_state(body: Mapping[str, Any]) -> BatchState:
     if not isinstance(body.get("status"), str):
-        raise TroubleError(Trouble(f"expected a batch, got {json.dumps(body)[:_LONGEST_SHOWN]}"))
+        raise RequestProblemError(RequestProblem(f"expected a batch, got {json.dumps(body)[:_LONGEST_SHOWN]}"))
     counts, errors = as_mapping(body.get("request_counts")), as_mapping(body.get("errors")).get("data")
     began = _read_number(body.get("created_at"), 0.0)
     ends = (body.get(f"{name}_at") for name in ("completed", "expired", "cancelled"))
@@ -160,7 +160,7 @@ def _parse_state(body: Mapping[str, Any]) -> BatchState:
 def _parse(body: str) -> Mapping[str, Any]:
     parsed = _load(body)
     if parsed is None:
-        raise TroubleError(Trouble(f"expected a JSON object, got {body[:_LONGEST_SHOWN]!r}"))
+        raise RequestProblemError(RequestProblem(f"expected a JSON object, got {body[:_LONGEST_SHOWN]!r}"))
     return parsed
 
 
@@ -176,7 +176,7 @@ def _load(text: str | bytes) -> Mapping[str, Any] | None:
 def _require_id(body: Mapping[str, Any]) -> str:
     id = body.get("id")
     if not isinstance(id, str) or not id:
-        raise TroubleError(Trouble(f"expected an id, got {json.dumps(body)[:_LONGEST_SHOWN]}"))
+        raise RequestProblemError(RequestProblem(f"expected an id, got {json.dumps(body)[:_LONGEST_SHOWN]}"))
     return id
 
 
@@ -190,21 +190,21 @@ def _read_number(value: Any, default: float) -> float:
 
 @dataclass(slots=True)
 class BatchResults:
-    """The results of a batch by key: `replies`, and `troubles` of requests that got none.
+    """The results of a batch by key: `replies`, and `problems` of requests that got none.
 
     `answered` counts lines with an answer of the model, usable or not.
     """
 
     replies: dict[str, Reply] = field(default_factory=dict)
-    troubles: dict[str, Trouble] = field(default_factory=dict)
+    problems: dict[str, RequestProblem] = field(default_factory=dict)
     answered: int = 0
 
 
 def read_results(files: Iterable[bytes], keys: Collection[str], read: Callable[[str], Reply]) -> BatchResults:
     """Read result files: one JSON a line, in any order, perhaps damaged, repeated or of a request not in `keys`.
 
-    `read` parses a chat completion and raises TroubleError. The first reply to a request is kept; a reply takes the
-    place of a trouble.
+    `read` parses a chat completion and raises RequestProblemError. The first reply to a request is kept; a reply takes
+    the place of a problem.
     """
     results = BatchResults()
     for line in (line for content in files for line in content.splitlines()):
@@ -215,20 +215,20 @@ def read_results(files: Iterable[bytes], keys: Collection[str], read: Callable[[
             continue
         try:
             results.replies[key] = _read_reply(response, result.get("error"), read)
-            results.troubles.pop(key, None)
-        except TroubleError as error:
-            results.troubles[key] = error.trouble
+            results.problems.pop(key, None)
+        except RequestProblemError as error:
+            results.problems[key] = error.problem
     return results
 
 
 def _read_reply(response: Mapping[str, Any], error: Any, read: Callable[[str], Reply]) -> Reply:
-    """Return the reply in a line. Raises TroubleError with the status and error of a request that got none."""
+    """Return the reply in a line. Raises RequestProblemError with the status and error of a request that got none."""
     status, body = response.get("status_code"), response.get("body")
     if status == _OK and isinstance(body, Mapping):
         return read(json.dumps(body))
     details = next((read for read in map(read_error, (body, error)) if read.message), ErrorDetails("no answer"))
     code = status if isinstance(status, int) else None
-    raise TroubleError(Trouble(details.message[:_LONGEST_MESSAGE], code, details.code, details.param))
+    raise RequestProblemError(RequestProblem(details.message[:_LONGEST_MESSAGE], code, details.code, details.param))
 
 
 # ---------------------------------------------------------------- batches on their way
@@ -301,7 +301,7 @@ def _record_batch(cache: SQLiteCache, batch: BatchRecord) -> BatchRecord:
 
 
 class BatchSender:
-    """Sends batches of one model, and finds those again that an earlier run sent. Raises TroubleError, StoreError."""
+    """Sends batches of one model, and finds those of earlier runs. Raises RequestProblemError, StoreError."""
 
     def __init__(self, cache: SQLiteCache, chat: OpenAIChat, endpoint: BatchEndpoint, clock: Clock) -> None:
         self._cache, self._chat, self._endpoint, self._clock = cache, chat, endpoint, clock
@@ -362,8 +362,8 @@ class BatchSender:
             file = self._endpoint.retry(lambda: self._endpoint.upload(name, b"".join(lines.values())))
             batch = _record_batch(self._cache, replace(batch, file=file))
             id = self._endpoint.retry(create)
-        except TroubleError as error:
-            if not error.trouble.passes:  # otherwise it may have been created: the next run looks for it
+        except RequestProblemError as error:
+            if not error.problem.passes:  # otherwise it may have been created: the next run looks for it
                 drop_batches(self._cache, [name])
             raise
         return _record_batch(self._cache, replace(batch, id=id))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
-from ragindex._util import files as durable_files
+from ragindex._util import durable_files
 from ragindex._util.canonical import digest
 from ragindex._util.progress import progress_bar
 from ragindex.encoders import local_models

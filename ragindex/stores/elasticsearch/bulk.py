@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from random import Random
 
-from ragindex._util.http import Trouble, TroubleError, retry_delay
+from ragindex._util.http import RequestProblem, RequestProblemError, retry_delay
 from ragindex.errors import StoreError
 from ragindex.stores.elasticsearch.client import Server
 from ragindex.stores.elasticsearch.records import server_id
@@ -79,13 +79,13 @@ def _send(server: Server, alias: str, block: Sequence[Action], name: str) -> Non
         again = _once(server, alias, left, name)
         if not again:
             return
-        left, (first, *_) = [action for action, _ in again], [trouble for _, trouble in again]
+        left, (first, *_) = [action for action, _ in again], [problem for _, problem in again]
         time.sleep(retry_delay(first, attempt, rng))
-    trouble = Trouble("its queue stays full", _FULL) if first.status == _FULL else first
-    raise server.failure(f"write {len(left)} of {len(block)} records to the collection {name}", trouble)
+    problem = RequestProblem("its queue stays full", _FULL) if first.status == _FULL else first
+    raise server.failure(f"write {len(left)} of {len(block)} records to the collection {name}", problem)
 
 
-def _once(server: Server, alias: str, block: list[Action], name: str) -> list[tuple[Action, Trouble]]:
+def _once(server: Server, alias: str, block: list[Action], name: str) -> list[tuple[Action, RequestProblem]]:
     """Send a request once, and return the actions to send again, with the reasons.
 
     These were rejected because the queue is full, or not written to all copies of a shard. Raises StoreError if records
@@ -98,17 +98,17 @@ def _once(server: Server, alias: str, block: list[Action], name: str) -> list[tu
         )
     except ItemsError as error:
         failed = [
-            (action, trouble) for action, trouble in zip(block, error.troubles, strict=True) if trouble is not None
+            (action, problem) for action, problem in zip(block, error.problems, strict=True) if problem is not None
         ]
-    except TroubleError as error:
-        if error.trouble.status != _TOO_LARGE:
-            raise server.failure(f"write to the collection {name}", error.trouble) from None
+    except RequestProblemError as error:
+        if error.problem.status != _TOO_LARGE:
+            raise server.failure(f"write to the collection {name}", error.problem) from None
         return _send_halves(server, alias, block, name)
     else:
         return []
     refused = [(action, failure) for action, failure in failed if failure.status not in (_FULL, None)]
     if refused:
-        named = "; ".join(f"{_quote(action)}: {trouble.message}" for action, trouble in refused[:_MAX_NAMED])
+        named = "; ".join(f"{_quote(action)}: {problem.message}" for action, problem in refused[:_MAX_NAMED])
         more = f"; and {len(refused) - _MAX_NAMED} more" if len(refused) > _MAX_NAMED else ""
         doing = f"write {len(refused)} of {len(block)} records to the collection {name}"
         raise server.failure(doing, replace(refused[0][1], message=f"{named}{more}"))
@@ -122,7 +122,7 @@ _RESPONSE_FIELDS = (
 _TOO_LARGE, _FULL = 413, 429
 
 
-def _send_halves(server: Server, alias: str, block: list[Action], name: str) -> list[tuple[Action, Trouble]]:
+def _send_halves(server: Server, alias: str, block: list[Action], name: str) -> list[tuple[Action, RequestProblem]]:
     if len(block) == 1:
         size = sum(map(len, block[0].lines))
         raise StoreError(

@@ -18,8 +18,8 @@ import regex
 
 from ragindex._util.distribution import install_line, require_module
 from ragindex._util.http import (
-    Trouble,
-    TroubleError,
+    RequestProblem,
+    RequestProblemError,
     read_secret,
     read_variable,
     redact,
@@ -39,7 +39,7 @@ _OLDEST = (8, 18)
 _MAX_REASON_LENGTH = 400
 _MEDIA_TYPE_ERROR = "media_type_header_exception"
 _PERMANENT_CODES = frozenset({"tls", "host", "no tls", "other"})
-"""The codes of troubles whose status is not from the server; it is set to prevent retries, which cannot succeed."""
+"""The codes of problems whose status is not from the server; it is set to prevent retries, which cannot succeed."""
 
 _ACTION_PATTERN = regex.compile(r"action \[([a-z_:/\[\]]+)\] is unauthorized")
 _PRIVILEGES = (
@@ -91,23 +91,23 @@ class Server:
         """
         try:
             return self.try_to(call, retries=retries)
-        except TroubleError as error:
-            raise self.failure(doing, error.trouble) from None
+        except RequestProblemError as error:
+            raise self.failure(doing, error.problem) from None
 
     def try_to(self, call: Callable[[Any], Response], *, retries: int | None = None) -> Response:
-        """Return the response of `call` as `ask` does, but raise TroubleError, so that the caller can handle errors."""
+        """Return the response of `call` as `ask` does, but raise RequestProblemError for the caller to handle."""
         tries = self.retries if retries is None else retries
         return retry(lambda: self._asked(call), tries, Random())  # noqa: S311  # jitter, no result
 
-    def failure(self, doing: str, trouble: Trouble) -> StoreError:
+    def failure(self, doing: str, problem: RequestProblem) -> StoreError:
         """Return the error for the user, with a hint."""
         hint = (
-            _HINTS.get(trouble.code) or f"{_describe_missing_privilege(trouble)}{_HINTS.get(str(trouble.status), '')}"
+            _HINTS.get(problem.code) or f"{_describe_missing_privilege(problem)}{_HINTS.get(str(problem.status), '')}"
         )
-        if not hint and trouble.passes:
+        if not hint and problem.passes:
             hint = "It was tried several times. Run the same command to resume."
-        unasked = trouble.code in _PERMANENT_CODES  # the status is not from the server
-        reason = " ".join((trouble.message if unasked else str(trouble)).split()).rstrip(".")
+        unasked = problem.code in _PERMANENT_CODES  # the status is not from the server
+        reason = " ".join((problem.message if unasked else str(problem)).split()).rstrip(".")
         return StoreError(f"The store at {self.where} could not {doing}: {reason}. {hint}".rstrip())
 
     def _asked(self, call: Callable[[Any], Response]) -> Response:
@@ -116,24 +116,26 @@ class Server:
         try:
             return call(self.client)
         except ItemsError as error:
-            raise ItemsError([item and self._without_keys(item) for item in error.troubles]) from None
-        except TroubleError as error:
-            trouble = self._without_keys(error.trouble)
+            raise ItemsError([item and self._without_keys(item) for item in error.problems]) from None
+        except RequestProblemError as error:
+            problem = self._without_keys(error.problem)
         except ApiError as error:
-            trouble = self._refused(error)
+            problem = self._refused(error)
         except TransportError as error:
-            trouble = self._unanswered(error)
-        raise TroubleError(trouble)  # raised outside `except`, so that no request headers are attached to the error
+            problem = self._unanswered(error)
+        raise RequestProblemError(
+            problem
+        )  # raised outside `except`, so that no request headers are attached to the error
 
-    def _refused(self, error: Any) -> Trouble:
+    def _refused(self, error: Any) -> RequestProblem:
         from elasticsearch import UnsupportedProductError
 
         if isinstance(error, UnsupportedProductError):
-            return Trouble("it does not answer like Elasticsearch", 501, "other")
+            return RequestProblem("it does not answer like Elasticsearch", 501, "other")
         code, message = parse_error(error.body)
-        return Trouble(self.short(message or error.message), error.meta.status, code)
+        return RequestProblem(self.short(message or error.message), error.meta.status, code)
 
-    def _unanswered(self, error: Any) -> Trouble:
+    def _unanswered(self, error: Any) -> RequestProblem:
         from elastic_transport import ConnectionTimeout, TlsError
 
         message = self.short(str(error.message))
@@ -141,14 +143,14 @@ class Server:
             code = "host" if "doesn't match" in message or "mismatch" in message else "tls"
             if "WRONG_VERSION_NUMBER" in message or "record layer failure" in message:
                 code = "no tls"
-            return Trouble(message, 501, code)  # a retry would fail in the same way
+            return RequestProblem(message, 501, code)  # a retry would fail in the same way
         if "Remote end closed" in message and "http://" in self.where:
-            return Trouble(message, code="plain")
+            return RequestProblem(message, code="plain")
         late = "no answer in time: " if isinstance(error, ConnectionTimeout) else ""
-        return Trouble(f"{late}{message}", code="away")
+        return RequestProblem(f"{late}{message}", code="away")
 
-    def _without_keys(self, trouble: Trouble) -> Trouble:
-        return replace(trouble, message=self.short(trouble.message))
+    def _without_keys(self, problem: RequestProblem) -> RequestProblem:
+        return replace(problem, message=self.short(problem.message))
 
     def short(self, text: str) -> str:
         """Return a server's message with keys removed, cut to a maximum length."""
@@ -157,11 +159,11 @@ class Server:
         return text[:_MAX_REASON_LENGTH]
 
 
-def _describe_missing_privilege(trouble: Trouble) -> str:
+def _describe_missing_privilege(problem: RequestProblem) -> str:
     """Return a sentence that names the missing privilege of a refused action; empty unless the status is 403."""
-    if trouble.status != 403:
+    if problem.status != 403:
         return ""
-    action = _ACTION_PATTERN.search(trouble.message)
+    action = _ACTION_PATTERN.search(problem.message)
     missing = [right for start, right in _PRIVILEGES if action is not None and action[1].startswith(start)]
     return f"The key lacks {missing[0]}. " if missing else "The key lacks a right. "
 
@@ -229,7 +231,7 @@ def _build_transport_class() -> type:
         def perform_request(
             self, method: str, target: str, *, body: Any = None, headers: Any = None, **how: Any
         ) -> Any:
-            """Send a request. Raises TroubleError if the response is incomplete."""
+            """Send a request. Raises RequestProblemError if the response is incomplete."""
             responses.require_rule(method, target, body)
             answer = super().perform_request(method, target, body=body, headers=accept_version_8(headers), **how)
             if answer.meta.status < HTTPStatus.MULTIPLE_CHOICES:  # otherwise the client raises or ignores the status

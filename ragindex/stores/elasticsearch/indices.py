@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-from ragindex._util.http import TroubleError
+from ragindex._util.http import RequestProblemError
 from ragindex.errors import StoreError
 from ragindex.interfaces import Schema
 from ragindex.stores.elasticsearch.client import Server
@@ -190,9 +190,9 @@ def _create_index(server: Server, doing: str, index: str, call: Any) -> None:
     """
     try:
         answer = server.try_to(call)
-    except TroubleError as error:
-        if error.trouble.code != "resource_already_exists_exception":
-            raise server.failure(doing, error.trouble) from None
+    except RequestProblemError as error:
+        if error.problem.code != "resource_already_exists_exception":
+            raise server.failure(doing, error.problem) from None
         answer = {"shards_acknowledged": False}
     if not answer["shards_acknowledged"]:
         server.ask(doing, lambda client: client.cluster.health(index=index, wait_for_status="yellow", timeout="60s"))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ragindex._util.http import TroubleError
+from ragindex._util.http import RequestProblemError
 from ragindex.errors import StoreError, WriterBusyError
 from ragindex.stores.elasticsearch.client import Server
 from ragindex.stores.elasticsearch.records import server_id
@@ -33,9 +33,9 @@ def create_state_index(server: Server, index: str, doing: str) -> None:
     settings = {"number_of_shards": 1, "auto_expand_replicas": "0-1"}
     try:
         server.try_to(lambda client: client.indices.create(index=index, settings=settings, mappings={"enabled": False}))
-    except TroubleError as error:
-        if error.trouble.code != "resource_already_exists_exception":
-            raise server.failure(doing, error.trouble) from None
+    except RequestProblemError as error:
+        if error.problem.code != "resource_already_exists_exception":
+            raise server.failure(doing, error.problem) from None
 
 
 def read_state(server: Server, index: str, name: str, doing: str) -> tuple[Mapping[str, Any], StateTokens] | None:

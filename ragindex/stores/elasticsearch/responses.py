@@ -8,13 +8,13 @@ then contains the rest and looks complete. The transport of the client in `clien
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ragindex._util.http import Trouble, TroubleError
+from ragindex._util.http import RequestProblem, RequestProblemError
 
 Body: TypeAlias = Mapping[str, Any]
-_Rule: TypeAlias = Callable[[Body, Any], Trouble | None]
+_Rule: TypeAlias = Callable[[Body, Any], RequestProblem | None]
 PARTIAL = "partial"
 """Our own code for an incomplete response; the other codes come from the server."""
-_UNEXPECTED = Trouble("it does not answer like Elasticsearch", 501, "other")
+_UNEXPECTED = RequestProblem("it does not answer like Elasticsearch", 501, "other")
 _REQUEST_ERRORS = frozenset(
     {"illegal_argument_exception", "parsing_exception", "query_shard_exception", "too_many_nested_clauses"}
 )
@@ -23,16 +23,16 @@ _WRITE_RESULTS = frozenset({"created", "updated", "deleted", "noop"})
 _ERROR_STATUS, _NOT_FOUND = 300, 404
 
 
-class ItemsError(TroubleError):
-    """Raised if some writes of a bulk request failed. `troubles` has a Trouble or None for each write, in order.
+class ItemsError(RequestProblemError):
+    """Raised if some writes of a bulk request failed. `problems` has a RequestProblem or None for each write, in order.
 
     The request must not be retried as a whole.
     """
 
-    def __init__(self, troubles: Sequence[Trouble | None]) -> None:
-        first = next(trouble for trouble in troubles if trouble is not None)
-        super().__init__(Trouble(first.message, 501, "items"))
-        self.troubles = troubles
+    def __init__(self, problems: Sequence[RequestProblem | None]) -> None:
+        first = next(problem for problem in problems if problem is not None)
+        super().__init__(RequestProblem(first.message, 501, "items"))
+        self.problems = problems
 
 
 def parse_error(body: Any) -> tuple[str, str]:
@@ -65,16 +65,16 @@ def require_rule(method: str, target: str, sent: Any) -> None:
 
 
 def check_response(method: str, target: str, sent: Any, body: Any) -> None:
-    """Check the body of a response with a status below 300. Raises TroubleError if anything is missing."""
-    trouble = RULES[parse_endpoint(method, target)](body, sent) if isinstance(body, Mapping) else _UNEXPECTED
-    if trouble is not None:
-        raise TroubleError(trouble)
+    """Check the body of a response with a status below 300. Raises RequestProblemError if anything is missing."""
+    problem = RULES[parse_endpoint(method, target)](body, sent) if isinstance(body, Mapping) else _UNEXPECTED
+    if problem is not None:
+        raise RequestProblemError(problem)
 
 
 # ---------------------------------------------------------------- shards
 
 
-def _check_shards(shards: Any, *, every: bool) -> Trouble | None:
+def _check_shards(shards: Any, *, every: bool) -> RequestProblem | None:
     """Check that no shard has failed, and that every or at least one has answered.
 
     Unassigned replicas count in the total only, so not all answer to a write.
@@ -89,61 +89,63 @@ def _check_shards(shards: Any, *, every: bool) -> Trouble | None:
     failures = shards.get("failures") or [{}]
     code, reason = parse_error({"error": failures[0].get("reason")})
     message = f"{successful} of {total} shards have answered{f': {reason}' if reason else ''}"
-    return Trouble(message, 400 if code in _REQUEST_ERRORS else None, code if code in _REQUEST_ERRORS else PARTIAL)
+    return RequestProblem(
+        message, 400 if code in _REQUEST_ERRORS else None, code if code in _REQUEST_ERRORS else PARTIAL
+    )
 
 
-def _check_search(body: Body, _: Any = None) -> Trouble | None:
+def _check_search(body: Body, _: Any = None) -> RequestProblem | None:
     if body.get("timed_out"):
-        return Trouble("its time was over before all was searched", code=PARTIAL)
+        return RequestProblem("its time was over before all was searched", code=PARTIAL)
     if body.get("timed_out") is not False or not isinstance(body.get("hits"), Mapping):
         return _UNEXPECTED
-    if (trouble := _check_shards(body.get("_shards"), every=True)) is not None:
-        return trouble
+    if (problem := _check_shards(body.get("_shards"), every=True)) is not None:
+        return problem
     total = body["hits"].get("total")
     if isinstance(total, Mapping) and total.get("relation") != "eq":
-        return Trouble("it has counted only some of the hits", code=PARTIAL)
+        return RequestProblem("it has counted only some of the hits", code=PARTIAL)
     aggregations = (body.get("aggregations") or {}).items()
     cut = [name for name, aggregation in aggregations if aggregation.get("sum_other_doc_count")]
-    return Trouble(f"there are more {cut[0]} than it lists", 400, PARTIAL) if cut else None
+    return RequestProblem(f"there are more {cut[0]} than it lists", 400, PARTIAL) if cut else None
 
 
 # ---------------------------------------------------------------- bulk requests
 
 
-def _check_searches(body: Body, sent: Any) -> Trouble | None:
+def _check_searches(body: Body, sent: Any) -> RequestProblem | None:
     responses = body.get("responses")
     if not isinstance(responses, list):
         return _UNEXPECTED
-    failed = next((trouble for response in responses if (trouble := _check_one_search(response)) is not None), None)
+    failed = next((problem for response in responses if (problem := _check_one_search(response)) is not None), None)
     return failed or (None if len(responses) == len(sent) // 2 else _UNEXPECTED)
 
 
-def _check_one_search(response: Body) -> Trouble | None:
+def _check_one_search(response: Body) -> RequestProblem | None:
     if "error" not in response:
         return _check_search(response)
     code, reason = parse_error(response)
-    return Trouble(reason or "a search failed", int(response.get("status", 500)), code)
+    return RequestProblem(reason or "a search failed", int(response.get("status", 500)), code)
 
 
-def _check_documents(body: Body, sent: Any) -> Trouble | None:
+def _check_documents(body: Body, sent: Any) -> RequestProblem | None:
     """Check each document of an `_mget` response."""
     documents = body.get("docs")
     if not isinstance(documents, list):
         return _UNEXPECTED
-    failed = next((trouble for document in documents if (trouble := _check_document(document)) is not None), None)
+    failed = next((problem for document in documents if (problem := _check_document(document)) is not None), None)
     return failed or (None if len(documents) == len(sent.get("ids") or sent.get("docs") or ()) else _UNEXPECTED)
 
 
-def _check_document(document: Body) -> Trouble | None:
+def _check_document(document: Body) -> RequestProblem | None:
     if "error" in document:
         code, reason = parse_error(document)
         statuses = {"security_exception": 403, "index_not_found_exception": 404}  # documents have no own status
-        return Trouble(reason, statuses.get(code), code if code in statuses else PARTIAL)
+        return RequestProblem(reason, statuses.get(code), code if code in statuses else PARTIAL)
     exists = document.get("found")
     return None if exists is False or (exists is True and isinstance(document.get("_source"), Mapping)) else _UNEXPECTED
 
 
-def _check_writes(body: Body, sent: Any) -> Trouble | None:
+def _check_writes(body: Body, sent: Any) -> RequestProblem | None:
     """Check each write of a `_bulk` response. Raises ItemsError if some were rejected."""
     items = body.get("items")
     if not isinstance(items, list) or len(items) != _count_actions(sent):
@@ -151,19 +153,19 @@ def _check_writes(body: Body, sent: Any) -> Trouble | None:
     outcomes: list[Any] = [next(iter(item.values()), None) for item in items]
     if not all(isinstance(outcome, Mapping) and type(outcome.get("status")) is int for outcome in outcomes):
         return _UNEXPECTED
-    troubles = [_check_write(outcome) for outcome in outcomes]
-    if any(trouble is not None for trouble in troubles):
-        raise ItemsError(troubles)
+    problems = [_check_write(outcome) for outcome in outcomes]
+    if any(problem is not None for problem in problems):
+        raise ItemsError(problems)
     return _UNEXPECTED if body.get("errors") is not False else None
 
 
-def _check_write(outcome: Body) -> Trouble | None:
+def _check_write(outcome: Body) -> RequestProblem | None:
     error, failed = outcome.get("error"), (outcome.get("_shards") or {}).get("failed")
     if error is None and (outcome["status"] < _ERROR_STATUS or outcome["status"] == _NOT_FOUND):  # 404: deleted before
-        return Trouble("a copy of its shard failed", code=PARTIAL) if failed else None
+        return RequestProblem("a copy of its shard failed", code=PARTIAL) if failed else None
     error = error if isinstance(error, Mapping) else {"reason": error}
     cause = (error.get("caused_by") or {}).get("reason", "")
-    return Trouble(
+    return RequestProblem(
         f"{error.get('reason') or ''} {cause}".strip(),
         max(outcome["status"], _ERROR_STATUS),
         str(error.get("type", "")),
@@ -182,64 +184,64 @@ def _count_actions(lines: Sequence[bytes]) -> int:
 # ---------------------------------------------------------------- other requests
 
 
-def _check_written(body: Body, _: Any) -> Trouble | None:
+def _check_written(body: Body, _: Any) -> RequestProblem | None:
     """Check that one document was written."""
     return _check_shards(body.get("_shards"), every=False) if body.get("result") in _WRITE_RESULTS else _UNEXPECTED
 
 
-def _check_found(body: Body, _: Any) -> Trouble | None:
+def _check_found(body: Body, _: Any) -> RequestProblem | None:
     """Check that one document was read."""
     return None if body.get("found") is True and isinstance(body.get("_source"), Mapping) else _UNEXPECTED
 
 
-def _check_broadcast(body: Body, _: Any) -> Trouble | None:
+def _check_broadcast(body: Body, _: Any) -> RequestProblem | None:
     return _check_shards(body.get("_shards"), every=False)
 
 
-def _check_point(body: Body, _: Any) -> Trouble | None:
+def _check_point(body: Body, _: Any) -> RequestProblem | None:
     if not body.get("id"):
         return _UNEXPECTED
     return _check_shards(body["_shards"], every=True) if "_shards" in body else None  # servers before 8.16 do not say
 
 
-def _check_acknowledged(body: Body, _: Any) -> Trouble | None:
+def _check_acknowledged(body: Body, _: Any) -> RequestProblem | None:
     if type(body.get("acknowledged")) is not bool:
         return _UNEXPECTED
-    return None if body["acknowledged"] else Trouble("not all nodes know of it yet", code=PARTIAL)
+    return None if body["acknowledged"] else RequestProblem("not all nodes know of it yet", code=PARTIAL)
 
 
-def _check_created(body: Body, sent: Any) -> Trouble | None:
+def _check_created(body: Body, sent: Any) -> RequestProblem | None:
     """Check that an index was created. The caller checks whether its shards have started."""
     return _check_acknowledged(body, sent) or (None if type(body.get("shards_acknowledged")) is bool else _UNEXPECTED)
 
 
-def _check_blocked(body: Body, sent: Any) -> Trouble | None:
+def _check_blocked(body: Body, sent: Any) -> RequestProblem | None:
     indices = body.get("indices")
-    if (trouble := _check_created(body, sent)) is not None or not isinstance(indices, list):
-        return trouble or _UNEXPECTED
+    if (problem := _check_created(body, sent)) is not None or not isinstance(indices, list):
+        return problem or _UNEXPECTED
     if not indices:
         return None  # already blocked by an earlier try whose response was lost
     complete = body["shards_acknowledged"] and all(index.get("blocked") is True for index in indices)
-    return None if complete else Trouble("some shards still take writes", code=PARTIAL)
+    return None if complete else RequestProblem("some shards still take writes", code=PARTIAL)
 
 
-def _check_health(body: Body, _: Any) -> Trouble | None:
+def _check_health(body: Body, _: Any) -> RequestProblem | None:
     if type(body.get("timed_out")) is not bool:
         return _UNEXPECTED
-    return Trouble("some shards are not there yet", code=PARTIAL) if body["timed_out"] else None
+    return RequestProblem("some shards are not there yet", code=PARTIAL) if body["timed_out"] else None
 
 
-def _check_info(body: Body, _: Any) -> Trouble | None:
+def _check_info(body: Body, _: Any) -> RequestProblem | None:
     version = body.get("version")
     return None if isinstance(version, Mapping) and "number" in version else _UNEXPECTED
 
 
-def _check_indices(body: Body, _: Any) -> Trouble | None:
+def _check_indices(body: Body, _: Any) -> RequestProblem | None:
     """Check the shape of index metadata, which come from the cluster state and are never partial."""
     return None if all(isinstance(index, Mapping) for index in body.values()) else _UNEXPECTED
 
 
-def _check_closed(body: Body, _: Any) -> Trouble | None:
+def _check_closed(body: Body, _: Any) -> RequestProblem | None:
     """Check the shape only: if a point in time was not closed completely, the nodes release the rest themselves."""
     return None if "succeeded" in body else _UNEXPECTED
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 from filelock import FileLock
 from pydantic import Field, field_validator
 
-from ragindex._util import files as durable_files
+from ragindex._util import durable_files
 from ragindex._util.http import read_variable, require_bare
 from ragindex.errors import DamagedError, StoreError
 from ragindex.filters import Filter

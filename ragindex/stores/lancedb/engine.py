@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from ragindex._util.files import cache_root
+from ragindex._util.durable_files import cache_root
 from ragindex.errors import EngineError, StoreError
 
 # ---------------------------------------------------------------- loading

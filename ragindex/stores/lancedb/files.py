@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ragindex._util import files as durable_files
+from ragindex._util import durable_files
 from ragindex.interfaces import Schema
 
 _MAGIC = b"LANC"

@@ -13,7 +13,7 @@ from letters import ENCODED, Letters
 from made_extractions import openie, spelt
 
 from examples import examples
-from ragindex._util.files import RepairWarning
+from ragindex._util.durable_files import RepairWarning
 from ragindex.errors import StoreError
 from ragindex.index.index import Index
 from ragindex.parts.vectors import encoded_names, similar_pairs

@@ -14,7 +14,7 @@ from search_server import PLAIN, VECTOR_STORE, dripping, searching
 from served import DOCUMENTS, build_index, serving
 
 import ragindex
-from ragindex._util.http import TroubleError
+from ragindex._util.http import RequestProblemError
 from ragindex.corpus import Corpus
 from ragindex.errors import RequestError, ServiceError, UsageError
 from ragindex.estimate import estimate_questions
@@ -201,7 +201,7 @@ def test_both_limits_of_time_say_the_same(
     address._idle.append(connection)
     monkeypatch.setattr(client, "Timer", FirstTimer)
     server.faults.append(slow(1.5))
-    with pytest.raises(TroubleError, match="no whole answer within 0.5 seconds"):
+    with pytest.raises(RequestProblemError, match="no whole answer within 0.5 seconds"):
         address.post({"query": QUESTION.text, "k": 3})
 
 

@@ -6,7 +6,7 @@ import pytest
 from command_line import ragindex
 
 import ragindex as api
-from ragindex._util.files import expand_home
+from ragindex._util.durable_files import expand_home
 from ragindex.index.index import Index
 from ragindex.plugins import registry
 

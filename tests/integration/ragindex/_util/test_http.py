@@ -12,7 +12,7 @@ from ragindex._util.http import make_http_client
 def test_a_forgotten_client_closes_its_connections_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """The garbage collector finalises in the order of its list. Where a socket comes before the client, it warns."""
     shown: list[str] = []
-    monkeypatch.setattr("sys.unraisablehook", lambda trouble: shown.append(repr(trouble.exc_value)))
+    monkeypatch.setattr("sys.unraisablehook", lambda problem: shown.append(repr(problem.exc_value)))
     with OpenAIServer() as server:
         asked = make_http_client(server.url, KEY, 5.0)
         asked.embeddings.create(model="text-embedding-3-small", input=["a text"])

@@ -31,9 +31,9 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.Monk
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(model_hub, "PATIENCE", 1.0)
-    model_hub.find_trouble.cache_clear()
+    model_hub.find_problem.cache_clear()
     yield monkeypatch
-    model_hub.find_trouble.cache_clear()
+    model_hub.find_problem.cache_clear()
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_a_port_that_nobody_listens_on(hub: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
     hub.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{port}")
-    assert str(model_hub.find_trouble()).endswith("Connection refused")
+    assert str(model_hub.find_problem()).endswith("Connection refused")
 
 
 def test_without_the_hub_the_cached_files_are_used(silent: str, tmp_path: Path) -> None:

@@ -243,7 +243,7 @@ def test_settings_that_cannot_be(server: OpenAIServer, monkeypatch: pytest.Monke
         _opened()
 
 
-# ---------------------------------------------------------------- trouble that passes
+# ---------------------------------------------------------------- problem that passes
 
 
 @pytest.mark.parametrize("fault", [status(408), status(500), drop])
@@ -267,7 +267,7 @@ def test_slow_answers_are_asked_for_again(server: OpenAIServer) -> None:
     assert len(server.requests) == 2
 
 
-# ---------------------------------------------------------------- trouble that stays
+# ---------------------------------------------------------------- problem that stays
 
 
 @pytest.mark.parametrize("code", [400, 401, 403])

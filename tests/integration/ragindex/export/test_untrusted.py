@@ -371,7 +371,7 @@ def test_several_loads_at_once_unpack_once(packed: Path, tmp_path: Path, monkeyp
 def test_a_crash_while_unpacking_leaves_nothing_that_opens(
     dies_at: int, packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ragindex._util import files as durable_files
+    from ragindex._util import durable_files
 
     class Died(BaseException):
         pass

@@ -11,8 +11,8 @@ from command_line import ragindex
 from damaged import DOCUMENTS, HARMS, QUESTION, Answers, Kept, Tried, tried
 from made_extractions import openie
 
-from ragindex._util import files as durable_files
-from ragindex._util.files import RepairWarning
+from ragindex._util import durable_files
+from ragindex._util.durable_files import RepairWarning
 from ragindex.errors import DamagedError, RagindexError, StaleWarning, StoreError, WorkspaceError
 from ragindex.index.index import Index
 from ragindex.index.parts import imported_path, require_import, store_import

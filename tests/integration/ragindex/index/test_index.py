@@ -15,7 +15,7 @@ from unittest.mock import patch
 import pytest
 from built_retriever import built_retriever
 
-from ragindex._util import files as durable_files
+from ragindex._util import durable_files
 from ragindex.corpus import Chunking
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import (

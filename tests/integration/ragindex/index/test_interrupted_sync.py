@@ -11,7 +11,7 @@ import pytest
 from built_retriever import built_retriever
 from letters import Letters
 
-from ragindex._util import files as durable_files
+from ragindex._util import durable_files
 from ragindex.corpus import Chunking
 from ragindex.errors import StoreError
 from ragindex.index.coverage import Journal, PartCoverage, unfinished_parts

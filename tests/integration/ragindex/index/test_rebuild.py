@@ -9,7 +9,7 @@ import pytest
 from command_line import failed, ragindex
 from made_language import ANSWER, ORIGIN, key
 
-from ragindex._util import files as durable_files
+from ragindex._util import durable_files
 from ragindex.errors import StoreError, UsageError, WorkspaceError
 from ragindex.index import repair
 from ragindex.index.index import Index

@@ -18,7 +18,7 @@ from ragindex.index.repair import RESCUED_FILES
 from ragindex.serve.collections import open_state
 from ragindex.serve.config import CollectionSpec
 
-pytestmark = pytest.mark.filterwarnings("ignore::ragindex._util.files.RepairWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::ragindex._util.durable_files.RepairWarning")
 
 
 def document(number: int) -> Document:

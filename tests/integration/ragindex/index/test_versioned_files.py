@@ -13,7 +13,7 @@ import pytest
 from letters import Letters
 from made_extractions import openie, spelt
 
-from ragindex._util import files as durable_files
+from ragindex._util import durable_files
 from ragindex.errors import DamagedError, StoreError
 from ragindex.index import versioned_files
 from ragindex.index.index import Index

@@ -260,7 +260,7 @@ def test_an_input_too_long_says_nothing_about_the_structure(server: OpenAIServer
     assert [body["response_format"]["type"] for body in bodies(server)] == ["json_schema"] * 2
 
 
-# ---------------------------------------------------------------- trouble that passes
+# ---------------------------------------------------------------- problem that passes
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_tries_are_bounded(server: OpenAIServer, fault: openai_server.Fault, mes
     assert len(server.requests) == 3
 
 
-# ---------------------------------------------------------------- trouble that stays
+# ---------------------------------------------------------------- problem that stays
 
 
 @pytest.mark.parametrize(

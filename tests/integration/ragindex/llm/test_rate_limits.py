@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from made_language import ECHO, PRICES, QUICK, Echo, opened, texts
 from openai_server import KEY, Answer, Fault, OpenAIServer, Received, status
 
-from ragindex._util.http import Trouble, TroubleError, retry, retry_after, retry_delay
+from ragindex._util.http import RequestProblem, RequestProblemError, retry, retry_after, retry_delay
 from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, UsageError
 from ragindex.interfaces.llm import LLMSettings
@@ -88,8 +88,8 @@ def test_nobody_begins_while_the_server_wants_rest() -> None:
 def test_retry_after_pauses_before_the_slot_is_free() -> None:
     now = Time()
     limits = Limits(1, clock=now.clock)
-    with pytest.raises(TroubleError), limits.slot(1):
-        raise TroubleError(Trouble("slow down", 429, retry_after=5.0))
+    with pytest.raises(RequestProblemError), limits.slot(1):
+        raise RequestProblemError(RequestProblem("slow down", 429, retry_after=5.0))
     with limits.slot(1):  # as of a thread that has waited for the slot
         assert now.seconds == 1005.0
 
@@ -133,22 +133,22 @@ def test_one_told_to_wait_is_all_told_to_wait(server: OpenAIServer) -> None:
 # ---------------------------------------------------------------- requests in flight, by 429
 
 
-def finish(limits: Limits, outcomes: list[Trouble | None]) -> int:
+def finish(limits: Limits, outcomes: list[RequestProblem | None]) -> int:
     """Send requests together, which end with these outcomes, in order; return how many may be in flight then."""
     slots = [limits.slot(1) for _ in outcomes]
     for slot in slots:
         slot.__enter__()
-    for slot, trouble in zip(slots, outcomes, strict=True):
-        error = None if trouble is None else TroubleError(trouble)
+    for slot, problem in zip(slots, outcomes, strict=True):
+        error = None if problem is None else RequestProblemError(problem)
         slot.__exit__(type(error) if error else None, error, None)
     return limits.requests_at_once
 
 
 def test_limit_halves_once_a_round_and_grows_by_one() -> None:
-    limits, refused = Limits(8, clock=Time().clock), Trouble("slow down", 429)
+    limits, refused = Limits(8, clock=Time().clock), RequestProblem("slow down", 429)
     assert finish(limits, [refused] * 8) == 4  # one reason refused them all
     assert finish(limits, [None, None, refused, refused]) == 2
-    assert finish(limits, [Trouble("busy", 503), Trouble("no credit", 429, "insufficient_quota")]) == 2
+    assert finish(limits, [RequestProblem("busy", 503), RequestProblem("no credit", 429, "insufficient_quota")]) == 2
     assert finish(limits, [None]) == 2
     assert finish(limits, [None]) == 3
     assert finish(limits, [refused]) == 1
@@ -157,14 +157,14 @@ def test_limit_halves_once_a_round_and_grows_by_one() -> None:
 
 
 def test_request_sent_before_limit_halved_does_not_halve_it_again() -> None:
-    limits, refused = Limits(8, clock=Time().clock), TroubleError(Trouble("slow down", 429))
+    limits, refused = Limits(8, clock=Time().clock), RequestProblemError(RequestProblem("slow down", 429))
     early, late = limits.slot(1), limits.slot(1)
     early.__enter__()
-    assert finish(limits, [refused.trouble]) == 4
+    assert finish(limits, [refused.problem]) == 4
     late.__enter__()
-    early.__exit__(TroubleError, refused, None)
+    early.__exit__(RequestProblemError, refused, None)
     assert limits.requests_at_once == 4
-    late.__exit__(TroubleError, refused, None)
+    late.__exit__(RequestProblemError, refused, None)
     assert limits.requests_at_once == 2
 
 
@@ -201,7 +201,7 @@ def test_endpoint_that_takes_few_at_once(server: OpenAIServer) -> None:
 
 
 def test_clients_of_one_endpoint_share_its_limit() -> None:
-    clock, refused = Time().clock, Trouble("slow down", 429)
+    clock, refused = Time().clock, RequestProblem("slow down", 429)
     first, second = Limits(8, clock=clock, endpoint="a"), Limits(4, clock=clock, endpoint="a")
     other, private = Limits(8, clock=clock, endpoint="b"), Limits(8, clock=clock)
     assert finish(second, [refused]) == 4  # half of the largest
@@ -265,30 +265,32 @@ def test_retry_after() -> None:
 
 
 def test_waits_grow_to_a_limit_with_chance_in_them() -> None:
-    waits = [[retry_delay(Trouble("x", 500), attempt, Random(seed)) for attempt in range(12)] for seed in range(200)]
+    waits = [
+        [retry_delay(RequestProblem("x", 500), attempt, Random(seed)) for attempt in range(12)] for seed in range(200)
+    ]
     longest = [min(30.0, 0.5 * 2**attempt) for attempt in range(12)]
     for attempt, most in enumerate(longest):
         column = [row[attempt] for row in waits]
         assert most / 2 <= min(column) < most * 0.55
         assert most * 0.95 < max(column) <= most
-    assert waits[0] == [retry_delay(Trouble("x", 500), attempt, Random(0)) for attempt in range(12)]
-    assert 4.0 <= retry_delay(Trouble("x", 429, retry_after=4.0), 9, Random(1)) <= 4.25
+    assert waits[0] == [retry_delay(RequestProblem("x", 500), attempt, Random(0)) for attempt in range(12)]
+    assert 4.0 <= retry_delay(RequestProblem("x", 429, retry_after=4.0), 9, Random(1)) <= 4.25
 
 
 @pytest.mark.parametrize(
-    ("trouble", "passes"),
+    ("problem", "passes"),
     [
-        (Trouble("lost"), True),
-        *((Trouble("x", code), True) for code in (408, 409, 429, 500, 502, 503, 504, 529)),
-        *((Trouble("x", code), False) for code in (400, 401, 403, 404, 413, 422, 501)),
-        (Trouble("x", 429, code="insufficient_quota"), False),
-        (Trouble("You exceeded your current quota, check your plan", 429), False),
-        (Trouble("x", 429, retry_after=119.0), True),
-        (Trouble("x", 503, retry_after=121.0), False),
+        (RequestProblem("lost"), True),
+        *((RequestProblem("x", code), True) for code in (408, 409, 429, 500, 502, 503, 504, 529)),
+        *((RequestProblem("x", code), False) for code in (400, 401, 403, 404, 413, 422, 501)),
+        (RequestProblem("x", 429, code="insufficient_quota"), False),
+        (RequestProblem("You exceeded your current quota, check your plan", 429), False),
+        (RequestProblem("x", 429, retry_after=119.0), True),
+        (RequestProblem("x", 503, retry_after=121.0), False),
     ],
 )
-def test_what_passes(trouble: Trouble, passes: bool) -> None:
-    assert trouble.passes is passes
+def test_what_passes(problem: RequestProblem, passes: bool) -> None:
+    assert problem.passes is passes
 
 
 def test_retrying_ends() -> None:
@@ -297,14 +299,14 @@ def test_retrying_ends() -> None:
     def ask() -> str:
         asked.append(1)
         if len(asked) < 4:
-            raise TroubleError(Trouble("busy", 503))
+            raise RequestProblemError(RequestProblem("busy", 503))
         return "answer"
 
-    assert retry(ask, 3, Random(0), lambda trouble, seconds: waited.append(trouble.status)) == "answer"
+    assert retry(ask, 3, Random(0), lambda problem, seconds: waited.append(problem.status)) == "answer"
     assert waited == [503, 503, 503]
     asked.clear()
-    with pytest.raises(TroubleError, match="status 503: busy"):
-        retry(ask, 2, Random(0), lambda trouble, seconds: None)
+    with pytest.raises(RequestProblemError, match="status 503: busy"):
+        retry(ask, 2, Random(0), lambda problem, seconds: None)
     assert len(asked) == 3
 
 

@@ -12,7 +12,7 @@ from ragindex.errors import StoreError
 from ragindex.serve.keys import AccessKey, Keyring, _digest
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::ragindex._util.files.RepairWarning"),
+    pytest.mark.filterwarnings("ignore::ragindex._util.durable_files.RepairWarning"),
     pytest.mark.filterwarnings("ignore::ragindex.errors.StaleWarning"),
 ]
 KEY = "key-0123456789abcdef"

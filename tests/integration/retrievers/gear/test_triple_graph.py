@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from made_extractions import imported, notes, openie, spelt
 
 from examples import examples
-from ragindex._util.files import RepairWarning
+from ragindex._util.durable_files import RepairWarning
 from ragindex.errors import DamagedError, StaleWarning, StoreError
 from ragindex.index.index import Index
 from ragindex.parts.triples import sparse_graph

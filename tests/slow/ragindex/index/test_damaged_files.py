@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from damaged import DOCUMENTS, HARMS, Kept, Tried, tried
 
-from ragindex._util.files import RepairWarning
+from ragindex._util.durable_files import RepairWarning
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import DamagedError, EngineError, RagindexError
 from ragindex.index.index import Index

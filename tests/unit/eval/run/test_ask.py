@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import QUESTIONS, Scripted, ScriptedRetriever, dataset, hit
 
-from ragindex._util import files as durable_files
+from ragindex._util import durable_files
 from ragindex.accounting.ledger import EMBEDDING, CallRecord, record_call
 from ragindex.errors import RagindexError, StoreError
 from ragindex.filters import meta

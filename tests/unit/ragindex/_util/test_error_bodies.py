@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragindex._util.error_bodies import ErrorDetails, find_wait, read_error_body
-from ragindex._util.http import Trouble
+from ragindex._util.http import RequestProblem
 
 EXTRA = [{"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs are not permitted", "input": 0}]
 FORMS: dict[str, tuple[Any, ErrorDetails]] = {
@@ -118,10 +118,10 @@ def test_waits(message: str, seconds: float | None) -> None:
 
 def test_a_limit_per_minute_is_no_empty_account() -> None:
     words = "You exceeded your current quota, please check your plan and billing details."
-    assert Trouble(words, 429).out_of_quota
-    assert Trouble("", 402).out_of_quota
-    assert Trouble("any", 429, "insufficient_quota", retry_after=1.0).out_of_quota
-    limit = Trouble(f"{words} Please retry in 1.0s.", 429, "RESOURCE_EXHAUSTED", retry_after=1.0)
+    assert RequestProblem(words, 429).out_of_quota
+    assert RequestProblem("", 402).out_of_quota
+    assert RequestProblem("any", 429, "insufficient_quota", retry_after=1.0).out_of_quota
+    limit = RequestProblem(f"{words} Please retry in 1.0s.", 429, "RESOURCE_EXHAUSTED", retry_after=1.0)
     assert (limit.out_of_quota, limit.passes, limit.stops) == (False, True, False)
 
 

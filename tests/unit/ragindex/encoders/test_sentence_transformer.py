@@ -19,7 +19,7 @@ import pytest
 from minilm import copy_model, model_folder, random_texts, replace_file
 from tokenizers import Tokenizer
 
-from ragindex._util import files as durable_files
+from ragindex._util import durable_files
 from ragindex._util.cores import available_cores
 from ragindex.encoders import local_models, onnx_export, sentence_transformer
 from ragindex.encoders.local_models import choose_device

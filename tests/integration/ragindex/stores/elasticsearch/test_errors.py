@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from elasticsearch_stand_in import INFO, Answer, StandIn, authority, certificate_of, failed
 
-from ragindex._util.http import Trouble, TroubleError
+from ragindex._util.http import RequestProblem, RequestProblemError
 from ragindex.errors import StoreError, UsageError
 from ragindex.plugins import registry
 from ragindex.stores.elasticsearch import bulk, responses
@@ -148,11 +148,11 @@ def test_requests_are_of_line_8(monkeypatch: Any) -> None:
 
     def send(_: Any, method: str, target: str, *, headers: Any, **__: Any) -> Any:
         sent.append({name.lower(): value for name, value in headers.items()}["accept"])
-        raise TroubleError(Trouble("enough"))
+        raise RequestProblemError(RequestProblem("enough"))
 
     monkeypatch.setattr("elastic_transport.Transport.perform_request", send)
     client = elastic_client.create_client(["http://127.0.0.1:9"])
-    with pytest.raises(TroubleError):
+    with pytest.raises(RequestProblemError):
         client.options(headers={"accept": "application/vnd.elasticsearch+json; compatible-with=9"}).info()
     assert sent == ["application/vnd.elasticsearch+json; compatible-with=8"]
 
@@ -302,9 +302,9 @@ def test_retries(standing: Standing, monkeypatch: Any) -> None:
     server = _server(standing(lambda *_: next(answers)).url)
     assert server.ask("look", lambda client: client.info())["version"] == INFO["version"]
     assert len(waited) == 2
-    with pytest.raises(TroubleError) as error:
+    with pytest.raises(RequestProblemError) as error:
         server.try_to(lambda client: client.info())
-    assert error.value.trouble == Trouble("never", 400, "odd")
+    assert error.value.problem == RequestProblem("never", 400, "odd")
 
 
 def _server(url: str) -> Server:

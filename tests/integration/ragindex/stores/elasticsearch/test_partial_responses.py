@@ -13,7 +13,7 @@ from elasticsearch_stand_in import StandIn
 from project import ROOT
 from spoilt_answers import FOUND, GOOD, HEADER, REASON, SAYS_NOTHING, spoilt
 
-from ragindex._util.http import TroubleError
+from ragindex._util.http import RequestProblemError
 from ragindex.errors import StoreError
 from ragindex.stores.elasticsearch import client as elastic_client
 from ragindex.stores.elasticsearch.client import Server
@@ -62,7 +62,7 @@ def test_partial_answers_are_not_believed(kind: tuple[str, str], says: tuple[Ser
     server, told = says
     for body in bad_answers(kind):
         told["body"] = body
-        with pytest.raises(TroubleError):
+        with pytest.raises(RequestProblemError):
             server.try_to(GOOD[kind][0])
             pytest.fail(f"believed: {body}")
 

@@ -121,8 +121,8 @@ def test_the_right_that_is_lacking_is_named(
 
 def test_an_index_that_was_blocked_is_no_question_of_rights(refusing: Callable[[str], Any]) -> None:
     store = refusing("odd:thing")
-    from ragindex._util.http import Trouble
+    from ragindex._util.http import RequestProblem
 
-    told = str(store.server.failure("write", Trouble("blocked by: disk", 403, "cluster_block_exception")))
+    told = str(store.server.failure("write", RequestProblem("blocked by: disk", 403, "cluster_block_exception")))
     assert "lacks" not in told
     assert told.endswith("Check its disk space and GET _cluster/health.")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import examples
-from ragindex._util.files import RepairWarning, hash_file
+from ragindex._util.durable_files import RepairWarning, hash_file
 from ragindex.filters import Ids, Terms
 from ragindex.interfaces import FilterQuery, Schema, TextQuery
 from ragindex.stores.lancedb import files

@@ -5,26 +5,26 @@ from typing import Any
 
 import pytest
 
-from ragindex._util.http import Trouble
+from ragindex._util.http import RequestProblem
 from ragindex.llm.batches.endpoint import read_results
 
 
 @pytest.mark.parametrize(
-    ("result", "trouble"),
+    ("result", "problem"),
     [
-        ({"error": {"message": "expired", "code": "batch_expired"}}, Trouble("expired", None, "batch_expired")),
+        ({"error": {"message": "expired", "code": "batch_expired"}}, RequestProblem("expired", None, "batch_expired")),
         (
             {"response": {"status_code": 400, "body": {"error": {"message": "no seed", "param": "seed"}}}},
-            Trouble("no seed", 400, param="seed"),
+            RequestProblem("no seed", 400, param="seed"),
         ),
         (
             {"response": {"status_code": 422, "body": {"detail": [{"loc": ["body", "seed"], "msg": "not allowed"}]}}},
-            Trouble("body.seed: not allowed", 422),
+            RequestProblem("body.seed: not allowed", 422),
         ),
-        ({"response": {"status_code": 500, "body": None}}, Trouble("no answer", 500)),
+        ({"response": {"status_code": 500, "body": None}}, RequestProblem("no answer", 500)),
     ],
 )
-def test_errors(result: dict[str, Any], trouble: Trouble) -> None:
+def test_errors(result: dict[str, Any], problem: RequestProblem) -> None:
     line = json.dumps({"custom_id": "a", **result}).encode()
     results = read_results([line], ["a"], lambda body: pytest.fail(body))
-    assert results.troubles == {"a": trouble}
+    assert results.problems == {"a": problem}
