@@ -1,9 +1,9 @@
 """Detection of damaged data in an index, and removal of what the next sync can rebuild.
 
 Files are checked by their hashes (`ragindex._util.durable_files`), those of the store too if it has hashes. Its
-collections are read completely besides. Documents that a program or a server added are nowhere else, so everything that can be read
-of a damaged collection is carried over into a new one, and the files of the old one are kept. Each document is verified
-by its revision. A repair that is killed goes on with the file of what it had read.
+collections are read completely besides. Documents that a program or a server added are nowhere else, so everything that
+can be read of a damaged collection is carried over into a new one, and the files of the old one are kept. Each document
+is verified by its revision. A repair that is killed goes on with the file of what it had read.
 
 An index of an older format is replaced by an empty one that keeps the paid work: cached answers and vectors.
 """

@@ -126,15 +126,27 @@ class PackedStore(Store):
             return self._opened[name]
 
 
-@dataclass(frozen=True)
 class PackedCollection(Collection):
     """The read-only implementation of ragindex.interfaces.Collection."""
 
-    path: Path
-    table: pa.Table
-    schema: Schema
-    version: int
-    identity: str
+    def __init__(self, path: Path, table: pa.Table, schema: Schema, version: int, identity: str) -> None:
+        self.path, self.table = path, table
+        self._schema, self._version, self._identity = schema, version, identity
+
+    @property
+    def schema(self) -> Schema:
+        """The schema that the collection was created with."""
+        return self._schema
+
+    @property
+    def version(self) -> int:
+        """The version that was packed."""
+        return self._version
+
+    @property
+    def identity(self) -> str:
+        """The identity of the collection that was packed."""
+        return self._identity
 
     def image(self) -> MemoryImage:
         """Return all records, mapped from the file. Raises DamagedError unless vectors have the declared length."""

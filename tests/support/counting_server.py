@@ -15,8 +15,8 @@ from openai_server import OpenAIServer
 from ragindex.accounting.ledger import Tally, record_calls
 from ragindex.corpus import Corpus
 from ragindex.index.index import Index
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import tokens
-from ragindex.llm.settings import LLMSettings
 from ragindex.plugins import registry
 
 ENCODING = tiktoken.Encoding(

@@ -416,8 +416,8 @@ def with_twin() -> Comparison:
 
 def test_recall_by_iteration() -> None:
     comparison = with_twin()
-    (course,) = by_iteration.courses(comparison)
-    values = by_iteration.recalls(course, comparison, (1, 2))
+    (iterative,) = by_iteration.iterative_methods(comparison)
+    values = by_iteration.recalls(iterative, comparison, (1, 2))
     assert values.tolist() == [[[0.0, 0.0], [1.0, 1.0]]]
 
 

@@ -149,7 +149,7 @@ def test_the_iterations_of_a_base_are_not_those_of_its_reranker() -> None:
     base = went("q1", [["a", "b"], ["b", "a"]])
     reranked = replace(base, hits=base.hits[::-1], trace=(*base.trace, Step(2, "rerank", "?", ("a", "b"))))
     comparison = answered({"gear + rerank": [reranked]}, {"q1": Gold(frozenset({"a"}))}, (1,))
-    assert analysis.courses(comparison) == []
+    assert analysis.iterative_methods(comparison) == []
 
 
 @pytest.mark.parametrize(
@@ -328,8 +328,8 @@ def test_what_gear_leaves_is_what_is_read(tmp_path: Path) -> None:
     gold = {"q1": Gold(frozenset({"anna", "quill", "jon"}), kind="3hop"), "q2": Gold(frozenset({"jon"}), kind="2hop")}
     data = Dataset("tiny", Corpus("tiny", "jsonl", documents, 0, (), True), queries, gold, "0123456789abcdef")
     comparison = compare(data, ["gear", "bm25"], k=(1, 2), index=tmp_path)
-    (course,) = analysis.courses(comparison)
-    assert (course.method.label, course.left_out) == ("gear", 0)
-    values = analysis.recalls(course, comparison, (1, 2))
+    (iterative,) = analysis.iterative_methods(comparison)
+    assert (iterative.method.label, iterative.left_out) == ("gear", 0)
+    values = analysis.recalls(iterative, comparison, (1, 2))
     gear = comparison.method("gear")
     assert values[:, -1].tolist() == [[gear.per_query[id][f"R@{k}"] for k in (1, 2)] for id in ("q1", "q2")]
