@@ -123,7 +123,13 @@ class NewerFormatError(WorkspaceError):
 
 
 class WriterBusyError(WorkspaceError):
-    """Another process holds the writer's lease."""
+    """Another process holds the writer's lease; `holder` describes it."""
+
+    def __init__(self, holder: str) -> None:
+        super().__init__(
+            f"Another process is writing to the index: {holder}. "
+            "Wait for it (commands with --wait SECONDS), or stop it."
+        )
 
 
 class StoreError(RagindexError):

@@ -151,7 +151,7 @@ def acquire_lease(server: Server, index: str, owner: str, seconds: float) -> Wri
     create_state_index(server, index, _DOING)
     stored = _read(server, index)
     if stored is not None and not _is_abandoned(server, index, *stored):
-        raise WriterBusyError(_format_busy_message(stored[0]))
+        raise WriterBusyError(_describe_holder(stored[0]))
     document = {
         **{"owner": owner, "host": socket.gethostname(), "pid": os.getpid(), "since": time.strftime("%F %T")},
         **{"machine": _machine(), "token": uuid.uuid4().hex, "seconds": seconds, "renewed": time.time()},
@@ -159,7 +159,7 @@ def acquire_lease(server: Server, index: str, owner: str, seconds: float) -> Wri
     seen = _put(server, index, document, None if stored is None else stored[1])
     if seen is None:
         stored = _read(server, index)
-        raise WriterBusyError(_format_busy_message(stored[0] if stored else {}))
+        raise WriterBusyError(_describe_holder(stored[0] if stored else {}))
     lease = WriterLease(server, index, seconds, document, seen)
     lease.keep()
     return lease
@@ -199,11 +199,6 @@ def _describe_holder(document: Mapping[str, Any]) -> str:
     if not document:
         return "another process"
     return f"{document['owner']} (process {document['pid']} on {document['host']}, since {document['since']})"
-
-
-def _format_busy_message(document: Mapping[str, Any]) -> str:
-    holder = _describe_holder(document)
-    return f"Another process is writing to the index: {holder}. Wait for it (commands with --wait SECONDS), or stop it."
 
 
 def _read(server: Server, index: str) -> tuple[Mapping[str, Any], StateTokens] | None:

@@ -158,7 +158,7 @@ class LanceStore(Store):
             try:
                 lock.acquire(timeout=0)
             except Timeout as error:
-                raise WriterBusyError(_format_busy_message(holder)) from error
+                raise WriterBusyError(_describe_holder(holder)) from error
         try:
             with wrap_engine_errors("write down who holds the writer's lease"):
                 holder.write_text(json.dumps(process))
@@ -171,10 +171,9 @@ async def _count_newest(connection: Any, name: str) -> int:
     return int(await (await connection.open_table(name)).count_rows())
 
 
-def _format_busy_message(holder: Path) -> str:
+def _describe_holder(holder: Path) -> str:
     try:
         process = json.loads(holder.read_text())
-        name = f"{process['owner']} (process {process['pid']} on {process['host']}, since {process['since']})"
+        return f"{process['owner']} (process {process['pid']} on {process['host']}, since {process['since']})"
     except (OSError, ValueError, KeyError):
-        name = "another process"
-    return f"Another process is writing to the index: {name}. Wait for it (commands with --wait SECONDS), or stop it."
+        return "another process"
