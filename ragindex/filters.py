@@ -197,12 +197,12 @@ def _build_condition(field: str, value: object) -> Filter:
             )
         return Range(field, value.get("gte"), value.get("lte"))
     values = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (value,)
-    if not all(isinstance(value_, str | int | float | date) for value_ in values):
+    if not all(isinstance(item, str | int | float | date) for item in values):
         raise UsageError(
             "A filter's values must be strings, numbers, booleans or dates. "
             f"Got {quote_value(value)} for {quote_value(field)}."
         )
-    return Terms(field, tuple(term(value_) for value_ in values))
+    return Terms(field, tuple(term(item) for item in values))
 
 
 _FIELDS = ("doc_ids", "passage_ids")
@@ -263,7 +263,7 @@ def list_terms(value: object) -> list[str]:
     if isinstance(value, Mapping):
         return [MAPPING]
     if isinstance(value, list | tuple):
-        return [term_ for element in value for term_ in list_terms(element)]
+        return [nested for element in value for nested in list_terms(element)]
     return [term(value)] if isinstance(value, str | int | float | date) else []
 
 

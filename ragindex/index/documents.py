@@ -137,7 +137,8 @@ class Documents:
             and _compare_revisions(known.get(row["id"], ""), row["revision"])[1]
             and known[row["id"]] != row["revision"]
         ]
-        stored = self.collection.get([documents[place].id for place in doubtful], ("metadata",)).to_pylist()
+        ids = [documents[place].id for place in doubtful]
+        stored = self.collection.get(ids, ("metadata",)).to_pylist() if ids else []
         dates = {row["id"]: load_stored_json(row["metadata"]).get(MODIFIED) for row in stored}
         for place in doubtful:
             document = documents[place]

@@ -106,7 +106,7 @@ class Passages(Part[Collection]):
         rows = passages.to_pylist()
         if self.context == "sentence":
             contexts = context.inputs[0].get(passages.column("id").to_pylist(), ("text",)).to_pylist()
-            below = {context_row["id"]: context_row["text"] for context_row in contexts}
+            below = {row["id"]: row["text"] for row in contexts}
         elif self.context == "headings":
             below = {row["id"]: below_title(row["title"], row["headings"]) for row in rows}
         else:

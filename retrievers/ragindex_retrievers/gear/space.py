@@ -232,7 +232,7 @@ class StoreSpace:
         question = self.question.astype(np.float32)
         results = self.collection.search([VectorQuery(question, limit + 1, (), where) for where in wanted])
         near = [[other for other in result.ids if other != id][:limit] for id, result in zip(ids, results, strict=True)]
-        return [self._places(neighbours_of) for neighbours_of in near]
+        return [self._places(neighbours) for neighbours in near]
 
     def vectors(self, triples: Integers) -> Doubles:
         """Return the vectors of the triples; see `Space.vectors`."""
