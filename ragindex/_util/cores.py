@@ -19,7 +19,6 @@ from threadpoolctl import ThreadpoolController
 
 LINGER = 1.0
 """Seconds without a search after which BLAS gets its threads back."""
-_LIBRARIES_WITH_BLAS = ("numpy", "scipy", "sklearn")
 
 
 @cache
@@ -127,7 +126,8 @@ class _BlasLimits:
         self._thread: Thread | None = None
         self._before: Any = None
         self._controller: Any = None
-        self._seen: frozenset[str] = frozenset()
+        self._libraries: frozenset[str] | None = None  # paths of the BLAS libraries that the limits were set in
+        self._modules = 0  # modules that were loaded when their libraries were looked up
 
     def enter(self, threads: int) -> None:
         with self._changed:
@@ -154,7 +154,7 @@ class _BlasLimits:
             self._changed.wait(1.0)
 
     def _is_due(self) -> bool:
-        return bool(self._open) and (min(self._open) != self._set or _loaded_libraries() != self._seen)
+        return bool(self._open) and (min(self._open) != self._set or len(sys.modules) != self._modules)
 
     def _run(self) -> None:
         with self._changed:
@@ -169,22 +169,23 @@ class _BlasLimits:
                     self._changed.wait(None if self._set is None else LINGER if self._open else left)
 
     def _limit(self, threads: int) -> None:
-        if self._seen != _loaded_libraries():
-            self._restore()
-            self._seen = _loaded_libraries()
-            self._controller = ThreadpoolController().select(user_api="blas")  # takes milliseconds
-        limiter = self._controller.limit(limits=threads)
-        self._before = self._before or limiter
-        self._set = threads
+        modules = len(sys.modules)
+        if modules != self._modules:  # a package is listed before its library is loaded, and the library's module after
+            controller = ThreadpoolController().select(user_api="blas")  # takes milliseconds
+            libraries = frozenset(library.filepath for library in controller.lib_controllers)
+            if libraries != self._libraries:
+                self._restore()
+                self._controller, self._libraries = controller, libraries
+            self._modules = modules
+        if threads != self._set:
+            limiter = self._controller.limit(limits=threads)
+            self._before = self._before or limiter
+            self._set = threads
 
     def _restore(self) -> None:
         if self._before is not None:
             self._before.restore_original_limits()
         self._before = self._set = None
-
-
-def _loaded_libraries() -> frozenset[str]:
-    return frozenset(name for name in _LIBRARIES_WITH_BLAS if name in sys.modules)
 
 
 def _reset() -> None:

@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -18,6 +19,7 @@ import regex
 from pydantic import Field
 
 from ragindex import text_analysis
+from ragindex._util.cores import limit_blas
 from ragindex.encoders.common import normalize_rows
 from ragindex.errors import StoreError
 from ragindex.interfaces import Encoder, FittedEncoderPlugin, Floats, TokenEmbeddings
@@ -59,8 +61,8 @@ class Lsa(FittedEncoderPlugin):
     def fit(self, texts: Sequence[str], language: str, seed: int, folder: Path) -> None:
         """Fit the encoder to `texts` and write it to `folder`.
 
-        The same texts give the same bytes, and up to 50,000 texts give them in any order. Raises StoreError if `folder`
-        cannot be written.
+        The same texts give the same bytes on the same machine, however many cores are free, and up to 50,000 texts give
+        them in any order. Raises StoreError if `folder` cannot be written.
         """
         if len(texts) > _FITTED_PASSAGES:
             chosen = np.random.default_rng(seed).choice(len(texts), _FITTED_PASSAGES, replace=False)
@@ -70,7 +72,9 @@ class Lsa(FittedEncoderPlugin):
         counts = _counts(tokens, vocabulary)
         idf = _idf(counts)
         dimensions = max(1, min(self.dimensions, len(tokens) // 2, len(vocabulary)))
-        projection = _projection(_tf_idf(counts, idf), dimensions, self.dimensions, seed)
+        import_module("sklearn.utils.extmath")  # its BLAS is limited only if it is loaded before
+        with limit_blas(1):  # several threads add in an order that follows their number
+            projection = _projection(_tf_idf(counts, idf), dimensions, self.dimensions, seed)
         _write(folder, language, vocabulary, idf, projection)
 
     def load(self, folder: Path) -> "LsaEncoder":

@@ -81,17 +81,6 @@ def test_blas_limits() -> None:
         pass
     assert after_lingering() == {4}
 
-    # a library that is loaded later is limited too
-    import sys
-    with limit_blas(1):
-        assert threads() == {1}
-        cores._limits._seen = frozenset({"numpy"})  # as if SciPy's had been loaded since
-        set_before = cores._limits._controller
-        with limit_blas(1):
-            assert cores._limits._controller is not set_before
-            assert threads() == {1}
-    assert after_lingering() == {4}
-
     # an interrupt while a limit is set leaves no limit
     wait = cores._BlasLimits._await_lowest
 
@@ -121,6 +110,54 @@ def test_blas_limits() -> None:
         assert child is None or os.waitpid(child, 0)[1] == 0
     assert after_lingering() == {4}
     """)
+
+
+def test_libraries_that_are_loaded_inside_a_block_are_limited() -> None:
+    """A package is among the modules before its library is loaded, and the limits are looked at in between."""
+    begin = """
+    import sys, time
+    from threadpoolctl import ThreadpoolController, threadpool_info
+    from ragindex._util import cores
+    cores.LINGER = 0.01
+    """
+    _run(
+        """
+        assert "scipy" not in sys.modules
+        with cores.limit_blas(2):
+            import scipy
+            time.sleep(0.1)
+            with cores.limit_blas(1):
+                pass
+            import scipy.linalg
+            with cores.limit_blas(1):
+                counts = [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+                assert counts == [1, 1], counts
+        """,
+        textwrap.dedent(begin),
+    )
+
+
+@pytest.mark.parametrize("threads", ["2", "4"])
+def test_texts_have_the_same_fit_whatever_the_threads(threads: str, tmp_path: Path) -> None:
+    script = """
+    import json, random, sys
+    from pathlib import Path
+    from ragindex._util.cores import limit_blas
+    from ragindex.encoders.lsa import Lsa
+    words = random.Random(0)
+    texts = [" ".join(f"w{int(words.paretovariate(0.4)) % 3000}" for _ in range(60)) for _ in range(400)]
+    with limit_blas(int(sys.argv[1])):
+        Lsa().fit(texts, "english", 0, Path(sys.argv[2]))
+    print(json.loads(Path(sys.argv[2], "fit.json").read_text())["id"])
+    """
+    ids = []
+    for count in ("1", threads):
+        folder = tmp_path / f"fit-{len(ids)}"
+        folder.mkdir()
+        command = [sys.executable, "-c", textwrap.dedent(script), count, str(folder)]
+        environment = {**os.environ, "OMP_NUM_THREADS": count, "OPENBLAS_NUM_THREADS": count}
+        ids.append(subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout)
+    assert ids[0] == ids[1]
 
 
 def test_limits_of_searches() -> None:
