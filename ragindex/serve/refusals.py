@@ -22,6 +22,10 @@ class RefusalError(Exception):
         self.status, self.message, self.code, self.headers = status, message, code, dict(headers or {})
 
 
+class ServerBudgetError(BudgetError):
+    """The next call could exceed what the whole server may pay."""
+
+
 def busy(message: str, code: str = "overloaded", seconds: int = RETRY_SECONDS) -> RefusalError:
     """Return the refusal of a request that may succeed later: 503 with Retry-After."""
     return RefusalError(503, message, code, {"Retry-After": str(seconds)})
@@ -44,6 +48,8 @@ def refuse(error: RagindexError) -> RefusalError:
     """Return the refusal for an error of the framework. Messages that can name files of the server are replaced."""
     if isinstance(error, UsageError | DataError):
         return RefusalError(400, hide_secrets(str(error)), "invalid_request")
+    if isinstance(error, ServerBudgetError):
+        return RefusalError(402, f"{error} Whoever runs it restarts it with a larger --budget.", "spend_cap")
     if isinstance(error, BudgetError):
         return RefusalError(
             402, "The spend cap of this key is used up. Raise its budget in the server's keys.", "spend_cap"

@@ -69,7 +69,7 @@ class Service:
         """Held while a large body is parsed, so that the event loop competes with one thread only."""
         self.pool = ThreadPoolExecutor(settings.limits.concurrent, thread_name_prefix="ragindex-serve")
         trace_searches(settings.trace_ratio)
-        self._budget = callers_budget(settings.keys)
+        self._budget = callers_budget(settings.keys, settings.budget)
         self.collections: Mapping[str, ServedCollection] = {
             spec.name: open_collection(spec, settings, self._budget) for spec in settings.collections
         }
@@ -138,7 +138,7 @@ class Service:
             return
         try:
             keys = self._read_keys()
-            if callers_budget(keys) is not None and self._budget is None:
+            if keys.capped and self._budget is None:
                 raise UsageError("The first cap on what a key may pay needs a restart, which checks all prices.")
             self.settings = replace(self.settings, keys=keys.continue_from(self.settings.keys))
         except UsageError as error:
