@@ -20,7 +20,7 @@ from ragindex.accounting import ledger
 from ragindex.accounting.ledger import Tally
 from ragindex.errors import BudgetError, UsageError
 from ragindex.filters import Filter, document_fields, fields, from_mapping, passes
-from ragindex.llm.budget import Booking, Budget, parse_budget, reserve_money
+from ragindex.llm.budget import Booking, Budget, reserve_money
 from ragindex.serve.refusals import RefusalError, ServerBudgetError
 from ragindex.serve.telemetry import ServerMetrics
 from ragindex.types import Document, Hit, Metadata
@@ -178,7 +178,7 @@ def _make_key(entry: _KeyEntry, file: Path, collections: Sequence[str]) -> Acces
         frozenset(entry.rights),
         None if entry.collections is None else frozenset(entry.collections),
         where,
-        parse_budget(entry.budget),
+        None if entry.budget is None else Budget(entry.budget),
         entry.id_prefix,
         entry.metadata_keys,
         _checked(_read_key(entry, file), entry.name),
