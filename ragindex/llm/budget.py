@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from threading import Condition
@@ -82,6 +82,20 @@ class Budget:
                 self._reserved = self._reserved - most if self._in_flight else 0.0  # drop the rounding error
                 self._spent += booking.paid
                 self._changed.notify_all()
+
+    def reserve_now(self, most: float) -> "ExitStack | None":
+        """Reserve money as `reserved` does, without waiting; closing the result returns it.
+
+        None if calls in flight have reserved what is missing. Raises BudgetError if too little is left without them.
+        """
+        with self._changed:
+            if self._spent + most > self.limit:
+                raise self._exhausted(most)
+            if self._spent + self._reserved + most > self.limit:
+                return None
+            holding = ExitStack()
+            holding.enter_context(self.reserved(most))
+            return holding
 
     def _exhausted(self, most: float) -> BudgetError:
         return BudgetError(

@@ -74,7 +74,7 @@ class Service:
             spec.name: open_collection(spec, settings, self._budget) for spec in settings.collections
         }
         self.ingestions: Mapping[str, Ingestion] = {
-            name: Ingestion(collection, self.metrics, settings.limits, lambda: self.settings.keys)
+            name: Ingestion(collection, self.metrics, settings.limits, lambda: self.settings.keys, self._budget)
             for name, collection in self.collections.items()
             if not collection.spec.exported
         }
@@ -145,6 +145,8 @@ class Service:
             log_event("keys_kept", message=str(error))
         else:
             log_event("keys", names=[key.name for key in keys.keys])
+            for ingestion in self.ingestions.values():
+                ingestion.lift_caps()
 
     def require_right(self, key: AccessKey, right: Right) -> None:
         """Raise RefusalError unless the key has a right, or anyone has it."""
