@@ -53,7 +53,17 @@ class Payment:
         return datetime.fromtimestamp(self.at).astimezone().date()
 
 
-_TYPES = {"at": (int, float), "calls": int, "input_tokens": int, "output_tokens": int, "estimated": bool}
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "at": (int, float),
+    "calls": int,
+    "input_tokens": int,
+    "output_tokens": int,
+    "estimated": bool,
+    "command": str,
+    "index": str,
+    "model": str,
+    "task": str,
+}
 _command = "python"
 _subscribers: list[Callable[[Payment], None]] = []
 _warned = False
@@ -88,10 +98,16 @@ def log_payment(
     if money == 0:
         return
     payment = Payment(
-        time.time(),
-        *(hide_secrets(name)[-most:] for name, most in ((_command, _LONGEST_NAME), (index, _LONGEST_PATH))),
-        *(hide_secrets(name)[:_LONGEST_NAME] for name in (model, task)),
-        *(calls, input_tokens, output_tokens, money, estimated),
+        at=time.time(),
+        command=_command,
+        index=hide_secrets(index)[-_LONGEST_PATH:],
+        model=hide_secrets(model)[:_LONGEST_NAME],
+        task=hide_secrets(task)[:_LONGEST_NAME],
+        calls=calls,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        money=money,
+        estimated=estimated,
     )
     for callback in _subscribers:
         callback(payment)
@@ -210,8 +226,6 @@ def _check_values(values: dict[str, Any]) -> Payment | None:
         return None
     money = values["money"]
     if not (money is None or (isinstance(money, int | float) and 0 <= money < float("inf"))):
-        return None
-    if not all(isinstance(values[name], str) for name in ("command", "index", "model", "task")):
         return None
     try:
         payment = Payment(**values)
