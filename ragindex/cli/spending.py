@@ -66,7 +66,7 @@ def spending(json: JsonOption = None) -> None:
     value |= {name: _to_json(payments) for name, payments in times.items()}
 
     def show() -> None:
-        rows = [("total", "", *_describe(times["today"]), *_describe(month))]
+        rows: list[tuple[str, ...]] = [("total", "", *_describe(times["today"]), *_describe(month))]
         for group, find in _GROUPS.items():
             for name in _rank(month, find):
                 parts = ([payment for payment in each if find(payment) == name] for each in times.values())
