@@ -75,6 +75,7 @@ class Ingestion:
         """
         require_writable_documents(key, documents)
         self._require_intact()
+        cost, rate = self._estimate_cost(key, documents)
         with self.spool.writing() as changes:  # what is checked stays so until it is written
             for id in self._find_hidden(changes, key, [document.id for document in documents]):
                 raise RefusalError(
@@ -83,32 +84,41 @@ class Ingestion:
             most = self.limits.pending // max(1, len(self._read_keys().writers(self.collection.name)))
             if changes.count_pending(key.name) + len(documents) > most:
                 raise busy(f"{most} changes wait to be indexed. Try again later.", "backlog", seconds=30)
-            self._require_money(changes, key, documents)
+            self._require_money(changes, key, cost, rate)
             before = changes.metadata_keys(key.name)
             changes.accept([(document.id, document) for document in documents], key.name)
             self._require_key_room(key, documents, before, changes.metadata_keys(key.name))
 
-    def _require_money(self, changes: SpoolTransaction, key: AccessKey, documents: Sequence[Document]) -> None:
-        """Raise RefusalError (402) if documents of the key wait for money, or these are likely to cost too much."""
+    def _estimate_cost(self, key: AccessKey, documents: Sequence[Document]) -> tuple[float, float]:
+        """Return what indexing documents of a key is likely to cost, in dollars, and for each of their characters.
+
+        It is 0 where nothing limits what is paid, or where it is not known what passages cost. Raises RefusalError
+        (402) if documents of the key wait for money already.
+        """
         cap = self.caps.get(key.name)
         if cap is not None:
             raise RefusalError(402, f"Documents of this key wait for money. {cap.reason}", "spend_cap")
         index = self.collection.state.index
         price = price_passage(index)
-        if not price:
-            return
-        unchanged = {document.id: document for document in self._newest_documents([one.id for one in documents])}
-        new = [document for document in documents if unchanged.get(document.id) != document]
-        passages = count_passages(index, new)
-        written = sum(len(document.title) + len(document.text) for document in new) or 1
+        if not price or min(self.purse.find_left(key.name), find_left_today()) == float("inf"):
+            return 0.0, 0.0
+        existing = {
+            document.id: document for document in self._newest_documents([document.id for document in documents])
+        }
+        new = [document for document in documents if existing.get(document.id) != document]
+        cost = price * count_passages(index, new)
+        return cost, cost / max(1, sum(len(document.title) + len(document.text) for document in new))
+
+    def _require_money(self, changes: SpoolTransaction, key: AccessKey, cost: float, rate: float) -> None:
+        """Raise RefusalError (402) if too little money is left for documents, with those that are accepted already."""
         for left, owner in ((self.purse.find_left(key.name), key.name), (find_left_today(), None)):
-            waiting = changes.count_pending_characters(owner) * passages / written
-            if price * (passages + waiting) > left:
+            accepted = rate * changes.count_pending_characters(owner) if cost else 0.0
+            if cost and cost + accepted > left:
+                others = f" ${accepted:.6f} are needed for those accepted before." if accepted else ""
                 raise RefusalError(
                     402,
-                    f"Indexing these documents is likely to cost ${price * passages:.6f}, by what the passages of the "
-                    f"index have cost, and ${price * waiting:.6f} are needed for those that wait. "
-                    f"${max(0.0, left):.6f} are left to pay. Send fewer, or have the budget raised.",
+                    f"Indexing these documents is likely to cost ${cost:.6f}, by what the passages of the index have "
+                    f"cost.{others} ${max(0.0, left):.6f} are left to pay. Send fewer, or have the budget raised.",
                     "spend_cap",
                 )
 

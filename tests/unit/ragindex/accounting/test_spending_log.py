@@ -181,6 +181,6 @@ def test_unwritable_log_is_warned_of_once(folder: Path, monkeypatch: pytest.Monk
         warnings.simplefilter("always")
         pay()
         pay()
-    assert [str(one.message).partition(" in ")[0] for one in warned] == ["What is paid cannot be logged"]
+    assert [str(warning.message).partition(" in ")[0] for warning in warned] == ["What is paid cannot be logged"]
     with pytest.raises(StoreError, match="RAGINDEX_STATE"):
         spending_log.require_log()
