@@ -185,6 +185,10 @@ class BudgetError(RagindexError):
     exit_code = 9
 
 
+class DailyBudgetError(BudgetError):
+    """The next call could exceed what all runs together may pay in a day; progress is saved."""
+
+
 class ContractError(RagindexError):
     """A retriever broke its contract: its answer cannot be scored, and the comparison stops."""
 

@@ -14,6 +14,7 @@ import gc
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -29,6 +30,9 @@ from ragindex.corpus.reading_processes import ReadingProcesses, load_answer
 from ragindex.plugins import registry
 
 os.environ.setdefault("RAGINDEX_CACHE", str(Path(sys.prefix) / "ragindex-cache"))  # exported models, of all processes
+_state = tempfile.TemporaryDirectory(prefix="ragindex-state-")
+os.environ["RAGINDEX_STATE"] = _state.name  # no test writes into the log of the user, nor is stopped by a limit
+os.environ.pop("RAGINDEX_DAILY_BUDGET", None)
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 os.environ["LANGSMITH_TRACING"] = "false"
 os.fsync = lambda descriptor: None  # type: ignore[assignment]  # killed processes lose nothing; no test cuts the power

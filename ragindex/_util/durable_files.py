@@ -39,6 +39,13 @@ def cache_root() -> Path:
     return root.expanduser()
 
 
+def state_root() -> Path:
+    """Return the folder of what runs remember: RAGINDEX_STATE, else `ragindex` in XDG_STATE_HOME or ~/.local/state."""
+    given, xdg = os.environ.get("RAGINDEX_STATE"), os.environ.get("XDG_STATE_HOME")
+    root = Path(given) if given else (Path(xdg) if xdg else Path.home() / ".local" / "state") / "ragindex"
+    return root.expanduser()
+
+
 def fsync(path: Path) -> None:
     """Flush a file, or the entries of a folder, to the disk. Raises OSError."""
     if path.is_dir() and os.name != "posix":

@@ -18,6 +18,7 @@ from threading import Lock, RLock
 from typing import Any, Literal, TypeAlias
 
 from ragindex._util.text import many
+from ragindex.accounting.spending_log import log_payment
 from ragindex.types import Usage
 
 Phase: TypeAlias = Literal["", "index", "query"]
@@ -35,6 +36,7 @@ class CallRecord:
     `money` (US dollars) is None if the model has no price. If the answer was `replayed` from the cache, `money` and
     `seconds` are those of the original request. The `seconds` of an answer that came in a batch (`batched`) are its
     share of the time that the batch took. A `rule` costs only time. `item` is the position of the input in its `map`.
+    `index` is the folder of the index that asked.
     """
 
     task: str
@@ -51,6 +53,7 @@ class CallRecord:
     batched: bool = False
     rule: bool = False
     item: int | None = None
+    index: str = ""
 
     @property
     def usage(self) -> Usage:
@@ -205,6 +208,16 @@ def unrecorded() -> Iterator[None]:
 def record_call(entry: CallRecord, now: float) -> None:
     """Record an answered call that took `now` seconds in this run, with the phase, method and item of the context."""
     booked = replace(entry, phase=_phase.get(), method=_method.get(), item=_item.get())
+    if not (entry.replayed or entry.batched or entry.rule):  # what batches cost is logged when they are collected
+        log_payment(
+            index=entry.index,
+            model=entry.model,
+            task=entry.task,
+            input_tokens=entry.input_tokens,
+            output_tokens=entry.output_tokens,
+            money=entry.money,
+            estimated=entry.estimated,
+        )
     for tally in _tallies.get():
         tally._add(booked)
     add_time(entry.seconds if entry.replayed or entry.batched else now, now)

@@ -19,6 +19,7 @@ from ragindex.cli.console import (
 from ragindex.cli.hits import describe_question_words, find_words_in_passages, mark_words, open_retriever
 from ragindex.cli.options import (
     BudgetOption,
+    CacheOption,
     EncoderOption,
     IndexOption,
     JsonOption,
@@ -27,6 +28,7 @@ from ragindex.cli.options import (
     SeedOption,
     StoreOption,
 )
+from ragindex.errors import UsageError
 from ragindex.index.index import Index
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.answer_question import (
@@ -60,6 +62,7 @@ def ask(
     llm: LlmOption = None,
     budget: BudgetOption = None,
     no_cache: NoCacheOption = False,
+    cache: CacheOption = None,
     reader_tokens: Annotated[
         int, typer.Option(metavar="N", min=1, help="Token budget of the context.")
     ] = DEFAULT_TOKENS,
@@ -75,6 +78,8 @@ def ask(
     Example: ragindex ask "Who wrote the report?" --index my-index --method hybrid
     """
     require_question(question)
+    if no_cache and cache is not None:
+        raise UsageError("--no-cache keeps no answers, and --cache names a file for them. Leave out one of them.")
     scheme = registry.scheme(method)
     with (
         Index.open(
@@ -85,6 +90,7 @@ def ask(
             seed=seed,
             llm_settings=LLMSettings(budget=parse_budget(budget)),
             keep_calls=not no_cache,
+            cache=cache,
         ) as index,
         ledger.attribute_calls("query", method),
     ):

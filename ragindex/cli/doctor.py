@@ -48,6 +48,8 @@ _VARIABLES = {
     "ELASTICSEARCH_CA_FILE": "the certificate of your own authority; default: the system's",
     "RAGINDEX_WORKERS": "processes for reading, rules and clustering; default: the cores",
     "RAGINDEX_CACHE": "the folder of models in ONNX form; default: ~/.cache/ragindex",
+    "RAGINDEX_DAILY_BUDGET": "US dollars that all runs may pay in a day; default: no limit",
+    "RAGINDEX_STATE": "the folder of the log of what was paid; default: ~/.local/state/ragindex",
     SHOW_TRACEBACK: "1: an error in a plugin shows its traceback",
     "MLFLOW_TRACKING_URI": "default: sqlite:///mlflow.db",
     "MLFLOW_EXPERIMENT_NAME": "default: ragindex",

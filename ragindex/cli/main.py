@@ -10,6 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 from ragindex._util import distribution
 from ragindex._util.distribution import entry_points
 from ragindex._util.durable_files import expand_home
+from ragindex.accounting.spending_log import name_command
 from ragindex.cli.console import handle_interrupts, print_note, run_with_exit_codes
 from ragindex.errors import RagindexError
 from ragindex.plugins.docstrings import read_docstring
@@ -18,7 +19,7 @@ _GROUP = "ragindex.commands"
 _BUILT_IN = (
     *("methods", "read", "index", "search", "ask", "add"),
     *("remove", "export", "parts", "repair", "cache", "use", "doctor"),
-    *("serve", "mcp", "new-plugin"),
+    *("serve", "mcp", "spending", "new-plugin"),
 )
 
 
@@ -51,6 +52,7 @@ class _Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, _, rest = super().resolve_command(ctx, [_expand_home(arg) for arg in args])
         command = None if name is None else _load_command(self._points[name])
+        name_command(name or "")
         handle_interrupts()
         return name, command, rest if command is None else _complete_values(command, rest)
 

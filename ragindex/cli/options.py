@@ -34,6 +34,14 @@ BudgetOption = Annotated[
     float | None,
     typer.Option("--budget", metavar="DOLLARS", help="Stop before a call would exceed this; progress is saved."),
 ]
+CacheOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--cache",
+        metavar="FILE",
+        help="Keep new answers of paid services in this file. Default: in the index, in memory if it is only read.",
+    ),
+]
 NoCacheOption = Annotated[bool, typer.Option("--no-cache", help="Neither read nor write cached LLM responses.")]
 FormatOption = Annotated[
     str | None, typer.Option("--format", metavar="F", help="Format of DATA. Default: detected from its files.")

@@ -20,6 +20,7 @@ from ragindex.cli.console import (
 from ragindex.cli.hits import describe_question_words, open_retriever, print_hits
 from ragindex.cli.options import (
     BudgetOption,
+    CacheOption,
     EncoderOption,
     JsonOption,
     LlmOption,
@@ -59,6 +60,7 @@ def search(
     encoder: EncoderOption = None,
     llm: LlmOption = None,
     budget: BudgetOption = None,
+    cache: CacheOption = None,
     store: StoreOption = None,
     seed: SeedOption = None,
     exported: Annotated[
@@ -85,7 +87,7 @@ def search(
         from ragindex.export.load import load_retriever  # takes long to import
 
         how: dict[str, Any] = {"index": folder, "allow_hosts": allow_host or (), "allow_folders": allow_folder or ()}
-        with load_retriever(exported, follow=follow, budget=budget, **how) as loaded:
+        with load_retriever(exported, follow=follow, budget=budget, cache=cache, **how) as loaded:
             (retrieval,) = loaded.retrieve([Query("question", question, where)], k)
             retrieval = _fit(retrieval, max_tokens, "")
             named = registry.scheme(loaded.method)
@@ -105,6 +107,7 @@ def search(
         store=store,
         seed=seed,
         llm_settings=LLMSettings(budget=parse_budget(budget)),
+        cache=cache,
     ) as index:
         index.require_prices([scheme])
         retriever = open_retriever(index, scheme)

@@ -10,6 +10,7 @@ import typer
 from ragindex._util.distribution import SERVER_PACKAGES, require_all_installed
 from ragindex.accounting import ledger
 from ragindex.cli.console import print_note
+from ragindex.cli.options import CacheOption
 
 
 def serve(
@@ -47,6 +48,11 @@ def serve(
     trace: Annotated[
         float, typer.Option(metavar="SHARE", help="Share of searches to record as MLflow traces, 0 to 1.")
     ] = 0.0,
+    budget: Annotated[
+        float | None,
+        typer.Option(metavar="DOLLARS", help="Most that the server pays from its start on, for all keys together."),
+    ] = None,
+    cache: CacheOption = None,
 ) -> None:
     """Serve indexes and exported retrievers over HTTP: REST, OpenAI's vector-store search, and MCP at /mcp.
 
@@ -76,6 +82,8 @@ def serve(
         trace_ratio=trace,
         read_only=read_only,
         retriever_hosts=tuple(retriever_host or ()),
+        budget=budget,
+        cache=cache,
     )
     show_logs()
     service = Service(settings, read_keys)

@@ -391,6 +391,7 @@ class OpenAIEncoder(Encoder):
             estimated=count.estimated,
             money=money,
             seconds=seconds,
+            index=str(self._setting.workspace or ""),
         )
         ledger.record_call(entry, seconds)
         return money or 0.0

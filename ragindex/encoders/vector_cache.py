@@ -4,16 +4,19 @@ A row holds a vector and its share of what its batch first cost. Vectors of ques
 that are compared with a question only.
 """
 
+import base64
 import hashlib
+import json
 import sqlite3
 import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from pathlib import Path
 from typing import TypeAlias
 
@@ -35,6 +38,7 @@ from ragindex.interfaces import (
     TokenEncoder,
 )
 from ragindex.llm import key_locks
+from ragindex.llm.cache import CachedResponse, CallSource, ResponseCache
 from ragindex.types import Span, Usage
 
 _Cost: TypeAlias = tuple[float, float, float, float | None]
@@ -78,6 +82,7 @@ class _Row:
 class CachedEncoder(QueryEncoder):
     """An encoder whose document vectors are cached in the SQLite file `path`. Safe for threads and processes.
 
+    With `questions`, a cache of paid answers, it keeps the vectors of questions and of texts compared with them there.
     It is a TokenEncoder if the given encoder is. The file is opened when documents are encoded, so encoding questions
     needs no writable folder.
     """
@@ -85,8 +90,10 @@ class CachedEncoder(QueryEncoder):
     encode_tokens: Callable[[Sequence[str]], list[TokenEmbeddings]]
     encode_queries_with_tokens: Callable[[Sequence[str]], tuple[Floats, list[TokenEmbeddings]]]
 
-    def __init__(self, encoder: Encoder, path: Path, id: str | None = None) -> None:
-        self._encoder, self._path, self._id = encoder, path, id or encoder.id
+    def __init__(
+        self, encoder: Encoder, path: Path, id: str | None = None, questions: ResponseCache | None = None
+    ) -> None:
+        self._encoder, self._path, self._id, self._paid_questions = encoder, path, id or encoder.id, questions
         if isinstance(encoder, TokenEncoder):
             self.encode_tokens = partial(self._tokens, encoder.encode_tokens)
             self.encode_queries_with_tokens = partial(self._with_tokens, encoder.encode_queries_with_tokens)
@@ -120,18 +127,55 @@ class CachedEncoder(QueryEncoder):
         return self._encoder.is_full
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
-        """Encode queries; cached only inside `share_question_vectors`."""
+        """Encode queries; cached only inside `share_question_vectors`, and where paid questions are kept."""
         shared = _questions.get()
         if shared is None:
-            return self._vectors(self._encoder.encode_queries, texts)
+            return self._encode_paid("query", self._encoder.encode_queries, texts)
         missing = [text for text in dict.fromkeys(texts) if (self.id, text) not in shared]
-        vectors = self._vectors(self._encoder.encode_queries, missing)
+        vectors = self._encode_paid("query", self._encoder.encode_queries, missing)
         shared.update({(self.id, text): vector for text, vector in zip(missing, vectors, strict=True)})
         return np.stack([shared[self.id, text] for text in texts]) if texts else self._no_vectors()
 
     def encode_passing(self, texts: Sequence[str]) -> Floats:
-        """Encode texts that are compared with a question but are not in the index (chains of triples); not cached."""
-        return self._vectors(self._encoder.encode_documents, texts)
+        """Encode texts that are compared with a question but are not in the index (chains of triples).
+
+        They are cached only where paid questions are kept.
+        """
+        return self._encode_paid("passing", self._encoder.encode_documents, texts)
+
+    def _encode_paid(self, kind: str, encode: Callable[[Sequence[str]], Floats], texts: Sequence[str]) -> Floats:
+        """Encode texts, but for those whose vectors are kept with the paid answers."""
+        cache = self._paid_questions
+        if cache is None or not texts:
+            return self._vectors(encode, texts)
+        keys = {text: _question_key(kind, self.id, text) for text in texts}
+        # One question waits for an equal one in flight. Many texts do not: requests of other threads would queue.
+        with cache.claimed(next(iter(keys.values()))) if len(keys) == 1 else nullcontext():
+            responses = {text: response for text, key in keys.items() if (response := cache.get(key)) is not None}
+            vectors = {text: _load_vector(response) for text, response in responses.items()}
+            missing = [text for text in keys if text not in vectors]
+            for text, vector, cost in self._pay_vectors(encode, missing):
+                cache.put(
+                    keys[text], CallSource(ledger.EMBEDDING, 1, "encoder", self.id, ""), _dump_vector(vector, cost)
+                )
+                vectors[text] = vector
+        self._replay(reduce(add, (_usage_of(response) for response in responses.values()), Usage()))
+        return np.stack([vectors[text] for text in texts])
+
+    def _pay_vectors(
+        self, encode: Callable[[Sequence[str]], Floats], texts: Sequence[str]
+    ) -> Iterator[tuple[str, Floats, Usage]]:
+        """Yield texts with their vectors and their shares of what these cost."""
+        if not texts:
+            return
+        start = time.perf_counter()
+        with ledger.record_calls() as calls:
+            vectors = self._vectors(encode, texts)
+        paid = replace(calls.spent, seconds=time.perf_counter() - start)
+        length = sum(len(text) + 1 for text in texts)
+        for text, vector in zip(texts, vectors, strict=True):
+            seconds, read, written, money = _share(paid, (len(text) + 1) / length)
+            yield text, vector, Usage(seconds, round(abs(read)), round(abs(written)), money, paid.estimated)
 
     def _tokens(
         self, encode: Callable[[Sequence[str]], list[TokenEmbeddings]], texts: Sequence[str]
@@ -312,6 +356,27 @@ class CachedEncoder(QueryEncoder):
                     for key, row in rows.items()
                 ],
             )
+
+
+def _question_key(kind: str, encoder: str, text: str) -> str:
+    written = json.dumps(["vector", kind, encoder, text])
+    return hashlib.sha256(written.encode()).hexdigest()
+
+
+def _dump_vector(vector: Floats, cost: Usage) -> CachedResponse:
+    """Return a vector as a paid answer: its text is the array in base64."""
+    text = base64.b64encode(vector.astype("<f4").tobytes()).decode()
+    counts = (cost.input_tokens, 0, cost.output_tokens, cost.estimated, cost.money, cost.seconds)
+    return CachedResponse(text, "stop", "", "vector", *counts, at=time.time())
+
+
+def _load_vector(response: CachedResponse) -> Floats:
+    return np.frombuffer(base64.b64decode(response.text), dtype="<f4")
+
+
+def _usage_of(response: CachedResponse) -> Usage:
+    counts = (response.input_tokens, response.output_tokens)
+    return Usage(response.seconds, *counts, response.money, response.estimated)
 
 
 def _key(text: str) -> bytes:

@@ -4,7 +4,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ from ragindex.interfaces import Scheme
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import Budget, parse_budget
 from ragindex.llm.offline import Offline
+from ragindex.llm.reading_cache import open_reading_cache
 from ragindex.plugins import registry
 from ragindex.plugins.base import Plugin, walk_plugins
 from ragindex.stores.packed import Packed
@@ -65,6 +66,7 @@ def load_retriever(
     follow: bool = False,
     read_only: bool = False,
     budget: float | Budget | None = None,
+    cache: Path | str | None = None,
     into: Path | str | None = None,
     max_files: int = MOST_FILES,
     max_bytes: int = MOST_BYTES,
@@ -79,12 +81,12 @@ def load_retriever(
     What would answer differently is refused: changed documents, another version or parameter of the method or of a
     part, another encoder or LLM, a changed or missing file. With `follow`, a folder answers from whatever its index
     holds now. `index` says where the index is, and `encoder` where its model is, if they were moved. With `read_only`,
-    nothing is written into the folder of the index, and answers of services are not kept there.
+    nothing is written into the folder of the index: answers of services are read from there, and not kept there.
 
     The file is not trusted. Hosts are contacted, and keys sent, only if `allow_hosts` names them ("api.openai.com" or
     "localhost:8000"); models in folders are loaded only if `allow_folders` does. A packed file is unpacked into `into`
     (default: the user's cache), with at most `max_files` files of `max_bytes` bytes together. `budget` limits the
-    spending on paid services, in dollars.
+    spending on paid services, in dollars. Answers that the index does not take stay in memory, or in the file `cache`.
 
     Raises DataError if the file is malformed, DamagedError if its files are not as they were exported, WorkspaceError
     if the index would answer differently or is not there, and UsageError if something is not allowed or installed.
@@ -97,7 +99,7 @@ def load_retriever(
     allowed = _Allowed(consent.check_hosts(allow_hosts), (*allow_folders, *_folders_of(encoder)), str(given))
     plan = _make_plan(exported, folder, encoder, allowed)
     setting = LLMSettings(budget=parse_budget(budget))
-    opened = _open_index(plan, None if index is None else expand_home(index), setting, read_only=read_only)
+    opened = _open_index(plan, None if index is None else expand_home(index), setting, cache, read_only=read_only)
     with _closed_on_errors(opened), allowed.hub():
         if not follow:
             _require_same(plan, opened)
@@ -197,11 +199,14 @@ def _folders_of(encoder: registry.PluginSpec | None) -> tuple[str, ...]:
 # ---------------------------------------------------------------- the index
 
 
-def _open_index(plan: _Plan, place: Path | None, setting: LLMSettings, *, read_only: bool) -> Index:
+def _open_index(
+    plan: _Plan, place: Path | None, setting: LLMSettings, cache: Path | str | None, *, read_only: bool
+) -> Index:
     """Open the index that a retriever refers to, or the one that it has with it. Raises WorkspaceError."""
     exported = plan.exported
     if exported.packed:
         folder = plan.folder / exported.index.path
+        setting = replace(setting, cache=open_reading_cache(None, cache))
         encoders = Encoders(folder, plan.encoder, exported.index.language, exported.index.seed, setting)  # type: ignore[arg-type]
         model = Model(folder, plan.llm, setting, keep_calls=False)
         manifest, packed = require_manifest(folder), Packed()
@@ -215,6 +220,7 @@ def _open_index(plan: _Plan, place: Path | None, setting: LLMSettings, *, read_o
             store=plan.store,
             seed=exported.index.seed,
             llm_settings=setting,
+            cache=cache,
             read_only=read_only or not os.access(folder, os.W_OK),  # else it holds a lease, and caches what it pays for
         )
     if not exported.asks:

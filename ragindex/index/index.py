@@ -37,7 +37,7 @@ from ragindex.index.manifest import (
     wrap_write_errors,
     write_manifest,
 )
-from ragindex.index.models import Encoders, Model
+from ragindex.index.models import CALLS, Encoders, Model
 from ragindex.index.parts import (
     PartReadContext,
     documents_of,
@@ -55,7 +55,8 @@ from ragindex.index.sync import BuildResult, current_keys, drop_part, sync
 from ragindex.interfaces import Part, Retriever, Scheme, Store
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import Budget, parse_budget
-from ragindex.llm.cache import ResponseCache
+from ragindex.llm.cache import NoCache, ResponseCache
+from ragindex.llm.reading_cache import open_reading_cache
 from ragindex.plugins import registry
 from ragindex.plugins.plugin_errors import check_opened
 from ragindex.plugins.registry import PluginSpec
@@ -93,6 +94,7 @@ class Index(IndexState):
         budget: float | Budget | None = None,
         llm_settings: LLMSettings | None = None,
         keep_calls: bool = True,
+        cache: Path | str | None = None,
         vectors: Path | None = None,
         wait_seconds: float = 0.0,
     ) -> "Index":
@@ -109,7 +111,8 @@ class Index(IndexState):
         and `chunking` (None: whole documents) are set when the index is created; `Index.rechunk` changes the chunking.
         `budget` limits the spending on paid services, in dollars.
         With `read_only=True` nothing is written to the folder, so an application can serve the index from a read-only
-        disk. The index's cache of LLM responses is then not used: methods that call an LLM pay for every question.
+        disk. What the index has paid for is read from it; new answers and the vectors of questions stay in memory.
+        `cache` is a file that takes them instead, and is read at the next opening.
 
         `llm_settings` are prices, clock and cache for requests to services; without `keep_calls` the index's own cache
         of LLM responses is not used. `vectors` is a file of cached vectors, used in place of the index's own. An
@@ -138,10 +141,12 @@ class Index(IndexState):
         requests = replace(llm_settings or LLMSettings(), seed=seed)
         if budget is not None:
             requests = replace(requests, budget=parse_budget(budget))
+        if keep_calls and isinstance(requests.cache, NoCache) and (read_only or cache is not None):
+            requests = replace(requests, cache=open_reading_cache(folder / CALLS, cache))
         encoders = Encoders(
             folder, registry.encoder(encoder or own["encoder"]), settings.language, seed, requests, vectors
         )
-        model = Model(folder, registry.llm(llm or own["llm"]), requests, keep_calls and not read_only)
+        model = Model(folder, registry.llm(llm or own["llm"]), requests, keep_calls)
         return cls(folder, manifest, plugin, opened, encoders, model, seed, read_only, wait_seconds)
 
     def __enter__(self) -> "Index":

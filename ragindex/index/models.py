@@ -24,8 +24,9 @@ from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import DamagedError, MissingPartError, UsageError
 from ragindex.index.manifest import wrap_write_errors
 from ragindex.interfaces import Encoder, EncoderPlugin, FittedEncoderPlugin
-from ragindex.interfaces.llm import LLM, LLMPlugin, LLMSettings
+from ragindex.interfaces.llm import LLM, LLMPlugin, LLMSettings, PaidPlugin
 from ragindex.llm.cache import NoCache, ResponseCache, SQLiteCache
+from ragindex.llm.reading_cache import keeps_questions
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.code_fingerprint import sourced
 from ragindex.plugins.plugin_errors import check_opened
@@ -147,7 +148,9 @@ class Encoders:
         if key not in self._opened:
             encoder = self._load(key)
             vectors = self.vectors or vector_cache_path(self.folder)
-            self._opened[key] = CachedEncoder(encoder, vectors, sourced(self.plugin, encoder.id))
+            paid = isinstance(self.plugin, PaidPlugin) and keeps_questions(self.setting.cache)
+            questions = self.setting.cache if paid else None
+            self._opened[key] = CachedEncoder(encoder, vectors, sourced(self.plugin, encoder.id), questions)
         return self._opened[key]
 
     def _load(self, id: str) -> Encoder:

@@ -9,6 +9,7 @@ from ragindex._util.distribution import require_installed
 from ragindex.filters import Filter, combine_filters, from_mapping
 from ragindex.index.retriever import Hits, IndexRetriever, Where
 from ragindex.integrations.shared import build_metadata, open_built_method
+from ragindex.llm.budget import Budget
 from ragindex.plugins.registry import PluginSpec
 from ragindex.types import Hit
 
@@ -40,9 +41,22 @@ class DSPyRetriever(dspy.Module):  # type: ignore[misc]  # dspy has no types
         self.where = _translate(where)
 
     @classmethod
-    def from_index(cls, folder: Path | str, method: PluginSpec, *, k: int = 5, where: Where | None = None) -> Self:
-        """Open a built method of the index in `folder`, which is only read."""
-        return cls(open_built_method(folder, method), k, where)
+    def from_index(
+        cls,
+        folder: Path | str,
+        method: PluginSpec,
+        *,
+        k: int = 5,
+        where: Where | None = None,
+        budget: float | Budget | None = None,
+        cache: Path | str | None = None,
+    ) -> Self:
+        """Open a built method of the index in `folder`, which is only read.
+
+        `budget` is what it may spend on paid services, in US dollars. What it pays for is kept in memory, or in the
+        file `cache`.
+        """
+        return cls(open_built_method(folder, method, budget, cache), k, where)
 
     def forward(self, query: str, k: int | None = None, where: Where | None = None) -> Any:
         """Search. `where` is added to that of the retriever and never replaces it."""

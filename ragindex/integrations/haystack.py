@@ -46,7 +46,8 @@ class HaystackRetriever:
 
     It has either `index` and `method`, a folder and a built method, or `exported`, what `ragindex export` wrote; these
     are opened when it is first used, and all that is saved with a pipeline. Or it has `retriever`, an open method
-    (`index.retriever("hybrid")`, or `ragindex.load` with hosts that it may contact), and cannot be saved.
+    (`index.retriever("hybrid")`, or `ragindex.load` with hosts that it may contact), and cannot be saved. `budget` is
+    what it may spend on paid services, in US dollars; what it pays for is kept in memory, or in the file `cache`.
     Haystack 3 loads a pipeline with `allowed_modules=["ragindex.integrations.haystack"]`. `filter_policy` says whether
     the filters of a run replace those of the component (REPLACE) or are added to them (MERGE). Ids, positions and
     pages are in the `meta` of a document under `ragindex`. Raises UsageError unless it has one of them, and
@@ -62,12 +63,16 @@ class HaystackRetriever:
         filter_policy: FilterPolicy = FilterPolicy.REPLACE,
         retriever: IndexRetriever | None = None,
         exported: str | None = None,
+        budget: float | None = None,
+        cache: str | None = None,
     ) -> None:
         if sum(given is not None for given in (index, exported, retriever)) != 1 or (index is None) != (method is None):
             raise UsageError(
                 "HaystackRetriever takes either 'index' and 'method', or 'retriever', an open method, or 'exported', "
                 "the path of an exported retriever."
             )
+        if retriever is not None and (budget, cache) != (None, None):
+            raise UsageError("'budget' and 'cache' of an open method are given to 'open'. Leave them out here.")
         translate_haystack_filters(filters)
         self.index = index
         self.method = method
@@ -75,6 +80,8 @@ class HaystackRetriever:
         self.top_k = top_k
         self.filters = filters
         self.filter_policy = filter_policy
+        self.budget = budget
+        self.cache = cache
         self._opened = retriever
 
     @classmethod
@@ -86,9 +93,12 @@ class HaystackRetriever:
         top_k: int = 10,
         filters: dict[str, Any] | None = None,
         filter_policy: FilterPolicy = FilterPolicy.REPLACE,
+        budget: float | None = None,
+        cache: Path | str | None = None,
     ) -> Self:
         """Open a built method of the index in `folder`, which is only read."""
-        retriever = cls(str(folder), method, top_k, filters, filter_policy)
+        file = None if cache is None else str(cache)
+        retriever = cls(str(folder), method, top_k, filters, filter_policy, budget=budget, cache=file)
         retriever.warm_up()
         return retriever
 
@@ -129,7 +139,11 @@ class HaystackRetriever:
             top_k=self.top_k,
             filters=self.filters,
             filter_policy=self.filter_policy.value,
-            **({} if self.exported is None else {"exported": self.exported}),
+            **{
+                name: value
+                for name, value in (("exported", self.exported), ("budget", self.budget), ("cache", self.cache))
+                if value is not None
+            },
         )
         return saved
 
@@ -144,9 +158,9 @@ class HaystackRetriever:
     def _open(self) -> IndexRetriever:
         if self._opened is None:
             self._opened = (
-                open_built_method(str(self.index), str(self.method))
+                open_built_method(str(self.index), str(self.method), self.budget, self.cache)
                 if self.exported is None
-                else load_retriever(self.exported)
+                else load_retriever(self.exported, budget=self.budget, cache=self.cache)
             )
         return self._opened
 

@@ -13,6 +13,7 @@ from ragindex.filters import NAMED_COMPARISONS, All, Filter, Not, build_comparis
 from ragindex.filters import Any as AnyOf
 from ragindex.index.retriever import Hits, IndexRetriever
 from ragindex.integrations.shared import build_metadata, open_built_method
+from ragindex.llm.budget import Budget
 from ragindex.plugins.registry import PluginSpec
 
 try:
@@ -58,10 +59,21 @@ class LangChainRetriever(BaseRetriever):
 
     @classmethod
     def from_index(
-        cls, folder: Path | str, method: PluginSpec, *, k: int = 5, filter: LangChainFilter | None = None
+        cls,
+        folder: Path | str,
+        method: PluginSpec,
+        *,
+        k: int = 5,
+        filter: LangChainFilter | None = None,
+        budget: float | Budget | None = None,
+        cache: Path | str | None = None,
     ) -> Self:
-        """Open a built method of the index in `folder`, which is only read."""
-        return cls(retriever=open_built_method(folder, method), k=k, filter=filter)
+        """Open a built method of the index in `folder`, which is only read.
+
+        `budget` is what it may spend on paid services, in US dollars. What it pays for is kept in memory, or in the
+        file `cache`.
+        """
+        return cls(retriever=open_built_method(folder, method, budget, cache), k=k, filter=filter)
 
     def _get_relevant_documents(
         self,

@@ -8,6 +8,7 @@ from ragindex.errors import UsageError
 from ragindex.filters import NAMED_COMPARISONS, All, Any, Filter, Not, build_comparison
 from ragindex.index.retriever import Hits, IndexRetriever
 from ragindex.integrations.shared import CITATION_KEY, build_metadata, open_built_method
+from ragindex.llm.budget import Budget
 from ragindex.plugins.registry import PluginSpec
 from ragindex.types import Hit
 
@@ -55,9 +56,16 @@ class LlamaIndexRetriever(BaseRetriever):
         similarity_top_k: int = 5,
         filters: MetadataFilters | None = None,
         callback_manager: CallbackManager | None = None,
+        budget: float | Budget | None = None,
+        cache: Path | str | None = None,
     ) -> Self:
-        """Open a built method of the index in `folder`, which is only read."""
-        return cls(open_built_method(folder, method), similarity_top_k, filters, callback_manager)
+        """Open a built method of the index in `folder`, which is only read.
+
+        `budget` is what it may spend on paid services, in US dollars. What it pays for is kept in memory, or in the
+        file `cache`.
+        """
+        retriever = open_built_method(folder, method, budget, cache)
+        return cls(retriever, similarity_top_k, filters, callback_manager)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return _to_nodes(self._retriever.search(query_bundle.query_str, self._similarity_top_k, where=self._where))

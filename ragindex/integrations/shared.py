@@ -6,17 +6,23 @@ from typing import Any
 
 from ragindex.index.index import open_index
 from ragindex.index.retriever import IndexRetriever
+from ragindex.llm.budget import Budget
+from ragindex.plugins import registry
 from ragindex.plugins.registry import PluginSpec
 from ragindex.retrieval.formatting import position_to_json
 from ragindex.types import Hit
 
 
-def open_built_method(folder: Path | str, method: PluginSpec) -> IndexRetriever:
+def open_built_method(
+    folder: Path | str, method: PluginSpec, budget: float | Budget | None = None, cache: Path | str | None = None
+) -> IndexRetriever:
     """Open a built method of the index in `folder`, which is only read. Raises the errors of `open` and `retriever`.
 
-    The retriever stays on the state of the index at which it was opened.
+    The retriever stays on the state of the index at which it was opened. `budget` is what it may spend in US dollars.
+    What it pays for is kept in memory, or in the file `cache`.
     """
-    with open_index(folder, read_only=True) as index:
+    with open_index(folder, read_only=True, budget=budget, cache=cache) as index:
+        index.require_prices([registry.scheme(method)])
         return index.retriever(method)
 
 

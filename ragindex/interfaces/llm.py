@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ragindex.llm.budget import Budget
+from ragindex.llm.budget import Budget, find_daily_budget
 from ragindex.llm.cache import NoCache, ResponseCache
 from ragindex.llm.prices import Prices, load_prices
 from ragindex.llm.rate_limits import Clock
@@ -55,11 +55,14 @@ class LLM(ABC):
 
 @dataclass(frozen=True)
 class LLMSettings:
-    """Cache, prices, budget, index folder (no key file may be in it), and the seed and clock of retries."""
+    """Cache, prices, budget, index folder (no key file may be in it), and the seed and clock of retries.
+
+    The default budget is the limit of the day for all runs, if there is one.
+    """
 
     cache: ResponseCache = field(default_factory=NoCache)
     prices: Prices = field(default_factory=load_prices)
-    budget: Budget | None = None
+    budget: Budget | None = field(default_factory=find_daily_budget)
     workspace: Path | None = None
     seed: int = 0
     clock: Clock = field(default_factory=Clock)

@@ -1,10 +1,15 @@
 """Spending limit for paid requests."""
 
+import math
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from pathlib import Path
 from threading import Condition
 
-from ragindex.errors import BudgetError, UsageError
+from ragindex.accounting.spending_log import DaySum, log_folder, require_log
+from ragindex.errors import BudgetError, DailyBudgetError, UsageError
 
 
 class Booking:
@@ -78,6 +83,20 @@ class Budget:
                 self._spent += booking.paid
                 self._changed.notify_all()
 
+    def reserve_now(self, most: float) -> "ExitStack | None":
+        """Reserve money as `reserved` does, without waiting; closing the result returns it.
+
+        None if calls in flight have reserved what is missing. Raises BudgetError if too little is left without them.
+        """
+        with self._changed:
+            if self._spent + most > self.limit:
+                raise self._exhausted(most)
+            if self._spent + self._reserved + most > self.limit:
+                return None
+            holding = ExitStack()
+            holding.enter_context(self.reserved(most))
+            return holding
+
     def _exhausted(self, most: float) -> BudgetError:
         return BudgetError(
             f"The budget of ${self.limit:.4f} is exhausted: ${self._spent:.4f} spent; the next call could cost "
@@ -96,5 +115,129 @@ def reserve_money(budget: Budget | None, most: float | None) -> Iterator[Booking
 
 
 def parse_budget(to: float | Budget | None) -> Budget | None:
-    """Return a new Budget for an amount in US dollars; return None or an existing Budget as it is."""
-    return to if to is None or isinstance(to, Budget) else Budget(to)
+    """Return a Budget for an amount in US dollars, or the given one; None without a limit.
+
+    Where there is a limit of the day for all runs, the budget is within it.
+    """
+    own = to if to is None or isinstance(to, Budget) else Budget(to)
+    daily = find_daily_budget()
+    if daily is None or own is daily or isinstance(own, CombinedBudget):
+        return own
+    return daily if own is None else CombinedBudget(own, daily)
+
+
+class CombinedBudget(Budget):
+    """A budget within another: a call needs room in both."""
+
+    def __init__(self, own: Budget, outer: Budget) -> None:
+        super().__init__(min(own.limit, outer.limit))
+        self.own, self.outer = own, outer
+
+    @property
+    def spent(self) -> float:
+        """US dollars paid so far, of the inner budget."""
+        return self.own.spent
+
+    @property
+    def left(self) -> float:
+        """US dollars that are neither paid nor reserved, in both."""
+        return min(self.own.left, self.outer.left)
+
+    @contextmanager
+    def recorded(self) -> Iterator[Booking]:
+        """Add what is paid inside, in both."""
+        with self.outer.recorded() as outer, self.own.recorded() as booking:
+            try:
+                yield booking
+            finally:
+                outer.pay(booking.paid)
+
+    @contextmanager
+    def reserved(self, most: float) -> Iterator[Booking]:
+        """Reserve money for one call in both. Raises BudgetError."""
+        with self.own.reserved(most) as booking, self.outer.reserved(most) as outer:
+            try:
+                yield booking
+            finally:
+                outer.pay(booking.paid)
+
+
+# ---------------------------------------------------------------- the limit of a day
+
+
+DAILY_VARIABLE = "RAGINDEX_DAILY_BUDGET"
+
+
+class DailyBudget(Budget):
+    """What all runs together may pay in a day of local time, by the log that each of them writes.
+
+    Calls that other processes have in flight are not known: the limit is exceeded by no more than those.
+    """
+
+    def __init__(self, limit: float) -> None:
+        super().__init__(limit)
+        self._today = DaySum()
+
+    @property
+    def spent(self) -> float:
+        """US dollars that all runs have paid today."""
+        return self._today.read()
+
+    @property
+    def left(self) -> float:
+        """US dollars that nobody has paid today and this process has not reserved."""
+        with self._changed:
+            return self.limit - self._today.read() - self._reserved
+
+    @contextmanager
+    def recorded(self) -> Iterator[Booking]:
+        """Add nothing: the log has what is paid inside."""
+        yield Booking()
+
+    @contextmanager
+    def reserved(self, most: float) -> Iterator[Booking]:
+        """Reserve money for one call. Raises BudgetError, and StoreError if the log cannot be written or read."""
+        require_log()
+        with self._changed:
+            while self._today.read() + self._reserved + most > self.limit:
+                if not self._in_flight:
+                    raise self._exhausted(most)
+                self._changed.wait()
+            self._reserved, self._in_flight = self._reserved + most, self._in_flight + 1
+        try:
+            yield Booking()
+        finally:
+            with self._changed:
+                self._in_flight -= 1
+                self._reserved = self._reserved - most if self._in_flight else 0.0
+                self._changed.notify_all()
+
+    def _exhausted(self, most: float) -> BudgetError:
+        return DailyBudgetError(
+            f"The limit of a day for all runs, {DAILY_VARIABLE}, is reached: ${self._today.read():.4f} of "
+            f"${self.limit:.4f} spent today; the next call could cost ${most:.4f}. Progress saved. To see what was "
+            f"paid, run: ragindex spending. To resume, run the same command tomorrow, or raise {DAILY_VARIABLE}."
+        )
+
+
+def find_daily_budget() -> Budget | None:
+    """Return what all runs together may pay in a day, by RAGINDEX_DAILY_BUDGET; None if it is not set.
+
+    Raises UsageError unless it is an amount of US dollars.
+    """
+    written = os.environ.get(DAILY_VARIABLE, "").strip()
+    if not written:
+        return None
+    try:
+        limit = float(written)
+    except ValueError:
+        limit = 0.0
+    if not 0 < limit < math.inf:
+        raise UsageError(f"{DAILY_VARIABLE} must be an amount of US dollars of more than 0, as 5.00. Got {written!r}.")
+    return _open_daily_budget(limit, log_folder())
+
+
+@cache
+def _open_daily_budget(limit: float, folder: Path) -> DailyBudget:
+    """Return the one budget of this process by a limit and a log."""
+    return DailyBudget(limit)

@@ -151,12 +151,7 @@ class SQLiteCache:
     def get(self, key: str) -> CachedResponse | None:
         """Return the response cached under `key`, or None if it is missing or damaged. Raises StoreError."""
         with self.connection() as connection:
-            stored = connection.execute(_READ, (key,)).fetchone()
-        row = None if stored is None else _verify_row(stored)
-        if row is None:
-            return None
-        response = CachedResponse(*row[-len(fields(CachedResponse)) :])  # type: ignore[arg-type]  # as in CACHE_COLUMNS
-        return replace(response, estimated=bool(response.estimated))
+            return read_response(connection, key)
 
     def put(self, key: str, source: CallSource, response: CachedResponse) -> None:
         """Store a response, replacing one with the same key; it is on disk when this returns. Raises StoreError."""
@@ -188,7 +183,7 @@ class SQLiteCache:
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
         """Hold the connection, one thread at a time. Raises StoreError for errors of SQLite inside."""
-        with _connection_lock, _convert_errors(self.path):
+        with _connection_lock, convert_sqlite_errors(self.path):
             if self._connection is None:
                 self._connection = _open(self.path)
                 weakref.finalize(self, self._connection.close)
@@ -204,6 +199,16 @@ class SQLiteCache:
 _caches: "weakref.WeakSet[SQLiteCache]" = weakref.WeakSet()
 
 
+def read_response(connection: sqlite3.Connection, key: str) -> CachedResponse | None:
+    """Return the response cached under `key`, or None if it is missing or damaged. Raises SQLite's errors."""
+    stored = connection.execute(_READ, (key,)).fetchone()
+    row = None if stored is None else _verify_row(stored)
+    if row is None:
+        return None
+    response = CachedResponse(*row[-len(fields(CachedResponse)) :])  # type: ignore[arg-type]  # as in CACHE_COLUMNS
+    return replace(response, estimated=bool(response.estimated))
+
+
 def _open(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True)
     key_locks.require_one_name(path)
@@ -212,12 +217,7 @@ def _open(path: Path) -> sqlite3.Connection:
     try:
         with key_locks.hold_key(path, "tables"):
             use_sqlite_log(connection, _LOCK_TIMEOUT)
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version not in (0, _VERSION):
-                raise StoreError(
-                    f"The LLM cache {path} has format {version}; this version of ragindex reads format {_VERSION}. "
-                    "Use the version that wrote it, or move the file away."
-                )
+            check_format(connection, path)
             with connection:
                 connection.execute(f"CREATE TABLE IF NOT EXISTS calls ({_SCHEMA})")
                 connection.execute(f"PRAGMA user_version = {_VERSION}")
@@ -227,8 +227,20 @@ def _open(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def check_format(connection: sqlite3.Connection, path: Path) -> bool:
+    """Return whether the file has tables. Raises StoreError if another version of ragindex wrote it."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version not in (0, _VERSION):
+        raise StoreError(
+            f"The LLM cache {path} has format {version}; this version of ragindex reads format {_VERSION}. "
+            "Use the version that wrote it, or move the file away."
+        )
+    return bool(version)
+
+
 @contextmanager
-def _convert_errors(path: Path) -> Iterator[None]:
+def convert_sqlite_errors(path: Path) -> Iterator[None]:
+    """Raise StoreError in place of errors of SQLite and of the file system, with what helps."""
     try:
         yield
     except (sqlite3.OperationalError, OSError) as error:

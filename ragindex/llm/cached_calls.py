@@ -100,6 +100,7 @@ class CachedCalls:
             seconds=answer.seconds,
             replayed=replayed,
             batched=batched,
+            index=str(self._setting.workspace or ""),
         )
         ledger.record_call(entry, now)
         return money or 0.0

@@ -115,14 +115,19 @@ def open_collection(spec: CollectionSpec, settings: ServeSettings, budget: Budge
     if spec.exported:
         return ServedCollection(spec, open_exported(spec, settings, budget))
     return ServedCollection(
-        spec, open_state(spec, open_index(spec.folder, read_only=settings.read_only, budget=budget))
+        spec,
+        open_state(spec, open_index(spec.folder, read_only=settings.read_only, budget=budget, cache=settings.cache)),
     )
 
 
 def open_exported(spec: CollectionSpec, settings: ServeSettings, budget: Budget | None) -> ServedState:
     """Load what `ragindex export` wrote. Raises the errors of `ragindex.load`."""
     retriever = load_retriever(
-        spec.folder, allow_hosts=settings.retriever_hosts, budget=budget, read_only=settings.read_only
+        spec.folder,
+        allow_hosts=settings.retriever_hosts,
+        budget=budget,
+        cache=settings.cache,
+        read_only=settings.read_only,
     )
     return _check_state(ServedState(retriever.index, {retriever.method: retriever}, time.time()))
 

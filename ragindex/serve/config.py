@@ -71,6 +71,10 @@ class ServeSettings:
     read_only: bool = False
     retriever_hosts: tuple[str, ...] = ()
     """Hosts that exported retrievers may contact, with the keys that are set for them."""
+    budget: float | None = None
+    """US dollars that the server may pay from its start on, for all keys together."""
+    cache: Path | None = None
+    """The file that new answers of paid services are kept in, in place of the index."""
 
     def __post_init__(self) -> None:
         if self.exposed and not self.keys.guards("read"):

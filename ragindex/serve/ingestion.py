@@ -2,23 +2,46 @@
 
 import asyncio
 import contextlib
+import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
 
 from ragindex._util.ids import find_spelling, spellings
 from ragindex._util.redaction import hide_secrets
 from ragindex.errors import RagindexError, StoreError
 from ragindex.index.repair import find_documents_loss
+from ragindex.llm.budget import Budget, find_daily_budget
 from ragindex.serve.collections import ServedCollection
 from ragindex.serve.config import RequestLimits
 from ragindex.serve.keys import AccessKey, Keyring, passing_documents, require_own_id, require_writable_documents
 from ragindex.serve.refusals import RefusalError, busy
 from ragindex.serve.spool import ChangeState, Spool, SpoolTransaction, open_spool
+from ragindex.serve.sync_money import Purse
+from ragindex.serve.sync_process import count_passages, price_passage
 from ragindex.serve.telemetry import ServerMetrics, log_event
 from ragindex.types import Document
 
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
 _CHECK_SECONDS = 1.0
+_DAY_SECONDS = 60.0
+"""How often it is checked whether another day has begun, while documents wait for money."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpendCap:
+    """Why documents of a key wait for money. `day` is the one whose limit is reached, None for other budgets."""
+
+    reason: str
+    day: date | None
+
+
+def find_left_today() -> float:
+    """Return what all runs may still pay today, in dollars."""
+    daily = find_daily_budget()
+    return float("inf") if daily is None else daily.limit - daily.spent
 
 
 class Ingestion:
@@ -30,9 +53,15 @@ class Ingestion:
         metrics: ServerMetrics,
         limits: RequestLimits,
         read_keys: Callable[[], Keyring],
+        budget: Budget | None = None,
     ) -> None:
-        """`read_keys` returns the keys of now, which share what `limits` allow."""
+        """`read_keys` returns the keys of now, which share what `limits` allow. `budget` is that of the server."""
         self.collection, self.metrics, self.limits, self._read_keys = collection, metrics, limits, read_keys
+        self.purse = Purse(read_keys, metrics, budget)
+        self.caps: dict[str, SpendCap] = {}
+        """Why documents wait, by the key that sent them."""
+        self._process: asyncio.subprocess.Process | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.spool: Spool = open_spool(collection.spec.folder)
         self.failure = ""
         self._wakes = asyncio.Event()
@@ -46,6 +75,7 @@ class Ingestion:
         """
         require_writable_documents(key, documents)
         self._require_intact()
+        cost, rate = self._estimate_cost(key, documents)
         with self.spool.writing() as changes:  # what is checked stays so until it is written
             for id in self._find_hidden(changes, key, [document.id for document in documents]):
                 raise RefusalError(
@@ -54,9 +84,43 @@ class Ingestion:
             most = self.limits.pending // max(1, len(self._read_keys().writers(self.collection.name)))
             if changes.count_pending(key.name) + len(documents) > most:
                 raise busy(f"{most} changes wait to be indexed. Try again later.", "backlog", seconds=30)
+            self._require_money(changes, key, cost, rate)
             before = changes.metadata_keys(key.name)
             changes.accept([(document.id, document) for document in documents], key.name)
             self._require_key_room(key, documents, before, changes.metadata_keys(key.name))
+
+    def _estimate_cost(self, key: AccessKey, documents: Sequence[Document]) -> tuple[float, float]:
+        """Return what indexing documents of a key is likely to cost, in dollars, and for each of their characters.
+
+        It is 0 where nothing limits what is paid, or where it is not known what passages cost. Raises RefusalError
+        (402) if documents of the key wait for money already.
+        """
+        cap = self.caps.get(key.name)
+        if cap is not None:
+            raise RefusalError(402, f"Documents of this key wait for money. {cap.reason}", "spend_cap")
+        index = self.collection.state.index
+        price = price_passage(index)
+        if not price or min(self.purse.find_left(key.name), find_left_today()) == float("inf"):
+            return 0.0, 0.0
+        existing = {
+            document.id: document for document in self._newest_documents([document.id for document in documents])
+        }
+        new = [document for document in documents if existing.get(document.id) != document]
+        cost = price * count_passages(index, new)
+        return cost, cost / max(1, sum(len(document.title) + len(document.text) for document in new))
+
+    def _require_money(self, changes: SpoolTransaction, key: AccessKey, cost: float, rate: float) -> None:
+        """Raise RefusalError (402) if too little money is left for documents, with those that are accepted already."""
+        for left, owner in ((self.purse.find_left(key.name), key.name), (find_left_today(), None)):
+            accepted = rate * changes.count_pending_characters(owner) if cost else 0.0
+            if cost and cost + accepted > left:
+                others = f" ${accepted:.6f} are needed for those accepted before." if accepted else ""
+                raise RefusalError(
+                    402,
+                    f"Indexing these documents is likely to cost ${cost:.6f}, by what the passages of the index have "
+                    f"cost.{others} ${max(0.0, left):.6f} are left to pay. Send fewer, or have the budget raised.",
+                    "spend_cap",
+                )
 
     def _require_key_room(
         self, key: AccessKey, documents: Sequence[Document], before: set[str], after: set[str]
@@ -92,6 +156,7 @@ class Ingestion:
                 # the same for a document that does not exist and for one that the key may not see
                 raise RefusalError(404, f"There is no document {given!r} that the key may change.", "document")
             changes.accept([(id, None)], key.name)
+        self.lift_caps([key.name])  # the document may have waited
         return id
 
     def find_damage(self) -> str:
@@ -131,11 +196,17 @@ class Ingestion:
         To a key with a filter only that it does, because the reason may name documents of others.
         """
         waits = change is not None and change.status == "accepted"
+        if change is not None and self.waits_for_money(change):
+            return self.caps[change.owner].reason if change.owner == key.name or key.where is None else ""
         reason = "" if change is None else self.failure if waits else change.reason
         if not reason or key.where is None:
             return reason
         what = "The last sync failed and is repeated." if waits else "The document could not be indexed."
         return f"{what} Whoever runs the server can look up the reason."
+
+    def waits_for_money(self, change: ChangeState) -> bool:
+        """Return whether a change is not made because its key, or the server, may pay no more."""
+        return change.status == "accepted" and change.owner in self.caps
 
     def _find_id(self, id: str) -> str:
         """Return the id of the document as it is spelled in the index or was accepted; `id` if there is none."""
@@ -172,16 +243,40 @@ class Ingestion:
     # ------------------------------------------------------------ the sync process
 
     def wake(self) -> None:
-        """Tell the sync process that there is something to do; starts it if need be."""
-        self._wakes.set()
+        """Tell the sync process that there is something to do; starts it if need be. Any thread may call it."""
+        if self._loop is None:
+            self._wakes.set()
+        else:
+            self._loop.call_soon_threadsafe(self._wakes.set)
+
+    def lift_caps(self, owners: Iterable[str] | None = None) -> None:
+        """Try again to make the changes of keys (None: of all) that wait for money."""
+        for owner in list(self.caps if owners is None else owners):
+            self.caps.pop(owner, None)
+        self._tell({"capped": list(self.caps)})
+        self.wake()
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        """Send a line to the sync process, if there is one."""
+
+        def write() -> None:
+            if self._process is not None and self._process.stdin is not None:
+                self._process.stdin.write(json.dumps(message).encode() + b"\n")
+
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(write)
 
     async def run(self) -> None:
         """Keep a sync process while changes are waiting, until cancelled. After a failure, wait longer each time."""
-        wait = _FIRST_WAIT
+        wait, self._loop = _FIRST_WAIT, asyncio.get_running_loop()
         self.wake()  # what an earlier server has accepted
         while True:
-            await self._wakes.wait()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wakes.wait(), _DAY_SECONDS if self.caps else None)
             self._wakes.clear()
+            past = [owner for owner, cap in self.caps.items() if cap.day not in (None, date.today())]
+            if past:
+                self.lift_caps(past)
             if await self._sync_pending():
                 wait, self.failure = _FIRST_WAIT, ""
             else:
@@ -203,20 +298,24 @@ class Ingestion:
         return True
 
     async def _count(self) -> int:
-        pending = await asyncio.to_thread(self.spool.count_pending)
-        self.metrics.pending.labels(self.collection.name).set(pending)
-        return pending
+        """Return how many changes wait for the sync process, and not for money."""
+        pending = await asyncio.to_thread(self.spool.count_by_owner)
+        self.metrics.pending.labels(self.collection.name).set(sum(pending.values()))
+        return sum(count for owner, count in pending.items() if owner not in self.caps)
 
     async def _run_process(self) -> bool:
         """Run a sync process until it ends; return whether it ended well. It is killed if this is cancelled."""
         pipe = asyncio.subprocess.PIPE
+        settings = {"limited": self.purse.server is not None, "capped": list(self.caps)}
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "ragindex.serve.sync_process", str(self.collection.spec.folder.resolve())),
+            json.dumps(settings),
             stdin=pipe,
             stdout=pipe,
             stderr=pipe,
             start_new_session=True,  # signals of a terminal, or to the server's group, are the server's to act on
         )
+        self._process = process
         talking = asyncio.create_task(self._pass_wakes(process))
         reading = asyncio.create_task(_read_errors(process))
         try:
@@ -224,6 +323,8 @@ class Ingestion:
             code = await process.wait()
             error = await reading
         finally:
+            self._process = None
+            self.purse.close()
             talking.cancel()
             reading.cancel()
             with contextlib.suppress(ProcessLookupError):
@@ -237,13 +338,26 @@ class Ingestion:
 
     async def _follow(self, process: asyncio.subprocess.Process) -> None:
         """Read what the process reports, until it ends: after each sync, searches move on."""
-        if process.stdout is None:
+        if process.stdout is None or process.stdin is None:
             return
-        while await process.stdout.readline():
-            self.failure = ""
-            if await asyncio.to_thread(self.collection.refresh):
-                self.metrics.state_time.labels(self.collection.name).set(self.collection.state.opened_at)
-            log_event("synced", collection=self.collection.name, pending=await self._count())
+        while line := await process.stdout.readline():
+            message = json.loads(line)
+            if message["event"] == "synced":
+                await self._move_on()
+            elif message["event"] == "spend_cap":
+                owner, reason = message["owner"], message["reason"]
+                self.caps[owner] = SpendCap(reason, date.today() if message["daily"] else None)
+                log_event("spend_cap", collection=self.collection.name, key=owner, message=reason)
+            elif (reply := self.purse.answer(message)) is not None:
+                process.stdin.write(json.dumps(reply).encode() + b"\n")
+
+    async def _move_on(self) -> None:
+        """Search the state that a sync has finished."""
+        self.failure = ""
+        self.purse.paid_since_sync.clear()
+        if await asyncio.to_thread(self.collection.refresh):
+            self.metrics.state_time.labels(self.collection.name).set(self.collection.state.opened_at)
+        log_event("synced", collection=self.collection.name, pending=await self._count())
 
     async def _pass_wakes(self, process: asyncio.subprocess.Process) -> None:
         while process.stdin is not None:

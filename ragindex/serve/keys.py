@@ -18,10 +18,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from ragindex._util.http import read_secret
 from ragindex.accounting import ledger
 from ragindex.accounting.ledger import Tally
-from ragindex.errors import UsageError
+from ragindex.errors import BudgetError, UsageError
 from ragindex.filters import Filter, document_fields, fields, from_mapping, passes
-from ragindex.llm.budget import Booking, Budget, parse_budget, reserve_money
-from ragindex.serve.refusals import RefusalError
+from ragindex.llm.budget import Booking, Budget, reserve_money
+from ragindex.serve.refusals import RefusalError, ServerBudgetError
 from ragindex.serve.telemetry import ServerMetrics
 from ragindex.types import Document, Hit, Metadata
 
@@ -81,6 +81,11 @@ class Keyring:
         """Return these keys, whose budgets go on from those that keys of the same names had before."""
         budgets = {key.name: key.budget for key in before.keys if key.budget is not None}
         return Keyring(tuple(_continue_budget(key, budgets.get(key.name)) for key in self.keys))
+
+    @property
+    def capped(self) -> bool:
+        """Whether there is a cap on what some key may pay."""
+        return any(key.budget is not None for key in self.keys)
 
     def guards(self, right: Right) -> bool:
         """Return whether some key has this right."""
@@ -173,7 +178,7 @@ def _make_key(entry: _KeyEntry, file: Path, collections: Sequence[str]) -> Acces
         frozenset(entry.rights),
         None if entry.collections is None else frozenset(entry.collections),
         where,
-        parse_budget(entry.budget),
+        None if entry.budget is None else Budget(entry.budget),
         entry.id_prefix,
         entry.metadata_keys,
         _checked(_read_key(entry, file), entry.name),
@@ -259,21 +264,30 @@ _payer: ContextVar[Budget | None] = ContextVar("ragindex_payer", default=None)
 
 
 class CallersBudget(Budget):
-    """A budget that reserves money from that of the key whose request is being answered; no cap without one."""
+    """The budget of a server, and within it that of the key whose request is being answered; inf is no cap."""
 
-    def __init__(self) -> None:
-        super().__init__(float("inf"))
+    def __init__(self, limit: float = float("inf")) -> None:
+        super().__init__(limit)
 
     @contextmanager
     def reserved(self, most: float) -> Iterator[Booking]:
-        """Reserve money for one call from the caller's budget. Raises BudgetError."""
-        with reserve_money(_payer.get(), most) as booking:
-            yield booking
+        """Reserve money for one call from the caller's budget and the server's. Raises BudgetError."""
+        with reserve_money(_payer.get(), most) as callers, super().reserved(most) as booking:
+            try:
+                yield booking
+            finally:
+                callers.pay(booking.paid)
+
+    def _exhausted(self, most: float) -> BudgetError:
+        return ServerBudgetError(f"The budget of the server, ${self.limit:.4f}, is used up: ${self.spent:.4f} paid.")
 
 
-def callers_budget(keys: Keyring) -> Budget | None:
-    """Return the budget to open indexes with: None if no key has a cap, because a budget requires all prices."""
-    return CallersBudget() if any(key.budget is not None for key in keys.keys) else None
+def callers_budget(keys: Keyring, limit: float | None = None) -> CallersBudget | None:
+    """Return the budget to open indexes with, of `limit` US dollars for all keys together.
+
+    It is None if neither the server nor a key has a cap, because a budget requires all prices.
+    """
+    return CallersBudget(float("inf") if limit is None else limit) if keys.capped or limit is not None else None
 
 
 @contextmanager

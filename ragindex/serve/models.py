@@ -159,13 +159,14 @@ class DocumentsBody(RequestBody):
     documents: Annotated[list[DocumentBody], Field(fail_fast=True)] = Field(min_length=1)
 
 
-DocumentState = Literal["accepted", "indexed", "deleted", "failed"]
+DocumentState = Literal["accepted", "spend_cap", "indexed", "deleted", "failed"]
 
 
 class DocumentStatus(BaseModel):
     """What has become of the last change of a document. Times are in seconds since 1970.
 
-    `accepted`: on disk, not searched yet; the `reason` is why the last sync failed. `indexed`: searches see it.
+    `accepted`: on disk, not searched yet; the `reason` is why the last sync failed. `spend_cap`: on disk, and waits for
+    more money than the server or its key may pay, for the `reason`. `indexed`: searches see it.
     `deleted`: searches do not see it any more. `failed`: it could not be indexed, for the `reason`.
     """
 

@@ -6,7 +6,16 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from ragindex._util.redaction import hide_secrets
-from ragindex.errors import BudgetError, DataError, RagindexError, ServiceError, StoreError, UsageError, WorkspaceError
+from ragindex.errors import (
+    BudgetError,
+    DailyBudgetError,
+    DataError,
+    RagindexError,
+    ServiceError,
+    StoreError,
+    UsageError,
+    WorkspaceError,
+)
 
 RETRY_SECONDS = 1
 _LONGEST_MESSAGE = 2_000  # characters
@@ -20,6 +29,10 @@ class RefusalError(Exception):
         message = message[:_LONGEST_MESSAGE]
         super().__init__(message)
         self.status, self.message, self.code, self.headers = status, message, code, dict(headers or {})
+
+
+class ServerBudgetError(BudgetError):
+    """The next call could exceed what the whole server may pay."""
 
 
 def busy(message: str, code: str = "overloaded", seconds: int = RETRY_SECONDS) -> RefusalError:
@@ -44,6 +57,12 @@ def refuse(error: RagindexError) -> RefusalError:
     """Return the refusal for an error of the framework. Messages that can name files of the server are replaced."""
     if isinstance(error, UsageError | DataError):
         return RefusalError(400, hide_secrets(str(error)), "invalid_request")
+    if isinstance(error, DailyBudgetError):
+        return RefusalError(
+            402, "What may be paid in a day is used up. Raise RAGINDEX_DAILY_BUDGET, or wait.", "spend_cap"
+        )
+    if isinstance(error, ServerBudgetError):
+        return RefusalError(402, f"{error} Whoever runs it restarts it with a larger --budget.", "spend_cap")
     if isinstance(error, BudgetError):
         return RefusalError(
             402, "The spend cap of this key is used up. Raise its budget in the server's keys.", "spend_cap"

@@ -169,7 +169,7 @@ def _answer_to_json(composed: ComposedAnswer) -> dict[str, Any]:
 DOCUMENTS_ROUTER = APIRouter(
     prefix="/documents",
     tags=["documents"],
-    responses=dict(error_responses(400, 401, 403, 404, 409, 413, 422, 503)),
+    responses=dict(error_responses(400, 401, 402, 403, 404, 409, 413, 422, 503)),
     route_class=DocumentsRoute,
 )
 _IdPath = Annotated[str, Path(max_length=2_000, description="The document's id; it may contain slashes.")]
@@ -218,8 +218,9 @@ def _document_to_response(service: Service, collection: ServedCollection, key: A
         raise RefusalError(404, f"There is no document {id!r}.", "document")
     shown = document if "read" in key.rights else None
     reason = "" if ingestion is None else ingestion.explain(key, change)
+    waits = ingestion is not None and change is not None and ingestion.waits_for_money(change)
     return JSONResponse(
-        _status(collection.name, id if document is None else document.id, change, reason)
+        _status(collection.name, id if document is None else document.id, change, reason, waits=waits)
         | {
             "title": None if shown is None else shown.title,
             "text": None if shown is None else shown.text,
@@ -244,12 +245,14 @@ async def _accepted(service: Service, ingestion: Ingestion, key: AccessKey, ids:
     return JSONResponse({"collection": name, "documents": shown}, 202)
 
 
-def _status(collection: str, id: str, change: ChangeState | None, reason: str) -> dict[str, Any]:
-    """Return a `DocumentStatus`. A document without a change was indexed by other means."""
+def _status(
+    collection: str, id: str, change: ChangeState | None, reason: str, *, waits: bool = False
+) -> dict[str, Any]:
+    """Return a `DocumentStatus`. A document without a change was indexed by other means; `waits`: for money."""
     return DocumentStatus(
         id=id,
         collection=collection,
-        status="indexed" if change is None else change.status,
+        status="spend_cap" if waits else "indexed" if change is None else change.status,
         reason=reason,
         accepted_at=None if change is None else change.accepted,
         finished_at=None if change is None else change.finished,

@@ -69,12 +69,12 @@ class Service:
         """Held while a large body is parsed, so that the event loop competes with one thread only."""
         self.pool = ThreadPoolExecutor(settings.limits.concurrent, thread_name_prefix="ragindex-serve")
         trace_searches(settings.trace_ratio)
-        self._budget = callers_budget(settings.keys)
+        self._budget = callers_budget(settings.keys, settings.budget)
         self.collections: Mapping[str, ServedCollection] = {
             spec.name: open_collection(spec, settings, self._budget) for spec in settings.collections
         }
         self.ingestions: Mapping[str, Ingestion] = {
-            name: Ingestion(collection, self.metrics, settings.limits, lambda: self.settings.keys)
+            name: Ingestion(collection, self.metrics, settings.limits, lambda: self.settings.keys, self._budget)
             for name, collection in self.collections.items()
             if not collection.spec.exported
         }
@@ -138,13 +138,15 @@ class Service:
             return
         try:
             keys = self._read_keys()
-            if callers_budget(keys) is not None and self._budget is None:
+            if keys.capped and self._budget is None:
                 raise UsageError("The first cap on what a key may pay needs a restart, which checks all prices.")
             self.settings = replace(self.settings, keys=keys.continue_from(self.settings.keys))
         except UsageError as error:
             log_event("keys_kept", message=str(error))
         else:
             log_event("keys", names=[key.name for key in keys.keys])
+            for ingestion in self.ingestions.values():
+                ingestion.lift_caps()
 
     def require_right(self, key: AccessKey, right: Right) -> None:
         """Raise RefusalError unless the key has a right, or anyone has it."""

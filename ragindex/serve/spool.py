@@ -77,6 +77,8 @@ class ChangeState:
     finished: float | None
     document: Document | None
     """The content that is not searched yet, or that could not be indexed."""
+    owner: str = ""
+    """The key that sent the change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,13 @@ class SpoolTransaction:
             return self._count("status = 'accepted'")
         return self._count("status = 'accepted' AND owner = ?", owner)
 
+    def count_pending_characters(self, owner: str | None = None) -> int:
+        """Return the characters of changes, of all keys or of one, that are not made yet, as they are written."""
+        wanted = "" if owner is None else "AND owner = ?"
+        question = f"SELECT coalesce(sum(length(body)), 0) FROM changes WHERE status = 'accepted' {wanted}"  # noqa: S608
+        (characters,) = self._connection.execute(question, [] if owner is None else [owner]).fetchone()
+        return int(characters)
+
     def count_damaged(self) -> int:
         """Return how many changes were found damaged and are kept as such."""
         return self._count("status = 'damaged'")
@@ -138,7 +147,7 @@ class SpoolTransaction:
     def states(self, ids: Sequence[str]) -> dict[str, ChangeState]:
         """Return what has become of the last change of each document that ever had one."""
         question = (
-            f"SELECT status, reason, accepted, finished, body, hash IS {_HASH} FROM changes "  # noqa: S608
+            f"SELECT status, reason, accepted, finished, body, owner, hash IS {_HASH} FROM changes "  # noqa: S608
             "WHERE id = ? ORDER BY sequence DESC LIMIT 1"
         )
         found = {id: self._connection.execute(question, [id]).fetchone() for id in ids}
@@ -157,26 +166,36 @@ class Spool:
         with self._begin("IMMEDIATE") as connection:
             yield SpoolTransaction(connection)
 
-    def pending(self, most: int) -> list[AcceptedChange]:
+    def pending(self, most: int, owner: str | None = None) -> list[AcceptedChange]:
         """Return the first changes of each key that are not made yet, as many of each, in the order of acceptance.
+
+        With `owner`, only those of one key.
 
         An earlier change of a document that another key has made is left out with the later one: `finish` forgets it.
         Damaged ones are marked as such and left out.
         """
         question = (
             f"SELECT sequence, id, body, hash IS {_HASH} FROM changes WHERE sequence IN ("  # noqa: S608
-            "SELECT sequence FROM changes WHERE status = 'accepted' "
+            f"SELECT sequence FROM changes WHERE status = 'accepted' {'' if owner is None else 'AND owner = ? '}"
             "ORDER BY row_number() OVER (PARTITION BY owner ORDER BY sequence), sequence LIMIT ?"
             ") ORDER BY sequence"
         )
         while True:
             with self._begin() as connection:
-                rows = connection.execute(question, [most]).fetchall()
+                rows = connection.execute(question, [*([] if owner is None else [owner]), most]).fetchall()
             damaged = [sequence for sequence, *_, whole in rows if not whole]
             if damaged:
                 self._mark_damaged(damaged)
             if len(damaged) < len(rows) or not rows:
                 return [AcceptedChange(number, id, _load(body)) for number, id, body, whole in rows if whole]
+
+    def count_by_owner(self) -> dict[str, int]:
+        """Return how many changes of each key are not made yet."""
+        if not self.file.exists():
+            return {}
+        with self._begin() as connection:
+            rows = connection.execute("SELECT owner, count(*) FROM changes WHERE status = 'accepted' GROUP BY owner")
+            return dict(rows.fetchall())
 
     def count_pending(self, owner: str | None = None) -> int:
         """Return how many changes, of all keys or of one, are not made yet; 0 if nothing was ever accepted."""
@@ -362,11 +381,11 @@ def _read_format(connection: sqlite3.Connection) -> int:
 
 
 def _read_state(row: tuple[Any, ...]) -> ChangeState:
-    status, reason, accepted, finished, body, whole = row
+    status, reason, accepted, finished, body, owner, whole = row
     if not whole:
         known = accepted if isinstance(accepted, float) else 0.0
         return ChangeState("failed", _DAMAGED, known, None, None)
-    return ChangeState(status, reason, accepted, finished, _load(body))
+    return ChangeState(status, reason, accepted, finished, _load(body), owner)
 
 
 def _dump(document: Document) -> str:

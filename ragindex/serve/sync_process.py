@@ -5,17 +5,23 @@ it; the end of standard input, as when the server is killed, ends it at once, wh
 """
 
 import errno
+import json
 import os
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
+from ragindex.accounting.spending_log import name_command, subscribe
+from ragindex.corpus.chunking import chunk
 from ragindex.errors import (
     BrokenPluginError,
+    BudgetError,
+    DailyBudgetError,
     DataError,
     MissingExtraError,
     NameTakenError,
@@ -27,7 +33,9 @@ from ragindex.errors import (
     WriterBusyError,
 )
 from ragindex.index.index import Index, open_index
-from ragindex.serve.spool import Spool, open_spool
+from ragindex.interfaces.llm import PaidPlugin
+from ragindex.serve.spool import AcceptedChange, Spool, open_spool
+from ragindex.serve.sync_money import LinkedBudget, ServerLink
 from ragindex.types import Document
 
 SOURCE = "served"
@@ -36,26 +44,98 @@ _BATCH = 1000
 _IDLE_SECONDS = 30.0
 _BUSY_SECONDS = 0.5
 _NICENESS = 5
+_FIRST_SHARE, _NEXT_SHARE = 0.05, 0.5
+"""Of the money left, what a batch may cost by an estimate from other documents, and by one from these."""
+_FIRST_CHANGES = 8
+"""The first batch where nothing is known of what passages cost."""
 _OF_A_DOCUMENT = (UsageError, DataError, StoreError, MemoryError, ValueError, TypeError, LookupError, RuntimeError)
 """Errors that the content of one document can cause in a build."""
 _OF_THE_SETUP = (UnknownNameError, NameTakenError, MissingExtraError, BrokenPluginError)
 _MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.EIO)
 
 
-def sync_accepted(index: Index, spool: Spool) -> int:
+def sync_accepted(index: Index, spool: Spool, link: ServerLink | None = None) -> int:
     """Make the first accepted changes and build; return how many there were. Raises RagindexError, also as busy.
 
-    A document that the build fails on fails alone: it is found by halving, and the others are indexed.
+    A document that the build fails on fails alone: it is found by halving, and the others are indexed. Where building
+    costs money, the changes of each key are made by themselves and paid by it, as far as its budget goes.
     """
-    changes = spool.pending(_BATCH)
-    if changes:
-        last = {change.id: change for change in changes}  # the last change of a document counts
-        gone = [one.id for one in last.values() if one.document is None]
-        existing = index.documents.sources(gone)
-        if existing:
-            index.remove(list(existing))
-        failed = _index_documents(index, [one.document for one in last.values() if one.document is not None])
-        spool.finish(changes, {**failed, **_failed_passages(index, list(last))})
+    if link is None or not _is_paid(index):
+        return _make_changes(index, spool, spool.pending(_BATCH))
+    owners, made = sorted(spool.count_by_owner().keys() - link.capped), 0
+    for owner in owners:
+        with link.paying(owner):
+            try:
+                for batch in _divide(index, spool.pending(max(1, _BATCH // len(owners)), owner), link):
+                    made += _make_changes(index, spool, batch)
+            except BudgetError as error:
+                link.cap(error, daily=isinstance(error, DailyBudgetError))
+    return made
+
+
+def _is_paid(index: Index) -> bool:
+    """Return whether building may cost money."""
+    return isinstance(index.encoders.plugin, PaidPlugin) or isinstance(index.model.plugin, PaidPlugin)
+
+
+def _divide(index: Index, changes: Sequence[AcceptedChange], link: ServerLink) -> Iterator[Sequence[AcceptedChange]]:
+    """Yield changes in batches that the money left is likely to be enough for: all at once where there is no limit.
+
+    A build that stops in the middle has paid for documents that cannot be searched. So the first batch may cost a
+    small share of what is left, by what passages have cost before, and the next ones half of it, by what it has cost.
+    """
+    last = {change.id: change.document for change in changes}
+    deletions = [change for change in changes if last[change.id] is None]
+    if deletions:  # first, for they cost nothing, and what they delete need not be paid
+        yield deletions
+    changes = [change for change in changes if last[change.id] is not None]
+    rate, share = price_passage(index), _FIRST_SHARE
+    while changes:
+        left = link.find_left()
+        batch, passages = list[AcceptedChange](), 0
+        for change in changes if left < float("inf") else ():
+            size = count_passages(index, [change.document] if change.document else [])
+            if (batch and (passages + size) * rate > share * left) or (len(batch) == _FIRST_CHANGES and not rate):
+                break
+            batch.append(change)
+            passages += size
+        batch = batch or list(changes)
+        before = link.paid
+        yield batch
+        changes, share = changes[len(batch) :], _NEXT_SHARE
+        rate = (link.paid - before) / max(1, passages) or rate
+
+
+def price_passage(index: Index) -> float:
+    """Return what a passage of an index has cost on average, in dollars; 0 if that is unknown."""
+    cost = sum(record.money or 0.0 for record in index.manifest.parts.values())
+    return cost / max(1, index.manifest.passages)
+
+
+def count_passages(index: Index, documents: Iterable[Document]) -> int:
+    """Return how many passages documents would have in an index."""
+    return sum(len(chunk(document, index.chunking)) for document in documents)
+
+
+def _make_changes(index: Index, spool: Spool, changes: Sequence[AcceptedChange]) -> int:
+    """Make changes and build; return how many there were. Raises BudgetError, and the documents are as before then."""
+    if not changes:
+        return 0
+    last = {change.id: change for change in changes}  # the last change of a document counts
+    gone = [change.id for change in last.values() if change.document is None]
+    existing = index.documents.sources(gone)
+    if existing:
+        index.remove(list(existing))
+    documents = [change.document for change in last.values() if change.document is not None]
+    before = {document.id: document for document in index.read([document.id for document in documents])}
+    try:
+        failed = _index_documents(index, documents)
+    except BudgetError:
+        if documents:  # what was paid for stays in the caches of the index
+            _put_back(index, documents, before)
+            index.build()
+        raise
+    spool.finish(changes, {**failed, **_failed_passages(index, list(last))})
     return len(changes)
 
 
@@ -126,45 +206,53 @@ def _failed_passages(index: Index, ids: Sequence[str]) -> Mapping[str, str]:
     }
 
 
-def run_syncs(folder: Path, wakes: "SimpleQueue[bool]") -> None:
+def run_syncs(folder: Path, wakes: "SimpleQueue[bool]", link: ServerLink) -> None:
     """Sync whenever woken, until nothing has come for a while. Raises RagindexError."""
     spool = open_spool(folder)
-    with open_index(folder) as index:
+    with open_index(folder, budget=LinkedBudget(link) if link.limited else None) as index:
         while True:
-            while _sync_once(index, spool):
-                sys.stdout.write("synced\n")
-                sys.stdout.flush()
+            while _sync_once(index, spool, link):
+                link.send("synced")
             try:
                 wakes.get(timeout=_IDLE_SECONDS)
             except Empty:
                 return
 
 
-def _sync_once(index: Index, spool: Spool) -> int:
+def _sync_once(index: Index, spool: Spool, link: ServerLink) -> int:
     """Wait for other writers of the index, then sync."""
     while True:
         try:
-            return sync_accepted(index, spool)
+            return sync_accepted(index, spool, link)
         except WriterBusyError:
             time.sleep(_BUSY_SECONDS)
 
 
-def _listen(wakes: "SimpleQueue[bool]") -> None:
-    """Pass wakes on; die with the server, so that the next one finds the writer's lease free."""
-    for _ in sys.stdin:
-        wakes.put(True)
+def _listen(wakes: "SimpleQueue[bool]", link: ServerLink) -> None:
+    """Pass wakes and replies on; die with the server, so that the next one finds the writer's lease free."""
+    for line in sys.stdin:
+        if link.receive(line):
+            wakes.put(True)
     os._exit(0)
 
 
 def run_process() -> None:
-    """Run as a process. An error is written to standard error, and the exit code is 1."""
+    """Run as a process. An error is written to standard error, and the exit code is 1.
+
+    Its arguments are the folder of the index, and as JSON whether calls are `limited` and which keys are `capped`.
+    """
     if hasattr(os, "nice"):
         os.nice(_NICENESS)  # searches come first
     warnings.simplefilter("ignore")
     wakes: SimpleQueue[bool] = SimpleQueue()
-    threading.Thread(target=_listen, args=[wakes], daemon=True).start()
+    settings = json.loads(sys.argv[2])
+    link = ServerLink(partial(os.write, sys.stdout.fileno()))
+    link.limited, link.capped = settings["limited"], set(settings["capped"])
+    name_command("serve")
+    subscribe(link.report)
+    threading.Thread(target=_listen, args=[wakes, link], daemon=True).start()
     try:
-        run_syncs(Path(sys.argv[1]), wakes)
+        run_syncs(Path(sys.argv[1]), wakes, link)
     except RagindexError as error:
         sys.stderr.write(f"{error}\n")
         sys.stderr.flush()

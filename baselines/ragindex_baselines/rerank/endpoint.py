@@ -124,7 +124,7 @@ class Endpoint(Reranker, PaidPlugin):
         account = digest_account(self.base_url, [_KEY, _SHARED_KEY])
         shared = ("rerank", self.model, account)
         limits = Limits(self.concurrency, self.requests_per_minute, clock=setting.clock, endpoint=shared)
-        return EndpointScoring(self, setting, index.calls, limits)
+        return EndpointScoring(self, setting, index.calls, limits, str(index.folder))
 
 
 @dataclass
@@ -135,6 +135,7 @@ class EndpointScoring:
     setting: LLMSettings
     cache: ResponseCache
     limits: Limits
+    index: str = ""
     _rng: Random = field(default_factory=Random)  # for the jitter of waits
 
     def scores(self, question: str, passages: Sequence[tuple[str, str]]) -> PlaceScores:
@@ -167,6 +168,7 @@ class EndpointScoring:
             money=answer.money,
             seconds=answer.seconds,
             replayed=replayed,
+            index=self.index,
         )
         ledger.record_call(entry, now)
         return answer.money or 0.0

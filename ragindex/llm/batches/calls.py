@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 from ragindex._util.http import RequestProblem, RequestProblemError
 from ragindex._util.text import many
 from ragindex.accounting import ledger
+from ragindex.accounting.spending_log import log_payment
 from ragindex.errors import LLMError, ServiceError, UsageError
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.batches.endpoint import (
@@ -31,7 +32,7 @@ from ragindex.llm.batches.endpoint import (
     read_results,
 )
 from ragindex.llm.budget import Booking
-from ragindex.llm.cache import CallSource, SQLiteCache
+from ragindex.llm.cache import CachedResponse, CallSource, SQLiteCache
 from ragindex.llm.cached_calls import CachedCalls
 from ragindex.llm.openai_chat import ChatRequest, OpenAIChat
 from ragindex.llm.openai_parameters import ChatParameters
@@ -75,7 +76,7 @@ class BatchCalls:
         self, cache: SQLiteCache, chat: OpenAIChat, calls: CachedCalls, given: ChatParameters, setting: LLMSettings
     ) -> None:
         self._cache, self._chat, self._calls, self._given = cache, chat, calls, given
-        self._budget, self._clock = setting.budget, setting.clock
+        self._budget, self._clock, self._index = setting.budget, setting.clock, str(setting.workspace or "")
         self._endpoint = BatchEndpoint(chat, given.retries, setting.seed, setting.clock)
         self._sender = BatchSender(cache, chat, self._endpoint, setting.clock)
         self._shown: dict[str, tuple[tuple[object, ...], float]] = {}  # the last news of each batch, and when
@@ -281,6 +282,7 @@ class BatchCalls:
                 self._cache.put_many(rows)
                 self._calls.add_arrived(key for key, _, _ in rows)
                 booking.pay(sum(answer.money or 0.0 for _, _, answer in rows))
+                self._log([answer for _, _, answer in rows], batch)
             if results.answered < state.completed:
                 raise ServiceError(
                     f"{state.completed - results.answered:,} answers are missing in the result file of batch "
@@ -288,6 +290,20 @@ class BatchCalls:
                 )
             drop_batches(self._cache, [batch.name])
         return results
+
+    def _log(self, answers: Sequence[CachedResponse], batch: BatchRecord) -> None:
+        """Log what answers of a batch have cost, as one payment."""
+        costs = [answer.money for answer in answers]
+        log_payment(
+            index=self._index,
+            model=batch.model,
+            task=batch.task,
+            input_tokens=sum(answer.input_tokens for answer in answers),
+            output_tokens=sum(answer.output_tokens for answer in answers),
+            money=None if None in costs else sum(cost or 0.0 for cost in costs),
+            estimated=any(answer.estimated for answer in answers),
+            calls=len(answers),
+        )
 
     def _download(self, batch: BatchRecord, state: BatchState) -> BatchResults:
         """Read the result files, again if they are shorter than the endpoint says."""
