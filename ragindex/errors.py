@@ -240,3 +240,7 @@ class LeftOutWarning(UserWarning):
 
 class LanguageWarning(UserWarning):
     """The documents seem to be in another language than the index is set to."""
+
+
+class ZeroPriceWarning(UserWarning):
+    """A service on a public host has the price 0, which no budget limits."""

@@ -36,7 +36,7 @@ from ragindex.interfaces import Encoder, EncoderPlugin, EncodingFailure, Floats
 from ragindex.interfaces.llm import LLMSettings, PaidPlugin
 from ragindex.llm import tokens
 from ragindex.llm.budget import SeenExcess, reserve_money
-from ragindex.llm.prices import Prices
+from ragindex.llm.prices import Prices, warn_of_zero_price
 from ragindex.llm.tokens import TokenCount
 from ragindex.plugins.base import Contact
 from ragindex.plugins.specs import Spec, render_spec
@@ -109,7 +109,7 @@ class OpenAICompatible(EncoderPlugin, PaidPlugin):
     def price_missing(self, prices: Prices) -> str | None:
         """Return a message if neither `price` nor the price list has a price for the model, else None."""
         missing = None if self.price is not None else self.price_list(prices).missing(self.model)
-        return missing and f"{missing} Or give it here: openai(model={json.dumps(self.model)}, price=0.00)"
+        return missing and f"{missing} Or give it here: openai(model={json.dumps(self.model)}, price=PRICE)"
 
     def contacts(self) -> tuple[Contact, ...]:
         """Return the server at the address of the environment, or OpenAI's."""
@@ -124,6 +124,10 @@ class OpenAICompatible(EncoderPlugin, PaidPlugin):
         missing = self.price_missing(setting.prices)
         if setting.budget is not None and missing is not None:
             raise UsageError(missing)
+        prices = self.price_list(setting.prices)
+        if self.price is None:
+            prices.warn_of_zero(self.model, writes=False)
+        warn_of_zero_price(self.model, prices.address, self.price)
         key, base_url = read_secret(_KEY_VARIABLES, setting.workspace), read_address(_URL_VARIABLES)
         if key is None:
             raise UsageError(f"The encoder openai:{self.model} needs a key: set {' or '.join(_KEY_VARIABLES)}.")

@@ -29,6 +29,7 @@ class CachedCalls:
     def __init__(self, chat: OpenAIChat, limits: Limits, given: ChatParameters, setting: LLMSettings) -> None:
         if setting.budget is not None:
             setting.prices.require(chat.model)
+        setting.prices.warn_of_zero(chat.model, writes=True)
         self._chat, self._limits, self._given, self._setting = chat, limits, given, setting
         self._rng = Random(setting.seed)  # noqa: S311  # jitter of waits
         self._arrived: set[str] = set()  # keys of answers that batches brought and that no caller has got yet

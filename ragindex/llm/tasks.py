@@ -111,9 +111,9 @@ _retries_failed: ContextVar[bool] = ContextVar("ragindex_retries_failed", defaul
 
 
 @contextmanager
-def retrying_failed() -> Iterator[None]:
-    """Let an LLM ask again, inside the block, about inputs that are set aside (see `LLMError`)."""
-    token = _retries_failed.set(True)
+def retrying_failed(retry: bool = True) -> Iterator[None]:
+    """Let an LLM ask again, inside the block, about inputs that are set aside (see `LLMError`), if `retry`."""
+    token = _retries_failed.set(retry)
     try:
         yield
     finally:

@@ -36,7 +36,7 @@ from ragindex.interfaces.llm import LLMSettings, PaidPlugin
 from ragindex.llm import tokens
 from ragindex.llm.budget import Booking, SeenExcess, reserve_money
 from ragindex.llm.cache import CachedResponse, CallSource, ResponseCache
-from ragindex.llm.prices import Prices
+from ragindex.llm.prices import Prices, warn_of_zero_price
 from ragindex.llm.rate_limits import Limits
 from ragindex.plugins.base import Contact
 from ragindex_baselines.rerank.rerankers import PlaceScores, Reranker
@@ -121,6 +121,9 @@ class Endpoint(Reranker, PaidPlugin):
         missing = self.price_missing(setting.prices)
         if setting.budget is not None and missing is not None:
             raise UsageError(missing)
+        if self.search_price is None:
+            self.price_list(setting.prices).warn_of_zero(self.model, writes=False)
+        warn_of_zero_price(self.model, self.base_url, self.search_price)
         account = digest_account(self.base_url, [_KEY, _SHARED_KEY])
         shared = ("rerank", self.model, account)
         limits = Limits(self.concurrency, self.requests_per_minute, clock=setting.clock, endpoint=shared)

@@ -113,7 +113,8 @@ class BatchCalls:
                         "Set batch=true to wait for it. To pay for them twice, run first: "
                         "ragindex cache --index DIR --forget-batches"
                     )
-                self._collect(batch, state, requests, Booking())
+                with self._reserve({}) as booking:
+                    self._collect(task, batch, state, requests, booking)
 
     def _fetch_some(self, task: Task[Any], find_wanted: FindWanted, progress: _Progress) -> bool:
         """Send what is wanted, wait for it and for what was sent before; return whether there was anything."""
@@ -128,7 +129,7 @@ class BatchCalls:
             requests = {key: call.request for key, call in wanted.items()}
 
             def finish(batch: BatchRecord, state: BatchState) -> None:
-                results = self._collect(batch, state, requests, booking)
+                results = self._collect(task, batch, state, requests, booking)
                 if results is not None:
                     self._react(task, batch, state, results, progress)
 
@@ -261,7 +262,12 @@ class BatchCalls:
     # ---------------------------------------------------------------- what comes back
 
     def _collect(
-        self, batch: BatchRecord, state: BatchState, requests: Mapping[str, ChatRequest], booking: Booking
+        self,
+        task: Task[Any],
+        batch: BatchRecord,
+        state: BatchState,
+        requests: Mapping[str, ChatRequest],
+        booking: Booking,
     ) -> BatchResults | None:
         """Put the answers of a batch into the cache and forget it; None if another process has.
 
@@ -281,13 +287,30 @@ class BatchCalls:
                 self._cache.put_many(rows)
                 self._calls.add_arrived(key for key, _, _ in rows)
                 booking.pay(sum(answer.money or 0.0 for _, _, answer in rows))
+            for key, failure in results.failures.items():
+                self._calls.record_failure(task, requests.get(key), failure, booking, batched=True)
             if results.answered < state.completed:
+                self._record_missing(task, results, state, requests, booking)
                 raise ServiceError(
                     f"{state.completed - results.answered:,} answers are missing in the result file of batch "
                     f"{batch.id}, and are paid for. The others are kept. Run the same command to read it again."
                 )
             drop_batches(self._cache, [batch.name])
         return results
+
+    def _record_missing(
+        self,
+        task: Task[Any],
+        results: BatchResults,
+        state: BatchState,
+        requests: Mapping[str, ChatRequest],
+        booking: Booking,
+    ) -> None:
+        """Record the answers that a result file lacks as possibly charged: the dearest, as nobody knows which."""
+        others = [request for key, request in requests.items() if key not in results.replies.keys() | results.problems]
+        others.sort(key=lambda request: self._calls.bound_cost(request) or 0.0, reverse=True)
+        for request in others[: state.completed - results.answered]:
+            self._calls.record_failure(task, request, RequestProblemError(_SHORT), booking, batched=True)
 
     def _download(self, batch: BatchRecord, state: BatchState) -> BatchResults:
         """Read the result files, again if they are shorter than the endpoint says."""

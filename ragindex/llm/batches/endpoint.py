@@ -192,11 +192,13 @@ def _read_number(value: Any, default: float) -> float:
 class BatchResults:
     """The results of a batch by key: `replies`, and `problems` of requests that got none.
 
-    `answered` counts lines with an answer of the model, usable or not.
+    `answered` counts lines with an answer of the model, usable or not. `failures` are the problems of requests that the
+    endpoint came to: those may have been charged.
     """
 
     replies: dict[str, Reply] = field(default_factory=dict)
     problems: dict[str, RequestProblem] = field(default_factory=dict)
+    failures: dict[str, RequestProblemError] = field(default_factory=dict)
     answered: int = 0
 
 
@@ -216,8 +218,11 @@ def read_results(files: Iterable[bytes], keys: Collection[str], read: Callable[[
         try:
             results.replies[key] = _read_reply(response, result.get("error"), read)
             results.problems.pop(key, None)
+            results.failures.pop(key, None)
         except RequestProblemError as error:
             results.problems[key] = error.problem
+            if response:
+                results.failures[key] = error
     return results
 
 
