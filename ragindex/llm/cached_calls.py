@@ -188,7 +188,8 @@ class CachedCalls:
     ) -> CachedResponse | EndpointFeatures:
         """Send a request in a form; return the answer, or a simpler form. Raises RequestProblemError."""
         budget = self._setting.budget
-        with reserve_money(budget, budget and self._bound_cost(request, needed)) as booking:
+        most = None if budget is None else self._bound_cost(request, needed)
+        with reserve_money(budget, most) as booking:
             try:
                 with self._limits.slot(needed + request.max_tokens) as used:
                     reply = self._chat.send(request, form)
