@@ -24,7 +24,6 @@ from ragindex.llm.batches.endpoint import (
     BatchEndpoint,
     BatchRecord,
     BatchResults,
-    BatchSender,
     BatchState,
     drop_batches,
     read_batches,
@@ -76,8 +75,7 @@ class BatchCalls:
     ) -> None:
         self._cache, self._chat, self._calls, self._given = cache, chat, calls, given
         self._budget, self._clock = setting.budget, setting.clock
-        self._endpoint = BatchEndpoint(chat, given.retries, setting.seed, setting.clock)
-        self._sender = BatchSender(cache, chat, self._endpoint, setting.clock)
+        self._endpoint = BatchEndpoint(cache, chat, given.retries, setting.seed, setting.clock)
         self._shown: dict[str, tuple[tuple[object, ...], float]] = {}  # the last news of each batch, and when
         self._proven: set[str] = set()  # schemas of which the endpoint has answered a request
         self._most = MOST_REQUESTS
@@ -105,7 +103,7 @@ class BatchCalls:
             return
         with self._explained(task), self._cache.claimed(_PLANNING):
             requests = {key: call.request for key, call in find_wanted().items()}
-            for batch in self._sender.find_sent(requests.keys()):
+            for batch in self._endpoint.find_sent(requests.keys()):
                 state = self._endpoint.look(batch.id)
                 if not state.ended:
                     raise UsageError(
@@ -121,11 +119,11 @@ class BatchCalls:
         with ExitStack() as reserving:
             with self._cache.claimed(_PLANNING):
                 wanted = {key: call for key, call in find_wanted().items() if key not in progress.left}
-                sent = self._sender.find_sent(wanted.keys())
+                sent = self._endpoint.find_sent(wanted.keys())
                 free = {key: call for key, call in wanted.items() if not any(key in batch.keys for batch in sent)}
                 chosen = self._choose(task, free, progress, waits=bool(sent))
                 booking = reserving.enter_context(self._reserve(chosen))
-                sent += self._sender.send(task, chosen, self._most)
+                sent += self._endpoint.send(task, chosen, self._most)
             requests = {key: call.request for key, call in wanted.items()}
 
             def finish(batch: BatchRecord, state: BatchState) -> None:
@@ -290,27 +288,19 @@ class BatchCalls:
             for key, failure in results.failures.items():
                 self._calls.record_failure(task, requests.get(key), failure, booking, batched=True)
             if results.answered < state.completed:
-                self._record_missing(task, results, state, requests, booking)
+                known = results.replies.keys() | results.problems.keys()
+                others = [requests[key] for key in batch.keys & requests.keys() - known]
+                others.sort(
+                    key=lambda request: self._calls.bound_cost(request) or 0.0
+                )  # nobody knows which are missing
+                for request in others[results.answered - state.completed :]:
+                    self._calls.record_failure(task, request, RequestProblemError(_SHORT), booking, batched=True)
                 raise ServiceError(
                     f"{state.completed - results.answered:,} answers are missing in the result file of batch "
                     f"{batch.id}, and are paid for. The others are kept. Run the same command to read it again."
                 )
             drop_batches(self._cache, [batch.name])
         return results
-
-    def _record_missing(
-        self,
-        task: Task[Any],
-        results: BatchResults,
-        state: BatchState,
-        requests: Mapping[str, ChatRequest],
-        booking: Booking,
-    ) -> None:
-        """Record the answers that a result file lacks as possibly charged: the dearest, as nobody knows which."""
-        others = [request for key, request in requests.items() if key not in results.replies.keys() | results.problems]
-        others.sort(key=lambda request: self._calls.bound_cost(request) or 0.0, reverse=True)
-        for request in others[: state.completed - results.answered]:
-            self._calls.record_failure(task, request, RequestProblemError(_SHORT), booking, batched=True)
 
     def _download(self, batch: BatchRecord, state: BatchState) -> BatchResults:
         """Read the result files, again if they are shorter than the endpoint says."""

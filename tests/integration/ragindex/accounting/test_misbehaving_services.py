@@ -196,40 +196,61 @@ def test_reranking_without_answer(service: Charging) -> None:
 # ---------------------------------------------------------------- batches
 
 
-def test_batch_lines_without_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Lines with 5xx or with no completion are possibly charged; expired ones and refused ones are not."""
+@pytest.fixture
+def batches(monkeypatch: pytest.MonkeyPatch) -> Iterator[BatchServer]:
     monkeypatch.setattr(openai_chat, "_memories", {})
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with BatchServer() as server:
-        server.plans.append(BatchPlan(errors={0: 500, 1: 400}, unanswered=frozenset({2})))
-        answer_line = server._answer_line
-        lines: list[Mapping[str, Any]] = []
+        yield server
 
-        def spoil(line: Mapping[str, Any]) -> str:
-            lines.append(line)
-            answered = answer_line(line)
-            return (
-                json.dumps({**json.loads(answered), "response": {"status_code": 200, "body": {}}})
-                if len(lines) == 1
-                else answered
-            )
 
-        server._answer_line = spoil  # type: ignore[method-assign]
-        setting = LLMSettings(
-            cache=SQLiteCache(tmp_path / "calls.sqlite"), prices=PRICES, clock=QUICK, budget=Budget(99)
-        )
-        with answers_can_wait(), ledger.record_calls() as paid:
-            model = opened(server, setting=setting, batch=True, batch_poll_seconds=0.01)
-            model.map(ECHO, texts(12), again=True)
-        assert len(paid.lost) == 2
-        (most,) = {entry.money for entry in paid.lost}
-        assert most is not None
-        charged = server.single.money(1000.0, 500.0, 3000.0) + server.batched.money(500.0, 250.0, 1500.0)
-        assert paid.spent.money is not None
-        assert paid.spent.money < charged <= paid.spent.money + (paid.possibly_charged or 0.0)
-        budget = setting.budget
-        assert budget is not None
-        assert budget.left == pytest.approx(99 - paid.spent.money - 2 * most)
+def ask_in_batch(server: BatchServer, path: Path, budget: Budget | None) -> list[Any]:
+    setting = LLMSettings(cache=SQLiteCache(path), prices=PRICES, clock=QUICK, budget=budget)
+    with answers_can_wait():
+        model = opened(server, setting=setting, batch=True, batch_poll_seconds=0.01, retries=1)
+        return model.map(ECHO, texts(12), again=True)
+
+
+def charged_by(server: BatchServer) -> float:
+    return server.single.money(1000.0, 500.0, 3000.0) + server.batched.money(500.0, 250.0, 1500.0)
+
+
+def test_batch_lines_without_answer(batches: BatchServer, tmp_path: Path) -> None:
+    """Lines with 5xx or with no completion are possibly charged; expired ones and refused ones are not."""
+    batches.plans.append(BatchPlan(errors={0: 500, 1: 400}, unanswered=frozenset({2})))
+    answer_line, lines = batches._answer_line, list[Mapping[str, Any]]()
+
+    def spoil(line: Mapping[str, Any]) -> str:
+        lines.append(line)
+        answered = json.loads(answer_line(line))
+        return json.dumps({**answered, "response": {"status_code": 200, "body": {}}} if len(lines) == 1 else answered)
+
+    batches._answer_line = spoil  # type: ignore[method-assign]
+    budget = Budget(99)
+    with ledger.record_calls() as paid:
+        ask_in_batch(batches, tmp_path / "calls.sqlite", budget)
+    assert len(paid.lost) == 2
+    (most,) = {entry.money for entry in paid.lost}
+    assert most is not None
+    assert paid.spent.money is not None
+    assert paid.spent.money < charged_by(batches) <= paid.spent.money + 2 * most
+    assert budget.left == pytest.approx(99 - paid.spent.money - 2 * most)
+
+
+def test_batch_answers_that_are_missing(batches: BatchServer, tmp_path: Path) -> None:
+    """A result file that stays short is possibly charged, until it can be read: then it is what was spent."""
+    batches.plans.append(BatchPlan(cuts=2))
+    path = tmp_path / "calls.sqlite"
+    with ledger.record_calls() as paid, pytest.raises(ServiceError, match="are missing in the result file") as caught:
+        ask_in_batch(batches, path, None)
+    assert f"{len(paid.lost)} answers are missing" in str(caught.value)
+    assert paid.possibly_charged is not None
+    with ledger.record_calls() as rest:
+        assert ask_in_batch(batches, path, None) == [Echo(**each) for each in texts(12)]
+    assert rest.lost == ()
+    assert rest.spent.money is not None
+    read_first = charged_by(batches) - rest.spent.money  # the answers that the first run could read
+    assert 0 <= read_first < charged_by(batches) <= read_first + paid.possibly_charged
 
 
 # ---------------------------------------------------------------- a service that ignores the limit of tokens
