@@ -97,7 +97,7 @@ class CachedCalls:
 
     def bound_cost(self, request: ChatRequest) -> float | None:
         """Return what a request in a batch can cost at most; None if the model has no price."""
-        return self._bound_cost(request, self._needed(request), batched=True)
+        return self._bound(request, self._needed(request), batched=True).money
 
     # ---------------------------------------------------------------- answers that are paid for one by one
 
@@ -138,22 +138,19 @@ class CachedCalls:
 
     def _needed(self, request: ChatRequest) -> int:
         """Return an upper estimate of the input tokens, or 0 if neither the budget nor a rate limit needs it."""
-        if self._setting.budget is None and self._given.tokens_per_minute is None:
-            return 0
-        return self._bound_input(request)
+        needless = self._setting.budget is None and self._given.tokens_per_minute is None
+        return 0 if needless else self._bound_input(request)
 
     def _bound_input(self, request: ChatRequest) -> int:
         hint = () if request.hinted else (Message("user", SCHEMA_HINT + request.schema),)
         return tokens.count_message_tokens((*request.messages, *hint), self._chat.model).bound
 
-    def _bound_tokens(self, request: ChatRequest, needed: int) -> tuple[int, int]:
-        """Return the most tokens that a request can read and write, by what earlier answers took."""
+    def _bound(self, request: ChatRequest, needed: int, *, batched: bool = False) -> ledger.CallRecord:
+        """Return the most that a request with `needed` input tokens can take, by what earlier answers took."""
         read = ceil(needed * self._input_excess[request.task].factor)
-        return read, ceil(request.max_tokens * self._output_excess.factor)
-
-    def _bound_cost(self, request: ChatRequest, needed: int, *, batched: bool = False) -> float | None:
-        read, written = self._bound_tokens(request, needed)
-        return self._money(read, 0, written, batched=batched)
+        written = ceil(request.max_tokens * self._output_excess.factor)
+        money = self._money(read, 0, written, batched=batched)
+        return ledger.CallRecord(request.task, self._chat.model, input_tokens=read, output_tokens=written, money=money)
 
     def _see(self, request: ChatRequest, reply: Reply, needed: int) -> None:
         """Learn from the service's own counts how far an answer exceeded its bound."""
@@ -188,8 +185,7 @@ class CachedCalls:
     ) -> CachedResponse | EndpointFeatures:
         """Send a request in a form; return the answer, or a simpler form. Raises RequestProblemError."""
         budget = self._setting.budget
-        most = None if budget is None else self._bound_cost(request, needed)
-        with reserve_money(budget, most) as booking:
+        with reserve_money(budget, None if budget is None else self._bound(request, needed).money) as booking:
             try:
                 with self._limits.slot(needed + request.max_tokens) as used:
                     reply = self._chat.send(request, form)
@@ -226,13 +222,9 @@ class CachedCalls:
                 self._record(task, CachedResponse("", "", "", "text", *counts, False, money, 0.0, time.time()), 0.0)
             )
         elif error.problem.may_be_charged and request is not None:
-            read, written = self._bound_tokens(request, self._bound_input(request))
-            money = self._money(read, 0, written, batched=batched)
-            entry = ledger.CallRecord(
-                task.name, self._chat.model, input_tokens=read, output_tokens=written, money=money
-            )
-            ledger.record_lost(entry)
-            booking.lose(money or 0.0)
+            most = self._bound(request, self._bound_input(request), batched=batched)
+            ledger.record_lost(most)
+            booking.lose(most.money or 0.0)
 
     def explain(self, task: Task[Any], problem: RequestProblem) -> ServiceError:
         """Return the error for a failed request: an LLMError if other inputs may succeed, else a ServiceError."""

@@ -102,12 +102,18 @@ class LLMClient(LLM):
         """Ask, and record how the answers were read. Cached answers that are `unwanted` are replaced."""
         turns = list[_Turn[Output]]()
         for turn in _walk(task, request, lambda request: self._calls.answer(task, request, unwanted), again):
-            _count_reading(task.name, turn)
-            unfit = turn.error is not None and turn.error.kind
-            if not turns and turn.answer.structure == "schema" and not turn.replayed and unfit in (False, "malformed"):
+            answer, result = turn.answer, turn.result
+            unfit = isinstance(result, UnusableError) and result.kind
+            if not isinstance(result, UnusableError):
+                ledger.count_outcome(task.name, result.stage)
+                ledger.count_outcome(task.name, ledger.DRAFT, result.drafts)
+                thoughts = drop_thoughts(answer.text) != answer.text.lstrip("\ufeff")
+                ledger.count_outcome(task.name, ledger.THOUGHTS, int(thoughts))
+            else:
+                ledger.count_outcome(task.name, result.kind)
+                ledger.count_outcome(task.name, "asked again", int(turn.follow_up is not None))
+            if not turns and answer.structure == "schema" and not turn.replayed and unfit in (False, "malformed"):
                 self._chat.record_fit(fits=not unfit)
-            if turn.follow_up is not None:
-                ledger.count_outcome(task.name, "asked again")
             turns.append(turn)
         return turns
 
@@ -188,16 +194,6 @@ def _walk(
             elif not last and again and replayed:
                 step = replace(asked, again=True)
         yield _Turn(answer, replayed, result, step)
-
-
-def _count_reading(task: str, turn: "_Turn[Any]") -> None:
-    if isinstance(turn.result, UnusableError):
-        ledger.count_outcome(task, turn.result.kind)
-        return
-    text = turn.answer.text
-    ledger.count_outcome(task, turn.result.stage)
-    ledger.count_outcome(task, ledger.DRAFT, turn.result.drafts)
-    ledger.count_outcome(task, ledger.THOUGHTS, int(drop_thoughts(text) != text.lstrip("\ufeff")))
 
 
 def _is_cut(request: ChatRequest, answer: CachedResponse) -> bool:
@@ -345,9 +341,7 @@ def _watch_futures(futures: "list[Future[Output | Failure]]", progress: Callable
             continue  # another future has the reason
         result = future.result()
         progress(1)
-        failed = isinstance(result, Failure) and result.kind in _ENDPOINT_FAILURES
-        in_a_row = in_a_row + 1 if failed else 0
-        if isinstance(result, Failure) and in_a_row == _MAX_FAILURES_IN_A_ROW:
-            raise ServiceError(
-                f"{_MAX_FAILURES_IN_A_ROW} inputs in a row failed; the last: {result.reason} Progress saved."
-            )
+        failure = result if isinstance(result, Failure) and result.kind in _ENDPOINT_FAILURES else None
+        in_a_row = in_a_row + 1 if failure else 0
+        if failure and in_a_row == _MAX_FAILURES_IN_A_ROW:
+            raise ServiceError(f"{in_a_row} inputs in a row failed; the last: {failure.reason} Progress saved.")

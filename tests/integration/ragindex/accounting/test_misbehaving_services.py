@@ -122,8 +122,7 @@ def test_honest_service_is_used_to_the_budget(service: Charging) -> None:
 
 
 def test_refused_connection_is_free(service: Charging) -> None:
-    service.server._server.server_close()
-    ended = run(service, 3)
+    ended = run(service, 3, base_url="http://127.0.0.1:1/v1")
     assert isinstance(ended.error, ServiceError)
     assert "cannot be reached" in str(ended.error)
     assert (ended.paid.possibly_charged, ended.paid.lost) == (0, ())
