@@ -290,9 +290,8 @@ class BatchCalls:
             if results.answered < state.completed:
                 known = results.replies.keys() | results.problems.keys()
                 others = [requests[key] for key in batch.keys & requests.keys() - known]
-                others.sort(
-                    key=lambda request: self._calls.bound_cost(request) or 0.0
-                )  # nobody knows which are missing
+                others.sort(key=lambda request: self._calls.bound_cost(request) or 0.0)
+                # Nobody knows which are missing: the dearest may be.
                 for request in others[results.answered - state.completed :]:
                     self._calls.record_failure(task, request, RequestProblemError(_SHORT), booking, batched=True)
                 raise ServiceError(
