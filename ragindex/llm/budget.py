@@ -26,17 +26,17 @@ class SeenExcess:
     """How many times its bound the largest answer of a service took: `factor`, at least 1. Thread-safe.
 
     Services may ignore a limit of tokens, or count more input tokens than we do. Bookings use what was seen, so a
-    budget is exceeded at most by the calls in flight before the first such answer.
+    budget is exceeded at most by the calls in flight before the first such answer. `seen` is true after any answer.
     """
 
     def __init__(self) -> None:
-        self.factor, self._lock = 1.0, Lock()
+        self.factor, self.seen, self._lock = 1.0, False, Lock()
 
     def see(self, actual: float, bound: float) -> None:
         """Learn from an answer that took `actual` tokens or dollars, with a bound of `bound`."""
-        if actual > bound > 0:
-            with self._lock:
-                self.factor = max(self.factor, actual / bound)
+        with self._lock:
+            self.factor = max(self.factor, actual / bound if bound > 0 else 0.0)
+            self.seen = True
 
 
 class Budget:

@@ -5,9 +5,11 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from math import ceil
 from random import Random
+from threading import Lock
 from typing import Any
 
 from ragindex._util.http import RequestProblem, RequestProblemError, retry, suggest_address
@@ -34,7 +36,7 @@ class CachedCalls:
         self._rng = Random(setting.seed)  # noqa: S311  # jitter of waits
         self._arrived: set[str] = set()  # keys of answers that batches brought and that no caller has got yet
         self._input_excess = defaultdict[str, SeenExcess](SeenExcess)  # by task: what is left out of the count differs
-        self._output_excess = SeenExcess()
+        self._output_excess, self._first_answer = SeenExcess(), Lock()
 
     @property
     def remembers(self) -> bool:
@@ -185,7 +187,13 @@ class CachedCalls:
     ) -> CachedResponse | EndpointFeatures:
         """Send a request in a form; return the answer, or a simpler form. Raises RequestProblemError."""
         budget = self._setting.budget
-        with reserve_money(budget, None if budget is None else self._bound(request, needed).money) as booking:
+        with ExitStack() as stack:
+            if budget is not None and not self._output_excess.seen:
+                stack.enter_context(self._first_answer)  # one request shows whether the service keeps to max_tokens
+                if self._output_excess.seen:
+                    stack.close()
+            most = None if budget is None else self._bound(request, needed).money
+            booking = stack.enter_context(reserve_money(budget, most))
             try:
                 with self._limits.slot(needed + request.max_tokens) as used:
                     reply = self._chat.send(request, form)
