@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Condition, Lock
+from threading import Condition, Event, Lock
 
 from ragindex.errors import BudgetError, UsageError
 
@@ -26,17 +26,17 @@ class SeenExcess:
     """How many times its bound the largest answer of a service took: `factor`, at least 1. Thread-safe.
 
     Services may ignore a limit of tokens, or count more input tokens than we do. Bookings use what was seen, so a
-    budget is exceeded at most by the calls in flight before the first such answer. `seen` is true after any answer.
+    budget is exceeded at most by the calls in flight before the first such answer. `answered` is set after any answer.
     """
 
     def __init__(self) -> None:
-        self.factor, self.seen, self._lock = 1.0, False, Lock()
+        self.factor, self.answered, self._lock = 1.0, Event(), Lock()
 
     def see(self, actual: float, bound: float) -> None:
         """Learn from an answer that took `actual` tokens or dollars, with a bound of `bound`."""
         with self._lock:
             self.factor = max(self.factor, actual / bound if bound > 0 else 0.0)
-            self.seen = True
+        self.answered.set()
 
 
 class Budget:

@@ -188,9 +188,9 @@ class CachedCalls:
         """Send a request in a form; return the answer, or a simpler form. Raises RequestProblemError."""
         budget = self._setting.budget
         with ExitStack() as stack:
-            if budget is not None and not self._output_excess.seen:
+            if budget is not None and not self._output_excess.answered.is_set():
                 stack.enter_context(self._first_answer)  # one request shows whether the service keeps to max_tokens
-                if self._output_excess.seen:
+                if self._output_excess.answered.is_set():
                     stack.close()
             most = None if budget is None else self._bound(request, needed).money
             booking = stack.enter_context(reserve_money(budget, most))
